@@ -1,0 +1,102 @@
+"""Every error a user can meet: what, why, a hint, and the place in the SQL text, underlined when printed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A half-open range of characters in the SQL text that an error speaks of."""
+
+    start: int
+    end: int
+
+
+class MillstreamError(Exception):
+    """What went wrong (`message`), why (`detail`), what to do (`hint`) and where (`span` within `sql`)."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        detail: str | None = None,
+        hint: str | None = None,
+        span: Span | None = None,
+        sql: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.detail = detail
+        self.hint = hint
+        self.span = span
+        self.sql = sql
+
+    def __str__(self) -> str:
+        lines = [self.message]
+        if self.sql is not None and self.span is not None:
+            lines += underline(self.sql, self.span)
+        if self.detail:
+            lines.append(f"why: {self.detail}")
+        if self.hint:
+            lines.append(f"hint: {self.hint}")
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.message, self.detail, self.hint, self.span, self.sql)
+
+
+def _rebuild(
+    kind: type[MillstreamError], message: str, detail: str | None, hint: str | None, span: Span | None, sql: str | None
+) -> MillstreamError:
+    return kind(message, detail=detail, hint=hint, span=span, sql=sql)
+
+
+class ParseError(MillstreamError):
+    """The text is not a statement of the language."""
+
+
+class BindError(MillstreamError):
+    """The statement names something that does not exist, or combines things that do not fit."""
+
+
+class UnsupportedError(BindError):
+    """The statement is understood and has no meaning over unbounded streams, or is not supported here."""
+
+
+class CatalogError(MillstreamError):
+    """A name is taken, unknown, or still in use."""
+
+
+class DataError(MillstreamError):
+    """Input data does not fit the declared schema, or a computed value does not fit its type."""
+
+
+class StateError(MillstreamError):
+    """Saved state does not belong to this query, or cannot be read."""
+
+
+class ConnectorError(MillstreamError):
+    """A source or sink cannot be opened, read or written."""
+
+
+class EngineError(MillstreamError):
+    """The chosen engine is missing or cannot run this."""
+
+
+def underline(sql: str, span: Span) -> list[str]:
+    """The line(s) of `sql` at `span`, numbered, with carets below the culprit.
+
+    >>> print(*underline("SELECT a\\nFROM tt", Span(14, 16)), sep="\\n")
+      2 | FROM tt
+        |      ^^
+    """
+    start = max(0, min(span.start, len(sql)))
+    end = max(start + 1, min(span.end, len(sql)))
+    number = sql.count("\n", 0, start) + 1
+    line_start = sql.rfind("\n", 0, start) + 1
+    line_end = sql.find("\n", start)
+    line_end = len(sql) if line_end < 0 else line_end
+    label = f"{number:>3} | "
+    carets = "^" * max(1, min(end, line_end) - start)
+    return [label + sql[line_start:line_end], " " * (len(label) - 2) + "| " + " " * (start - line_start) + carets]

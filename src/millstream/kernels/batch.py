@@ -1,0 +1,96 @@
+"""A batch: rows of a stream with their times, and how far time has come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Ints = npt.NDArray[np.int64]
+
+BEGIN = -(2**63)
+"""Before every instant: the progress of an input that has delivered nothing."""
+
+FOREVER = 2**63 - 1
+"""After every instant: the progress of an input that has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows in order of `time`, ties in order of `seq`, and the promise that no later row has a time below `upto`.
+
+    `time` orders the batch: the end of an event, the start of a relation's row. `other` is the other end of its
+    interval, None for point events. `seq` numbers arrivals: hosts use it to restore the order of ties after an
+    exchange; kernels pass it on. A heartbeat is a batch without rows.
+    """
+
+    rows: pa.RecordBatch
+    time: Ints
+    seq: Ints
+    upto: int
+    other: Ints | None = None
+    port: int = 0
+
+    def __post_init__(self) -> None:
+        if not (self.rows.num_rows == len(self.time) == len(self.seq)):
+            raise ValueError(f"{self.rows.num_rows} rows with {len(self.time)} times and {len(self.seq)} numbers")
+
+    def __len__(self) -> int:
+        return int(self.rows.num_rows)
+
+    def slice(self, start: int, stop: int) -> Batch:
+        """Rows `start` to `stop`, sharing memory."""
+        return replace(
+            self,
+            rows=self.rows.slice(start, stop - start),
+            time=self.time[start:stop],
+            seq=self.seq[start:stop],
+            other=None if self.other is None else self.other[start:stop],
+        )
+
+    def take(self, indices: npt.NDArray[Any]) -> Batch:
+        """The rows at `indices`, in that order."""
+        return replace(
+            self,
+            rows=self.rows.take(pa.array(indices)),
+            time=self.time[indices],
+            seq=self.seq[indices],
+            other=None if self.other is None else self.other[indices],
+        )
+
+    def with_rows(self, rows: pa.RecordBatch) -> Batch:
+        """The same times with other columns."""
+        return replace(self, rows=rows)
+
+    def with_upto(self, upto: int) -> Batch:
+        return replace(self, upto=upto)
+
+    def on_port(self, port: int) -> Batch:
+        return self if port == self.port else replace(self, port=port)
+
+    @staticmethod
+    def empty(schema: pa.Schema, upto: int, port: int = 0) -> Batch:
+        """A heartbeat."""
+        none = np.empty(0, dtype=np.int64)
+        return Batch(pa.RecordBatch.from_pylist([], schema=schema), none, none, upto, None, port)
+
+
+def concat(batches: list[Batch], upto: int) -> Batch:
+    """The rows of `batches` one after the other; they must already be in order and have the same columns."""
+    if len(batches) == 1:
+        return batches[0].with_upto(upto)
+    table = pa.Table.from_batches([batch.rows for batch in batches]).combine_chunks()
+    rows = table.to_batches()[0] if table.num_rows else batches[0].rows.slice(0, 0)
+    spans = any(batch.other is not None for batch in batches)
+    other = np.concatenate([b.time if b.other is None else b.other for b in batches]) if spans else None
+    return Batch(
+        rows,
+        np.concatenate([batch.time for batch in batches]),
+        np.concatenate([batch.seq for batch in batches]),
+        upto,
+        other,
+        batches[0].port,
+    )
