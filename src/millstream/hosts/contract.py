@@ -1,0 +1,81 @@
+"""What a session asks of a host: run physical plans over pushed rows and declared sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+
+from millstream.catalog import SinkDef, StreamDef
+from millstream.connectors.contract import Rejected
+from millstream.physical.nodes import Physical
+
+
+@dataclass(frozen=True)
+class Program:
+    """A query ready to run: `columns` are the names its rows are delivered under (they may repeat)."""
+
+    name: str
+    plan: Physical
+    columns: tuple[str, ...]
+    sink: SinkDef | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run has come, for displays: rows in and out per name, and whether it has ended."""
+
+    rows_in: Mapping[str, int] = field(default_factory=dict)
+    rows_out: Mapping[str, int] = field(default_factory=dict)
+    rejected: int = 0
+    late: int = 0
+    total: int | None = None
+
+
+Report = Callable[[Progress], None]
+
+
+class Host(Protocol):
+    """One place where queries run. Streams are known to it by their definitions, queries by their programs."""
+
+    def declare(self, stream: StreamDef) -> None:
+        """Make a stream known before anything reads or feeds it."""
+        ...
+
+    def forget(self, stream: str) -> None: ...
+
+    def start(self, program: Program) -> None: ...
+
+    def stop(self, name: str) -> None: ...
+
+    def push(self, stream: str, rows: pa.RecordBatch, rejected: tuple[Rejected, ...]) -> None:
+        """Rows of a stream, in order of arrival, with those that were refused on the way."""
+        ...
+
+    def advance(self, stream: str, upto: int) -> None:
+        """No later row of the stream is below `upto`."""
+        ...
+
+    def finish(self) -> None:
+        """All inputs have ended: run declared sources to their end and deliver everything."""
+        ...
+
+    def fetch(self, name: str) -> pa.Table:
+        """What a query has produced since the last fetch."""
+        ...
+
+    def run(self, names: tuple[str, ...], report: Report | None = None) -> None:
+        """Read the declared sources that feed these queries until they end (or `interrupt`)."""
+        ...
+
+    def interrupt(self) -> None:
+        """Ask a `run` in progress to come to an orderly end soon; safe from a signal handler."""
+        ...
+
+    def explain(self, program: Program) -> str:
+        """How this host would run the program: its stages."""
+        ...
+
+    def close(self) -> None: ...

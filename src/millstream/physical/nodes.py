@@ -1,0 +1,125 @@
+"""Physical plan nodes: how a query runs. Both hosts start from the same tree.
+
+A host turns `Source` into where its rows come from, runs `Compute` and `TableJoin` with what evaluates scalars best
+there (Arrow in-process, Spark SQL on Spark), and steps the kernels of `Apply`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal as OneOf
+
+from millstream.kernels.contract import KernelSpec
+from millstream.plan.expr import Expr
+from millstream.schema import Schema
+
+
+@dataclass(frozen=True)
+class Physical:
+    """A physical operator; equal operators over equal inputs are equal values."""
+
+    schema: Schema
+
+    @property
+    def inputs(self) -> tuple[Physical, ...]:
+        return ()
+
+    def label(self) -> str:
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return "\n".join(_tree(self, ""))
+
+
+@dataclass(frozen=True)
+class Source(Physical):
+    """Rows of a declared stream in order of time, or its late or refused rows (`side`); `schema` is what is read."""
+
+    stream: str
+    side: OneOf["main", "late", "errors"]
+
+    def label(self) -> str:
+        name = self.stream if self.side == "main" else f"{self.side}({self.stream})"
+        return f"Source {name} [{', '.join(self.schema.names)}]"
+
+
+@dataclass(frozen=True)
+class Compute(Physical):
+    """Stateless work: keep rows where `predicate` holds, then compute `columns` (None keeps the input's)."""
+
+    input: Physical
+    predicate: Expr | None
+    columns: tuple[tuple[str, Expr], ...] | None
+
+    @property
+    def inputs(self) -> tuple[Physical, ...]:
+        return (self.input,)
+
+    def label(self) -> str:
+        where = "" if self.predicate is None else f" where {self.predicate}"
+        what = "" if self.columns is None else " " + ", ".join(f"{name} := {expr}" for name, expr in self.columns)
+        return f"Compute{what}{where}"
+
+
+@dataclass(frozen=True)
+class StoredTable(Physical):
+    """A stored table, filtered and projected where it is read."""
+
+    table: str
+    predicate: Expr | None
+    columns: tuple[tuple[str, Expr], ...]
+
+    def label(self) -> str:
+        where = "" if self.predicate is None else f" where {self.predicate}"
+        return f"StoredTable {self.table} [{', '.join(self.schema.names)}]{where}"
+
+
+@dataclass(frozen=True)
+class TableJoin(Physical):
+    """Each row with its matches in a stored table: hash on `pairs`, then `residual`; `outer` keeps rows without one."""
+
+    input: Physical
+    table: StoredTable
+    pairs: tuple[tuple[Expr, Expr], ...]
+    residual: Expr | None
+    outer: bool
+
+    @property
+    def inputs(self) -> tuple[Physical, ...]:
+        return (self.input, self.table)
+
+    def label(self) -> str:
+        on = ", ".join(f"{mine} = {theirs}" for mine, theirs in self.pairs) or "every row"
+        rest = "" if self.residual is None else f" where {self.residual}"
+        return f"{'Left' if self.outer else ''}TableJoin on {on}{rest}"
+
+
+@dataclass(frozen=True)
+class Apply(Physical):
+    """A kernel over its inputs; input i is port i."""
+
+    over: tuple[Physical, ...]
+    spec: KernelSpec
+
+    @property
+    def inputs(self) -> tuple[Physical, ...]:
+        return self.over
+
+    def label(self) -> str:
+        keys = self.spec.keys
+        exchange = "one place" if keys is None or not keys else f"hash({', '.join(keys)})"
+        return f"{self.spec.describe()}  ⟵ {exchange}"
+
+
+def walk(node: Physical) -> Iterator[Physical]:
+    """The operators, outermost first."""
+    yield node
+    for child in node.inputs:
+        yield from walk(child)
+
+
+def _tree(node: Physical, indent: str) -> Iterator[str]:
+    yield indent + node.label()
+    for child in node.inputs:
+        yield from _tree(child, indent + "  ")

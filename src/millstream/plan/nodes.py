@@ -1,0 +1,309 @@
+"""Logical plan nodes: what a query means. Frozen, refusing to be built wrong, printing themselves."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import cached_property
+from typing import Literal as OneOf
+
+from millstream.plan.expr import Column, Expr, columns_of
+from millstream.plan.windows import WindowCall
+from millstream.schema import Field, Schema
+from millstream.types import BOOLEAN
+
+
+class Kind(Enum):
+    """What a node delivers: things that happened, a table that changes with time, or a stored table."""
+
+    EVENTS = "events"
+    RELATION = "relation"
+    TABLE = "table"
+
+
+@dataclass(frozen=True)
+class Node:
+    """A logical operator. Equal plans are equal values, so `==` and `fingerprint` find common subplans."""
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return ()
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        """The same operator over other inputs (of the same number)."""
+        return self
+
+    @property
+    def schema(self) -> Schema:
+        raise NotImplementedError
+
+    @property
+    def kind(self) -> Kind:
+        return self.inputs[0].kind
+
+    def label(self) -> str:
+        """The operator on one line, without its inputs."""
+        raise NotImplementedError
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Equal for equal plans, different (for all practical purposes) for others, on every machine."""
+        return hashlib.sha256(repr(self).encode()).hexdigest()[:16]
+
+    def __str__(self) -> str:
+        return "\n".join(_tree(self, "", ""))
+
+
+@dataclass(frozen=True)
+class Scan(Node):
+    """A declared stream: its rows in order, or (`side`) those that came too late, or those that were refused."""
+
+    stream: str
+    columns: Schema
+    side: OneOf["main", "late", "errors"] = "main"
+
+    @property
+    def schema(self) -> Schema:
+        return self.columns
+
+    @property
+    def kind(self) -> Kind:
+        return Kind.EVENTS
+
+    def label(self) -> str:
+        name = self.stream if self.side == "main" else f"{self.side.upper()}({self.stream})"
+        return f"Scan {name} {', '.join(self.columns.names)}"
+
+
+@dataclass(frozen=True)
+class TableScan(Node):
+    """A stored table as it is at the moment a row meets it."""
+
+    table: str
+    columns: Schema
+
+    @property
+    def schema(self) -> Schema:
+        return self.columns
+
+    @property
+    def kind(self) -> Kind:
+        return Kind.TABLE
+
+    def label(self) -> str:
+        return f"Table {self.table} {', '.join(self.columns.names)}"
+
+
+@dataclass(frozen=True)
+class Filter(Node):
+    """The rows for which `predicate` is true (neither false nor NULL)."""
+
+    input: Node
+    predicate: Expr
+
+    def __post_init__(self) -> None:
+        if self.predicate.type != BOOLEAN:
+            raise ValueError(f"a filter needs a condition, not {self.predicate.type}")
+        _require(self.predicate, self.input.schema)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        return replace(self, input=inputs[0])
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+    def label(self) -> str:
+        return f"Filter {self.predicate}"
+
+
+@dataclass(frozen=True)
+class Project(Node):
+    """New columns computed from each row."""
+
+    input: Node
+    columns: tuple[tuple[str, Expr], ...]
+
+    def __post_init__(self) -> None:
+        for _, expr in self.columns:
+            _require(expr, self.input.schema)
+        self.schema  # noqa: B018 - refuses duplicate names
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        return replace(self, input=inputs[0])
+
+    @cached_property
+    def schema(self) -> Schema:
+        return Schema(tuple(Field(name, expr.type) for name, expr in self.columns))
+
+    def label(self) -> str:
+        return "Project " + ", ".join(name if _is(expr, name) else f"{name} := {expr}" for name, expr in self.columns)
+
+
+@dataclass(frozen=True)
+class Union(Node):
+    """Several streams of the same columns merged in order of time (UNION ALL)."""
+
+    branches: tuple[Node, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.branches) < 2:
+            raise ValueError("a union needs two inputs")
+        if any(branch.schema != self.branches[0].schema for branch in self.branches):
+            raise ValueError("inputs of a union have the same columns")
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.branches
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        return replace(self, branches=inputs)
+
+    @property
+    def schema(self) -> Schema:
+        return self.branches[0].schema
+
+    def label(self) -> str:
+        return "Union"
+
+
+@dataclass(frozen=True)
+class Distinct(Node):
+    """Of equal events at the same time only the first (what UNION without ALL removes)."""
+
+    input: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        return replace(self, input=inputs[0])
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+    def label(self) -> str:
+        return "Distinct"
+
+
+@dataclass(frozen=True)
+class JoinTable(Node):
+    """Each row of a stream with the matching rows of a stored table.
+
+    `pairs` are equalities (stream side, table side); `residual` is any further condition on both. With `outer`, a row
+    without a match appears once with NULLs.
+    """
+
+    input: Node
+    table: Node
+    pairs: tuple[tuple[Expr, Expr], ...]
+    residual: Expr | None = None
+    outer: bool = False
+
+    def __post_init__(self) -> None:
+        if self.table.kind is not Kind.TABLE:
+            raise ValueError("the right side of a table join is a stored table")
+        for mine, theirs in self.pairs:
+            _require(mine, self.input.schema)
+            _require(theirs, self.table.schema)
+            if mine.type != theirs.type:
+                raise ValueError(f"join of {mine.type} with {theirs.type}")
+        if self.residual is not None:
+            _require(self.residual, self.schema)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input, self.table)
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        return replace(self, input=inputs[0], table=inputs[1])
+
+    @cached_property
+    def schema(self) -> Schema:
+        return Schema(self.input.schema.fields + self.table.schema.fields)
+
+    def label(self) -> str:
+        conditions = [f"{mine} = {theirs}" for mine, theirs in self.pairs]
+        if self.residual is not None:
+            conditions.append(str(self.residual))
+        return f"{'LeftJoinTable' if self.outer else 'JoinTable'} {' AND '.join(conditions) or 'TRUE'}"
+
+
+@dataclass(frozen=True)
+class Over(Node):
+    """Aggregates over the rows before each row: one output row per input row, with `calls` added as columns."""
+
+    input: Node
+    keys: tuple[str, ...]
+    calls: tuple[WindowCall, ...]
+
+    def __post_init__(self) -> None:
+        for name in (*self.keys, *(call.arg for call in self.calls if call.arg is not None)):
+            if name not in self.input.schema:
+                raise ValueError(f"no column {name} under OVER")
+        self.schema  # noqa: B018 - refuses duplicate names
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        return replace(self, input=inputs[0])
+
+    @cached_property
+    def schema(self) -> Schema:
+        return Schema(self.input.schema.fields + tuple(Field(call.name, call.type) for call in self.calls))
+
+    def label(self) -> str:
+        by = f" by {', '.join(self.keys)}" if self.keys else ""
+        return f"Over{by}: {'; '.join(map(str, self.calls))}"
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """The plan's nodes, outermost first."""
+    yield node
+    for child in node.inputs:
+        yield from walk(child)
+
+
+def rebuild(node: Node, change: Callable[[Node], Node]) -> Node:
+    """The plan rebuilt bottom-up, every node passed through `change`."""
+    inputs = node.inputs
+    changed = tuple(rebuild(child, change) for child in inputs)
+    if any(new is not old for new, old in zip(changed, inputs, strict=True)):
+        node = node.with_inputs(changed)
+    return change(node)
+
+
+def passthrough(schema: Schema) -> tuple[tuple[str, Expr], ...]:
+    """Columns of a projection that keeps `schema` as it is."""
+    return tuple((field.name, Column(field.type, field.name)) for field in schema)
+
+
+def _is(expr: Expr, name: str) -> bool:
+    return isinstance(expr, Column) and expr.name == name
+
+
+def _require(expr: Expr, schema: Schema) -> None:
+    missing = [name for name in columns_of(expr) if name not in schema.names]
+    if missing:
+        raise ValueError(f"{expr} reads {', '.join(missing)}, which its input {schema} does not have")
+
+
+def _tree(node: Node, first: str, rest: str) -> Iterator[str]:
+    yield first + node.label()
+    for i, child in enumerate(node.inputs):
+        last = i == len(node.inputs) - 1
+        yield from _tree(child, rest + ("└ " if last else "├ "), rest + ("  " if last else "│ "))
