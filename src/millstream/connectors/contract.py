@@ -16,11 +16,15 @@ Offset = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """An input row that does not fit the schema: why, its text, and where it came from."""
+    """An input row that does not fit the schema: why, its text, and where it came from.
+
+    An unreadable part of a binary file is one entry that stands for `count` rows.
+    """
 
     error: str
     row: str
     origin: str
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True)

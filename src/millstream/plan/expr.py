@@ -184,3 +184,8 @@ def _readable(literal: Literal) -> str:
         case "TIMESTAMP":
             return f"'{(moment + timedelta(microseconds=value)).replace(tzinfo=None)}'"
     return f"'{moment + timedelta(microseconds=value)}'"
+
+
+def may_fail(expr: Expr) -> bool:
+    """Whether evaluating on a row could raise: such an expression stays behind the filters that guard it."""
+    return any(isinstance(part, Cast) and not part.safe and part.arg.type.is_text for part in walk(expr))

@@ -1,0 +1,24 @@
+"""Rewrites that keep a plan's meaning and lower its cost. One rule is one file, one function, one fixture."""
+
+from millstream.rules.driver import Step, Trace, run_rules
+from millstream.rules.eliminate_filter import eliminate_filter
+from millstream.rules.eliminate_project import eliminate_project
+from millstream.rules.merge_filters import merge_filters
+from millstream.rules.merge_projects import merge_projects
+from millstream.rules.prune_columns import prune_columns
+from millstream.rules.push_down_filter import push_down_filter
+from millstream.rules.push_down_project import push_down_project
+
+OPTIMIZE: tuple[Step, ...] = (
+    Step(merge_filters, "one mask per batch instead of several, and one predicate to push down"),
+    Step(push_down_filter, "fewer rows reach every later operator; makes joins hash instead of cross"),
+    Step(merge_projects, "one projection per batch; after filters have passed through them"),
+    Step(push_down_project, "computed columns below UNION run before the merge copies rows"),
+    Step(eliminate_filter, "conditions that became constant"),
+    Step(prune_columns, "columns nobody reads are not read; after predicates have settled", whole_plan=True),
+    Step(eliminate_project, "what pruning left without effect"),
+)
+
+RULE_NAMES = tuple(step.name for step in OPTIMIZE)
+
+__all__ = ["OPTIMIZE", "RULE_NAMES", "Step", "Trace", "run_rules"]

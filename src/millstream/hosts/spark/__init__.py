@@ -1,0 +1,1 @@
+"""The Spark host: physical plans as DataFrame programs, kernels behind a packed exchange."""

@@ -1,0 +1,45 @@
+# Two commands set everything up on a fresh machine: `make run` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+ROWS ?= 200000
+
+.PHONY: run test check bench format clean setup help
+
+help: ## show this list
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
+
+setup: $(STAMP) ## make the virtual environment
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[spark,shell,dev]'
+	touch $(STAMP)
+
+run: $(STAMP) ## run the main job: an auction pipeline on Spark in local mode
+	$(BIN)/millstream generate nexmark --rows $(ROWS) --seed 42 --out out/auctions
+	$(BIN)/millstream run examples/auctions/pipeline.sql
+
+test: $(STAMP) ## lint, types and all tests
+	$(BIN)/ruff format --check src tests benchmarks examples
+	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/mypy
+	$(BIN)/python -m pytest
+
+check: $(STAMP) ## lint, types and the fast tests, under a minute or two
+	$(BIN)/ruff format --check src tests benchmarks examples
+	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -m 'not spark and not slow' -n 2
+
+bench: $(STAMP) ## measure: ratios against DuckDB, Polars and bare loops in one run
+	$(BIN)/python benchmarks/over.py
+
+format: $(STAMP) ## format the code
+	$(BIN)/ruff format src tests benchmarks examples
+	$(BIN)/ruff check --fix src tests benchmarks examples
+
+clean: ## remove what was made
+	rm -rf $(VENV) out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

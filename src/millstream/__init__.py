@@ -1,0 +1,68 @@
+"""Millstream: continuous SQL over event streams, in-process and on Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from millstream.errors import (
+    BindError,
+    CatalogError,
+    ConnectorError,
+    DataError,
+    EngineError,
+    MillstreamError,
+    ParseError,
+    Span,
+    StateError,
+    UnsupportedError,
+)
+
+if TYPE_CHECKING:
+    from millstream.query import Query, Result
+    from millstream.session import Database
+
+__version__ = "0.1.0"
+
+
+def connect(
+    path: Any = None, *, engine: str = "embedded", spark: Any = None, clock: Any = None, **settings: Any
+) -> Database:
+    """Open a session.
+
+    Without arguments it runs in this process and in memory; `path` keeps catalog, tables, queries and their state in
+    a directory; `engine="spark"` or `spark=session` runs the same calls on Spark. `clock` (a function that returns µs
+    since the epoch) stamps streams ordered by `current_time`. `settings` are those of SET: batch_rows, threads, jit, …
+    """
+    from millstream.connect import open_session
+
+    return open_session(path, engine, spark, clock, settings)
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("Query", "Result"):
+        from millstream import query
+
+        return getattr(query, name)
+    if name == "Database":
+        from millstream.session import Database
+
+        return Database
+    raise AttributeError(f"module 'millstream' has no attribute {name!r}")
+
+
+__all__ = [
+    "BindError",
+    "CatalogError",
+    "ConnectorError",
+    "DataError",
+    "Database",
+    "EngineError",
+    "MillstreamError",
+    "ParseError",
+    "Query",
+    "Result",
+    "Span",
+    "StateError",
+    "UnsupportedError",
+    "connect",
+]

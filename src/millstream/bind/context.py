@@ -1,0 +1,77 @@
+"""What binding needs to know: the catalog, the SQL text that errors underline, and names local to the statement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import NoReturn
+
+from sqlglot import exp
+
+from millstream.catalog import Catalog, Clock, DerivedDef, StreamDef
+from millstream.errors import BindError, MillstreamError, UnsupportedError
+from millstream.plan import nodes as P
+from millstream.plan.expr import Column
+from millstream.sql import span_of
+
+
+@dataclass(frozen=True)
+class Context:
+    """The surroundings of a statement; `local` holds WITH queries by lower-case name."""
+
+    catalog: Catalog
+    sql: str
+    local: dict[str, P.Node] = field(default_factory=dict)
+    uses: set[str] = field(default_factory=set)
+
+    def with_local(self, queries: dict[str, P.Node]) -> Context:
+        return replace(self, local={**self.local, **queries})
+
+    def fail(
+        self, message: str, node: exp.Expression | None = None, *, detail: str | None = None, hint: str | None = None
+    ) -> NoReturn:
+        raise BindError(message, detail=detail, hint=hint, span=node and span_of(node), sql=self.sql)
+
+    def refuse(
+        self, message: str, node: exp.Expression | None = None, *, detail: str | None = None, hint: str | None = None
+    ) -> NoReturn:
+        """Like `fail`, for what is understood but has no meaning on a stream."""
+        raise UnsupportedError(message, detail=detail, hint=hint, span=node and span_of(node), sql=self.sql)
+
+    @contextmanager
+    def blaming(self, node: exp.Expression) -> Iterator[None]:
+        """Errors raised inside without a place get the place of `node`."""
+        try:
+            yield
+        except MillstreamError as error:
+            if error.span is None:
+                error.span = span_of(node)
+                error.sql = self.sql
+            raise
+
+    def clocks_of(self, plan: P.Node) -> set[Clock]:
+        """The clocks that the times of a plan's rows come from."""
+        found: set[Clock] = set()
+        for node in P.walk(plan):
+            if isinstance(node, P.Scan):
+                entry = self.catalog.find(node.stream)
+                if isinstance(entry, StreamDef | DerivedDef):
+                    found.add(entry.clock)
+        return found
+
+    def time_columns(self, plan: P.Node) -> frozenset[str]:
+        """The columns of a plan's rows that hold their order time."""
+        match plan:
+            case P.Scan(stream=stream, side="main"):
+                entry = self.catalog.find(stream)
+                column = entry.time_column if isinstance(entry, StreamDef) else None
+                return frozenset() if column is None or column not in plan.schema else frozenset([column])
+            case P.Project(input=child, columns=columns):
+                inner = self.time_columns(child)
+                return frozenset(name for name, expr in columns if isinstance(expr, Column) and expr.name in inner)
+            case P.Union(branches=branches):
+                return frozenset.intersection(*(self.time_columns(branch) for branch in branches))
+            case P.Filter(input=child) | P.Over(input=child) | P.Distinct(input=child) | P.JoinTable(input=child):
+                return self.time_columns(child)
+        return frozenset()

@@ -1,0 +1,259 @@
+"""Scalar SQL expressions → typed expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+
+from sqlglot import exp
+
+from millstream import functions
+from millstream.bind.context import Context
+from millstream.bind.scope import Scope
+from millstream.errors import BindError
+from millstream.kernels import aggregates
+from millstream.plan.expr import Case, Cast, Expr, Literal
+from millstream.sql import duration_us
+from millstream.types import (
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    INTEGER,
+    INTERVAL,
+    NULL,
+    VARCHAR,
+    SqlType,
+    common_type,
+    parse_type,
+)
+
+OPERATORS: dict[type[exp.Expression], str] = {
+    exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.And: "and", exp.Or: "or",
+    exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.IntDiv: "//", exp.Mod: "%", exp.DPipe: "||",
+    exp.Like: "like", exp.ILike: "ilike", exp.NullSafeNEQ: "is_distinct",
+}  # fmt: skip
+
+MAX_NESTED_FUNCTIONS = 64
+
+
+class ExpressionBinder:
+    """Binds the expressions of one SELECT. `window` binds `… OVER (…)` and is None where that may not stand."""
+
+    def __init__(
+        self,
+        context: Context,
+        scope: Scope | None,
+        window: Callable[[exp.Window, ExpressionBinder], Expr] | None = None,
+        parameters: dict[str, Expr] | None = None,
+        depth: int = 0,
+    ) -> None:
+        self.context = context
+        self.scope = scope
+        self.window = window
+        self.parameters = parameters or {}
+        self.depth = depth
+
+    def bind(self, node: exp.Expression) -> Expr:
+        """The typed expression of `node`."""
+        operator = OPERATORS.get(type(node))
+        if operator is not None:
+            return self._resolve(operator, (self.bind(node.this), self.bind(node.expression)), node)
+        match node:
+            case exp.Paren():
+                return self.bind(node.this)
+            case exp.Column():
+                return self._column(node)
+            case exp.Literal() | exp.Null() | exp.Boolean() | exp.Interval():
+                return self._literal(node)
+            case exp.Neg():
+                return self._negate(node)
+            case exp.Not():
+                return self._resolve("not", (self.bind(node.this),), node)
+            case exp.Is():
+                return self._is(node)
+            case exp.NullSafeEQ():
+                args = (self.bind(node.this), self.bind(node.expression))
+                return self._resolve("not", (self._resolve("is_distinct", args, node),), node)
+            case exp.Between():
+                value, low, high = (self.bind(node.args[key]) for key in ("this", "low", "high"))
+                above = self._resolve(">=", (value, low), node)
+                return self._resolve("and", (above, self._resolve("<=", (value, high), node)), node)
+            case exp.In():
+                return self._in(node)
+            case exp.Case():
+                return self._case(node)
+            case exp.Cast():
+                return self._cast(node)
+            case exp.Window():
+                if self.window is None:
+                    self.context.refuse("OVER is not allowed here", node, hint="use it in the select list")
+                return self.window(node, self)
+            case exp.Subquery() | exp.Exists() | exp.Select():
+                self.context.refuse("a subquery cannot stand here yet", node, hint="join the table in FROM instead")
+            case exp.Func():
+                return self._call(node)
+        return self.context.fail(f"{node.sql()[:60]} cannot be used here", node)
+
+    def condition(self, node: exp.Expression) -> Expr:
+        """A bound expression that is true, false or NULL."""
+        bound = self.bind(node)
+        if bound.type == NULL:
+            return Literal(BOOLEAN, None)
+        if bound.type != BOOLEAN:
+            self.context.fail(f"a condition is needed here, this is {bound.type}", node)
+        return bound
+
+    def _column(self, node: exp.Column) -> Expr:
+        if not node.table and node.name.lower() in self.parameters:
+            return self.parameters[node.name.lower()]
+        if self.scope is None:
+            self.context.fail(f"no column {node.sql()}", node, hint="there is no FROM here")
+        return self.scope.resolve(node)
+
+    def _literal(self, node: exp.Expression) -> Expr:
+        match node:
+            case exp.Null():
+                return Literal(NULL, None)
+            case exp.Boolean():
+                return Literal(BOOLEAN, bool(node.this))
+            case exp.Interval():
+                length = duration_us(node)
+                if length is None:
+                    self.context.fail(
+                        f"{node.sql()} has no fixed length", node, hint="use weeks, days or smaller units"
+                    )
+                return Literal(INTERVAL, length)
+        if node.args.get("is_string"):
+            return Literal(VARCHAR, node.this)
+        return number(str(node.this))
+
+    def _negate(self, node: exp.Neg) -> Expr:
+        if isinstance(node.this, exp.Literal) and not node.this.is_string:
+            return number("-" + str(node.this.this))
+        return self._resolve("neg", (self.bind(node.this),), node)
+
+    def _is(self, node: exp.Is) -> Expr:
+        value = self.bind(node.this)
+        if isinstance(node.expression, exp.Null):
+            return self._resolve("is_null", (value,), node)
+        if isinstance(node.expression, exp.Boolean):
+            same = self._resolve("is_distinct", (value, self.bind(node.expression)), node)
+            return self._resolve("not", (same,), node)
+        return self.context.fail("IS takes NULL, TRUE or FALSE", node)
+
+    def _in(self, node: exp.In) -> Expr:
+        if node.args.get("query") is not None or node.args.get("unnest") is not None:
+            self.context.refuse("IN with a subquery is not supported yet", node, hint="join the table in FROM instead")
+        return self._resolve("in", (self.bind(node.this), *map(self.bind, node.expressions)), node)
+
+    def _case(self, node: exp.Case) -> Expr:
+        subject = None if node.this is None else self.bind(node.this)
+        whens: list[tuple[Expr, Expr]] = []
+        for arm in node.args["ifs"]:
+            if subject is None:
+                test = self.condition(arm.this)
+            else:
+                test = self._resolve("=", (subject, self.bind(arm.this)), arm)
+            whens.append((test, self.bind(arm.args["true"])))
+        default_node = node.args.get("default")
+        default = Literal(NULL, None) if default_node is None else self.bind(default_node)
+        type_ = self._common([then for _, then in whens] + [default], node)
+        return Case(type_, tuple((when, coerce(then, type_)) for when, then in whens), coerce(default, type_))
+
+    def _common(self, parts: list[Expr], node: exp.Expression) -> SqlType:
+        type_ = NULL
+        for part in parts:
+            wider = common_type(type_, part.type)
+            if wider is None:
+                self.context.fail(f"{type_} and {part.type} have no common type", node, hint="CAST one of them")
+            type_ = wider
+        return type_
+
+    def _cast(self, node: exp.Cast) -> Expr:
+        target = bind_type(self.context, node.args["to"])
+        arg = self.bind(node.this)
+        with self.context.blaming(node):
+            return functions.cast(arg, target, safe=isinstance(node, exp.TryCast))
+
+    def _call(self, node: exp.Func) -> Expr:
+        name, arguments = call_of(node)
+        if aggregates.canonical(name) is not None and len(arguments) <= 1 and name not in ("first", "last"):
+            self.context.refuse(
+                f"{name} over a whole stream never ends",
+                node,
+                detail="an aggregate without a window would have to wait for the last row, and a stream has none",
+                hint=f"give it a window: {name}(…) OVER (ROWS UNBOUNDED PRECEDING) or OVER (RANGE 1 HOUR PRECEDING)",
+            )
+        definition = self.context.catalog.function(name)
+        args = tuple(self.bind(argument) for argument in arguments)
+        if definition is None:
+            return self._resolve(name, args, node)
+        if len(args) != len(definition.parameters):
+            self.context.fail(
+                f"{definition.name} takes {len(definition.parameters)} arguments, here are {len(args)}", node
+            )
+        if self.depth >= MAX_NESTED_FUNCTIONS:
+            self.context.fail(f"{definition.name} calls itself without end", node)
+        with self.context.blaming(node):
+            bound = {
+                parameter.lower(): functions.cast(arg, type_)
+                for (parameter, type_), arg in zip(definition.parameters, args, strict=True)
+            }
+            inner = ExpressionBinder(self.context, None, None, bound, self.depth + 1)
+            body = inner.bind(definition.body)
+            return body if definition.returns is None else functions.cast(body, definition.returns)
+
+    def _resolve(self, name: str, args: tuple[Expr, ...], node: exp.Expression) -> Expr:
+        with self.context.blaming(node):
+            return functions.resolve(name, args)
+
+
+def call_of(node: exp.Func) -> tuple[str, list[exp.Expression]]:
+    """The lower-case name and the arguments of a function call, however sqlglot represents it."""
+    if isinstance(node, exp.Anonymous):
+        return str(node.this).lower(), list(node.expressions)
+    if isinstance(node, exp.Extract):
+        return "date_part", [exp.Literal.string(node.this.name.lower()), node.expression]
+    arguments: list[exp.Expression] = []
+    for key in node.arg_types:
+        value = node.args.get(key)
+        for part in value if isinstance(value, list) else [value]:
+            if isinstance(part, exp.Expression):
+                arguments.append(part)
+    return node.sql_name().lower(), arguments
+
+
+def number(text: str) -> Literal:
+    """A numeric literal: INTEGER or BIGINT if it is whole and fits, else DOUBLE."""
+    if text.lstrip("-").isdigit():
+        value = int(text)
+        if -(2**31) <= value < 2**31:
+            return Literal(INTEGER, value)
+        if -(2**63) <= value < 2**63:
+            return Literal(BIGINT, value)
+    try:
+        return Literal(DOUBLE, float(Decimal(text)))
+    except ArithmeticError:
+        raise BindError(f"{text} is not a number") from None
+
+
+def coerce(expr: Expr, type_: SqlType) -> Expr:
+    """The expression converted to a type it is known to convert to."""
+    if expr.type == type_:
+        return expr
+    if isinstance(expr, Literal) and expr.value is None:
+        return Literal(type_, None)
+    return Cast(type_, expr)
+
+
+def bind_type(context: Context, node: exp.Expression) -> SqlType:
+    """The SQL type a declaration or CAST names."""
+    text = node.sql(dialect="duckdb")
+    type_ = parse_type(text)
+    if type_ is None:
+        context.fail(
+            f"no type {text}",
+            node,
+            hint="types: BOOLEAN, INTEGER, BIGINT, DOUBLE, DECIMAL(p, s), VARCHAR, TIMESTAMP, DATE, TIME, BLOB",
+        )
+    return type_

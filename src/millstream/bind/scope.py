@@ -1,0 +1,87 @@
+"""Which columns a name may mean inside one SELECT."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from millstream.bind.context import Context
+from millstream.plan.expr import Column
+from millstream.schema import Schema
+
+
+@dataclass(frozen=True)
+class Item:
+    """One entry of FROM: its alias, its columns as the user knows them, and the prefix they have in the plan."""
+
+    alias: str
+    schema: Schema
+    prefix: str = ""
+    source: str = ""
+
+    def column(self, name: str) -> Column:
+        field = self.schema[name]
+        return Column(field.type, self.prefix + field.name)
+
+    def answers_to(self, qualifier: str) -> bool:
+        """The alias, or the name of the source itself (`SELECT OpenAuction.* FROM OpenAuction O` is a known slip)."""
+        return qualifier.lower() in (self.alias.lower(), self.source.lower())
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The entries of FROM; columns shared by USING are listed once under `merged`."""
+
+    context: Context
+    items: tuple[Item, ...]
+    merged: frozenset[str] = frozenset()
+
+    def resolve(self, node: exp.Column) -> Column:
+        """The one column that `node` names; an error if there is none or more than one."""
+        name, qualifier = node.name, node.table
+        items = self._items(qualifier, node)
+        found = [item.column(name) for item in items if name in item.schema]
+        if len(found) > 1 and not qualifier and name.lower() in self.merged:
+            found = found[:1]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            owners = [item.alias for item in items if name in item.schema]
+            self.context.fail(
+                f"column {name} is ambiguous", node, hint="write " + " or ".join(f"{owner}.{name}" for owner in owners)
+            )
+        names = [field.name for item in items for field in item.schema]
+        return self.context.fail(f"no column {node.sql()}", node, hint=did_you_mean(name, names))
+
+    def star(self, qualifier: str, node: exp.Expression) -> Iterator[tuple[str, Column]]:
+        """What `*` or `q.*` stands for: user-visible names and columns."""
+        seen: set[str] = set()
+        for item in self._items(qualifier, node):
+            for field in item.schema:
+                if not qualifier and field.name.lower() in self.merged:
+                    if field.name.lower() in seen:
+                        continue
+                    seen.add(field.name.lower())
+                yield field.name, item.column(field.name)
+
+    def _items(self, qualifier: str, node: exp.Expression) -> tuple[Item, ...]:
+        if not qualifier:
+            return self.items
+        named = tuple(item for item in self.items if item.alias.lower() == qualifier.lower())
+        named = named or tuple(item for item in self.items if item.answers_to(qualifier))
+        if not named:
+            aliases = [item.alias for item in self.items]
+            self.context.fail(f"no {qualifier} in FROM", node, hint=did_you_mean(qualifier, aliases))
+        return named
+
+
+def did_you_mean(name: str, known: list[str]) -> str | None:
+    """A hint with the closest known name, or the short list of all."""
+    lower = {other.lower(): other for other in known}
+    close = difflib.get_close_matches(name.lower(), lower, n=1)
+    if close:
+        return f"did you mean {lower[close[0]]}?"
+    return "there is " + ", ".join(dict.fromkeys(known)) if known and len(known) <= 12 else None

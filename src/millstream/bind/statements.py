@@ -1,0 +1,364 @@
+"""Statements → what the session is to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from millstream.bind.context import Context
+from millstream.bind.expressions import ExpressionBinder, bind_type
+from millstream.bind.scope import did_you_mean
+from millstream.bind.select import Bound, bind_named, bind_query
+from millstream.catalog import (
+    Catalog,
+    Clock,
+    DerivedDef,
+    Entry,
+    FunctionDef,
+    Options,
+    SinkDef,
+    StreamDef,
+    TableDef,
+)
+from millstream.plan.expr import Column
+from millstream.schema import Field, Schema
+from millstream.sql import duration_us
+from millstream.sql.nodes import CreateSink, CreateStream, Explain, Show, Stop
+from millstream.types import DATE, TIMESTAMP, TIMESTAMPTZ, VARCHAR, SqlType, common_type
+
+CURRENT_TIME = "current_time"
+
+
+@dataclass(frozen=True)
+class Define:
+    """Put an entry into the catalog; `uses` are the names it depends on."""
+
+    entry: Entry
+    replace: bool = False
+    if_not_exists: bool = False
+    uses: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Remove:
+    name: str
+    kinds: tuple[type[Entry], ...]
+    if_exists: bool = False
+
+
+@dataclass(frozen=True)
+class Query:
+    """Start a standing query; with `sink`, its rows go there."""
+
+    bound: Bound
+    uses: frozenset[str]
+    sink: SinkDef | None = None
+
+
+@dataclass(frozen=True)
+class OnTables:
+    """Run on the stored tables alone; `sql` is in the table store's dialect, `reads` are the tables it names."""
+
+    sql: str
+    reads: frozenset[str]
+    is_query: bool
+    create: tuple[str, bool] | None = None
+
+
+@dataclass(frozen=True)
+class ExplainPlan:
+    of: Query
+    mode: str
+
+
+@dataclass(frozen=True)
+class ShowList:
+    kind: str
+
+
+@dataclass(frozen=True)
+class DescribeEntry:
+    name: str
+
+
+@dataclass(frozen=True)
+class StopQuery:
+    name: str
+
+
+@dataclass(frozen=True)
+class SetOption:
+    name: str
+    value: object = field(default=None)
+
+
+Action = Define | Remove | Query | OnTables | ExplainPlan | ShowList | DescribeEntry | StopQuery | SetOption
+
+DROPPABLE: dict[str, tuple[type[Entry], ...]] = {
+    "STREAM": (StreamDef, DerivedDef),
+    "TABLE": (TableDef,),
+    "SINK": (SinkDef,),
+    "FUNCTION": (FunctionDef,),
+}
+
+
+def bind(node: exp.Expression, catalog: Catalog, sql: str) -> Action:
+    """What a statement asks for; every mistake in it is an error that underlines its place in `sql`."""
+    context = Context(catalog, sql)
+    match node:
+        case CreateStream():
+            return _create_stream(node, context)
+        case CreateSink():
+            return _create_sink(node, context)
+        case exp.Create() if str(node.args.get("kind")).upper() == "TABLE":
+            return _create_table(node, context)
+        case exp.Create() if str(node.args.get("kind")).upper() == "FUNCTION":
+            return _create_function(node, context)
+        case exp.Drop():
+            return _drop(node, context)
+        case exp.Insert():
+            return _insert(node, context)
+        case exp.Update() | exp.Delete():
+            return _on_tables(node, context, is_query=False)
+        case Explain():
+            inner = _explained(node.this, catalog, sql, context)
+            return ExplainPlan(inner, str(node.args.get("mode") or "").upper())
+        case Show():
+            return ShowList(str(node.name).upper())
+        case exp.Describe():
+            return DescribeEntry(str(node.this.name))
+        case Stop():
+            return StopQuery(str(node.name))
+        case exp.Set():
+            return _set(node, context)
+        case exp.Select() | exp.SetOperation() | exp.Subquery():
+            return bind_select_statement(node, context)
+    return context.fail(f"{node.key.upper()} is not supported", node)
+
+
+def bind_select_statement(node: exp.Expression, context: Context) -> Query | OnTables:
+    """A query over streams, or an ad-hoc query on stored tables."""
+    if _only_tables(node, context):
+        return _on_tables(node, context, is_query=True)
+    bound = bind_query(node, context)
+    return Query(bound, frozenset(context.uses))
+
+
+def _explained(node: exp.Expression, catalog: Catalog, sql: str, context: Context) -> Query:
+    action = bind(node, catalog, sql)
+    match action:
+        case Query():
+            return action
+        case Define(entry=DerivedDef(plan=plan), uses=uses):
+            return Query(Bound(plan, plan.schema.names), uses)
+    return context.fail("EXPLAIN takes a query over streams", node)
+
+
+def _create_stream(node: CreateStream, context: Context) -> Define:
+    name = str(node.name)
+    replace, quiet = bool(node.args.get("or_replace")), bool(node.args.get("if_not_exists"))
+    query = node.args.get("query")
+    if query is not None:
+        bound = bind_named(query, context, node)
+        clocks = context.clocks_of(bound.plan)
+        clock = Clock.LATENT if Clock.LATENT in clocks else Clock.EXTERNAL
+        return Define(DerivedDef(name, bound.plan, clock), replace, quiet, frozenset(context.uses))
+    schema = _columns(node.args.get("columns") or [], context, node)
+    clock, time_column = _clock(node, schema, context)
+    slack = _slack(node, clock, context)
+    return Define(StreamDef(name, schema, clock, time_column, slack, _source(node, context)), replace, quiet)
+
+
+def _columns(nodes: list[exp.ColumnDef], context: Context, at: exp.Expression) -> Schema:
+    fields: list[Field] = []
+    for column in nodes:
+        if not isinstance(column, exp.ColumnDef):
+            context.refuse(f"{column.sql()} is not a column", column)
+        kind = column.args.get("kind")
+        type_ = VARCHAR if kind is None else bind_type(context, kind)
+        if any(column.name.lower() == other.name.lower() for other in fields):
+            context.fail(f"two columns are called {column.name}", column)
+        fields.append(Field(column.name, type_))
+    if not fields:
+        context.fail("a declaration needs columns", at)
+    return Schema(tuple(fields))
+
+
+def _clock(node: CreateStream, schema: Schema, context: Context) -> tuple[Clock, str | None]:
+    order = node.args.get("order_by")
+    if order is None:
+        return Clock.LATENT, None
+    name = order.name
+    if name.lower() == CURRENT_TIME:
+        if CURRENT_TIME not in schema:
+            context.fail("ORDER BY current_time needs a column of that name", order, hint="add current_time TIMESTAMP")
+        if schema[CURRENT_TIME].type not in (TIMESTAMP, TIMESTAMPTZ):
+            context.fail("current_time is a TIMESTAMP", order)
+        return Clock.INTERNAL, schema[CURRENT_TIME].name
+    if name not in schema:
+        context.fail(f"no column {name} to order by", order, hint=did_you_mean(name, list(schema.names)))
+    type_ = schema[name].type
+    if type_ not in (TIMESTAMP, TIMESTAMPTZ, DATE) and not type_.is_integer:
+        context.fail(f"a stream cannot be ordered by {type_}", order, hint="use a TIMESTAMP, DATE or integer column")
+    return Clock.EXTERNAL, schema[name].name
+
+
+def _slack(node: CreateStream, clock: Clock, context: Context) -> int:
+    slack = node.args.get("slack")
+    if slack is None:
+        return 0
+    if clock is not Clock.EXTERNAL:
+        context.fail("SLACK is for streams that are ordered by a column", slack, hint="add ORDER BY column")
+    length = duration_us(slack)
+    if length is None:
+        context.fail("SLACK takes a constant length of time", slack, hint="SLACK 5 SECONDS")
+    return length
+
+
+def _source(node: CreateStream, context: Context) -> Options | None:
+    options = _options(node)
+    clause = node.args.get("source")
+    if clause is None:
+        return options or None
+    from millstream.connectors.registry import parse_source_clause
+
+    with context.blaming(clause):
+        if isinstance(clause, exp.Literal):
+            parsed = parse_source_clause(str(clause.this))
+        else:
+            arguments = [
+                argument.this if isinstance(argument, exp.Literal) else argument.sql()
+                for argument in clause.expressions
+            ]
+            parsed = parse_source_clause((clause.name, arguments))
+    return {**parsed, **options}
+
+
+def _options(node: exp.Expression) -> dict[str, str | int | float | bool]:
+    """The WITH (…) options of a statement as plain values."""
+    return {str(key).lower(): _plain(value) for key, value in node.args.get("options") or []}
+
+
+def _plain(value: object) -> str | int | float | bool:
+    if isinstance(value, exp.Boolean):
+        return bool(value.this)
+    if isinstance(value, exp.Literal) and not value.is_string:
+        text = str(value.this)
+        return int(text) if text.isdigit() else float(text)
+    if isinstance(value, exp.Neg):
+        inner = _plain(value.this)
+        return -inner if isinstance(inner, int | float) else str(inner)
+    if isinstance(value, exp.Expression):
+        return str(value.this if isinstance(value, exp.Literal) else value.name)
+    return value if isinstance(value, str | int | float | bool) else str(value)
+
+
+def _create_sink(node: CreateSink, context: Context) -> Define | Query:
+    sink = SinkDef(str(node.name), _options(node))
+    query = node.args.get("query")
+    if query is None:
+        return Define(sink, bool(node.args.get("or_replace")), bool(node.args.get("if_not_exists")))
+    return Query(bind_query(query, context), frozenset(context.uses), sink)
+
+
+def _create_table(node: exp.Create, context: Context) -> Define | OnTables:
+    replace, quiet = bool(node.args.get("replace")), bool(node.args.get("exists"))
+    if node.expression is not None:
+        target = node.this
+        if not _only_tables(node.expression, context):
+            context.refuse(
+                "a table cannot be made from a stream that never ends", node.expression, hint="use CREATE STREAM … AS"
+            )
+        action = _on_tables(node.expression, context, is_query=True)
+        return OnTables(action.sql, action.reads, False, (target.name, replace))
+    schema = node.this
+    table = schema.this if isinstance(schema, exp.Schema) else schema
+    columns = schema.expressions if isinstance(schema, exp.Schema) else []
+    return Define(TableDef(table.name, _columns(columns, context, node)), replace, quiet)
+
+
+def _create_function(node: exp.Create, context: Context) -> Define:
+    signature = node.this
+    parameters: list[tuple[str, SqlType]] = []
+    for parameter in signature.expressions:
+        kind = parameter.args.get("kind")
+        if not isinstance(parameter, exp.ColumnDef) or kind is None:
+            context.fail("a parameter needs a type", parameter, hint="CREATE FUNCTION f(x DOUBLE) AS x * 2")
+        parameters.append((parameter.name, bind_type(context, kind)))
+    returns = node.find(exp.ReturnsProperty)
+    return_type = None if returns is None else bind_type(context, returns.this)
+    body = node.expression
+    if isinstance(body, exp.Return):
+        body = body.this
+    if body is None:
+        context.fail("a function needs a body", node, hint="CREATE FUNCTION f(x DOUBLE) AS x * 2")
+    arguments = {name.lower(): Column(type_, name) for name, type_ in parameters}
+    bound = ExpressionBinder(context, None, None, dict(arguments)).bind(body)
+    if return_type is not None and common_type(bound.type, return_type) is None:
+        context.fail(f"the body is {bound.type}, the function returns {return_type}", body)
+    name = signature.this.name if isinstance(signature.this, exp.Expression) else str(signature.this)
+    return Define(FunctionDef(name, tuple(parameters), return_type, body), bool(node.args.get("replace")))
+
+
+def _drop(node: exp.Drop, context: Context) -> Remove | StopQuery:
+    kind = str(node.args.get("kind") or "").upper()
+    name = node.this.name
+    if kind == "QUERY":
+        return StopQuery(name)
+    if kind not in DROPPABLE:
+        context.fail(f"DROP {kind} is not supported", node, hint="DROP STREAM, TABLE, SINK, FUNCTION or QUERY")
+    if node.args.get("cascade"):
+        context.refuse("CASCADE is not supported", node, hint="drop or stop the dependents first, one by one")
+    return Remove(name, DROPPABLE[kind], bool(node.args.get("exists")))
+
+
+def _insert(node: exp.Insert, context: Context) -> Query | OnTables:
+    target = node.this.this if isinstance(node.this, exp.Schema) else node.this
+    entry = context.catalog.find(target.name)
+    match entry:
+        case SinkDef():
+            if not isinstance(node.expression, exp.Query):
+                context.fail("a sink takes the rows of a query", node, hint=f"INSERT INTO {entry.name} SELECT …")
+            bound = bind_query(node.expression, context)
+            return Query(bound, frozenset({*context.uses, entry.name}), entry)
+        case TableDef():
+            if isinstance(node.expression, exp.Query) and not _only_tables(node.expression, context):
+                context.refuse(
+                    "a stream cannot be stored in a table yet", node, hint="CREATE SINK … and INSERT INTO the sink"
+                )
+            return _on_tables(node, context, is_query=False)
+        case None:
+            context.fail(f"no table or sink {target.name}", target, hint=context.catalog.suggest(target.name))
+    return context.fail(
+        f"{entry.name} is not a table or a sink", target, hint=f"rows reach a stream by db.push('{entry.name}', rows)"
+    )
+
+
+def _on_tables(node: exp.Expression, context: Context, *, is_query: bool) -> OnTables:
+    reads: set[str] = set()
+    local = {cte.alias.lower() for cte in node.find_all(exp.CTE)}
+    for table in node.find_all(exp.Table):
+        if table.name.lower() in local or not table.name:
+            continue
+        entry = context.catalog.find(table.name)
+        if not isinstance(entry, TableDef):
+            context.fail(f"no table {table.name}", table, hint=context.catalog.suggest(table.name))
+        reads.add(entry.name)
+    return OnTables(node.sql(dialect="duckdb"), frozenset(reads), is_query)
+
+
+def _only_tables(node: exp.Expression, context: Context) -> bool:
+    local = {cte.alias.lower() for cte in node.find_all(exp.CTE)}
+    tables = [table for table in node.find_all(exp.Table) if table.name.lower() not in local]
+    return all(isinstance(context.catalog.find(table.name), TableDef) for table in tables)
+
+
+def _set(node: exp.Set, context: Context) -> SetOption:
+    item = node.expressions[0]
+    assignment = item.this
+    if not isinstance(assignment, exp.EQ):
+        context.fail("SET takes name = value", node)
+    name = assignment.this.name.lower()
+    value = assignment.expression
+    return SetOption(name, _plain(value))

@@ -1,0 +1,81 @@
+"""Settings of a session: SET name = value, or keyword arguments of connect()."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+
+from millstream.errors import BindError
+
+
+@dataclass(frozen=True)
+class Config:
+    """Every setting with its default; results never depend on them, only speed and what EXPLAIN shows."""
+
+    batch_rows: int = 65_536
+    """rows an operator sees at once, at most"""
+    threads: int = field(default_factory=lambda: os.cpu_count() or 1)
+    """threads a kernel may use"""
+    jit: str = "auto"
+    """auto: compile once it pays; on: compile at once; off: run the Python bodies"""
+    rules: bool = True
+    """apply the rewrite rules"""
+    disabled_rules: frozenset[str] = frozenset()
+    """rules left out, by name"""
+    checkpoint_seconds: float = 10.0
+    """how often a persistent session saves its state while it runs"""
+
+    def with_setting(self, name: str, value: object) -> Config:
+        """The settings with one changed; RESET is a value of None."""
+        if name == "disable_rule":
+            names = frozenset(part.strip() for part in str(value or "").split(",") if part.strip())
+            _check_rules(names)
+            return replace(self, disabled_rules=names)
+        known = {entry.name for entry in fields(self)} - {"disabled_rules"}
+        if name not in known:
+            raise BindError(f"no setting {name}", hint="there is " + ", ".join(sorted(known | {"disable_rule"})))
+        return replace(self, **{name: getattr(Config(), name) if value is None else _READERS[name](name, value)})
+
+
+def _check_rules(names: frozenset[str]) -> None:
+    from millstream.rules import RULE_NAMES
+
+    unknown = names - set(RULE_NAMES)
+    if unknown:
+        raise BindError(f"no rule {', '.join(sorted(unknown))}", hint="there is " + ", ".join(RULE_NAMES))
+
+
+def _count(name: str, value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+        return value
+    raise BindError(f"{name} takes a whole number from 1, not {value}")
+
+
+def _switch(name: str, value: object) -> bool:
+    words = {"true": True, "on": True, "1": True, "false": False, "off": False, "0": False}
+    if str(value).lower() in words:
+        return words[str(value).lower()]
+    raise BindError(f"{name} is on or off, not {value}")
+
+
+def _jit(name: str, value: object) -> str:
+    word = {"true": "on", "false": "off"}.get(str(value).lower(), str(value).lower())
+    if word in ("auto", "on", "off"):
+        return word
+    raise BindError(f"{name} is auto, on or off, not {value}")
+
+
+def _seconds(name: str, value: object) -> float:
+    if isinstance(value, int | float) and value >= 0:
+        return float(value)
+    raise BindError(f"{name} takes seconds, not {value}")
+
+
+_READERS: dict[str, Callable[[str, object], object]] = {
+    "batch_rows": _count,
+    "threads": _count,
+    "jit": _jit,
+    "rules": _switch,
+    "checkpoint_seconds": _seconds,
+}

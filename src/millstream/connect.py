@@ -1,0 +1,48 @@
+"""Opening a session: which host, which settings, in memory or in a directory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from millstream.config import Config
+from millstream.errors import EngineError
+from millstream.hosts.tables import TableStore
+from millstream.session import Database, wall_clock
+
+ENGINES = ("embedded", "spark")
+
+
+def open_session(
+    path: str | Path | None, engine: str, spark: Any, clock: Callable[[], int] | None, settings: dict[str, Any]
+) -> Database:
+    """The session that `millstream.connect` describes."""
+    config = Config()
+    for name, value in settings.items():
+        config = config.with_setting(name, value)
+    if spark is not None or engine == "spark":
+        return _on_spark(path, spark, config)
+    if engine not in ENGINES:
+        raise EngineError(f"no engine {engine}", hint="engines: " + ", ".join(ENGINES))
+    from millstream.hosts.embedded.host import EmbeddedHost
+
+    now = clock or wall_clock
+    if path is not None:
+        from millstream.persistent import PersistentDatabase
+
+        return PersistentDatabase(Path(path).expanduser(), config, now)
+    tables = TableStore()
+    return Database(EmbeddedHost(tables, config, now), tables, config)
+
+
+def _on_spark(path: str | Path | None, spark: Any, config: Config) -> Database:
+    from millstream.hosts.spark.host import SparkHost
+    from millstream.hosts.spark.session import get_session
+
+    if path is not None:
+        raise EngineError(
+            "a session on Spark keeps nothing in a directory", hint="give checkpoints to the streaming query instead"
+        )
+    tables = TableStore()
+    return Database(SparkHost(spark or get_session(), tables.read), tables, config)

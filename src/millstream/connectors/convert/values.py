@@ -1,0 +1,225 @@
+"""Python values to declared types: a column of values at once where its Python types allow, else value by value."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.connectors.convert.common import CAST_ERRORS, Reasons, Rules, not_a
+from millstream.connectors.convert.text import parse_text
+from millstream.types import SqlType
+
+# Columns that hold only these exact Python types go to Arrow as they are: it converts them without loss or complains.
+# Subclasses (bool is an int, datetime is a date) must not slip through, and Arrow truncates floats for integers.
+_EXACT: dict[str, frozenset[type]] = {
+    "BOOLEAN": frozenset({bool}),
+    "TINYINT": frozenset({int}),
+    "SMALLINT": frozenset({int}),
+    "INTEGER": frozenset({int}),
+    "BIGINT": frozenset({int}),
+    "DOUBLE": frozenset({float, int}),
+    "DECIMAL": frozenset({Decimal, int}),
+    "VARCHAR": frozenset({str}),
+    "BLOB": frozenset({bytes}),
+    "TIMESTAMP": frozenset({dt.datetime}),
+    "TIMESTAMPTZ": frozenset({dt.datetime}),
+    "DATE": frozenset({dt.date}),
+    "TIME": frozenset(),
+    "INTERVAL": frozenset({dt.timedelta}),
+    "NULL": frozenset(),
+}
+_FROM_TEXT = ("TIMESTAMP", "TIMESTAMPTZ", "DATE", "TIME", "INTERVAL", "DECIMAL")
+_RANGES = {"TINYINT": 2**7, "SMALLINT": 2**15, "INTEGER": 2**31, "BIGINT": 2**63}
+_EPOCH = dt.datetime(1970, 1, 1)
+_MICROSECOND = dt.timedelta(microseconds=1)
+
+
+def values_to_column(values: list[Any], type_: SqlType, rules: Rules) -> tuple[pa.Array, Reasons]:
+    """The values as an Arrow column, NULL where a value does not fit, with the reasons."""
+    kinds = set(map(type, values)) - {type(None)}
+    if kinds <= _EXACT[type_.name]:
+        try:
+            return pa.array(values, type_.arrow), {}
+        except (*CAST_ERRORS, UnicodeEncodeError, ValueError):
+            pass
+    if kinds == {str} and type_.name in _FROM_TEXT:
+        try:
+            return parse_text(pa.array(values, pa.string()), type_, rules)
+        except UnicodeEncodeError:
+            pass
+    return _value_by_value(values, type_, rules)
+
+
+def _value_by_value(values: list[Any], type_: SqlType, rules: Rules) -> tuple[pa.Array, Reasons]:
+    convert = _CONVERT[type_.name]
+    converted: list[Any] = [None] * len(values)
+    reasons: Reasons = {}
+    texts: dict[int, str] = {}
+    for row, given in enumerate(values):
+        value = _plain(given)
+        if value is None or _is_missing(value):
+            continue
+        if isinstance(value, str) and type_.name in _FROM_TEXT:
+            texts[row] = str(value)
+            continue
+        try:
+            converted[row] = convert(value, type_, rules)
+        except (TypeError, ValueError, OverflowError, InvalidOperation) as error:
+            reasons[row] = str(error) if isinstance(error, _Misfit) else not_a(given, type_)
+    if texts:
+        clean = [text if _encodable(text) else "\N{REPLACEMENT CHARACTER}" for text in texts.values()]
+        parsed, wrong = parse_text(pa.array(clean, pa.string()), type_, rules)
+        for place, (row, value) in enumerate(zip(texts, parsed.to_pylist(), strict=True)):
+            converted[row] = value
+            if place in wrong:
+                reasons[row] = not_a(texts[row], type_)
+    return pa.array(converted, type_.arrow), dict(sorted(reasons.items()))
+
+
+class _Misfit(ValueError):
+    """A reason that says more than that the value is not of the type."""
+
+
+def _plain(value: Any) -> Any:
+    """A NumPy scalar as the Python value it stands for; anything else as it is."""
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        return value.astype(f"{type(value).__name__}[us]").item()
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _is_missing(value: object) -> bool:
+    """pandas' markers for a missing value, recognised without importing pandas."""
+    return type(value).__name__ in ("NAType", "NaTType")
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _boolean(value: Any, type_: SqlType, rules: Rules) -> bool:
+    if isinstance(value, bool) or (rules.json and value in (0, 1) and isinstance(value, int)):
+        return bool(value)
+    raise TypeError
+
+
+def _integer(value: Any, type_: SqlType, rules: Rules) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+        raise TypeError
+    whole = int(value)
+    if whole != value:
+        raise _Misfit(f"{value} has a fraction, which {type_} cannot hold")
+    bound = _RANGES[type_.name]
+    if not -bound <= whole < bound:
+        raise _Misfit(f"{value} is out of range for {type_}")
+    return whole
+
+
+def _double(value: Any, type_: SqlType, rules: Rules) -> float:
+    if isinstance(value, str) and rules.json and value in ("NaN", "Infinity", "-Infinity"):
+        return float(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+        raise TypeError
+    number = float(value)
+    if math.isinf(number) and not (isinstance(value, float) or (isinstance(value, Decimal) and value.is_infinite())):
+        raise _Misfit(f"{not_a(value, type_)}: out of range")
+    if isinstance(value, int) and not rules.json and int(number) != value:
+        raise _Misfit(f"{value} cannot be held exactly by {type_}")
+    return number
+
+
+def _decimal(value: Any, type_: SqlType, rules: Rules) -> Decimal:
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+        raise TypeError
+    exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+    if not exact.is_finite():
+        raise ValueError
+    sign, digits, exponent = exact.as_tuple()
+    assert isinstance(exponent, int)
+    while exponent < -type_.scale and digits and digits[-1] == 0:
+        digits, exponent = digits[:-1], exponent + 1
+    if exponent < -type_.scale:
+        raise _Misfit(f"{value} has more than {type_.scale} decimal places")
+    whole_digits = len(digits) + exponent if any(digits) else 0
+    if whole_digits > type_.precision - type_.scale:
+        raise _Misfit(f"{value} is out of range for {type_}")
+    return Decimal((sign, digits, exponent))
+
+
+def _varchar(value: Any, type_: SqlType, rules: Rules) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    if not _encodable(value):
+        raise _Misfit(f"{value!r} is not valid Unicode text")
+    return str(value)
+
+
+def _blob(value: Any, type_: SqlType, rules: Rules) -> bytes:
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    if isinstance(value, str) and rules.json:
+        parsed, wrong = parse_text(pa.array([value]), type_, rules)
+        if not wrong:
+            return bytes(parsed[0].as_py())
+    raise TypeError
+
+
+def _timestamp(value: Any, type_: SqlType, rules: Rules) -> int | dt.datetime:
+    if isinstance(value, dt.datetime):
+        plain = dt.datetime(
+            value.year, value.month, value.day, value.hour, value.minute, value.second, value.microsecond,
+            value.tzinfo, fold=value.fold,
+        )  # fmt: skip
+        return plain.astimezone(dt.UTC).replace(tzinfo=None) if plain.tzinfo is not None else plain
+    if isinstance(value, dt.date):
+        return dt.datetime(value.year, value.month, value.day)
+    if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
+        if rules.timestamp_unit is None:
+            raise _Misfit(f"{value} is a number, not a {type_}: give text or a datetime, or set timestamp_unit")
+        # Floats carry about 16 digits: the shortest text that means the same float is what its writer had in mind.
+        exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+        micros = math.floor(exact * rules.micros_per_unit)
+        return _EPOCH + micros * _MICROSECOND
+    raise TypeError
+
+
+def _date(value: Any, type_: SqlType, rules: Rules) -> dt.date:
+    if isinstance(value, dt.datetime):
+        if value.tzinfo is not None or value.time() != dt.time():
+            raise _Misfit(f"{value} has a time of day, which {type_} cannot hold")
+        return value.date()
+    if isinstance(value, dt.date):
+        return value
+    raise TypeError
+
+
+def _time(value: Any, type_: SqlType, rules: Rules) -> dt.time:
+    if isinstance(value, dt.time) and value.tzinfo is None:
+        return value
+    raise TypeError
+
+
+def _interval(value: Any, type_: SqlType, rules: Rules) -> dt.timedelta:
+    if isinstance(value, dt.timedelta):
+        return value
+    raise TypeError
+
+
+def _null(value: Any, type_: SqlType, rules: Rules) -> None:
+    raise TypeError
+
+
+_CONVERT: dict[str, Callable[[Any, SqlType, Rules], Any]] = {
+    "BOOLEAN": _boolean, "TINYINT": _integer, "SMALLINT": _integer, "INTEGER": _integer, "BIGINT": _integer,
+    "DOUBLE": _double, "DECIMAL": _decimal, "VARCHAR": _varchar, "BLOB": _blob, "TIMESTAMP": _timestamp,
+    "TIMESTAMPTZ": _timestamp, "DATE": _date, "TIME": _time, "INTERVAL": _interval, "NULL": _null,
+}  # fmt: skip

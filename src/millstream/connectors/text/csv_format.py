@@ -1,0 +1,288 @@
+"""CSV: the header, the boundaries of records, and blocks of records decoded by Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
+
+from millstream.connectors.convert.common import Fitted, Reasons, Rules, assemble, blame, empty
+from millstream.connectors.convert.fit import locate
+from millstream.connectors.convert.text import FALSE_TEXTS, TRUE_TEXTS, parse_text
+from millstream.connectors.text.csv_records import Dialect, Malformed, Record, read_record, read_records, wrong_width
+from millstream.connectors.text.decoder import (
+    BOM,
+    MAX_ROW_BYTES,
+    BadRow,
+    Decoded,
+    Lines,
+    RowDecoder,
+    is_utf8,
+    line_ends,
+    line_starts,
+    merge,
+    show,
+)
+from millstream.schema import Schema
+
+_QUOTE = ord('"')
+_FEW = 64
+"""Below this many records, a block that Arrow refuses is read record by record."""
+_REFUSALS = 24
+"""So often per call a block is halved to save the good part for Arrow; after that there is too little to save."""
+
+
+@dataclass(frozen=True)
+class CsvFormat:
+    """CSV with the options of one declaration; `header` None means: look whether the first line names columns."""
+
+    schema: Schema
+    rules: Rules = Rules()
+    delimiter: str = ","
+    header: bool | None = None
+    null_value: str = ""
+    multiline: bool = True
+
+    @property
+    def dialect(self) -> Dialect:
+        return Dialect(self.delimiter, self.null_value, self.multiline)
+
+    def begin(self, head: bytes, final: bool) -> tuple[RowDecoder, int] | None:
+        start = len(BOM) if head.startswith(BOM) else 0
+        if not final and len(head) < len(BOM) and BOM.startswith(head):
+            return None
+        if self.header is False:
+            return self._positional(), start
+        try:
+            first = read_record(head, start, final, self.dialect)
+        except Malformed:
+            return self._positional(), start
+        if first is None:
+            return (self._positional(), start) if final or len(head) - start > MAX_ROW_BYTES else None
+        names = [(field or "").strip() for field in first.fields]
+        if self.header is None and not self._names_columns(names):
+            return self._positional(), start
+        return CsvDecoder(self, len(names), locate(names, self.schema)), first.end
+
+    def _positional(self) -> CsvDecoder:
+        return CsvDecoder(self, len(self.schema), list(range(len(self.schema))))
+
+    def _names_columns(self, names: Sequence[str]) -> bool:
+        """At least half of the declared columns are named, so that data with a stray name in it stays data."""
+        named = sum(place is not None for place in locate(list(names), self.schema))
+        return named > 0 and 2 * named >= len(self.schema)
+
+
+class CsvDecoder:
+    """Decodes the records of one file or connection whose columns are known.
+
+    Blocks go to Arrow with the declared types; if it refuses, as text, so that wrong values are found by column; if
+    records are malformed, the block is halved, and the part with the malformed ones is read record by record.
+    """
+
+    def __init__(self, form: CsvFormat, width: int, places: list[int | None]) -> None:
+        self._schema = form.schema
+        self._rules = form.rules
+        self._dialect = form.dialect
+        self._width = width
+        self._places = places
+        names = [str(place) for place in range(width)]
+        self._parse = {"delimiter": form.delimiter, "ignore_empty_lines": width != 1}
+        used = [str(place) for place in places if place is not None]
+        common = {
+            "include_columns": used,
+            "null_values": ["", form.null_value],
+            "strings_can_be_null": True,
+            "quoted_strings_can_be_null": False,
+            "true_values": list(TRUE_TEXTS),
+            "false_values": list(FALSE_TEXTS),
+            "check_utf8": False,
+        }
+        self._names = names
+        texts = {name: pa.string() for name in names}
+        self._as_text = arrow_csv.ConvertOptions(column_types=texts, **common)
+        typed = {str(p): f.type.arrow for f, p in zip(form.schema, places, strict=True) if _is_direct(f.type.name)}
+        self._as_declared = arrow_csv.ConvertOptions(column_types={**texts, **typed}, **common)
+        self._any_typed = bool(typed)
+
+    def missing(self) -> list[str]:
+        return [field.name for field, place in zip(self._schema, self._places, strict=True) if place is None]
+
+    def decode(self, data: bytes, final: bool, limit: int) -> Decoded:
+        quoted = b'"' in data
+        ends = _record_ends(data, final, self._dialect) if quoted and self._dialect.multiline else None
+        if ends is None:
+            if quoted and self._dialect.multiline:
+                return self._one_by_one(data, final, limit)
+            ends = line_ends(data, final, limit)
+        elif final and len(data) > (ends[-1] if len(ends) else 0):
+            ends = np.append(ends, len(data))
+        ends = ends[:limit]
+        if len(ends) == 0:
+            return Decoded(empty(self._schema), [], 0, 0)
+        consumed = int(ends[-1])
+        block = data[:consumed]
+        if not quoted or not self._dialect.multiline:
+            rows, bad = self._halving(block, ends)
+            return Decoded(merge(rows, self._schema.arrow), bad, consumed, len(ends))
+        fitted = self._columnar(block, ends)
+        if fitted is None:
+            return self._one_by_one(data, final, limit)
+        starts = line_starts(ends)
+        records = np.flatnonzero(_filled(block, ends, self._width))
+        bad = []
+        for row, reason in fitted.bad.items():
+            record = records[row]
+            start, end = int(starts[record]), int(ends[record])
+            bad.append(BadRow(block.count(b"\n", 0, start), reason, show(block[start:end])))
+        return Decoded(fitted.rows, bad, consumed, block.count(b"\n") + (not block.endswith(b"\n")))
+
+    def _halving(self, block: bytes, ends: Lines) -> tuple[list[pa.RecordBatch], list[BadRow]]:
+        """Decode lines that are one record each, apart from those that are malformed."""
+        rows: list[pa.RecordBatch] = []
+        bad: list[BadRow] = []
+        waiting = [(0, len(ends))]
+        refusals = 0
+        while waiting:
+            first, last = waiting.pop()
+            offset = int(ends[first - 1]) if first else 0
+            part = block[offset : int(ends[last - 1])]
+            part_ends = ends[first:last] - offset
+            starts = line_starts(part_ends)
+            lines = np.flatnonzero(_filled(part, part_ends, self._width))
+            fitted = self._columnar(part, part_ends) if refusals < _REFUSALS else None
+            if fitted is None and b'"' not in part and is_utf8(part):
+                fitted, lines = self._without_wrong_widths(part, part_ends, lines, bad, first)
+            if fitted is not None:
+                rows.append(fitted.rows)
+                for row, reason in fitted.bad.items():
+                    line = int(lines[row])
+                    bad.append(BadRow(first + line, reason, show(part[int(starts[line]) : int(part_ends[line])])))
+            elif last - first > _FEW and refusals < _REFUSALS:
+                refusals += 1
+                middle = (first + last) // 2
+                waiting += [(middle, last), (first, middle)]
+            else:
+                decoded = self._one_by_one(part, True, last - first)
+                rows.append(decoded.rows)
+                bad += [BadRow(first + entry.line, entry.error, entry.text) for entry in decoded.bad]
+        return rows, sorted(bad, key=lambda entry: entry.line)
+
+    def _without_wrong_widths(
+        self, part: bytes, ends: Lines, lines: Lines, bad: list[BadRow], first: int
+    ) -> tuple[Fitted | None, Lines]:
+        """Lines with too many or too few values set aside, the others through Arrow again; no quotes here."""
+        letters = np.frombuffer(part, dtype=np.uint8)
+        delimiters = np.flatnonzero(letters == ord(self._dialect.delimiter))
+        widths = np.diff(np.searchsorted(delimiters, ends), prepend=0) + 1
+        starts = line_starts(ends)
+        right = lines[widths[lines] == self._width]
+        wrong = lines[widths[lines] != self._width]
+        if len(wrong) == 0:
+            return None, lines
+        keep = np.zeros(len(ends), dtype=bool)
+        keep[right] = True
+        lengths = np.diff(ends, prepend=0)
+        fitted: Fitted | None = Fitted(empty(self._schema))
+        if len(right):
+            kept = letters[np.repeat(keep, lengths)].tobytes()
+            fitted = self._columnar(kept, np.cumsum(lengths[right]))
+        if fitted is not None:
+            for line in wrong.tolist():
+                raw = part[int(starts[line]) : int(ends[line])]
+                bad.append(BadRow(first + line, wrong_width(int(widths[line]), self._width), show(raw)))
+        return fitted, right
+
+    def _columnar(self, block: bytes, ends: Lines) -> Fitted | None:
+        """The records through Arrow's reader; None if some are malformed or mean something else to it."""
+        lengths = np.diff(ends, prepend=0)
+        if not is_utf8(block) or block.count(b"\r") != block.count(b"\r\n") or lengths.max() > MAX_ROW_BYTES:
+            return None
+        expected = int(np.count_nonzero(_filled(block, ends, self._width)))
+        if expected == 0:
+            return Fitted(empty(self._schema))
+        table = self._read(block, self._as_declared, expected)
+        if table is None and self._any_typed:
+            table = self._read(block, self._as_text, expected)
+        return None if table is None else self._fit(table)
+
+    def _read(self, block: bytes, convert: Any, expected: int) -> pa.Table | None:
+        read = arrow_csv.ReadOptions(column_names=self._names, block_size=len(block) + 1, use_threads=False)
+        parse = arrow_csv.ParseOptions(newlines_in_values=self._dialect.multiline, **self._parse)
+        try:
+            table = arrow_csv.read_csv(pa.BufferReader(block), read, parse, convert)
+        except pa.ArrowInvalid:
+            return None
+        return table if table.num_rows == expected else None
+
+    def _fit(self, table: pa.Table) -> Fitted:
+        columns: list[pa.Array] = []
+        bad: Reasons = {}
+        for field, place in zip(self._schema, self._places, strict=True):
+            if place is None:
+                columns.append(pa.nulls(table.num_rows, field.type.arrow))
+                continue
+            column = table.column(str(place)).combine_chunks()
+            reasons: Reasons = {}
+            if column.type != field.type.arrow:
+                column, reasons = parse_text(column, field.type, self._rules)
+            columns.append(column)
+            blame(bad, field.name, reasons)
+        return assemble(columns, bad, self._schema, table.num_rows)
+
+    def _one_by_one(self, data: bytes, final: bool, limit: int) -> Decoded:
+        """The exact and slow way, which also finds its way back after a malformed record."""
+        records, bad, consumed, lines = read_records(data, final, limit, self._width, self._dialect)
+        fitted = self._fit_records(records)
+        bad += [BadRow(records[row].line, reason, show(records[row].raw)) for row, reason in fitted.bad.items()]
+        return Decoded(fitted.rows, sorted(bad, key=lambda entry: entry.line), consumed, lines)
+
+    def _fit_records(self, records: list[Record]) -> Fitted:
+        columns: list[pa.Array] = []
+        bad: Reasons = {}
+        for field, place in zip(self._schema, self._places, strict=True):
+            if place is None:
+                columns.append(pa.nulls(len(records), field.type.arrow))
+                continue
+            texts = pa.array([record.fields[place] for record in records], pa.string())
+            column, reasons = parse_text(texts, field.type, self._rules)
+            columns.append(column)
+            blame(bad, field.name, reasons)
+        return assemble(columns, bad, self._schema, len(records))
+
+
+def _is_direct(type_name: str) -> bool:
+    """Types whose text Arrow's reader converts exactly as `parse_text` does, only sooner."""
+    return type_name in ("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "DOUBLE", "DECIMAL")
+
+
+def _filled(block: bytes, ends: Lines, width: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Which records are rows: in a file of several columns an empty line is none, in a file of one it is NULL."""
+    lengths = np.diff(ends, prepend=0)
+    if width == 1:
+        return np.ones(len(ends), dtype=bool)
+    letters = np.frombuffer(block, dtype=np.uint8)
+    first = letters[line_starts(ends)]
+    return ~(((lengths == 1) & (first == 10)) | ((lengths == 2) & (first == 13)))
+
+
+def _record_ends(data: bytes, final: bool, dialect: Dialect) -> Lines | None:
+    """Positions just after each line end outside quotes; None if quotes stand elsewhere than around fields."""
+    letters = np.frombuffer(data, dtype=np.uint8)
+    quotes = np.flatnonzero(letters == _QUOTE)
+    if final and len(quotes) % 2:
+        return None
+    newlines = np.flatnonzero(letters == 10)
+    opening, closing = quotes[0::2], quotes[1::2]
+    separators = (10, 13, ord(dialect.delimiter))
+    before = letters[opening[opening > 0] - 1]
+    after = letters[closing[closing + 1 < len(letters)] + 1]
+    # A doubled quote closes and opens at once: its second half is preceded by, and its first half followed by, a quote.
+    if not np.isin(before, (*separators[::2], _QUOTE)).all() or not np.isin(after, (*separators, _QUOTE)).all():
+        return None
+    outside = np.searchsorted(quotes, newlines) % 2 == 0
+    return newlines[outside] + 1

@@ -1,0 +1,217 @@
+"""JSON lines: one object (or array in declared order) a line, decoded in blocks by Arrow."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.json as arrow_json
+
+from millstream.connectors.convert.common import Fitted, Reasons, Rules, assemble, blame, empty
+from millstream.connectors.convert.records import rows_to_batch
+from millstream.connectors.convert.text import parse_text
+from millstream.connectors.text.decoder import (
+    BOM,
+    MAX_ROW_BYTES,
+    BadRow,
+    Decoded,
+    Lines,
+    RowDecoder,
+    is_utf8,
+    line_ends,
+    line_starts,
+    merge,
+    overlong,
+    show,
+)
+from millstream.schema import Field, Schema
+
+_FEW = 64
+"""Below this many lines, a block that Arrow refuses is read by Python."""
+_REFUSALS = 24
+"""So often per call a block is halved to save the good part for Arrow; after that there is too little to save."""
+
+
+@dataclass(frozen=True)
+class JsonFormat:
+    """JSON lines with the options of one declaration."""
+
+    schema: Schema
+    rules: Rules = Rules()
+
+    def begin(self, head: bytes, final: bool) -> tuple[RowDecoder, int] | None:
+        if not final and len(head) < len(BOM) and BOM.startswith(head):
+            return None
+        return JsonDecoder(self.schema, self.rules), len(BOM) if head.startswith(BOM) else 0
+
+
+class JsonDecoder:
+    """Decodes the lines of one file or connection.
+
+    Blocks of objects go to Arrow with the declared columns; if it refuses, the block is halved, and the part with the
+    lines it refuses is read by Python. Arrays are read by Python.
+    """
+
+    def __init__(self, schema: Schema, rules: Rules) -> None:
+        self._schema = schema
+        self._rules = replace(rules, json=True)
+        self._spelling = {field.name.lower(): field.name for field in schema}
+        self._seen: set[str] = set()
+        self._read_any = False
+        decimals = any(field.type.name == "DECIMAL" for field in schema)
+        self._scan = json.JSONDecoder(parse_float=Decimal if decimals else None).scan_once
+
+    def missing(self) -> list[str]:
+        return [f.name for f in self._schema if self._read_any and f.name.lower() not in self._seen]
+
+    def decode(self, data: bytes, final: bool, limit: int) -> Decoded:
+        ends = line_ends(data, final, limit)
+        rows: list[pa.RecordBatch] = []
+        bad: list[BadRow] = []
+        waiting = [(0, len(ends))] if len(ends) else []
+        if waiting and not self._read_any:
+            self._learn_spelling(data[: int(ends[0])])
+        refusals = 0
+        while waiting:
+            first, last = waiting.pop()
+            offset = int(ends[first - 1]) if first else 0
+            part = data[offset : int(ends[last - 1])]
+            part_ends = ends[first:last] - offset
+            lines = _filled(part, part_ends)
+            fitted = self._columnar(part, part_ends, lines) if refusals < _REFUSALS else None
+            if fitted is None and refusals < _REFUSALS and last - first > _FEW and not part.startswith(b"["):
+                refusals += 1
+                middle = (first + last) // 2
+                waiting += [(middle, last), (first, middle)]
+                continue
+            starts = line_starts(part_ends)
+            if fitted is None:
+                fitted = self._by_python([part[s:e] for s, e in zip(starts[lines], part_ends[lines], strict=True)])
+            rows.append(fitted.rows)
+            for row, reason in fitted.bad.items():
+                line = int(lines[row])
+                raw = part[int(starts[line]) : int(part_ends[line])]
+                bad.append(
+                    overlong(raw, first + line)
+                    if len(raw) > MAX_ROW_BYTES
+                    else BadRow(first + line, reason, show(raw))
+                )
+        consumed = int(ends[-1]) if len(ends) else 0
+        batch = merge(rows, self._schema.arrow) if rows else empty(self._schema)
+        self._read_any = self._read_any or batch.num_rows > 0
+        return Decoded(batch, bad, consumed, len(ends))
+
+    def _learn_spelling(self, line: bytes) -> None:
+        """Arrow matches keys exactly, so take their spelling from the data."""
+        try:
+            row = json.loads(line)
+        except ValueError:
+            return
+        for key in row if isinstance(row, dict) else ():
+            if key in self._schema:
+                self._spelling[key.lower()] = key
+
+    def _columnar(self, block: bytes, ends: Lines, lines: Lines) -> Fitted | None:
+        """The objects through Arrow's reader; None if a line is no object or a value is not of its column's type."""
+        if not _all_objects(block, ends, lines) or not is_utf8(block):
+            return None
+        if len(lines) == 0:
+            return Fitted(empty(self._schema))
+        fields = [pa.field(self._spelling[f.name.lower()], self._json_type(f)) for f in self._schema]
+        read = arrow_json.ReadOptions(use_threads=False, block_size=len(block) + 1)
+        parse = arrow_json.ParseOptions(explicit_schema=pa.schema(fields), unexpected_field_behavior="ignore")
+        try:
+            table = arrow_json.read_json(pa.BufferReader(block), read, parse)
+        except pa.ArrowInvalid:
+            return None
+        if table.num_rows != len(lines):
+            return None
+        columns: list[pa.Array] = []
+        bad: Reasons = {}
+        for field, name in zip(self._schema, table.column_names, strict=True):
+            column = table.column(name).combine_chunks()
+            if column.null_count and self._spelled_otherwise(block, field, name, column.null_count == len(column)):
+                return None
+            reasons: Reasons = {}
+            if pa.types.is_int64(column.type) and field.type.is_temporal:
+                column = column.cast(pa.string())
+            if column.type != field.type.arrow:
+                column, reasons = parse_text(column, field.type, self._rules)
+            columns.append(column)
+            blame(bad, field.name, reasons)
+            if column.null_count < len(column):
+                self._seen.add(field.name.lower())
+        return assemble(columns, bad, self._schema, table.num_rows)
+
+    def _json_type(self, field: Field) -> pa.DataType:
+        if field.type.name in ("TIMESTAMP", "TIMESTAMPTZ"):
+            return pa.int64() if self._rules.timestamp_unit else pa.string()
+        return pa.string() if field.type.is_temporal or field.type.name in ("INTERVAL", "BLOB") else field.type.arrow
+
+    def _spelled_otherwise(self, block: bytes, field: Field, name: str, all_null: bool) -> bool:
+        """Whether a NULL may come from a key in another spelling, which Arrow took for an unknown one."""
+        quoted = f'"{name}"'.encode()
+        exact = block.count(quoted)
+        if all_null and exact:
+            self._seen.add(field.name.lower())
+        if block.lower().count(quoted.lower()) == exact:
+            return False
+        key = re.escape(name.encode())
+        other = re.search(rb'"(?!%b")((?i:%b))"\s*:' % (key, key), block)
+        if other is not None:
+            self._spelling[field.name.lower()] = other[1].decode()
+        return other is not None
+
+    def _by_python(self, lines: list[bytes]) -> Fitted:
+        rows: list[Any] = []
+        places: list[int] = []
+        bad: Reasons = {}
+        for number, line in enumerate(lines):
+            try:
+                if len(line) > MAX_ROW_BYTES:
+                    raise ValueError("too long")
+                text = line.decode().strip()
+                row, end = self._scan(text, 0)
+                if end < len(text):
+                    raise ValueError(f"more text after column {end}")
+                rows.append(row)
+                places.append(number)
+            except UnicodeDecodeError:
+                bad[number] = "not valid UTF-8"
+            except RecursionError:
+                bad[number] = "malformed JSON: nested too deep"
+            except StopIteration as error:
+                bad[number] = f"malformed JSON: no value at column {int(error.value) + 1}"
+            except ValueError as error:
+                bad[number] = f"malformed JSON: {error}"
+        for row in rows:
+            if isinstance(row, dict):
+                self._seen.update(map(str.lower, row))
+            elif isinstance(row, list):
+                self._seen.update(self._spelling)
+        fitted = rows_to_batch(rows, self._schema, self._rules)
+        bad.update({places[row]: reason for row, reason in fitted.bad.items()})
+        return Fitted(fitted.rows, dict(sorted(bad.items())))
+
+
+def _filled(block: bytes, ends: Lines) -> Lines:
+    """Numbers of the lines that are not blank."""
+    starts = line_starts(ends)
+    letters = np.frombuffer(block, dtype=np.uint8)
+    unsure = np.flatnonzero(letters[starts] <= 32)
+    blank = [line for line in unsure if not block[int(starts[line]) : int(ends[line])].strip()]
+    return np.delete(np.arange(len(ends)), blank)
+
+
+def _all_objects(block: bytes, ends: Lines, lines: Lines) -> bool:
+    """Whether each line by itself begins and ends like an object: Arrow would also read objects across line ends."""
+    letters = np.frombuffer(block, dtype=np.uint8)
+    lasts = ends[lines] - 1
+    lasts = lasts - (letters[lasts] == 10)
+    lasts = lasts - (letters[np.maximum(lasts, 0)] == 13)
+    return bool((letters[line_starts(ends)[lines]] == ord("{")).all() and (letters[lasts] == ord("}")).all())

@@ -1,0 +1,209 @@
+"""Functions of text. Positions and lengths count code points and start at 1."""
+
+from __future__ import annotations
+
+from millstream.errors import BindError
+from millstream.functions.casts import cast
+from millstream.functions.registry import Rule, constant, define, overloads
+from millstream.functions.regex import check_regex, group_count, java_regex, java_replacement
+from millstream.plan.expr import Call, Expr, Literal
+from millstream.types import BIGINT, BOOLEAN, VARCHAR
+
+
+def spark_text(text: str) -> str:
+    """A constant in Spark SQL, where a backslash in quotes escapes."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\r", "\\r")
+    return "'" + escaped.replace("\0", "\\u0000") + "'"
+
+
+def _text(name: str, *params: object) -> Rule:
+    return overloads(name, (tuple(params), VARCHAR))  # type: ignore[arg-type]
+
+
+def _like(name: str) -> Rule:
+    def rule(args: tuple[Expr, ...]) -> Expr | None:
+        if len(args) == 3:
+            escape = constant(args[2])
+            if not isinstance(escape, str) or len(escape) != 1:
+                raise BindError("ESCAPE needs a constant of one character")
+        return overloads(name, ((VARCHAR,) * len(args), BOOLEAN))(args)
+
+    return rule
+
+
+def _like_duckdb(call: Call, args: tuple[str, ...]) -> str:
+    escape = f" ESCAPE {args[2]}" if len(args) == 3 else ""
+    return f"({args[0]} {call.fn.upper()} {args[1]}{escape})"
+
+
+def _like_spark(call: Call, args: tuple[str, ...]) -> str:
+    # Spark escapes by backslash unless told otherwise: without ESCAPE, escape by what does not occur.
+    pattern = constant(call.args[1])
+    unused = next(char for char in "\x01\x02\x03" if not isinstance(pattern, str) or char not in pattern)
+    escape = args[2] if len(args) == 3 else spark_text(unused)
+    sides = args[:2] if call.fn == "like" else tuple(f"lower({arg})" for arg in args[:2])
+    return f"({sides[0]} LIKE {sides[1]} ESCAPE {escape})"
+
+
+def _joined(name: str) -> Rule:
+    def rule(args: tuple[Expr, ...]) -> Expr | None:
+        return Call(VARCHAR, name, tuple(cast(arg, VARCHAR) for arg in args))
+
+    return rule
+
+
+def _constant_text(expr: Expr, what: str) -> str:
+    value = constant(expr)
+    if not isinstance(value, str):
+        raise BindError(f"{what} must be constant text")
+    return value
+
+
+def _regexp(name: str, base: Rule) -> Rule:
+    """Patterns are constants: hosts compile them once, and a wrong one is an error of the query, not of a row."""
+
+    def rule(args: tuple[Expr, ...]) -> Expr | None:
+        pattern = _constant_text(args[1], f"the pattern of {name}")
+        check_regex(pattern)
+        if name == "regexp_replace":
+            _constant_text(args[2], "the replacement of regexp_replace")
+            if len(args) == 4 and _constant_text(args[3], "the options of regexp_replace") not in ("g", ""):
+                raise BindError("regexp_replace knows no option but 'g' (replace all)")
+        if name == "regexp_extract" and len(args) == 3:
+            group = constant(args[2])
+            if not isinstance(group, int) or not 0 <= group <= group_count(pattern):
+                raise BindError(f"'{pattern}' has groups 0 to {group_count(pattern)}, and the group must be a constant")
+        return base(args)
+
+    return rule
+
+
+def _replaces_all(call: Call) -> bool:
+    return len(call.args) == 4 and constant(call.args[3]) == "g"
+
+
+def _regexp_replace_spark(call: Call, args: tuple[str, ...]) -> str:
+    pattern, replacement = java_regex(str(constant(call.args[1]))), str(constant(call.args[2]))
+    if _replaces_all(call):
+        return f"regexp_replace({args[0]}, {spark_text(pattern)}, {spark_text(java_replacement(replacement))})"
+    # Spark always replaces all matches; what precedes the first one, taken in, makes it the only one.
+    first = f"(?s)\\A(.*?)(?-s:{pattern})"
+    return f"regexp_replace({args[0]}, {spark_text(first)}, {spark_text('$1' + java_replacement(replacement, 1))})"
+
+
+def regexp_group(call: Call) -> int:
+    """The group that a call of regexp_extract asks for."""
+    group = constant(call.args[2]) if len(call.args) == 3 else 0
+    assert isinstance(group, int)
+    return group
+
+
+def _at_least(call: Call, index: int, bound: int) -> bool:
+    """Whether an argument is a constant not below a bound, so that the plain spelling is right."""
+    value = constant(call.args[index])
+    return isinstance(value, int) and value >= bound
+
+
+def _substring_duckdb(call: Call, args: tuple[str, ...]) -> str:
+    if len(args) == 2 or _at_least(call, 2, 0):
+        return f"substring({', '.join(args)})"
+    return f"substring({args[0]}, {args[1]}, greatest({args[2]}, {args[2]} * 0))"
+
+
+def _substring_spark(call: Call, args: tuple[str, ...]) -> str:
+    numbers = [f"CAST({arg} AS INT)" for arg in args[1:]]
+    plain = f"substring({args[0]}, {', '.join(numbers)})"
+    if len(args) == 2 or _at_least(call, 1, 1):
+        return plain
+    # Position 0 is before the first character, and what is taken there counts; Spark takes it for 1.
+    return f"CASE WHEN {args[1]} = 0 THEN substring({args[0]}, 1, {numbers[1]} - 1) ELSE {plain} END"
+
+
+def _ends_duckdb(call: Call, args: tuple[str, ...]) -> str:
+    return f"{call.fn}({', '.join(args)})"
+
+
+def _ends_spark(call: Call, args: tuple[str, ...]) -> str:
+    plain = f"{call.fn}({args[0]}, CAST({args[1]} AS INT))"
+    if _at_least(call, 1, 0):
+        return plain
+    rest = f"{call.fn}({args[0]}, CAST(greatest(length({args[0]}) + {args[1]}, 0L) AS INT))"
+    return f"CASE WHEN {args[1]} < 0 THEN {rest} ELSE {plain} END"
+
+
+def _pad_rule(name: str) -> Rule:
+    typed = _text(name, VARCHAR, BIGINT, VARCHAR)
+    return lambda args: typed(args if len(args) == 3 else (*args, Literal(VARCHAR, " ")))
+
+
+def _pad_duckdb(call: Call, args: tuple[str, ...]) -> str:
+    text = f"{call.fn}({args[0]}, CAST({args[1]} AS INTEGER), {args[2]})"
+    if constant(call.args[2]):
+        return text
+    return f"CASE WHEN {args[2]} = '' THEN substring({args[0]}, 1, greatest({args[1]}, 0)) ELSE {text} END"
+
+
+def _split_rule(args: tuple[Expr, ...]) -> Expr | None:
+    return overloads("split_part", ((VARCHAR, VARCHAR, BIGINT), VARCHAR))(args)
+
+
+def _split_duckdb(call: Call, args: tuple[str, ...]) -> str:
+    text = "split_part({0}, {1}, {2})"
+    if not constant(call.args[1]):
+        text = f"CASE WHEN {{1}} = '' THEN CASE WHEN {{2}} IN (1, -1) THEN {{0}} ELSE '' END ELSE {text} END"
+    return text.format(*args)
+
+
+def _split_spark(call: Call, args: tuple[str, ...]) -> str:
+    text = "split_part({0}, {1}, CAST({2} AS INT))"
+    if not constant(call.args[2]):
+        text = f"CASE WHEN {{2}} = 0 THEN if({{0}} IS NULL OR {{1}} IS NULL, NULL, '') ELSE {text} END"
+    return text.format(*args)
+
+
+for _name in ("lower", "upper"):
+    define(f"{_name}(text)", _text(_name, VARCHAR), aliases={"lower": ("lcase",), "upper": ("ucase",)}[_name])
+define("length(text)", overloads("length", ((VARCHAR,), BIGINT)), spark="CAST(length({0}) AS BIGINT)",
+       aliases=("char_length", "character_length", "len"))  # fmt: skip
+# DuckDB reverses grapheme by grapheme; parts of one code point each do what the others do.
+define("reverse(text)", _text("reverse", VARCHAR),
+       duckdb="CASE WHEN {0} = '' THEN '' ELSE array_to_string(list_reverse(string_split({0}, '')), '') END",
+       spark="reverse")  # fmt: skip
+define("repeat(text, times)", _text("repeat", VARCHAR, BIGINT), duckdb="repeat({0}, {1})",
+       spark="repeat({0}, CAST({1} AS INT))", fails=lambda call: True)  # fmt: skip
+define("substring(text, start [, length])", lambda args: _text("substring", VARCHAR, *(BIGINT,) * (len(args) - 1))(args),
+       duckdb=_substring_duckdb, spark=_substring_spark, aliases=("substr", "mid"))  # fmt: skip
+for _name in ("left", "right"):
+    define(f"{_name}(text, length)", _text(_name, VARCHAR, BIGINT), duckdb=_ends_duckdb, spark=_ends_spark)
+for _name in ("lpad", "rpad"):
+    define(f"{_name}(text, length [, padding])", _pad_rule(_name), duckdb=_pad_duckdb,
+           spark="%s({0}, CAST({1} AS INT), {2})" % _name)  # fmt: skip
+for _name, _side in (("trim", "BOTH"), ("ltrim", "LEADING"), ("rtrim", "TRAILING")):
+    define(f"{_name}(text [, characters])",
+           lambda args, _name=_name: _text(_name, *(VARCHAR,) * len(args))(args),  # type: ignore[misc]
+           spark=lambda call, args, _side=_side:  # type: ignore[misc]
+           f"trim({_side} {args[1]} FROM {args[0]})" if len(args) == 2 else f"{call.fn}({args[0]})")  # fmt: skip
+define("replace(text, from, to)", _text("replace", VARCHAR, VARCHAR, VARCHAR))
+define("concat(x [, ...])", _joined("concat"), spark=lambda call, args: f"concat_ws('', {', '.join(args)})")
+define("concat_ws(separator, x [, ...])", _joined("concat_ws"))
+for _name, _spark in (("contains", "contains"), ("starts_with", "startswith"), ("ends_with", "endswith")):
+    define(f"{_name}(text, part)", overloads(_name, ((VARCHAR, VARCHAR), BOOLEAN)), spark=_spark,
+           aliases={"contains": (), "starts_with": ("startswith", "prefix"), "ends_with": ("endswith", "suffix")}[_name])  # fmt: skip
+define("strpos(text, part)", overloads("strpos", ((VARCHAR, VARCHAR), BIGINT)), spark="CAST(instr({0}, {1}) AS BIGINT)",
+       aliases=("instr",))  # fmt: skip
+define("position(part, text)", lambda args: overloads("strpos", ((VARCHAR, VARCHAR), BIGINT))(args[::-1]))
+define("split_part(text, separator, index)", _split_rule, duckdb=_split_duckdb, spark=_split_spark)
+define("md5(text)", _text("md5", VARCHAR))
+define("(text, pattern [, escape])", _like("like"), name="like", duckdb=_like_duckdb, spark=_like_spark)
+define("(text, pattern [, escape])", _like("ilike"), name="ilike", duckdb=_like_duckdb, spark=_like_spark)
+define("regexp_matches(text, pattern)", _regexp("regexp_matches", overloads("regexp_matches", ((VARCHAR, VARCHAR), BOOLEAN))),
+       spark=lambda call, args: f"({args[0]} RLIKE {spark_text(java_regex(str(constant(call.args[1]))))})",
+       aliases=("regexp_like",))  # fmt: skip
+define("regexp_replace(text, pattern, replacement [, options])",
+       _regexp("regexp_replace", lambda args: _text("regexp_replace", *(VARCHAR,) * len(args))(args)),
+       spark=_regexp_replace_spark)  # fmt: skip
+define("regexp_extract(text, pattern [, group])",
+       _regexp("regexp_extract", lambda args: _text("regexp_extract", VARCHAR, VARCHAR, *(BIGINT,) * (len(args) - 2))(args)),
+       duckdb=lambda call, args: f"regexp_extract({args[0]}, {args[1]}, {regexp_group(call)})",
+       spark=lambda call, args:
+       f"regexp_extract({args[0]}, {spark_text(java_regex(str(constant(call.args[1]))))}, {regexp_group(call)})")  # fmt: skip

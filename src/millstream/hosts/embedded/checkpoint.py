@@ -1,0 +1,130 @@
+"""Saving and restoring the in-process host: a checkpoint of all state, then what the journal noted since."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.connectors.contract import Rejected
+from millstream.errors import ConnectorError, DataError
+from millstream.hosts.contract import Program
+from millstream.hosts.embedded.graph import vertices
+from millstream.hosts.embedded.host import EmbeddedHost, streams_of
+from millstream.hosts.embedded.streams import Stream
+
+Saved = dict[str, Any]
+Blobs = dict[str, bytes]
+
+
+def save(host: EmbeddedHost) -> tuple[Saved, Blobs]:
+    """A description in plain values, and states by name. Sinks commit what they have written so far."""
+    blobs: Blobs = {}
+    streams: Saved = {}
+    for key, stream in host.streams.items():
+        streams[key] = {
+            "progress": stream.progress,
+            "frontier": stream.frontier,
+            "rows": stream.rows,
+            "rejected": stream.rejected,
+            "offset": host.offsets.get(key, {}),
+        }
+        for side, vertex in stream.sides.items():
+            _keep(blobs, f"stream-{side}-{key}", vertex.operator.snapshot())
+    queries: Saved = {}
+    for key, running in host.queries.items():
+        placed = vertices(running.top, running.program.plan)
+        entries = {vertex for stream in host.streams.values() for vertex in stream.sides.values()}
+        queries[key] = {
+            "vertices": [vertex.id for vertex in placed],
+            "sink": {} if running.sink is None else running.sink.commit(),
+            "rows": running.rows,
+            "error": None if running.error is None else running.error.message,
+            # the query ran on an earlier reading of a bounded source, which has ended
+            "ended": not any(source in entries for vertex in placed for source in vertex.inputs),
+        }
+        for vertex in placed:
+            _keep(blobs, f"vertex-{vertex.id}", vertex.operator.snapshot())
+        if running.produced:
+            blobs[f"produced-{key}"] = _to_ipc(running.produced)
+    return {"arrivals": host.arrivals, "stamp": host.stamp, "streams": streams, "queries": queries}, blobs
+
+
+def restore_streams(host: EmbeddedHost, saved: Saved, blobs: Blobs) -> None:
+    """Put declared streams back to where they were; their queries follow with `restore_query`."""
+    host.arrivals, host.stamp = saved["arrivals"], saved["stamp"]
+    for key, state in saved["streams"].items():
+        stream = host.streams.get(key)
+        if stream is None:
+            continue
+        stream.progress, stream.frontier = state["progress"], state["frontier"]
+        stream.rows, stream.rejected = state["rows"], state["rejected"]
+        if key in host.offsets:
+            host.offsets[key] = state["offset"]
+        for side, vertex in stream.sides.items():
+            if (blob := blobs.get(f"stream-{side}-{key}")) is not None:
+                vertex.operator.restore(blob)
+
+
+def restore_query(host: EmbeddedHost, program: Program, saved: Saved, blobs: Blobs, loaded: set[str]) -> None:
+    """Start a saved query on its saved state; `loaded` collects the vertices already restored."""
+    current = dict(host.streams)
+    if saved["ended"]:
+        for name in streams_of(program.plan):
+            host.streams[name] = Stream(host.streams[name].definition)
+    host.resume(program, saved["vertices"], saved["sink"])
+    host.streams.update(current)
+    running = host.queries[program.name.lower()]
+    running.rows = saved["rows"]
+    if saved["error"] is not None:
+        running.error = DataError(saved["error"])
+    for vertex in vertices(running.top, program.plan):
+        blob = blobs.get(f"vertex-{vertex.id}")
+        if blob is not None and vertex.id not in loaded:
+            vertex.operator.restore(blob)
+            loaded.add(vertex.id)
+    if (produced := blobs.get(f"produced-{program.name.lower()}")) is not None:
+        running.produced = pa.ipc.open_stream(produced).read_all().to_batches()
+
+
+def replay(host: EmbeddedHost, note: dict[str, Any], rows: pa.RecordBatch | None) -> None:
+    """Do again what the journal says was done."""
+    match note["op"]:
+        case "push":
+            assert rows is not None
+            host.arrive(note["stream"], rows, tuple(Rejected(*row) for row in note["rejected"]))
+            if "offset" in note:
+                host.offsets[note["stream"]] = note["offset"]
+        case "read":
+            _read_again(host, note["stream"], note["offset"])
+        case "advance":
+            host.advance(note["stream"], note["upto"])
+        case "end":
+            host.end(note["stream"])
+        case "fetch":
+            host.queries[note["name"].lower()].produced.clear()
+        case "finish":
+            host.finish_streams()
+
+
+def _read_again(host: EmbeddedHost, stream: str, offset: Any) -> None:
+    """Read from a source what was read before, up to the same offset."""
+    for chunk in host.sources[stream].read(host.offsets[stream], lambda: False, host.config.batch_rows):
+        host.offsets[stream] = chunk.offset
+        host.arrive(stream, chunk.rows, chunk.rejected)
+        if chunk.offset == offset:
+            return
+    raise ConnectorError(f"the source of {stream} no longer has the rows it had", hint="start with a new directory")
+
+
+def _keep(blobs: Blobs, name: str, state: bytes | None) -> None:
+    if state is not None:
+        blobs[name] = state
+
+
+def _to_ipc(batches: list[pa.RecordBatch]) -> bytes:
+    buffer = pa.BufferOutputStream()
+    with pa.ipc.new_stream(buffer, batches[0].schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return bytes(buffer.getvalue())

@@ -1,0 +1,150 @@
+"""The push graph of all running queries: batches enter at streams and flow to every query that reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from millstream.errors import MillstreamError
+from millstream.hosts.embedded.operators import (
+    ComputeColumns,
+    JoinStoredTable,
+    Operator,
+    RunKernel,
+    SelectColumns,
+)
+from millstream.hosts.tables import TableStore
+from millstream.kernels.batch import Batch
+from millstream.physical.nodes import Apply, Compute, Physical, Source, StoredTable, TableJoin
+
+Deliver = Callable[[Batch], None]
+Fail = Callable[[MillstreamError], None]
+
+
+@dataclass(eq=False)
+class Vertex:
+    """An operator in the graph with those that take its output: further operators (with port) and queries."""
+
+    id: str
+    operator: Operator
+    inputs: tuple[Vertex, ...] = ()
+    consumers: list[tuple[Vertex, int]] = field(default_factory=list)
+    outlets: dict[str, Outlet] = field(default_factory=dict)
+
+    @property
+    def in_use(self) -> bool:
+        return bool(self.consumers or self.outlets)
+
+
+@dataclass(frozen=True)
+class Outlet:
+    """Where a query's rows go, and who is told if the query can go no further."""
+
+    deliver: Deliver
+    fail: Fail
+
+
+class Graph:
+    """Vertices by what they compute; a new query shares them where that cannot be seen in its result."""
+
+    def __init__(self, tables: TableStore, entry: Callable[[Source], Vertex]) -> None:
+        self._tables = tables
+        self._entry = entry
+        self._shared: dict[tuple[Physical, tuple[str, ...]], Vertex] = {}
+        self._made = 0
+
+    def attach(self, name: str, plan: Physical, outlet: Outlet, ids: list[str] | None = None) -> Vertex:
+        """Add a query; `ids` (from a checkpoint) say which saved vertices it runs on, in the order of `vertices`."""
+        wanted = iter(ids) if ids is not None else None
+        top = self._build(plan, wanted)
+        top.outlets[name] = outlet
+        return top
+
+    def detach(self, name: str, top: Vertex) -> None:
+        """Remove a query and every vertex that only it used."""
+        top.outlets.pop(name, None)
+        self._prune(top)
+
+    def _prune(self, vertex: Vertex) -> None:
+        if vertex.in_use or not vertex.inputs:
+            return
+        for key, known in list(self._shared.items()):
+            if known is vertex:
+                del self._shared[key]
+        for source in vertex.inputs:
+            source.consumers = [edge for edge in source.consumers if edge[0] is not vertex]
+            self._prune(source)
+
+    def _build(self, node: Physical, ids: Iterator[str] | None) -> Vertex:
+        if isinstance(node, Source):
+            stream = self._entry(node)
+            return self._place(node, (stream,), lambda: SelectColumns(node.schema), ids)
+        match node:
+            case Compute(input=below):
+                return self._place(node, (self._build(below, ids),), lambda: ComputeColumns(node), ids)
+            case TableJoin(input=below):
+                source = self._build(below, ids)
+                return self._place(node, (source,), lambda: self._join(node), ids)
+            case Apply(over=inputs, spec=spec):
+                sources = tuple(self._build(child, ids) for child in inputs)
+                return self._place(node, sources, lambda: RunKernel(spec), ids)
+        raise NotImplementedError(node.label())
+
+    def _join(self, node: TableJoin) -> JoinStoredTable:
+        return JoinStoredTable(node, self._tables.read, self._tables.version)
+
+    def _place(
+        self, node: Physical, inputs: tuple[Vertex, ...], make: Callable[[], Operator], ids: Iterator[str] | None
+    ) -> Vertex:
+        key = (node, tuple(vertex.id for vertex in inputs))
+        known = self._shared.get(key)
+        saved = next(ids) if ids is not None else None
+        if known is not None and (not known.operator.touched if saved is None else known.id == saved):
+            return known
+        self._made += 1
+        vertex = Vertex(saved or f"{self._made}", make(), inputs)
+        if saved is not None:
+            self._made = max(self._made, int(saved))
+        for port, source in enumerate(inputs):
+            source.consumers.append((vertex, port))
+        self._shared[key] = vertex
+        return vertex
+
+
+def vertices(top: Vertex, plan: Physical) -> list[Vertex]:
+    """The vertices of a query in the order in which `attach` visits them, streams' own left out."""
+    found: list[Vertex] = []
+    if not isinstance(plan, Source):
+        children = [child for child in plan.inputs if not isinstance(child, StoredTable)]
+        for child, vertex in zip(children, top.inputs, strict=True):
+            found += vertices(vertex, child)
+    found.append(top)
+    return found
+
+
+def emit(vertex: Vertex, batch: Batch) -> None:
+    """Hand a batch on to all who take it; one that fails is cut off with the queries behind it, others go on."""
+    for outlet in list(vertex.outlets.values()):
+        outlet.deliver(batch)
+    for consumer, port in list(vertex.consumers):
+        try:
+            result = consumer.operator.step(batch.on_port(port))
+        except MillstreamError as error:
+            _cut(consumer, error)
+            vertex.consumers = [edge for edge in vertex.consumers if edge[0] is not consumer]
+            continue
+        emit(consumer, result)
+
+
+def _cut(vertex: Vertex, error: MillstreamError) -> None:
+    for outlet in vertex.outlets.values():
+        outlet.fail(error)
+    for consumer, _ in vertex.consumers:
+        _cut(consumer, error)
+
+
+def as_table(batches: list[pa.RecordBatch], schema: pa.Schema, names: tuple[str, ...]) -> pa.Table:
+    """Batches as one table under the names a query delivers, which may repeat."""
+    return pa.Table.from_batches(batches, schema=schema).rename_columns(list(names))

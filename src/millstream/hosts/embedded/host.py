@@ -1,0 +1,342 @@
+"""The in-process host: all running queries in one graph, fed by pushes and by declared sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from threading import Event, RLock
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.catalog import Clock, StreamDef
+from millstream.config import Config
+from millstream.connectors.contract import Offset, Rejected, Sink, Source
+from millstream.connectors.registry import make_sink, make_source
+from millstream.errors import CatalogError, ConnectorError, DataError, MillstreamError
+from millstream.hosts.contract import Program, Progress, Report
+from millstream.hosts.embedded.graph import Graph, Outlet, Vertex, as_table
+from millstream.hosts.embedded.readers import LiveReader, read_in_order
+from millstream.hosts.embedded.streams import Stream
+from millstream.hosts.tables import TableStore
+from millstream.kernels import jit
+from millstream.kernels.batch import FOREVER, Batch
+from millstream.physical import nodes as physical
+from millstream.schema import Schema
+
+Now = Callable[[], int]
+"""The clock that stamps internal times: µs since the epoch."""
+
+Journal = Callable[[dict[str, Any], pa.RecordBatch | None], None]
+"""Where inputs are noted before they take effect, so that they can be replayed after a crash."""
+
+
+@dataclass(eq=False)
+class Running:
+    """A query in the graph: its rows wait in `produced` until they are fetched, or go to a sink."""
+
+    program: Program
+    top: Vertex = field(init=False)
+    sink: Sink | None = None
+    produced: list[pa.RecordBatch] = field(default_factory=list)
+    rows: int = 0
+    error: MillstreamError | None = None
+
+    def deliver(self, batch: Batch) -> None:
+        if not len(batch) or self.error is not None:
+            return
+        self.rows += len(batch)
+        if self.sink is None:
+            self.produced.append(batch.rows)
+        else:
+            self.sink.write(batch.rows)
+
+    def fail(self, error: MillstreamError) -> None:
+        self.error = self.error or error
+
+
+class EmbeddedHost:
+    """Runs queries in this process. Calls from several threads take turns."""
+
+    def __init__(self, tables: TableStore, config: Config, now: Now) -> None:
+        self.tables = tables
+        self.config = config
+        self.journal: Journal | None = None
+        self.paused = False
+        self._now = now
+        self.lock = RLock()
+        self.streams: dict[str, Stream] = {}
+        self.sources: dict[str, Source] = {}
+        self.offsets: dict[str, Offset] = {}
+        self.queries: dict[str, Running] = {}
+        self._readers: dict[str, LiveReader] = {}
+        self._graph = Graph(tables, self._entry)
+        self.arrivals = 0
+        self.stamp = 0
+        self._stop = Event()
+
+    # -- streams and queries ---------------------------------------------------------------------------------------
+
+    def declare(self, stream: StreamDef) -> None:
+        with self.lock:
+            self.streams[stream.name.lower()] = Stream(stream)
+            if stream.source is not None and stream.source.get("connector", "memory") != "memory":
+                source = make_source(stream.source, _without_stamp(stream), stream.name)
+                self.bind_source(stream.name, source)
+
+    def bind_source(self, stream: str, source: Source) -> None:
+        """Let a stream's rows come from `source`."""
+        self.sources[stream.lower()] = source
+        self.offsets[stream.lower()] = {}
+
+    def forget(self, stream: str) -> None:
+        with self.lock:
+            reader = self._readers.pop(stream.lower(), None)
+            if reader is not None:
+                reader.stop()
+            for table in (self.streams, self.sources, self.offsets):
+                table.pop(stream.lower(), None)
+
+    def start(self, program: Program) -> None:
+        self.resume(program, None, {})
+
+    def resume(self, program: Program, ids: list[str] | None, committed: Offset) -> None:
+        """Start a query, on saved vertices if `ids` are given; its sink goes on after `committed`."""
+        with self.lock:
+            if ids is None:
+                self._rewind(program)
+            running = Running(program)
+            if program.sink is not None:
+                running.sink = make_sink(program.sink.options, program.sink.name)
+                running.sink.open(program.plan.schema, committed)
+            running.top = self._graph.attach(program.name, program.plan, Outlet(running.deliver, running.fail), ids)
+            self.queries[program.name.lower()] = running
+            self.start_readers()
+
+    def stop(self, name: str) -> None:
+        with self.lock:
+            running = self.queries.pop(name.lower())
+            self._graph.detach(running.program.name, running.top)
+            if running.sink is not None:
+                running.sink.close()
+
+    def _entry(self, node: physical.Source) -> Vertex:
+        return self.streams[node.stream.lower()].sides[node.side]
+
+    def _rewind(self, program: Program) -> None:
+        """A bounded source that has been read is read again from the start for a query that comes later."""
+        for stream in streams_of(program.plan):
+            source = self.sources.get(stream)
+            if source is not None and source.bounded and source.replayable and self.streams[stream].rows:
+                self.streams[stream] = Stream(self.streams[stream].definition)
+                self.offsets[stream] = {}
+
+    # -- input -----------------------------------------------------------------------------------------------------
+
+    def push(self, stream: str, rows: pa.RecordBatch, rejected: tuple[Rejected, ...] = ()) -> None:
+        with self.lock:
+            entry = self._find(stream)
+            if entry.ended:
+                raise DataError(f"stream {entry.definition.name} has ended", hint="finish() comes last")
+            rows = self._stamped(entry.definition, rows)
+            if self.journal is not None:
+                self.journal({"op": "push", "stream": stream, "rejected": _plain(rejected)}, rows)
+            self.arrive(stream, rows, rejected)
+
+    def arrive(self, stream: str, rows: pa.RecordBatch, rejected: tuple[Rejected, ...]) -> None:
+        """Rows with all their columns enter the graph."""
+        entry = self._find(stream)
+        jit.configure(self.config.jit, self.config.threads)
+        first, self.arrivals = self.arrivals, self.arrivals + rows.num_rows
+        entry.arrive(rows, rejected, first, self.config.batch_rows)
+        self._advance_clock(entry)
+
+    def advance(self, stream: str, upto: int) -> None:
+        with self.lock:
+            if self.journal is not None:
+                self.journal({"op": "advance", "stream": stream, "upto": upto}, None)
+            entry = self._find(stream)
+            jit.configure(self.config.jit, self.config.threads)
+            entry.advance(upto)
+            if entry.definition.clock is Clock.INTERNAL:
+                self.stamp = max(self.stamp, upto)
+                self._advance_clock(entry)
+
+    def _find(self, stream: str) -> Stream:
+        entry = self.streams.get(stream.lower())
+        if entry is None:
+            raise CatalogError(f"no stream {stream}")
+        return entry
+
+    def _stamped(self, stream: StreamDef, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows of a stream with internal times get the clock's; time never goes back."""
+        if stream.clock is not Clock.INTERNAL:
+            return rows
+        assert stream.time_column is not None
+        self.stamp = max(self.stamp, self._now())
+        field = stream.schema[stream.time_column]
+        stamp = pa.array([self.stamp] * rows.num_rows, pa.int64()).view(field.type.arrow)
+        index = stream.schema.index(stream.time_column)
+        columns = [*rows.columns[:index], stamp, *rows.columns[index:]]
+        return pa.RecordBatch.from_arrays(columns, schema=stream.schema.arrow)
+
+    def _advance_clock(self, pushed: Stream) -> None:
+        """Streams that share a clock move on together: a later arrival anywhere is later than this one."""
+        clock = pushed.definition.clock
+        if clock is Clock.EXTERNAL:
+            return
+        upto = self.arrivals if clock is Clock.LATENT else self.stamp
+        for stream in self.streams.values():
+            if stream.definition.clock is clock:
+                stream.advance(upto)
+
+    # -- declared sources ------------------------------------------------------------------------------------------
+
+    def start_readers(self) -> None:
+        """Live sources are read from the moment a query wants them; bounded ones wait for `run`."""
+        if self.paused:
+            return
+        wanted = (stream for running in self.queries.values() for stream in streams_of(running.program.plan))
+        for stream in dict.fromkeys(wanted):
+            source = self.sources.get(stream)
+            if source is not None and not source.bounded and stream not in self._readers:
+                self._readers[stream] = LiveReader(source, self.offsets[stream], self._taker(stream))
+
+    def stop_readers(self) -> None:
+        for reader in self._readers.values():
+            reader.stop()
+
+    def _taker(self, stream: str) -> Callable[[pa.RecordBatch, tuple[Rejected, ...], Offset], None]:
+        def take(rows: pa.RecordBatch, rejected: tuple[Rejected, ...], offset: Offset) -> None:
+            with self.lock:
+                if rows.num_rows or rejected:
+                    self.take(stream, rows, rejected, offset)
+                elif self._find(stream).definition.clock is Clock.INTERNAL:
+                    self._tick()
+
+        return take
+
+    def _tick(self) -> None:
+        """An idle moment: streams stamped by the clock advance with it."""
+        self.stamp = max(self.stamp, self._now())
+        for stream in self.streams.values():
+            if stream.definition.clock is Clock.INTERNAL:
+                stream.advance(self.stamp)
+
+    def take(self, stream: str, rows: pa.RecordBatch, rejected: tuple[Rejected, ...], offset: Offset) -> None:
+        """Rows read from a declared source enter the graph."""
+        entry = self._find(stream)
+        rows = self._stamped(entry.definition, rows)
+        if self.journal is not None:
+            if self.sources[stream].replayable and entry.definition.clock is not Clock.INTERNAL:
+                self.journal({"op": "read", "stream": stream, "offset": offset, "rows": rows.num_rows}, None)
+            else:
+                note = {"op": "push", "stream": stream, "rejected": _plain(rejected), "offset": offset}
+                self.journal(note, rows)
+        self.offsets[stream] = offset
+        self.arrive(stream, rows, rejected)
+
+    def run(self, names: tuple[str, ...], report: Report | None = None) -> None:
+        """Read the bounded sources behind these queries to their end; live ones until `interrupt`."""
+        self._stop.clear()
+        streams = {s for name in names for s in streams_of(self.queries[name.lower()].program.plan)}
+        bounded = {s: self.sources[s] for s in streams if s in self.sources and self.sources[s].bounded}
+        bounded = {s: source for s, source in bounded.items() if not self.streams[s].ended}
+        for stream, chunk in read_in_order(
+            bounded, self.offsets, self._frontier, self._stop.is_set, self.config.batch_rows
+        ):
+            with self.lock:
+                if chunk is None:
+                    self.end(stream)
+                else:
+                    self.take(stream, chunk.rows, chunk.rejected, chunk.offset)
+            self._tell(report)
+        while any(s in self._readers and self._readers[s].running for s in streams) and not self._stop.wait(0.1):
+            self._tell(report)
+        self._raise_reader_errors(streams)
+        self._tell(report)
+
+    def end(self, stream: str) -> None:
+        """A source has no more rows."""
+        if self.journal is not None:
+            self.journal({"op": "end", "stream": stream}, None)
+        self._find(stream).advance(FOREVER)
+
+    def _frontier(self, stream: str) -> int:
+        return self.streams[stream].frontier
+
+    def _raise_reader_errors(self, streams: set[str]) -> None:
+        for stream in streams & self._readers.keys():
+            error = self._readers[stream].error
+            if error is not None:
+                raise error if isinstance(error, MillstreamError) else ConnectorError(str(error))
+
+    def _tell(self, report: Report | None) -> None:
+        if report is not None:
+            report(self.progress())
+
+    def interrupt(self) -> None:
+        self._stop.set()
+
+    def progress(self) -> Progress:
+        with self.lock:
+            streams = self.streams.values()
+            sizes = [self.sources[s].size() for s in self.sources if self.sources[s].bounded]
+            return Progress(
+                {stream.definition.name: stream.rows for stream in streams},
+                {running.program.name: running.rows for running in self.queries.values()},
+                sum(stream.rejected for stream in streams),
+                sum(stream.late for stream in streams),
+                sum(size for size in sizes if size is not None) if sizes and None not in sizes else None,
+            )
+
+    # -- output ----------------------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        self.stop_readers()
+        self.run(tuple(self.queries))
+        with self.lock:
+            if self.journal is not None:
+                self.journal({"op": "finish"}, None)
+            self.finish_streams()
+
+    def finish_streams(self) -> None:
+        for stream in self.streams.values():
+            stream.advance(FOREVER)
+        for running in self.queries.values():
+            if running.sink is not None:
+                running.sink.commit()
+
+    def fetch(self, name: str) -> pa.Table:
+        with self.lock:
+            running = self.queries[name.lower()]
+            if running.error is not None:
+                raise running.error
+            if self.journal is not None:
+                self.journal({"op": "fetch", "name": name}, None)
+            batches, running.produced = running.produced, []
+            return as_table(batches, running.program.plan.schema.arrow, running.program.columns)
+
+    def explain(self, program: Program) -> str:
+        return str(program.plan)
+
+    def close(self) -> None:
+        self.stop_readers()
+        with self.lock:
+            for running in self.queries.values():
+                if running.sink is not None:
+                    running.sink.close()
+
+
+def streams_of(plan: physical.Physical) -> list[str]:
+    return list(dict.fromkeys(n.stream.lower() for n in physical.walk(plan) if isinstance(n, physical.Source)))
+
+
+def _without_stamp(stream: StreamDef) -> Schema:
+    if stream.clock is not Clock.INTERNAL:
+        return stream.schema
+    return Schema(tuple(field for field in stream.schema if field.name != stream.time_column))
+
+
+def _plain(rejected: tuple[Rejected, ...]) -> list[list[str]]:
+    return [[row.error, row.row, row.origin] for row in rejected]

@@ -1,0 +1,123 @@
+"""Threads that read declared sources: live ones all the time, bounded ones in step with each other's time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from queue import Empty, Full, Queue
+from threading import Event, Thread
+
+import pyarrow as pa
+
+from millstream.connectors.contract import Chunk, Offset, Rejected, Source
+
+Take = Callable[[pa.RecordBatch, tuple[Rejected, ...], Offset], None]
+AHEAD = 4
+"""Chunks a reader may have ready before they are wanted."""
+
+
+class LiveReader:
+    """Reads a source on a thread and hands rows over as they come.
+
+    What arrives while earlier rows are being worked on is handed over in one piece: single rows when there is time,
+    large batches under load.
+    """
+
+    def __init__(self, source: Source, offset: Offset, take: Take) -> None:
+        self._source, self._offset, self._take = source, offset, take
+        self._stop = Event()
+        self._ready: Queue[Chunk | None] = Queue(maxsize=1024)
+        self.error: Exception | None = None
+        self._threads = [Thread(target=self._read, daemon=True), Thread(target=self._hand_over, daemon=True)]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def running(self) -> bool:
+        return self._threads[1].is_alive()
+
+    def stop(self) -> None:
+        """Come to an end after what has been read is handed over."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(timeout=10)
+
+    def _read(self) -> None:
+        try:
+            for chunk in self._source.read(self._offset, self._stop.is_set):
+                self._ready.put(chunk)
+        except Exception as error:
+            self.error = error
+        finally:
+            self._ready.put(None)
+
+    def _hand_over(self) -> None:
+        ended = False
+        while not ended:
+            chunks = [self._ready.get()]
+            while chunks[-1] is not None and len(chunks) < 64:
+                try:
+                    chunks.append(self._ready.get_nowait())
+                except Empty:
+                    break
+            ended = chunks[-1] is None
+            found = [chunk for chunk in chunks if chunk is not None]
+            if not found:
+                continue
+            try:
+                rows = pa.Table.from_batches([chunk.rows for chunk in found]).combine_chunks().to_batches()
+                rejected = tuple(row for chunk in found for row in chunk.rejected)
+                self._take(rows[0] if rows else found[0].rows, rejected, found[-1].offset)
+            except Exception as error:
+                self.error = error
+                self._stop.set()
+
+
+def read_in_order(
+    sources: Mapping[str, Source],
+    offsets: Mapping[str, Offset],
+    frontier: Callable[[str], int],
+    stopped: Callable[[], bool],
+    limit: int,
+) -> Iterator[tuple[str, Chunk | None]]:
+    """Chunks of bounded sources, always from the one whose time is furthest behind, and None when one has ended.
+
+    So a merge of several sources holds little, and the order of reading is the same in every run.
+    """
+    halt = Event()
+    queues = {name: _prefetch(source, offsets[name], halt, limit) for name, source in sources.items()}
+    try:
+        while queues and not stopped():
+            name = min(sorted(queues), key=frontier)
+            item = queues[name].get()
+            if isinstance(item, Exception):
+                raise item
+            if item is None:
+                del queues[name]
+            yield name, item
+    finally:
+        halt.set()
+
+
+def _prefetch(source: Source, offset: Offset, halt: Event, limit: int) -> Queue[Chunk | Exception | None]:
+    ready: Queue[Chunk | Exception | None] = Queue(maxsize=AHEAD)
+
+    def put(item: Chunk | Exception | None) -> bool:
+        while not halt.is_set():
+            try:
+                ready.put(item, timeout=0.1)
+                return True
+            except Full:
+                continue
+        return False
+
+    def work() -> None:
+        try:
+            for chunk in source.read(offset, halt.is_set, limit):
+                if not put(chunk):
+                    return
+            put(None)
+        except Exception as error:
+            put(error)
+
+    Thread(target=work, daemon=True).start()
+    return ready

@@ -1,0 +1,78 @@
+"""A stream inside the graph: where rows arrive, are put in order, and go to those who read it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.catalog import ERRORS_SCHEMA, Clock, StreamDef
+from millstream.connectors.contract import Rejected
+from millstream.hosts.arrivals import refuse_untimed, times_of
+from millstream.hosts.embedded.graph import Vertex, emit
+from millstream.hosts.embedded.operators import RunKernel, SelectColumns
+from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
+from millstream.kernels.reorder import LateSpec, ReorderSpec
+
+
+class Stream:
+    """The entry of one declared stream: rows in order (`main`), too late (`late`) and refused (`errors`)."""
+
+    def __init__(self, definition: StreamDef) -> None:
+        self.definition = definition
+        name, schema = definition.name, definition.schema
+        self._reorder = RunKernel(ReorderSpec(schema, definition.slack))
+        self._late = RunKernel(LateSpec(schema, definition.slack))
+        self.sides = {
+            "main": Vertex(f"{name}", self._reorder),
+            "late": Vertex(f"late({name})", self._late),
+            "errors": Vertex(f"errors({name})", SelectColumns(ERRORS_SCHEMA)),
+        }
+        self.progress = BEGIN
+        self.frontier = BEGIN
+        self.rows = 0
+        self.rejected = 0
+
+    @property
+    def ended(self) -> bool:
+        return self.progress == FOREVER
+
+    @property
+    def late(self) -> int:
+        return int(self._reorder.state.late_count)
+
+    def arrive(self, rows: pa.RecordBatch, rejected: tuple[Rejected, ...], first: int, batch_rows: int) -> None:
+        """Rows in order of arrival, numbered from `first`; refused ones go to the errors side."""
+        if self.definition.clock is not Clock.LATENT:
+            rows, untimed = refuse_untimed(rows, self.definition)
+            rejected += untimed
+        if rejected:
+            self._refuse(rejected, first)
+        seq = np.arange(first, first + rows.num_rows, dtype=np.int64)
+        time = seq if self.definition.clock is Clock.LATENT else times_of(rows, self.definition)
+        self.rows += rows.num_rows
+        for start in range(0, rows.num_rows, batch_rows):
+            part = slice(start, start + batch_rows)
+            self._enter(Batch(rows.slice(start, batch_rows), time[part], seq[part], self.progress))
+
+    def advance(self, upto: int) -> None:
+        """No later row is below `upto`."""
+        if upto <= self.progress:
+            return
+        self.progress = upto
+        self._enter(Batch.empty(self.definition.schema.arrow, upto))
+        emit(self.sides["errors"], Batch.empty(ERRORS_SCHEMA.arrow, upto))
+
+    def _enter(self, batch: Batch) -> None:
+        ordered = self._reorder.step(batch)
+        late = self._late.step(batch)
+        self.frontier = ordered.upto
+        emit(self.sides["late"], late)
+        emit(self.sides["main"], ordered)
+
+    def _refuse(self, rejected: tuple[Rejected, ...], first: int) -> None:
+        self.rejected += len(rejected)
+        arrays = [pa.array([getattr(row, name) for row in rejected], pa.string()) for name in ERRORS_SCHEMA.names]
+        rows = pa.RecordBatch.from_arrays(arrays, schema=ERRORS_SCHEMA.arrow)
+        number: Ints = np.full(len(rejected), first, dtype=np.int64)
+        time: Ints = np.full(len(rejected), self.frontier, dtype=np.int64)
+        emit(self.sides["errors"], Batch(rows, time, number, self.frontier))

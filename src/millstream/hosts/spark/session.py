@@ -1,0 +1,163 @@
+"""Spark sessions fit for Millstream: made here, or given by the user and checked."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from millstream.errors import EngineError
+from millstream.hosts.spark.quiet import StartupOutput
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+EMBEDDED_HINT = "the in-process engine needs neither Java nor Spark: ms.connect()"
+
+
+def get_session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> SparkSession:
+    """The active Spark session, or a new one on `master` set up as Millstream needs it; `conf` has the last word."""
+    session_class = _session_class()
+    active = session_class.getActiveSession()
+    if active is not None and active.sparkContext._jsc is not None:
+        return active
+    for variable in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        # workers must run the interpreter that has millstream, not whatever python3 is on the PATH
+        os.environ[variable] = sys.executable
+    settings = {**_settings(master), **(conf or {})}
+    _start_context(master, settings)
+    builder = session_class.builder.master(master)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def check_streaming(spark: SparkSession) -> None:
+    """Make sure that kernels can keep state in streaming queries of this session."""
+    if spark.conf.get(PROVIDER, "") == ROCKSDB:
+        return
+    from pyspark.errors import PySparkException
+
+    try:
+        spark.conf.set(PROVIDER, ROCKSDB)
+    except PySparkException:
+        raise EngineError(
+            "this Spark session cannot keep the state of streaming queries",
+            detail=f"{PROVIDER} must be the RocksDB provider, and the session does not let it be set",
+            hint=f"start the session with {PROVIDER}={ROCKSDB}",
+        ) from None
+
+
+def cores_of(spark: SparkSession) -> int:
+    """How many tasks an exchange is spread over."""
+    return max(1, int(spark.conf.get("spark.sql.shuffle.partitions", "1") or 1))
+
+
+def _session_class() -> Any:
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise EngineError(
+            "the Spark engine needs pyspark, which is not installed",
+            hint=f"pip install 'millstream[spark]'; {EMBEDDED_HINT}",
+        ) from None
+    return SparkSession
+
+
+def _settings(master: str) -> dict[str, str]:
+    local = master.startswith("local")
+    settings = {
+        "spark.app.name": "millstream",
+        "spark.sql.session.timeZone": "UTC",
+        PROVIDER: ROCKSDB,
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "WARN",
+    }
+    if local:
+        settings |= {
+            # failed tasks come back as exceptions with their whole story; the log would only repeat it
+            "spark.log.level": "FATAL",
+            "spark.ui.enabled": "false",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.memory": f"{_driver_memory_mb()}m",
+            "spark.driver.maxResultSize": "0",
+            "spark.sql.shuffle.partitions": str(_local_cores(master)),
+        }
+    return settings
+
+
+def _local_cores(master: str) -> int:
+    """The number of threads that local[n], local[*] or local[n,f] asks for.
+
+    >>> _local_cores("local"), _local_cores("local[3]"), _local_cores("local[3,2]")
+    (1, 3, 3)
+    """
+    inside = master.removeprefix("local").strip("[]").split(",")[0]
+    if inside == "*":
+        return os.cpu_count() or 1
+    return int(inside) if inside.isdigit() else 1
+
+
+def _driver_memory_mb() -> int:
+    """In local mode the driver is the whole cluster: a third of the machine, at least a gigabyte."""
+    try:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
+    except (ValueError, OSError, AttributeError):
+        return 2048
+    return max(1024, total // 3)
+
+
+def _start_context(master: str, settings: Mapping[str, str]) -> None:
+    """Start the JVM and the context without the banners that Spark and Java print first."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkException
+    from pyspark.java_gateway import launch_gateway
+
+    if SparkContext._active_spark_context is not None:
+        return
+    gateway = SparkContext._gateway
+    home = os.environ.get("JAVA_HOME")
+    if gateway is None and not _java():
+        raise EngineError(
+            "the Spark engine needs Java, and there is none",
+            detail=f"JAVA_HOME is {home}, and no java is there"
+            if home
+            else "no java on the PATH, and JAVA_HOME is not set",
+            hint=f"install Java 17 (or newer) and set JAVA_HOME; {EMBEDDED_HINT}",
+        )
+    conf = SparkConf(loadDefaults=False).setMaster(master).setAll(list(settings.items()))
+    output = StartupOutput()
+    try:
+        if gateway is None:
+            gateway = launch_gateway(conf, {"stderr": output.inlet})
+        SparkContext(conf=conf, gateway=gateway)
+    except Exception as error:
+        said = output.give_up()
+        if not isinstance(error, PySparkException) and type(error).__name__ != "Py4JJavaError":
+            raise
+        raise EngineError(
+            "Spark did not start",
+            detail=said or str(error).splitlines()[0],
+            hint=f"Spark needs Java 17 or newer; {EMBEDDED_HINT}",
+        ) from None
+    output.started()
+    # errors are raised with the same text; as a log they would only come a second time, as JSON
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def _java() -> bool:
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        return (Path(home) / "bin" / "java").exists() or (Path(home) / "bin" / "java.exe").exists()
+    return shutil.which("java") is not None

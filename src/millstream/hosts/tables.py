@@ -1,0 +1,128 @@
+"""Stored tables, kept in DuckDB: in memory, or in a file of a persistent session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from threading import RLock
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.errors import DataError
+from millstream.physical.expressions import to_duckdb_sql
+from millstream.physical.nodes import StoredTable
+from millstream.schema import Field, Schema
+from millstream.types import from_arrow
+
+
+class TableStore:
+    """The tables of one session. DuckDB is started when the first table is made."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+        self._lock = RLock()
+        self._connection: Any = None
+        self._versions: dict[str, int] = {}
+
+    def create(self, name: str, schema: Schema, *, keep: bool = False) -> None:
+        """Make an empty table; one of that name goes, unless `keep` says to go on with it."""
+        how = "CREATE TABLE IF NOT EXISTS" if keep else "CREATE OR REPLACE TABLE"
+        columns = ", ".join(f"{_quoted(field.name)} {field.type.duckdb}" for field in schema)
+        self._run(f"{how} {_quoted(name)} ({columns})")
+        self._touch([name])
+
+    def create_as(self, name: str, sql: str) -> Schema:
+        """Make a table of a query's rows; its schema comes from them."""
+        self._run(f"CREATE OR REPLACE TABLE {_quoted(name)} AS {sql}")
+        self._touch([name])
+        return self.schema_of(f"SELECT * FROM {_quoted(name)}")
+
+    def load(self, name: str, rows: pa.Table) -> None:
+        """Put all rows of an Arrow table into a stored table of the same columns."""
+        with self._lock:
+            self._duckdb().register("__rows", rows)
+            try:
+                self._run(f"INSERT INTO {_quoted(name)} SELECT * FROM __rows")
+            finally:
+                self._duckdb().unregister("__rows")
+        self._touch([name])
+
+    def drop(self, name: str) -> None:
+        self._run(f"DROP TABLE IF EXISTS {_quoted(name)}")
+        self._touch([name])
+
+    def change(self, sql: str, tables: frozenset[str]) -> None:
+        """Run INSERT, UPDATE or DELETE; readers of `tables` see it with their next rows."""
+        self._run(sql)
+        self._touch(tables)
+
+    def query(self, sql: str) -> pa.Table:
+        """The answer of an ad-hoc query, in our types."""
+        with self._lock:
+            table = self._run(sql).to_arrow_table()
+        schema = _schema_of(table.schema)
+        return (
+            table.rename_columns([f"c{i}" for i in range(table.num_columns)])
+            .cast(pa.schema([pa.field(f"c{i}", field.type.arrow) for i, field in enumerate(schema)]))
+            .rename_columns(table.schema.names)
+        )
+
+    def schema_of(self, sql: str) -> Schema:
+        with self._lock:
+            empty = self._run(f"SELECT * FROM ({sql}) LIMIT 0").to_arrow_table()
+        return Schema(tuple(_schema_of(empty.schema)))
+
+    def read(self, table: StoredTable) -> pa.Table:
+        """A table's rows as a plan reads them."""
+        columns = ", ".join(
+            f"CAST({to_duckdb_sql(expr)} AS {expr.type.duckdb}) AS {_quoted(name)}" for name, expr in table.columns
+        )
+        where = "" if table.predicate is None else f" WHERE {to_duckdb_sql(table.predicate)}"
+        with self._lock:
+            rows = self._run(f"SELECT {columns} FROM {_quoted(table.table)}{where}").to_arrow_table()
+        return rows.cast(table.schema.arrow)
+
+    def version(self, name: str) -> int:
+        """A number that grows with every change of the table."""
+        return self._versions.get(name.lower(), 0)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _touch(self, names: frozenset[str] | list[str]) -> None:
+        for name in names:
+            self._versions[name.lower()] = self.version(name) + 1
+
+    def _run(self, sql: str) -> Any:
+        import duckdb
+
+        with self._lock:
+            try:
+                return self._duckdb().execute(sql)
+            except duckdb.Error as error:
+                raise DataError(str(error).splitlines()[0].removeprefix("Binder Error: ")) from None
+
+    def _duckdb(self) -> Any:
+        import duckdb
+
+        if self._connection is None:
+            self._connection = duckdb.connect(":memory:" if self._path is None else str(self._path))
+            self._connection.execute("SET TimeZone = 'UTC'")
+        return self._connection
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _schema_of(schema: pa.Schema) -> list[Field]:
+    fields = []
+    for column in schema:
+        type_ = from_arrow(column.type)
+        if type_ is None:
+            raise DataError(f"column {column.name} has the type {column.type}, which we do not have", hint="CAST it")
+        fields.append(Field(column.name, type_))
+    return fields

@@ -1,0 +1,106 @@
+"""What the slot tables have in common: a hash index, slots that are used again after release, and growth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from millstream.kernels.jit import compile_kernel, run_all, source_of, threads
+from millstream.kernels.keys import index_loops
+
+Slots = npt.NDArray[np.int32]
+
+COUNT, NULL_SLOT, FREE, USED, ARENA = range(5)
+_PARALLEL_ROWS = 16_384
+_EMPTY, _VALUE, _NULL = 0, 1, 2
+
+
+class SlotIndex:
+    """Dense slot numbers by hash; subclasses keep the keys themselves in arrays by slot, named in `_stored`."""
+
+    _stored: tuple[str, ...] = ()
+
+    def __init__(self) -> None:
+        self._meta = np.zeros(5, dtype=np.int64)
+        self._meta[NULL_SLOT] = -1
+        self._index_hash = np.zeros(16, dtype=np.int64)
+        self._index_slot = np.full(16, -1, dtype=np.int32)
+        self._hash_of = np.zeros(8, dtype=np.int64)
+        self._kind_of = np.zeros(8, dtype=np.uint8)
+        self._free = np.zeros(8, dtype=np.int32)
+
+    def __len__(self) -> int:
+        """How many keys there are."""
+        return int(self._meta[USED])
+
+    @property
+    def size(self) -> int:
+        """One more than the highest slot ever given."""
+        return int(self._meta[COUNT])
+
+    def live(self) -> Slots:
+        """The slots in use, in increasing order."""
+        return np.flatnonzero(self._kind_of[: self.size] != _EMPTY).astype(np.int32)
+
+    def valid(self, slots: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        """Which of these slots hold a key other than NULL."""
+        mask: npt.NDArray[np.bool_] = self._kind_of[slots] == _VALUE
+        return mask
+
+    def release(self, slots: npt.NDArray[Any]) -> None:
+        """Forget the keys of these slots; new keys will get them."""
+        if len(slots) == 0:
+            return
+        if np.any(self._kind_of[slots] == _NULL):
+            self._meta[NULL_SLOT] = -1
+        self._kind_of[slots] = _EMPTY
+        free = int(self._meta[FREE])
+        self._free[free : free + len(slots)] = slots
+        self._meta[FREE] = free + len(slots)
+        self._meta[USED] -= len(slots)
+        self._reindex(_index_length(len(self)))
+
+    def _find(self, find: Callable[[Slots, int, int], int], rows: int) -> tuple[Slots, int]:
+        slots = np.empty(rows, dtype=np.int32)
+        parts = threads() if rows >= _PARALLEL_ROWS else 1
+        edges = [rows * part // parts for part in range(parts + 1)]
+        tasks = [lambda start=start, stop=stop: find(slots, start, stop) for start, stop in pairwise(edges)]
+        return slots, sum(run_all(tasks))
+
+    def _add(self, add: Callable[[int], int], rows: int) -> None:
+        row = add(0)
+        while row < rows:
+            self._grow()
+            row = add(row)
+
+    def _grow(self) -> None:
+        if 2 * self._meta[USED] >= len(self._index_slot):
+            self._reindex(2 * len(self._index_slot))
+        if self._meta[FREE] == 0 and self._meta[COUNT] == len(self._hash_of):
+            for name in ("_hash_of", "_kind_of", "_free", *self._stored):
+                setattr(self, name, doubled(getattr(self, name)))
+
+    def _reindex(self, length: int) -> None:
+        slots = np.flatnonzero(self._kind_of[: self.size] == _VALUE).astype(np.int32)
+        self._index_hash = np.zeros(length, dtype=np.int64)
+        self._index_slot = np.full(length, -1, dtype=np.int32)
+        _fill_index(len(slots), slots, self._hash_of, self._index_hash, self._index_slot)
+
+
+_fill_index = compile_kernel(source_of(index_loops), "fill_index")
+
+
+def doubled(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The array with as much room again, zeroed."""
+    return np.concatenate([array, np.zeros_like(array)])
+
+
+def _index_length(keys: int) -> int:
+    length = 16
+    while length < 4 * keys:
+        length *= 2
+    return length

@@ -1,0 +1,164 @@
+"""Slot tables for the three shapes of keys: integers, byte strings, rows of words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millstream.kernels.batch import Ints
+from millstream.kernels.jit import as_input, compile_kernel, source_of
+from millstream.kernels.keys import byte_loops, int_loops, row_loops
+from millstream.kernels.keys.index import ARENA, SlotIndex, Slots, doubled
+from millstream.kernels.keys.words import NO_MASK, Bools, byte_parts, validity
+from millstream.types import SqlType
+
+_find_ints = compile_kernel(source_of(int_loops), "find_ints")
+_add_ints = compile_kernel(source_of(int_loops), "add_ints")
+_find_bytes = compile_kernel(source_of(byte_loops), "find_bytes")
+_add_bytes = compile_kernel(source_of(byte_loops), "add_bytes")
+_find_rows = compile_kernel(source_of(row_loops), "find_rows")
+_add_rows = compile_kernel(source_of(row_loops), "add_rows")
+
+
+class IntTable(SlotIndex):
+    """Slots of integers."""
+
+    _stored = ("_key_of",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._key_of = np.zeros(8, dtype=np.int64)
+
+    def slots(self, keys: Ints, valid: Bools | None, add: bool) -> Slots:
+        """The slot of each key; an unknown one gets a new slot if `add`, else -1."""
+        column = (as_input(keys), as_input(NO_MASK if valid is None else valid), valid is not None)
+        find = _find_ints.form(len(keys))
+        index = (self._index_hash, self._index_slot, self._meta)
+        slots, unknown = self._find(lambda slots, start, stop: find(*column, *index, slots, start, stop), len(keys))
+        if unknown and add:
+            self._add(
+                lambda row: int(
+                    _add_ints(
+                        0, *column, self._index_hash, self._index_slot, self._meta, slots, row,
+                        self._key_of, self._hash_of, self._kind_of, self._free,
+                    )
+                ),
+                len(keys),
+            )  # fmt: skip
+        return slots
+
+    def keys(self, slots: npt.NDArray[Any]) -> Ints:
+        keys: Ints = self._key_of[slots]
+        return keys
+
+
+class RowTable(SlotIndex):
+    """Slots of rows of words."""
+
+    _stored = ("_words_of",)
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.width = width
+        self._words_of = np.zeros((8, width), dtype=np.int64)
+
+    def slots(self, words: npt.NDArray[np.int64], add: bool) -> Slots:
+        """The slot of each row; an unknown one gets a new slot if `add`, else -1."""
+        words = as_input(words)
+        find = _find_rows.form(len(words))
+        index = (self._index_hash, self._index_slot, self._meta)
+        slots, unknown = self._find(
+            lambda slots, start, stop: find(words, *index, slots, start, stop, self._words_of), len(words)
+        )
+        if unknown and add:
+            self._add(
+                lambda row: int(
+                    _add_rows(
+                        0, words, self._index_hash, self._index_slot, self._meta, slots, row,
+                        self._words_of, self._hash_of, self._kind_of, self._free,
+                    )
+                ),
+                len(words),
+            )  # fmt: skip
+        return slots
+
+    def words(self, slots: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        words: npt.NDArray[np.int64] = self._words_of[slots]
+        return words
+
+
+class ByteTable(SlotIndex):
+    """Slots of strings or blobs; also the dictionary of strings inside kernels, a slot being a string's code.
+
+    `arena`, `start_of` and `length_of` give compiled code the bytes of each slot.
+    """
+
+    _stored = ("start_of", "length_of")
+
+    def __init__(self, type_: SqlType) -> None:
+        super().__init__()
+        self.type = type_
+        self.start_of = np.zeros(8, dtype=np.int64)
+        self.length_of = np.zeros(8, dtype=np.int64)
+        self.arena = np.zeros(64, dtype=np.uint8)
+
+    def slots(self, column: pa.Array, add: bool) -> Slots:
+        """The slot of each string; an unknown one gets a new slot if `add`, else -1."""
+        rows = len(column)
+        offsets, data = byte_parts(column, self.type)
+        mask = validity(column)
+        parts = (as_input(offsets), as_input(data), as_input(NO_MASK if mask is None else mask), mask is not None)
+        find = _find_bytes.form(rows)
+        index = (self._index_hash, self._index_slot, self._meta)
+        stored = (self.start_of, self.length_of, self.arena)
+        slots, unknown = self._find(lambda slots, start, stop: find(*parts, *index, slots, start, stop, *stored), rows)
+        if unknown and add:
+
+            def add_from(row: int) -> int:
+                self._make_room(int(offsets[row + 1]) - int(offsets[row]))
+                return int(
+                    _add_bytes(
+                        0, *parts, self._index_hash, self._index_slot, self._meta, slots, row,
+                        self.start_of, self.length_of, self.arena, self._hash_of, self._kind_of, self._free,
+                    )
+                )  # fmt: skip
+
+            self._add(add_from, rows)
+        return slots
+
+    def values(self, slots: npt.NDArray[Any]) -> pa.Array:
+        """The strings of these slots, in that order; NULL where a slot holds NULL or is negative."""
+        taken = np.where(slots < 0, 0, slots)
+        known = (slots >= 0) & self.valid(taken)
+        starts = self.start_of[taken]
+        lengths = np.where(known, self.length_of[taken], 0)
+        return gather_bytes(self.arena, starts, lengths, known, self.type)
+
+    def release(self, slots: npt.NDArray[Any]) -> None:
+        super().release(slots)
+        live = self.live()
+        kept = self.values(live)
+        offsets, data = byte_parts(kept, self.type)
+        self.start_of[live] = offsets[: len(live)]
+        self.arena = np.zeros(max(64, 2 * len(data)), dtype=np.uint8)
+        self.arena[: len(data)] = data
+        self._meta[ARENA] = len(data)
+
+    def _make_room(self, length: int) -> None:
+        while self._meta[ARENA] + length > len(self.arena):
+            self.arena = doubled(self.arena)
+
+
+def gather_bytes(data: npt.NDArray[np.uint8], starts: Ints, lengths: Ints, known: Bools, type_: SqlType) -> pa.Array:
+    """An Arrow column of pieces of `data`."""
+    offsets = np.zeros(len(starts) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    total = int(offsets[-1])
+    taken = np.arange(total, dtype=np.int64) + np.repeat(starts - offsets[:-1], lengths)
+    bitmap = None if known.all() else pa.py_buffer(np.packbits(known, bitorder="little").tobytes())
+    large = pa.large_string() if type_.is_text else pa.large_binary()
+    column = pa.Array.from_buffers(large, len(starts), [bitmap, pa.py_buffer(offsets), pa.py_buffer(data[taken])])
+    return column.cast(type_.arrow)

@@ -1,0 +1,73 @@
+"""Logical plan → physical plan: which operators become kernels, which stateless steps run together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millstream.kernels.distinct import DistinctSpec
+from millstream.kernels.merge import MergeSpec
+from millstream.kernels.over import Frame, OverCall, OverSpec
+from millstream.physical.nodes import Apply, Compute, Physical, Source, StoredTable, TableJoin
+from millstream.plan import nodes as P
+from millstream.plan.expr import Expr, conjunction, conjuncts, substitute
+
+
+def plan_physical(node: P.Node) -> Physical:
+    """The operators that run a logical plan. Equal subplans become equal operators, which a host runs once."""
+    match node:
+        case P.Scan(stream=stream, side=side):
+            return Source(node.schema, stream, side)
+        case P.Filter(input=below, predicate=predicate):
+            return _filtered(plan_physical(below), predicate)
+        case P.Project(input=below, columns=columns):
+            return _projected(plan_physical(below), node, columns)
+        case P.Over(input=below, keys=keys, calls=calls):
+            child = plan_physical(below)
+            kernel_calls = tuple(
+                OverCall(c.name, c.fn, c.arg, Frame(c.frame.unit, c.frame.preceding), c.distinct, c.type) for c in calls
+            )
+            return _apply((child,), OverSpec(child.schema, keys, kernel_calls))
+        case P.Union(branches=branches):
+            return _apply(tuple(map(plan_physical, branches)), MergeSpec(node.schema, len(branches)))
+        case P.Distinct(input=below):
+            return _apply((plan_physical(below),), DistinctSpec(node.schema))
+        case P.JoinTable(input=below, table=table, pairs=pairs, residual=residual, outer=outer):
+            return TableJoin(node.schema, plan_physical(below), _stored(table), pairs, residual, outer)
+    raise NotImplementedError(f"no physical form of {node.label()}")
+
+
+def _apply(inputs: tuple[Physical, ...], spec: OverSpec | MergeSpec | DistinctSpec) -> Apply:
+    return Apply(spec.output, inputs, spec)
+
+
+def _filtered(child: Physical, predicate: Expr) -> Physical:
+    if isinstance(child, Compute) and child.columns is None and child.predicate is not None:
+        return replace(child, predicate=conjunction((*conjuncts(child.predicate), *conjuncts(predicate))))
+    return Compute(child.schema, child, predicate, None)
+
+
+def _projected(child: Physical, node: P.Project, columns: tuple[tuple[str, Expr], ...]) -> Physical:
+    if isinstance(child, Compute) and child.columns is None:
+        return Compute(node.schema, child.input, child.predicate, columns)
+    return Compute(node.schema, child, None, columns)
+
+
+def _stored(node: P.Node) -> StoredTable:
+    """The filters and projections over a stored table, folded into how it is read."""
+    match node:
+        case P.TableScan(table=table):
+            return StoredTable(node.schema, table, None, P.passthrough(node.schema))
+        case P.Filter(input=below, predicate=predicate):
+            inner = _stored(below)
+            own = substitute(predicate, dict(inner.columns))
+            both = own if inner.predicate is None else conjunction((inner.predicate, own))
+            return replace(inner, predicate=both)
+        case P.Project(input=below, columns=columns):
+            inner = _stored(below)
+            known = dict(inner.columns)
+            return replace(
+                inner,
+                schema=node.schema,
+                columns=tuple((name, substitute(expr, known)) for name, expr in columns),
+            )
+    raise NotImplementedError(f"{node.label()} on a stored table")

@@ -1,0 +1,129 @@
+"""What a user holds in the hand: a running query, or a result that is already there."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from millstream.errors import UnsupportedError
+from millstream.hosts.contract import Host, Program
+
+if TYPE_CHECKING:
+    from millstream.session import Database
+
+POLL_SECONDS = 0.02
+
+
+class Query:
+    """A standing query: it runs until it is stopped, and its rows wait until they are fetched."""
+
+    def __init__(
+        self, database: Database, host: Host, program: Program, sql: str, explain: Callable[[str], str]
+    ) -> None:
+        self._database = database
+        self._host = host
+        self._program = program
+        self._explain = explain
+        self.sql = sql
+
+    @property
+    def name(self) -> str:
+        return self._program.name
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the result."""
+        fields = zip(self._program.columns, self._program.plan.schema, strict=True)
+        return pa.schema([pa.field(name, field.type.arrow) for name, field in fields])
+
+    def fetch(self) -> pa.Table:
+        """What the query produced since the last fetch; after `finish()`, everything that is left."""
+        return self._host.fetch(self.name)
+
+    def arrow(self) -> pa.Table:
+        """Read the bounded sources of this query to their end and return all rows not yet fetched."""
+        self._host.run((self.name,))
+        return self.fetch()
+
+    def df(self) -> Any:
+        """Like `arrow`, as a pandas DataFrame."""
+        return self.arrow().to_pandas()
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """The rows in batches as they are produced, until the sources end or the query is stopped."""
+        failure: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                self._host.run((self.name,))
+            except BaseException as error:
+                failure.append(error)
+
+        thread = Thread(target=work, daemon=True)
+        thread.start()
+        try:
+            while thread.is_alive():
+                thread.join(POLL_SECONDS)
+                yield from self.fetch().to_batches()
+            if failure:
+                raise failure[0]
+            yield from self.fetch().to_batches()
+        finally:
+            if thread.is_alive():
+                self._host.interrupt()
+                thread.join()
+
+    def snapshot(self, at: dt.datetime | None = None) -> pa.Table:
+        """The content of a relation now, or at an instant still held."""
+        raise UnsupportedError(
+            "only a relation has a content at an instant",
+            detail=f"query {self.name} delivers events: things that happened, each at its time",
+            hint="fetch() what it produced",
+        )
+
+    def explain(self, mode: str = "") -> str:
+        """How the query runs; mode VERBOSE adds the plan after every rule, RULES the reasons."""
+        return self._explain(mode.upper())
+
+    def stop(self) -> None:
+        """End the query; what nobody has fetched is gone."""
+        self._database.stop(self.name)
+
+    def __repr__(self) -> str:
+        return f"<query {self.name}: {' '.join(self.sql.split())[:60]}>"
+
+
+class Result:
+    """Rows that are already there: an ad-hoc query on tables, EXPLAIN, SHOW."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._table.schema
+
+    def fetch(self) -> pa.Table:
+        return self._table
+
+    def arrow(self) -> pa.Table:
+        return self._table
+
+    def df(self) -> Any:
+        """The rows as a pandas DataFrame."""
+        return self._table.to_pandas()
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return iter(self._table.to_batches())
+
+    def __repr__(self) -> str:
+        return f"<result of {self._table.num_rows} rows>"
+
+
+def text_table(column: str, lines: list[str]) -> Result:
+    """A result of one text column."""
+    return Result(pa.table({column: pa.array(lines, pa.string())}))

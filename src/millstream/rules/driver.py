@@ -1,0 +1,80 @@
+"""The rule driver: it owns traversal, toggling, the trace, the checks and the cycle alarm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from millstream.plan.nodes import Node
+
+Rule = Callable[[Node], Node]
+"""A rule looks at one node (and what is below it) and returns it changed, or returns it itself: "not here"."""
+
+MAX_PASSES = 50
+
+
+@dataclass(frozen=True)
+class Step:
+    """A rule in the order of application: on every node, or once on the whole plan."""
+
+    rule: Rule
+    reason: str
+    whole_plan: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.rule.__name__
+
+
+@dataclass
+class Trace:
+    """What the rules did: the plan before, and after each rule that changed it."""
+
+    before: Node
+    changes: list[tuple[str, Node]] = field(default_factory=list)
+
+    @property
+    def applied(self) -> list[str]:
+        """The names of the rules that changed something, in order, each once."""
+        return list(dict.fromkeys(name for name, _ in self.changes))
+
+
+def run_rules(plan: Node, steps: Sequence[Step], disabled: frozenset[str] = frozenset()) -> tuple[Node, Trace]:
+    """Apply `steps` in order, over and over, until nothing changes."""
+    trace = Trace(plan)
+    seen = {plan.fingerprint}
+    for _ in range(MAX_PASSES):
+        start = plan
+        for step in steps:
+            if step.name in disabled:
+                continue
+            changed = step.rule(plan) if step.whole_plan else _everywhere(plan, step.rule)
+            if changed != plan:
+                _check(step.name, plan, changed)
+                plan = changed
+                trace.changes.append((step.name, plan))
+        if plan == start:
+            return plan, trace
+        if plan.fingerprint in seen:
+            raise AssertionError(f"rules go round in circles: {', '.join(trace.applied)}\n{plan}")
+        seen.add(plan.fingerprint)
+    raise AssertionError(f"rules do not come to an end: {', '.join(trace.applied)}\n{plan}")
+
+
+def _everywhere(node: Node, rule: Rule) -> Node:
+    """Top-down: a node is changed until the rule is done with it, then its inputs are."""
+    for _ in range(MAX_PASSES):
+        changed = rule(node)
+        if changed is node or changed == node:
+            break
+        node = changed
+    inputs = node.inputs
+    rewritten = tuple(_everywhere(child, rule) for child in inputs)
+    if any(new is not old for new, old in zip(rewritten, inputs, strict=True)):
+        node = node.with_inputs(rewritten)
+    return node
+
+
+def _check(name: str, before: Node, after: Node) -> None:
+    if before.schema != after.schema or before.kind != after.kind:
+        raise AssertionError(f"rule {name} changed the result's columns: {before.schema} became {after.schema}")

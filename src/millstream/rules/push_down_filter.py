@@ -1,0 +1,70 @@
+"""A filter moves below the operators that do not change what it tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from millstream.plan.expr import Expr, columns_of, conjunction, conjuncts, may_fail, substitute
+from millstream.plan.joins import equality
+from millstream.plan.nodes import Distinct, Filter, JoinTable, Node, Over, Project, Union
+
+
+def push_down_filter(node: Node) -> Node:
+    """Move a filter, or those of its conjuncts that may move, below its input.
+
+    Through a projection by replacing columns with what they stand for; into every branch of a union; into the side of a
+    table join that it reads (equalities between both sides become hash pairs); below OVER if it reads only the
+    partition columns, since whole partitions then come or go.
+    """
+    match node:
+        case Filter(input=Project() as below, predicate=predicate):
+            moved = substitute(predicate, dict(below.columns))
+            return node if may_fail(moved) else replace(below, input=Filter(below.input, moved))
+        case Filter(input=Union(branches=branches), predicate=predicate):
+            return Union(tuple(Filter(branch, predicate) for branch in branches))
+        case Filter(input=Distinct(input=below), predicate=predicate):
+            return Distinct(Filter(below, predicate))
+        case Filter(input=Over() as below):
+            keys = set(below.keys)
+            moving, staying = _part(node.predicate, lambda part: columns_of(part) <= keys)
+            if moving:
+                return _filter(replace(below, input=_filter(below.input, moving)), staying)
+        case Filter(input=JoinTable() as below):
+            return _into_join(node, below)
+    return node
+
+
+def _into_join(node: Filter, join: JoinTable) -> Node:
+    stream, table = set(join.input.schema.names), set(join.table.schema.names)
+    to_stream, rest = _part(node.predicate, lambda part: columns_of(part) <= stream and not may_fail(part))
+    to_table: list[Expr] = []
+    pairs: list[tuple[Expr, Expr]] = []
+    staying: list[Expr] = []
+    for part in rest:
+        # below an outer join a condition on the table would turn rows without a match into rows with NULLs
+        pair = None if join.outer else equality(part, join.input.schema, join.table.schema)
+        if pair is not None:
+            pairs.append(pair)
+        elif not join.outer and columns_of(part) <= table and not may_fail(part):
+            to_table.append(part)
+        else:
+            staying.append(part)
+    if not (to_stream or to_table or pairs):
+        return node
+    moved = replace(
+        join,
+        input=_filter(join.input, to_stream),
+        table=_filter(join.table, to_table),
+        pairs=join.pairs + tuple(pairs),
+    )
+    return _filter(moved, staying)
+
+
+def _part(predicate: Expr, moves: Callable[[Expr], bool]) -> tuple[list[Expr], list[Expr]]:
+    parts = conjuncts(predicate)
+    return [part for part in parts if moves(part)], [part for part in parts if not moves(part)]
+
+
+def _filter(node: Node, parts: list[Expr]) -> Node:
+    return Filter(node, conjunction(tuple(parts))) if parts else node

@@ -1,0 +1,364 @@
+"""A session: the whole pipeline on one screen. parse → bind → rules → physical → host."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time as wall
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from millstream import sql
+from millstream.bind import statements as act
+from millstream.bind.select import Bound
+from millstream.bind.statements import bind
+from millstream.catalog import (
+    Catalog,
+    Clock,
+    DerivedDef,
+    FunctionDef,
+    Options,
+    SinkDef,
+    StreamDef,
+    TableDef,
+)
+from millstream.config import Config
+from millstream.connectors import rows as conversion
+from millstream.errors import BindError, CatalogError, DataError, MillstreamError, UnsupportedError
+from millstream.explain import explain_text
+from millstream.hosts.contract import Host, Program, Report
+from millstream.hosts.tables import TableStore
+from millstream.physical.planner import plan_physical
+from millstream.query import Query, Result, text_table
+from millstream.rules import OPTIMIZE, Trace, run_rules
+from millstream.schema import Schema
+
+
+class Database:
+    """Streams, tables and standing queries on one host. Made by `millstream.connect`."""
+
+    def __init__(self, host: Host, tables: TableStore, config: Config) -> None:
+        self.catalog = Catalog()
+        self.config = config
+        self.tables = tables
+        self._host = host
+        self._queries: dict[str, Query] = {}
+        self._numbered = 0
+
+    # -- SQL -------------------------------------------------------------------------------------------------------
+
+    def execute(self, text: str) -> Query | Result | None:
+        """Run statements separated by `;` and return what the last one gives, if it gives anything."""
+        result: Query | Result | None = None
+        for statement in sql.parse(text):
+            result = self._perform(bind(statement.ast, self.catalog, text), statement.text, None)
+        return result
+
+    def sql(self, text: str, name: str | None = None) -> Query | Result:
+        """Start a standing query, or answer an ad-hoc one on stored tables, EXPLAIN or SHOW."""
+        parsed = sql.parse(text)
+        if len(parsed) != 1:
+            raise BindError(f"one statement is expected, here are {len(parsed)}", hint="use execute() for several")
+        result = self._perform(bind(parsed[0].ast, self.catalog, text), parsed[0].text, name)
+        if result is None:
+            raise BindError("this statement gives no rows", hint="use execute() for declarations")
+        return result
+
+    def prepare(self, text: str, name: str = "query") -> Program:
+        """The physical program of a query, without starting it."""
+        parsed = sql.parse(text)
+        action = bind(parsed[0].ast, self.catalog, text) if len(parsed) == 1 else None
+        if not isinstance(action, act.Query):
+            raise BindError("a query over streams is expected here")
+        return self._program(name, action.bound, action.sink)[0]
+
+    def explain(self, text: str, mode: str = "") -> str:
+        """How a query would run, as EXPLAIN shows it."""
+        parsed = sql.parse(text)
+        action = bind(parsed[0].ast, self.catalog, text)
+        if isinstance(action, act.ExplainPlan):
+            return self._explain(action.of, action.mode)
+        if isinstance(action, act.Define) and isinstance(action.entry, DerivedDef):
+            plan = action.entry.plan
+            action = act.Query(Bound(plan, plan.schema.names), action.uses)
+        if not isinstance(action, act.Query):
+            raise BindError("EXPLAIN takes a query over streams")
+        return self._explain(action, mode.upper())
+
+    def _perform(self, action: act.Action, text: str, name: str | None) -> Query | Result | None:
+        match action:
+            case act.Query(bound=bound, uses=uses, sink=sink):
+                return self._start(bound, uses, sink, text, name)
+            case act.Define():
+                self._define(action, text)
+            case act.Remove():
+                self._remove(action)
+            case act.OnTables():
+                return self._on_tables(action, text)
+            case act.ExplainPlan(of=query, mode=mode):
+                return text_table("plan", self._explain(query, mode).splitlines())
+            case act.ShowList(kind=kind):
+                return self._show(kind)
+            case act.DescribeEntry(name=entry):
+                return self._describe(entry)
+            case act.StopQuery(name=query):
+                self.query(query).stop()
+            case act.SetOption(name=setting, value=value):
+                self._configure(self.config.with_setting(setting, value))
+        return None
+
+    def _program(self, name: str, bound: Bound, sink: SinkDef | None) -> tuple[Program, Trace]:
+        disabled = self.config.disabled_rules
+        plan, trace = run_rules(bound.plan, OPTIMIZE if self.config.rules else (), disabled)
+        return Program(name, plan_physical(plan), bound.names, sink), trace
+
+    def _explain(self, query: act.Query, mode: str) -> str:
+        if mode == "COST":
+            raise UnsupportedError("EXPLAIN COST is not supported yet", hint="EXPLAIN, EXPLAIN VERBOSE, EXPLAIN RULES")
+        program, trace = self._program("query", query.bound, query.sink)
+        return explain_text(query.bound.plan, trace, self._host.explain(program), mode)
+
+    # -- queries ---------------------------------------------------------------------------------------------------
+
+    def _start(self, bound: Bound, uses: frozenset[str], sink: SinkDef | None, text: str, name: str | None) -> Query:
+        name = name or self._next_name()
+        if name.lower() in self._queries:
+            raise CatalogError(f"query {name} is already running", hint="stop it first, or choose another name")
+        program, trace = self._program(name, bound, sink)
+        self._host.start(program)
+        return self._remember(program, bound, trace, uses, text)
+
+    def _remember(self, program: Program, bound: Bound, trace: Trace, uses: frozenset[str], text: str) -> Query:
+        query = Query(
+            self,
+            self._host,
+            program,
+            text,
+            lambda mode: explain_text(bound.plan, trace, self._host.explain(program), mode),
+        )
+        self._queries[program.name.lower()] = query
+        self.catalog.hold(program.name, uses)
+        return query
+
+    def _next_name(self) -> str:
+        while True:
+            self._numbered += 1
+            name = f"q{self._numbered}"
+            if name not in self._queries:
+                return name
+
+    def query(self, name: str) -> Query:
+        """The running query of that name."""
+        found = self._queries.get(name.lower())
+        if found is None:
+            running = ", ".join(query.name for query in self._queries.values())
+            raise CatalogError(f"no query {name}", hint=f"running: {running}" if running else "none is running")
+        return found
+
+    def queries(self) -> list[Query]:
+        """The running queries, oldest first."""
+        return list(self._queries.values())
+
+    def stop(self, name: str) -> None:
+        """Stop a query; what it has produced and nobody has fetched is gone."""
+        query = self.query(name)
+        self._host.stop(query.name)
+        del self._queries[query.name.lower()]
+        self.catalog.release(query.name)
+
+    # -- data ------------------------------------------------------------------------------------------------------
+
+    def push(self, stream: str, rows: Any) -> None:
+        """Rows of a stream: a list of tuples or dicts, Arrow, pandas or polars.
+
+        A row that does not fit the schema is not an error here: it goes to ERRORS(stream) with the reason.
+        """
+        definition = self.catalog.get(stream, StreamDef)
+        schema = pushed_schema(definition)
+        batch, rejected = conversion.to_batch(rows, schema, definition.name)
+        self._host.push(definition.name, batch, rejected)
+
+    def advance(self, stream: str, time: dt.datetime | int) -> None:
+        """Heartbeat: no later row of `stream` is before `time`."""
+        definition = self.catalog.get(stream, StreamDef)
+        if definition.clock is Clock.LATENT:
+            raise DataError(f"stream {definition.name} has no times", hint="declare it with ORDER BY")
+        self._host.advance(definition.name, to_micros(time))
+
+    def finish(self) -> None:
+        """End of all inputs: declared sources are read to their end, and every query delivers what is left."""
+        self._host.finish()
+
+    def run(self, *queries: str, report: Report | None = None) -> None:
+        """Read the declared sources behind these queries (default: all) until they end."""
+        self._host.run(queries or tuple(query.name for query in self.queries()), report)
+
+    def interrupt(self) -> None:
+        """Ask a `run` in progress to end soon, in good order."""
+        self._host.interrupt()
+
+    def register(
+        self, name: str, source: Any, time: str | None = None, slack: str | dt.timedelta | None = None
+    ) -> None:
+        """Make data known by a name: with `time` a bounded stream ordered by that column, without it a table.
+
+        `source` is a pyarrow Table, a pandas or polars DataFrame, or the path of a CSV, JSON lines or Parquet file.
+        """
+        schema, data = conversion.to_source(source, name, time)
+        if time is None:
+            self._define(act.Define(TableDef(name, schema)), "")
+            for chunk in data.read({}, lambda: False):
+                self.tables.load(name, pa.Table.from_batches([chunk.rows]))
+            return
+        if time not in schema:
+            raise CatalogError(f"no column {time} in {name}", hint="there is " + ", ".join(schema.names))
+        definition = StreamDef(name, schema, Clock.EXTERNAL, schema[time].name, to_span(slack))
+        self.catalog.add(definition)
+        self._host.declare(definition)
+        self._host.bind_source(name, data)
+
+    # -- declarations ----------------------------------------------------------------------------------------------
+
+    def _define(self, action: act.Define, text: str) -> None:
+        entry = action.entry
+        if action.if_not_exists and self.catalog.find(entry.name) is not None:
+            return
+        if isinstance(entry, SinkDef):
+            from millstream.connectors.registry import make_sink
+
+            make_sink(entry.options, entry.name)
+        self.catalog.add(entry, replace=action.replace, uses=action.uses)
+        try:
+            if isinstance(entry, StreamDef):
+                self._host.declare(entry)
+            elif isinstance(entry, TableDef):
+                self._create_table(entry)
+        except MillstreamError:
+            self.catalog.drop(entry.name, (type(entry),))
+            raise
+
+    def _create_table(self, entry: TableDef) -> None:
+        self.tables.create(entry.name, entry.schema)
+
+    def _remove(self, action: act.Remove) -> None:
+        if action.if_exists and self.catalog.find(action.name) is None and self.catalog.function(action.name) is None:
+            return
+        entry = self.catalog.find(action.name)
+        self.catalog.drop(action.name, action.kinds)
+        if isinstance(entry, StreamDef):
+            self._host.forget(entry.name)
+        elif isinstance(entry, TableDef):
+            self.tables.drop(entry.name)
+
+    def _on_tables(self, action: act.OnTables, text: str) -> Result | None:
+        if action.create is not None:
+            name, replace = action.create
+            if self.catalog.find(name) is not None and not replace:
+                raise CatalogError(f"{name} already exists", hint="use CREATE OR REPLACE, or DROP it first")
+            schema = self.tables.create_as(name, action.sql)
+            self.catalog.add(TableDef(name, schema), replace=replace)
+            return None
+        if action.is_query:
+            return Result(self.tables.query(action.sql))
+        self.tables.change(action.sql, action.reads)
+        return None
+
+    def _show(self, kind: str) -> Result:
+        match kind:
+            case "QUERIES":
+                return _rows(("name", "sql"), [(query.name, query.sql) for query in self.queries()])
+            case "STREAMS":
+                streams = self.catalog.entries(StreamDef, DerivedDef)
+                return _rows(("name", "columns", "time"), [(s.name, str(s.schema), _time_of(s)) for s in streams])
+            case "TABLES":
+                return _rows(("name", "columns"), [(t.name, str(t.schema)) for t in self.catalog.entries(TableDef)])
+            case "SINKS":
+                sinks = self.catalog.entries(SinkDef)
+                return _rows(("name", "options"), [(s.name, _options_text(s.options)) for s in sinks])
+            case "FUNCTIONS":
+                functions = self.catalog.entries(FunctionDef)
+                return _rows(("name", "body"), [(f.name, f.body.sql()) for f in functions])
+        raise BindError(f"no list {kind}", hint="SHOW STREAMS, TABLES, QUERIES, SINKS or FUNCTIONS")
+
+    def _describe(self, name: str) -> Result:
+        entry = self.catalog.find(name)
+        if not isinstance(entry, StreamDef | DerivedDef | TableDef):
+            raise CatalogError(f"no stream or table {name}", hint=self.catalog.suggest(name))
+        return _rows(("column", "type"), [(field.name, str(field.type)) for field in entry.schema])
+
+    def _configure(self, config: Config) -> None:
+        self.config = config
+        if hasattr(self._host, "config"):
+            self._host.config = config
+
+    # -- end -------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Stop everything; a persistent session saves its state first."""
+        self._host.close()
+        self.tables.close()
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[Query]:
+        return iter(self.queries())
+
+
+def pushed_schema(stream: StreamDef) -> Schema:
+    """The columns a user gives: all but the one that the engine stamps itself."""
+    if stream.clock is not Clock.INTERNAL:
+        return stream.schema
+    return Schema(tuple(field for field in stream.schema if field.name != stream.time_column))
+
+
+def to_micros(time: dt.datetime | dt.date | int) -> int:
+    """A point in time as µs since the epoch; a naive datetime is UTC."""
+    if isinstance(time, int) and not isinstance(time, bool):
+        return time
+    if isinstance(time, dt.datetime):
+        moment = time if time.tzinfo is not None else time.replace(tzinfo=dt.UTC)
+        return (moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
+    if isinstance(time, dt.date):
+        return (time - dt.date(1970, 1, 1)).days * 86_400_000_000
+    raise DataError(f"a time is expected, not {time!r}", hint="give a datetime, or int µs since the epoch")
+
+
+def to_span(slack: str | dt.timedelta | int | None) -> int:
+    """A length of time as µs: None is 0; text is like '5 seconds'."""
+    if slack is None:
+        return 0
+    if isinstance(slack, dt.timedelta):
+        return slack // dt.timedelta(microseconds=1)
+    if isinstance(slack, int):
+        return slack
+    length = sql.parse_duration(slack)
+    if length is None:
+        raise DataError(f"{slack!r} is not a length of time", hint="write it like '5 seconds'")
+    return length
+
+
+def wall_clock() -> int:
+    """µs since the epoch now."""
+    return wall.time_ns() // 1000
+
+
+def _time_of(stream: StreamDef | DerivedDef) -> str:
+    if isinstance(stream, StreamDef) and stream.time_column is not None:
+        slack = f", slack {dt.timedelta(microseconds=stream.slack)}" if stream.slack else ""
+        return f"{stream.clock.value}: {stream.time_column}{slack}"
+    return "derived" if isinstance(stream, DerivedDef) else stream.clock.value
+
+
+def _options_text(options: Options) -> str:
+    return ", ".join(f"{key} = {value}" for key, value in options.items())
+
+
+def _rows(names: tuple[str, ...], rows: list[tuple[str, ...]]) -> Result:
+    columns = list(zip(*rows, strict=True)) if rows else [() for _ in names]
+    arrays = [pa.array(list(column), pa.string()) for column in columns]
+    return Result(pa.Table.from_arrays(arrays, names=list(names)))

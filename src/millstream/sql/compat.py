@@ -1,0 +1,20 @@
+"""The one demand on the installed sqlglot: its classes must be open to subclassing."""
+
+from __future__ import annotations
+
+from sqlglot import exp, generator, parser
+
+from millstream.errors import EngineError
+
+
+def require_pure_sqlglot(*bases: type) -> None:
+    """Raise EngineError if the classes our dialect extends are compiled and therefore closed."""
+    for base in bases or (exp.Expression, parser.Parser, generator.Generator):
+        try:
+            type("Probe", (base,), {})
+        except TypeError as error:
+            raise EngineError(
+                "the installed sqlglot is compiled and its dialects cannot be extended",
+                detail=str(error),
+                hint="uninstall sqlglotc and install plain sqlglot: pip uninstall sqlglotc && pip install --force-reinstall sqlglot",
+            ) from None

@@ -1,0 +1,249 @@
+"""Definitions and changes: CREATE, DROP, INSERT, UPDATE, DELETE."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NoReturn
+
+from sqlglot import exp
+from sqlglot.parsers.duckdb import DuckDBParser
+from sqlglot.tokens import TokenType
+
+from millstream.sql.failures import did_you_mean, quoted
+from millstream.sql.nodes import CreateSink, CreateStream, Option
+from millstream.sql.queries import QueryParser
+from millstream.sql.spans import cover
+
+_DROPPABLE = ("STREAM", "TABLE", "SINK", "FUNCTION", "QUERY", "VIEW")
+_CREATABLE = ("STREAM", "TABLE", "SINK", "FUNCTION", "VIEW")
+_SIMPLE_KEY = re.compile(r"[a-z_][a-z0-9_]*")
+_KEYS_AND_CHECKS = ("PRIMARY KEY", "FOREIGN KEY", "UNIQUE", "CHECK")
+
+
+class DefinitionParser(QueryParser):
+    """Statements that define, drop or change streams, tables, sinks and functions."""
+
+    CONSTRAINT_PARSERS = {
+        name: DuckDBParser.CONSTRAINT_PARSERS[name]
+        for name in ("CHECK", "DEFAULT", "FOREIGN KEY", "NOT", "NULL", "PRIMARY KEY", "REFERENCES", "UNIQUE")
+    }
+
+    def _parse_create(self) -> exp.Expr:
+        replace = self._match(TokenType.OR)
+        if replace:
+            self._expect_words("REPLACE")
+        if not self._match_texts(_CREATABLE):
+            self._unknown_kind(_CREATABLE)
+        kind = self._prev.text.upper()
+        exists = self._match_text_seq("IF", "NOT", "EXISTS")
+        if kind == "STREAM":
+            return self._parse_create_stream(or_replace=replace or None, if_not_exists=exists or None)
+        if kind == "SINK":
+            return self._parse_create_sink(or_replace=replace or None, if_not_exists=exists or None)
+        flags = {"kind": kind, "replace": replace or None, "exists": exists or None}
+        if kind == "TABLE":
+            return self._parse_create_table(**flags)
+        if kind == "VIEW":
+            return self._parse_create_view(**flags)
+        return self._parse_create_function(**flags)
+
+    def _unknown_kind(self, kinds: tuple[str, ...]) -> NoReturn:
+        failure = self._failure(f"expected {', '.join(kinds[:-1])} or {kinds[-1]}, found {quoted(self._curr)}", self._curr)
+        failure.hint = did_you_mean(self._curr.text, kinds)
+        raise failure
+
+    # CREATE STREAM
+
+    def _parse_create_stream(self, **flags: bool | None) -> CreateStream:
+        """What follows [CREATE] STREAM: a name, columns, clauses in any order, AS query."""
+        node = CreateStream(this=self._parse_name("the name of the stream"), **flags)
+        if self._match(TokenType.L_PAREN, advance=False):
+            node.set("columns", self._parse_wrapped_csv(self._parse_column_declaration))
+        while clause := self._parse_stream_clause():
+            key, value = clause
+            if node.args.get(key):
+                self._retreat(self._clause_start)
+                self.unexpected("each clause once")
+            node.set(key, value)
+        if self._match(TokenType.ALIAS):
+            node.set("query", self._parse_query())
+        elif not node.columns:
+            self.unexpected("'(' or AS")
+        return node
+
+    def _parse_stream_clause(self) -> tuple[str, Any] | None:
+        self._clause_start = self._index
+        if self._match(TokenType.ORDER_BY) or self._match_text_seq("ORDERED", "BY"):
+            return "order_by", self._parse_stream_order()
+        if self._match_text_seq("SLACK"):
+            return "slack", self._parse_slack()
+        if self._match_text_seq("SOURCE"):
+            return "source", self._parse_source()
+        if self._match(TokenType.WITH):
+            return "options", self._parse_options()
+        return None
+
+    def _parse_stream_order(self) -> exp.Identifier:
+        column = self._parse_name("the name of a column")
+        if self._match(TokenType.COMMA, advance=False):
+            failure = self._failure("a stream is ordered by one column", self._curr)
+            failure.hint = "put several attributes into one column, or sort in a query"
+            raise failure
+        return column
+
+    def _parse_slack(self) -> exp.Interval:
+        span = self._parse_time_span()
+        if span is None:
+            self.unexpected("a time span such as 5 SECONDS")
+        return span
+
+    def _parse_source(self) -> exp.Expr:
+        if self._match(TokenType.STRING):
+            return self.PRIMARY_PARSERS[TokenType.STRING](self, self._prev)  # type: ignore[no-any-return]
+        call = self._parse_function(anonymous=True)
+        if not isinstance(call, exp.Anonymous):
+            self.unexpected("a string or a function call")
+        return call
+
+    def _parse_options(self) -> list[Option]:
+        """The list of WITH (key = literal, …)."""
+        self._expect(TokenType.L_PAREN, "'('")
+        options = self._parse_list(self._parse_option, "an option")
+        self._match_r_paren()
+        return options
+
+    def _parse_option(self) -> Option:
+        first = self._curr
+        key = self._parse_setting_key("the name of an option")
+        self._expect(TokenType.EQ, "'='")
+        value = self._parse_setting_value()
+        if value is None:
+            failure = self._failure(f"expected a literal, found {quoted(self._curr)}", self._curr)
+            failure.hint = f"write '{self._curr.text}' in quotes" if self._curr.token_type is TokenType.VAR else None
+            raise failure
+        node = Option(this=key, expression=value)
+        cover(node, first, self._prev)
+        return node
+
+    def _parse_setting_key(self, wanted: str) -> exp.Identifier:
+        """A key: words joined by dots (lower-cased, as SQL folds names) or a quoted string of any shape."""
+        first = self._curr
+        identifier = self._parse_name(wanted)
+        key = identifier.name if identifier.args.get("quoted") else identifier.name.lower()
+        while self._match(TokenType.DOT):
+            key += "." + self._parse_name(wanted).name
+        node = exp.Identifier(this=key, quoted=_SIMPLE_KEY.fullmatch(key) is None)
+        cover(node, first, self._prev)
+        return node
+
+    def _parse_setting_value(self) -> exp.Expr | None:
+        """A literal: string, number, boolean, NULL or a time span."""
+        if self._curr.token_type in (TokenType.TRUE, TokenType.FALSE, TokenType.NULL, TokenType.STRING):
+            return self._parse_primary()
+        if self._match_pair(TokenType.DASH, TokenType.NUMBER, advance=False):
+            return self._parse_unary()
+        return self._parse_time_span() or self._parse_number()
+
+    # CREATE TABLE, VIEW, SINK, FUNCTION
+
+    def _parse_create_table(self, **flags: Any) -> exp.Create:
+        """What follows [CREATE] TABLE: a name, columns and keys, WITH options, AS query."""
+        name: exp.Expr = self._parse_target("the name of the table")
+        declared = self._match(TokenType.L_PAREN, advance=False)
+        if declared:
+            elements = self._parse_wrapped_csv(self._parse_table_element)
+            name = self.expression(exp.Schema(this=name, expressions=elements))
+        options = self._parse_options() if self._match(TokenType.WITH) else None
+        properties = exp.Properties(expressions=options) if options else None
+        query = self._parse_query() if self._match(TokenType.ALIAS) else None
+        if not declared and query is None:
+            self.unexpected("'(' or AS")
+        return self.expression(exp.Create(this=name, expression=query, properties=properties, **flags))
+
+    def _parse_table_element(self) -> exp.Expr | None:
+        named = self._curr.token_type is TokenType.CONSTRAINT
+        keyed = self._match_texts(_KEYS_AND_CHECKS, advance=False) and self._next.token_type is TokenType.L_PAREN
+        return self._parse_constraint() if named or keyed else self._parse_column_declaration()
+
+    def _parse_column_declaration(self) -> exp.ColumnDef:
+        """A column's name, its type (may be left out) and constraints."""
+        first = self._curr
+        name = self._parse_name("the name of a column")
+        constraints_follow = self._match_texts(self.CONSTRAINT_PARSERS, advance=False)
+        kind = None if constraints_follow else self._parse_types(schema=True)
+        constraints = []
+        while constraint := self._parse_column_constraint():
+            constraints.append(constraint)
+        node = self.expression(exp.ColumnDef(this=name, kind=kind, constraints=constraints))
+        cover(node, first, self._prev)
+        return node
+
+    def _parse_create_view(self, **flags: Any) -> exp.Create:
+        name = self._parse_target("the name of the view")
+        self._expect(TokenType.ALIAS, "AS")
+        return self.expression(exp.Create(this=name, expression=self._parse_query(), **flags))
+
+    def _parse_create_sink(self, **flags: bool | None) -> CreateSink:
+        node = CreateSink(this=self._parse_name("the name of the sink"), **flags)
+        self._expect(TokenType.WITH, "WITH (connector = …)")
+        node.set("options", self._parse_options())
+        if self._match(TokenType.ALIAS):
+            node.set("query", self._parse_query())
+        return node
+
+    def _parse_create_function(self, **flags: Any) -> exp.Create:
+        """`f(x DOUBLE, …) [RETURNS DOUBLE] AS expression` or `… RETURN expression`."""
+        name = self._parse_target("the name of the function")
+        empty = self._match_pair(TokenType.L_PAREN, TokenType.R_PAREN)
+        parameters = [] if empty else self._parse_wrapped_csv(self._parse_column_declaration)
+        signature = exp.UserDefinedFunction(this=name, expressions=parameters, wrapped=True)
+        properties = None
+        if self._match_text_seq("RETURNS"):
+            kind = self._parse_types(schema=True)
+            if kind is None:
+                self.unexpected("a type")
+            properties = exp.Properties(expressions=[exp.ReturnsProperty(this=kind)])
+        if not self._match(TokenType.ALIAS) and not self._match_text_seq("RETURN"):
+            self.unexpected("AS or RETURN")
+        body = self._parse_operand()
+        return self.expression(exp.Create(this=signature, expression=body, properties=properties, **flags))
+
+    # DROP and changes of stored tables
+
+    def _parse_target(self, wanted: str) -> exp.Table:
+        """The name of the object that a statement defines or changes."""
+        return exp.Table(this=self._parse_name(wanted))
+
+    def _parse_drop(self) -> exp.Drop:
+        if not self._match_texts(_DROPPABLE):
+            self._unknown_kind(_DROPPABLE)
+        kind = self._prev.text.upper()
+        exists = self._match_text_seq("IF", "EXISTS")
+        target = self._parse_target(f"the name of the {kind.lower()}")
+        cascade = self._match_text_seq("CASCADE")
+        restrict = not cascade and self._match_text_seq("RESTRICT")
+        return self.expression(exp.Drop(kind=kind, tables=[target], exists=exists, cascade=cascade, restrict=restrict))
+
+    def _parse_insert(self) -> exp.Insert:
+        self._expect_words("INTO")
+        target: exp.Expr = self._parse_target("the name of a table, stream or sink")
+        if self._match(TokenType.L_PAREN, advance=False) and self._next.token_type not in self.SELECT_START_TOKENS:
+            columns = self._parse_wrapped_csv(lambda: self._parse_name("the name of a column"))
+            target = self.expression(exp.Schema(this=target, expressions=columns))
+        return self.expression(exp.Insert(this=target, expression=self._parse_query()))
+
+    def _parse_delete(self) -> exp.Delete:
+        self._expect(TokenType.FROM, "FROM")
+        target = self._parse_target("the name of a table")
+        return self.expression(exp.Delete(this=target, where=self._parse_where()))
+
+    def _parse_update(self) -> exp.Update:
+        target = self._parse_target("the name of a table")
+        self._expect_words("SET")
+        assignments = self._parse_list(self._parse_assigned_column, "an assignment")
+        return self.expression(exp.Update(this=target, expressions=assignments, where=self._parse_where()))
+
+    def _parse_assigned_column(self) -> exp.EQ:
+        column = exp.Column(this=self._parse_name("the name of a column"))
+        self._expect(TokenType.EQ, "'='")
+        return self.expression(exp.EQ(this=column, expression=self._parse_operand()))

@@ -1,0 +1,99 @@
+"""Time spans: the units of the language and the microseconds of a constant interval."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from sqlglot import exp
+
+MICROSECONDS = {
+    "MICROSECOND": 1,
+    "MILLISECOND": 1_000,
+    "SECOND": 1_000_000,
+    "MINUTE": 60_000_000,
+    "HOUR": 3_600_000_000,
+    "DAY": 86_400_000_000,
+    "WEEK": 604_800_000_000,
+}
+# Months and years have no fixed length: they are legal in INTERVAL literals and never a constant duration.
+UNITS = {spelling: unit for unit in (*MICROSECONDS, "MONTH", "YEAR") for spelling in (unit, unit + "S")}
+
+AMOUNT = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
+_PART = re.compile(rf"\s*({AMOUNT.pattern})\s*([A-Za-z]+)\s*")
+CLOCK = re.compile(r"(-?)(\d+):(\d\d)(?::(\d\d(?:\.\d*)?))?")
+_LARGEST_EXPONENT = 30
+
+
+def parts_of(text: str) -> list[tuple[str, str]] | None:
+    """The (amount, unit) pairs of an interval's string; None if it is not made of such pairs.
+
+    >>> parts_of("1 day 30 minutes")
+    [('1', 'DAY'), ('30', 'MINUTE')]
+    """
+    parts: list[tuple[str, str]] = []
+    position = 0
+    while match := _PART.match(text, position):
+        unit = UNITS.get(match[2].upper())
+        if unit is None:
+            return None
+        parts.append((match[1], unit))
+        position = match.end()
+    return parts if parts and position == len(text) else None
+
+
+def duration_us(node: exp.Expr) -> int | None:
+    """Microseconds of a constant time span; None if it is not constant or counts months or years."""
+    if isinstance(node, exp.Paren):
+        return duration_us(node.this)
+    if isinstance(node, exp.Neg):
+        inner = duration_us(node.this)
+        return None if inner is None else -inner
+    if isinstance(node, exp.Add | exp.Sub):
+        left, right = duration_us(node.this), duration_us(node.expression)
+        if left is None or right is None:
+            return None
+        return left + right if isinstance(node, exp.Add) else left - right
+    if isinstance(node, exp.Cast) and node.to.is_type(exp.DType.INTERVAL) and node.this.is_string:
+        return _text_us(node.this.name)
+    if isinstance(node, exp.Interval):
+        return _interval_us(node)
+    return None
+
+
+def _interval_us(node: exp.Interval) -> int | None:
+    amount, unit = node.this, node.args.get("unit")
+    if unit is None:
+        return _text_us(amount.name) if amount is not None and amount.is_string else None
+    sign = 1
+    while isinstance(amount, exp.Neg | exp.Paren):
+        sign = -sign if isinstance(amount, exp.Neg) else sign
+        amount = amount.this
+    if not isinstance(amount, exp.Literal):
+        return None
+    magnitude = _amount_us(amount.name, UNITS.get(unit.name.upper(), ""))
+    return None if magnitude is None else sign * magnitude
+
+
+def _text_us(text: str) -> int | None:
+    if clock := CLOCK.fullmatch(text.strip()):
+        seconds = (int(clock[2]) * 60 + int(clock[3])) * 60 + Fraction(clock[4] or 0)
+        return round(seconds * MICROSECONDS["SECOND"]) * (-1 if clock[1] else 1)
+    total = 0
+    for amount, unit in parts_of(text) or [("", "")]:
+        part = _amount_us(amount, unit)
+        if part is None:
+            return None
+        total += part
+    return total
+
+
+def _amount_us(amount: str, unit: str) -> int | None:
+    text = amount.strip()
+    if unit not in MICROSECONDS or not AMOUNT.fullmatch(text):
+        return None
+    # An exponent is bounded before it is computed: 1e999999999 would take all memory.
+    exponent = re.search(r"[eE]([+-]?\d+)", text)
+    if exponent and abs(int(exponent[1])) > _LARGEST_EXPONENT:
+        return None
+    return round(Fraction(text) * MICROSECONDS[unit])

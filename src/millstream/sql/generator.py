@@ -1,0 +1,80 @@
+"""AST → text."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+from sqlglot.generators.duckdb import DuckDBGenerator
+
+from millstream.sql import nodes
+
+
+class MillstreamGenerator(DuckDBGenerator):
+    """Prints every node the parser makes in a form that the parser reads back to the same node."""
+
+    # Our parser takes these words as names, so they print as they were written.
+    RESERVED_KEYWORDS: set[str] = set()
+    TRANSFORMS = {
+        **DuckDBGenerator.TRANSFORMS,
+        exp.BitwiseAnd: lambda self, node: self.binary(node, "&"),
+        exp.BitwiseLeftShift: lambda self, node: self.binary(node, "<<"),
+        exp.BitwiseOr: lambda self, node: self.binary(node, "|"),
+        exp.BitwiseRightShift: lambda self, node: self.binary(node, ">>"),
+        exp.IgnoreNulls: lambda self, node: f"{self.sql(node, 'this')} IGNORE NULLS",
+        exp.RespectNulls: lambda self, node: f"{self.sql(node, 'this')} RESPECT NULLS",
+        nodes.CreateSink: lambda self, node: self.create_sink(node),
+        nodes.CreateStream: lambda self, node: self.create_stream(node),
+        nodes.Explain: lambda self, node: self.explain(node),
+        nodes.Option: lambda self, node: f"{self.sql(node, 'this')} = {self.sql(node, 'expression')}",
+        nodes.ResetOption: lambda self, node: f"RESET {self.sql(node, 'this')}",
+        nodes.SetOption: lambda self, node: f"SET {self.sql(node, 'this')} = {self.sql(node, 'expression')}",
+        nodes.Show: lambda self, node: f"SHOW {node.kind}",
+        nodes.SideStream: lambda self, node: f"{node.kind}({self.sql(node, 'this')})",
+        nodes.Stop: lambda self, node: f"STOP {self.sql(node, 'this')}",
+    }
+
+    def create_stream(self, node: nodes.CreateStream) -> str:
+        clauses = [
+            self._created("STREAM", node) + self._columns(node),
+            self._clause("ORDER BY", node.order_by),
+            self._clause("SLACK", node.slack),
+            self._clause("SOURCE", node.source),
+            self._options(node.args.get("options")),
+            self._clause("AS", node.query),
+        ]
+        return " ".join(filter(None, clauses))
+
+    def create_sink(self, node: nodes.CreateSink) -> str:
+        clauses = [self._created("SINK", node), self._options(node.args.get("options")), self._clause("AS", node.query)]
+        return " ".join(filter(None, clauses))
+
+    def create_sql(self, expression: exp.Create) -> str:
+        kind = expression.args["kind"]
+        properties = expression.args.get("properties")
+        parts = ["CREATE", "OR REPLACE" if expression.args.get("replace") else "", kind]
+        parts.append("IF NOT EXISTS" if expression.args.get("exists") else "")
+        parts.append(self.sql(expression, "this"))
+        for item in properties.expressions if properties else ():
+            if isinstance(item, exp.ReturnsProperty):
+                parts.append(f"RETURNS {self.sql(item, 'this')}")
+        parts.append(
+            self._options([p for p in properties.expressions if isinstance(p, nodes.Option)] if properties else [])
+        )
+        parts.append(self._clause("AS", expression.args.get("expression")))
+        return " ".join(filter(None, parts))
+
+    def _created(self, kind: str, node: exp.Expr) -> str:
+        replace = "OR REPLACE " if node.args.get("or_replace") else ""
+        exists = "IF NOT EXISTS " if node.args.get("if_not_exists") else ""
+        return f"CREATE {replace}{kind} {exists}{self.sql(node, 'this')}"
+
+    def _columns(self, node: nodes.CreateStream) -> str:
+        return f" ({', '.join(self.sql(column) for column in node.columns)})" if node.columns else ""
+
+    def _clause(self, word: str, node: exp.Expr | None) -> str:
+        return f"{word} {self.sql(node)}" if node is not None else ""
+
+    def _options(self, options: list[nodes.Option] | None) -> str:
+        return f"WITH ({', '.join(self.sql(option) for option in options)})" if options else ""
+
+    def explain(self, node: nodes.Explain) -> str:
+        return " ".join(filter(None, ("EXPLAIN", node.mode, self.sql(node, "this"))))

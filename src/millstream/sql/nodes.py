@@ -1,0 +1,154 @@
+"""AST nodes of our own: the statements and clauses that sqlglot has no node for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import cast
+
+from sqlglot import exp
+
+
+class Option(exp.Expression):
+    """One `key = literal` of a WITH list; `this` is the key, an Identifier whose name may hold dots."""
+
+    arg_types = {"this": True, "expression": True}
+
+    @property
+    def value(self) -> str | int | float | bool | None:
+        """The literal as a Python value; an INTERVAL as its SQL text."""
+        return literal_value(self.args["expression"])
+
+
+class CreateStream(exp.Expression):
+    """CREATE STREAM.
+
+    this: the name, an Identifier
+    columns: ColumnDefs, whose `kind` may be absent; empty for CREATE STREAM … AS
+    order_by: the Identifier after ORDER BY or ORDERED BY (`current_time`: stamped at arrival); None means latent timestamps
+    slack: Interval
+    source: string Literal (`SOURCE 'port4445'`) or function call (`SOURCE f('a', 'b')`)
+    options: Options of WITH (…)
+    query: the query after AS
+    if_not_exists, or_replace: bool
+    """
+
+    arg_types = {
+        "this": True,
+        "columns": False,
+        "order_by": False,
+        "slack": False,
+        "source": False,
+        "options": False,
+        "query": False,
+        "if_not_exists": False,
+        "or_replace": False,
+    }
+
+    @property
+    def columns(self) -> list[exp.ColumnDef]:
+        return self.args.get("columns") or []
+
+    @property
+    def order_by(self) -> exp.Identifier | None:
+        return self.args.get("order_by")
+
+    @property
+    def slack(self) -> exp.Interval | None:
+        return self.args.get("slack")
+
+    @property
+    def source(self) -> exp.Expression | None:
+        return self.args.get("source")
+
+    @property
+    def query(self) -> exp.Expression | None:
+        return self.args.get("query")
+
+
+class CreateSink(exp.Expression):
+    """CREATE SINK; `this` is the name, `options` come from WITH (…), `query` (may be absent) from AS."""
+
+    arg_types = {"this": True, "options": False, "query": False, "if_not_exists": False, "or_replace": False}
+
+    @property
+    def query(self) -> exp.Expression | None:
+        return self.args.get("query")
+
+
+class SideStream(exp.Expression):
+    """LATE(s) or ERRORS(s) in FROM; stands as `this` of an exp.Table; `this` is the Identifier of s, `kind` LATE or ERRORS."""
+
+    arg_types = {"this": True, "kind": True}
+
+    @property
+    def kind(self) -> str:
+        return cast(str, self.args["kind"])
+
+
+class Explain(exp.Expression):
+    """EXPLAIN of the statement `this`; `mode` is VERBOSE, RULES, COST or absent."""
+
+    arg_types = {"this": True, "mode": False}
+
+    @property
+    def mode(self) -> str | None:
+        return self.args.get("mode")
+
+
+class Show(exp.Expression):
+    """SHOW; `kind` is STREAMS, TABLES, QUERIES, SINKS or FUNCTIONS."""
+
+    arg_types = {"kind": True}
+
+    @property
+    def kind(self) -> str:
+        return cast(str, self.args["kind"])
+
+
+class Stop(exp.Expression):
+    """STOP; `this` is the Identifier of a running query."""
+
+    arg_types = {"this": True}
+
+
+class SetOption(exp.Expression):
+    """SET `this` = `expression`: a session setting (an Identifier whose name may hold dots) and its literal, or a Var for a bare word."""
+
+    arg_types = {"this": True, "expression": True}
+
+    @property
+    def value(self) -> str | int | float | bool | None:
+        return literal_value(self.args["expression"])
+
+
+class ResetOption(exp.Expression):
+    """RESET `this`: back to the default of a session setting."""
+
+    arg_types = {"this": True}
+
+
+def options_of(node: exp.Expr) -> dict[str, str | int | float | bool | None]:
+    """The WITH (…) options of a CREATE statement as Python values, in the order written."""
+    options = node.args.get("options")
+    if options is None and isinstance(node, exp.Create):
+        properties = node.args.get("properties")
+        options = [p for p in properties.expressions if isinstance(p, Option)] if properties else []
+    return {option.name: option.value for option in cast(Iterable[Option], options or ())}
+
+
+def literal_value(node: exp.Expr) -> str | int | float | bool | None:
+    """The Python value of a literal, possibly signed; other nodes give their SQL text."""
+    if isinstance(node, exp.Boolean):
+        return bool(node.this)
+    if isinstance(node, exp.Null):
+        return None
+    if isinstance(node, exp.Neg):
+        value = literal_value(node.this)
+        return -value if isinstance(value, int | float) else f"-{value}"
+    if isinstance(node, exp.Literal):
+        if node.is_string:
+            return node.name
+        return int(node.name) if node.name.isdigit() else float(node.name)
+    if isinstance(node, exp.Var):
+        return node.name
+    return node.sql(dialect="millstream")

@@ -1,0 +1,95 @@
+"""The parser of the dialect: which statements there are, and the statements that control the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar, NoReturn, cast
+
+from sqlglot import exp
+from sqlglot.tokens import Token, TokenType
+
+from millstream.sql.definitions import DefinitionParser
+from millstream.sql.failures import STATEMENT_WORDS, did_you_mean, quoted
+from millstream.sql.nodes import CreateSink, CreateStream, Explain, ResetOption, SetOption, Show, Stop
+from millstream.sql.spans import cover
+
+_EXPLAIN_MODES = ("VERBOSE", "RULES", "COST")
+_SHOWABLE = ("STREAMS", "TABLES", "QUERIES", "SINKS", "FUNCTIONS")
+_QUERY_STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.VALUES, TokenType.L_PAREN)
+
+
+class MillstreamParser(DefinitionParser):
+    """One statement's tokens → its AST."""
+
+    STATEMENTS: ClassVar[dict[str, Callable[[MillstreamParser], exp.Expr]]] = {
+        "CREATE": lambda self: self._parse_create(),
+        "DELETE": lambda self: self._parse_delete(),
+        "DESC": lambda self: self._parse_describe(),
+        "DESCRIBE": lambda self: self._parse_describe(),
+        "DROP": lambda self: self._parse_drop(),
+        "EXPLAIN": lambda self: self._parse_explain(),
+        "INSERT": lambda self: self._parse_insert(),
+        "RESET": lambda self: self._parse_reset(),
+        "SET": lambda self: self._parse_set_option(),
+        "SHOW": lambda self: self._parse_show(),
+        "STOP": lambda self: self._parse_stop(),
+        "STREAM": lambda self: self._parse_create_stream(),
+        "TABLE": lambda self: self._parse_create_table(kind="TABLE"),
+        "UPDATE": lambda self: self._parse_update(),
+    }
+
+    def parse_tokens(self, tokens: list[Token], sql: str) -> exp.Expression:
+        """The AST of one statement; `tokens` are all of its tokens and `sql` the text their offsets count in."""
+        self.reset()
+        self.sql = sql
+        self._chunks = [tokens]
+        self._advance_chunk()
+        node = self._parse_any_statement()
+        if self._curr:
+            self.unexpected()
+        cover(node, tokens[0], tokens[-1])
+        return cast(exp.Expression, node)
+
+    def _parse_any_statement(self) -> exp.Expr:
+        if self._curr.token_type in _QUERY_STARTS:
+            return self._parse_query()
+        if self._match_texts(self.STATEMENTS):
+            return self.STATEMENTS[self._prev.text.upper()](self)
+        self._unknown_statement()
+
+    def _unknown_statement(self) -> NoReturn:
+        failure = self._failure(f"expected a statement, found {quoted(self._curr)}", self._curr)
+        failure.hint = did_you_mean(self._curr.text, STATEMENT_WORDS)
+        raise failure
+
+    def _parse_explain(self) -> Explain:
+        mode = self._prev.text.upper() if self._match_texts(_EXPLAIN_MODES) else None
+        first = self._curr
+        statement = self._parse_any_statement()
+        if not isinstance(statement, exp.Query | exp.Values | exp.Insert | exp.Create | CreateStream | CreateSink):
+            raise self._failure("only queries, INSERT and CREATE … AS can be explained", first)
+        cover(statement, first, self._prev)
+        return self.expression(Explain(this=statement, mode=mode))
+
+    def _parse_show(self) -> Show:
+        if not self._match_texts(_SHOWABLE):
+            self._unknown_kind(_SHOWABLE)
+        return self.expression(Show(kind=self._prev.text.upper()))
+
+    def _parse_describe(self) -> exp.Describe:
+        return self.expression(exp.Describe(this=self._parse_target("the name of a stream, table or sink")))
+
+    def _parse_stop(self) -> Stop:
+        return self.expression(Stop(this=self._parse_name("the name of a query")))
+
+    def _parse_set_option(self) -> SetOption:
+        key = self._parse_setting_key("the name of a setting")
+        if not self._match(TokenType.EQ) and not self._match_text_seq("TO"):
+            self.unexpected("'='")
+        value = self._parse_setting_value() or self._parse_var(any_token=True)
+        if value is None:
+            self.unexpected("a value")
+        return self.expression(SetOption(this=key, expression=value))
+
+    def _parse_reset(self) -> ResetOption:
+        return self.expression(ResetOption(this=self._parse_setting_key("the name of a setting")))

@@ -1,0 +1,180 @@
+"""Queries: SELECT, FROM, joins and set operations."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+from sqlglot.parser import Parser
+from sqlglot.parsers.duckdb import DuckDBParser
+from sqlglot.tokens import TokenType
+
+from millstream.sql.expressions import ExpressionParser
+from millstream.sql.nodes import SideStream
+from millstream.sql.spans import cover
+
+_SIDE_STREAMS = ("LATE", "ERRORS")
+_FROM_ENDS = frozenset(
+    {
+        TokenType.EXCEPT,
+        TokenType.GROUP_BY,
+        TokenType.HAVING,
+        TokenType.INTERSECT,
+        TokenType.LIMIT,
+        TokenType.OFFSET,
+        TokenType.ORDER_BY,
+        TokenType.QUALIFY,
+        TokenType.R_PAREN,
+        TokenType.SENTINEL,
+        TokenType.UNION,
+        TokenType.WHERE,
+    }
+)
+
+
+class QueryParser(ExpressionParser):
+    """SELECT statements and what stands in FROM."""
+
+    SUPPORTS_TABLE_QUERY = False
+    OPTIONAL_ALIAS_TOKEN_CTE = False
+    QUERY_MODIFIER_PARSERS = {
+        token: DuckDBParser.QUERY_MODIFIER_PARSERS[token]
+        for token in (
+            TokenType.WHERE,
+            TokenType.GROUP_BY,
+            TokenType.HAVING,
+            TokenType.QUALIFY,
+            TokenType.WINDOW,
+            TokenType.ORDER_BY,
+            TokenType.LIMIT,
+            TokenType.OFFSET,
+        )
+    }
+    QUERY_MODIFIER_TOKENS = set(QUERY_MODIFIER_PARSERS)
+
+    def _parse_query(self) -> exp.Expr:
+        """A whole query: SELECT, VALUES, WITH …, or any of these in parentheses, with set operations."""
+        first = self._curr
+        query = self._parse_ddl_select()
+        if not isinstance(query, exp.Query | exp.Values):
+            self.unexpected("a query")
+        if isinstance(query, exp.Values) and query.args.get("alias"):
+            self._retreat(self._index - 1)
+            self.unexpected()
+        cover(query, first, self._prev)
+        return query
+
+    def _parse_statement(self) -> exp.Expr:
+        # sqlglot calls this where a query stands inside a statement: in and after WITH.
+        return self._parse_query()
+
+    def _parse_select(
+        self,
+        nested: bool = False,
+        table: bool = False,
+        parse_subquery_alias: bool = True,
+        parse_set_operation: bool = True,
+        consume_pipe: bool = True,
+    ) -> exp.Expr | None:
+        first = self._curr
+        if first.token_type is TokenType.FROM:
+            # DuckDB's FROM without SELECT is not of our language.
+            return None
+        node = super()._parse_select(nested, table, parse_subquery_alias, parse_set_operation, consume_pipe)
+        if node is not None:
+            cover(node, first, self._prev)
+        return node
+
+    def _parse_projections(self) -> tuple[list[exp.Expr], list[exp.Expr] | None]:
+        if self._prev.token_type is TokenType.ALIAS:
+            self.unexpected("an expression")
+        return self._parse_list(self._parse_expression, "an expression after SELECT"), None
+
+    # FROM
+
+    def _parse_table(
+        self,
+        schema: bool = False,
+        joins: bool = False,
+        alias_tokens: object = None,
+        parse_bracket: bool = False,
+        is_db_reference: bool = False,
+        parse_partition: bool = False,
+        consume_pipe: bool = False,
+    ) -> exp.Expr:
+        """One item of FROM with its alias: a name, a table function, or a query in parentheses."""
+        # Of sqlglot's flags only these two tell something: it comes with `consume_pipe` alone behind an opening parenthesis.
+        wrapped = consume_pipe and not joins and self._curr.token_type in self.SELECT_START_TOKENS
+        query = wrapped or self._match(TokenType.L_PAREN, advance=False)
+        node = self._parse_derived_table_values() or (query and self._parse_select(table=True)) or self._parse_relation()
+        if joins:
+            for join in self._parse_joins():
+                node.append("joins", join)
+        return node
+
+    def _parse_relation(self) -> exp.Expr:
+        first = self._curr
+        node = self._parse_side_stream() or self._parse_table_parts()
+        if not isinstance(node, exp.Table):
+            self.unexpected("the name of a stream or table")
+        if alias := self._parse_table_alias():
+            node.set("alias", alias)
+        cover(node, first, self._prev)
+        return node
+
+    def _parse_side_stream(self) -> exp.Table | None:
+        """LATE(s) or ERRORS(s)."""
+        if self._next.token_type is not TokenType.L_PAREN or not self._match_texts(_SIDE_STREAMS):
+            return None
+        first = self._prev
+        self._advance()
+        node = SideStream(this=self._parse_name("the name of a stream"), kind=first.text.upper())
+        self._match_r_paren()
+        cover(node, first, self._prev)
+        return exp.Table(this=node)
+
+    def _parse_historical_data(self) -> None:
+        """AT (…) behind a table is not of our language; `at` is free to be an alias."""
+
+    def _parse_changes(self) -> None:
+        """CHANGES (…) behind a table is not of our language."""
+
+    def _parse_join(
+        self, skip_join_token: bool = False, parse_bracket: bool = False, alias_tokens: object = None
+    ) -> exp.Join | None:
+        if self._match(TokenType.COMMA):
+            # A comma that ends the FROM list is a slip of the papers.
+            if self._curr.token_type in _FROM_ENDS:
+                return None
+            return self.expression(exp.Join(this=self._parse_table()))
+        join = Parser._parse_join(self, skip_join_token)
+        if join is None:
+            return None
+        unconditional = join.args.get("kind") == "CROSS" or join.args.get("method") == "NATURAL"
+        if not unconditional and not join.args.get("on") and not join.args.get("using"):
+            self.unexpected("ON or USING")
+        return join
+
+    # Clauses
+
+    def _parse_group(self, skip_group_by_token: bool = False) -> exp.Group | None:
+        if not self._match(TokenType.GROUP_BY):
+            return None
+        if self._match(TokenType.ALL):
+            return self.expression(exp.Group(all=True))
+        return self.expression(exp.Group(expressions=self._parse_list(self._parse_disjunction, "an expression")))
+
+    def _parse_limit(
+        self, this: exp.Expr | None = None, top: bool = False, skip_limit_token: bool = False
+    ) -> exp.Expr | None:
+        if top or not self._match(TokenType.LIMIT):
+            return this
+        return self.expression(exp.Limit(this=this, expression=self._parse_term()))
+
+    def _parse_limit_by(self) -> None:
+        """LIMIT n BY … is not of our language."""
+
+    def _parse_connect(self, skip_start_token: bool = False) -> None:
+        """START WITH … CONNECT BY is not of our language; `start` is free to be an alias."""
+
+    def _parse_per(self, this: exp.Expr | None) -> exp.Expr | None:
+        # `agg() PER (…)` is not of our language.
+        return this

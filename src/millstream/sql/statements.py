@@ -1,0 +1,156 @@
+"""Text → statements, and statements → text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import sqlglot.errors
+from sqlglot import exp
+from sqlglot.errors import ErrorLevel
+from sqlglot.tokens import Token, TokenType
+
+from millstream.errors import ParseError, Span
+from millstream.sql import words
+from millstream.sql.dialect import Millstream
+from millstream.sql.failures import SyntaxFailure, quoted, span_of_token
+from millstream.sql.parser import MillstreamParser
+
+_DIALECT = Millstream()
+_OPENING = {TokenType.L_PAREN: ")", TokenType.L_BRACKET: "]", TokenType.L_BRACE: "}"}
+_CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
+_FOREIGN = (TokenType.PARAMETER, TokenType.PLACEHOLDER, TokenType.HASH, TokenType.BACKSLASH, TokenType.UNKNOWN)
+_OPERANDS = words.NAME_TOKENS | {TokenType.NUMBER, TokenType.STRING, TokenType.R_PAREN}
+_NOTHING = Token(TokenType.SENTINEL, "", start=-1, end=-2)
+_WORD = re.compile(r"[^\W\d][\w$]*")
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One statement: its AST, its own text, and the offset of that text in the whole text parsed."""
+
+    ast: exp.Expression
+    text: str
+    offset: int
+
+
+def parse(text: str) -> list[Statement]:
+    """The statements of a text, separated by semicolons; ParseError for anything else."""
+    parser = MillstreamParser(dialect=_DIALECT)
+    try:
+        return [_parse_one(parser, tokens, text) for tokens in _split(_tokenize(text))]
+    except SyntaxFailure as failure:
+        raise failure.told(text) from None
+    except RecursionError:
+        raise ParseError("the statement is nested too deeply", span=_position(parser), sql=text) from None
+    except Exception as error:
+        # sqlglot builds nodes while it reads and trips over some malformed input in ways of its own.
+        raise ParseError(
+            f"cannot read the statement at {quoted(parser._curr)}", detail=str(error), span=_position(parser), sql=text
+        ) from error
+
+
+def to_sql(ast: exp.Expr) -> str:
+    """The text of a statement or of any part of one; `parse` reads it back to an equal AST."""
+    return _DIALECT.generate(ast, comments=False, normalize_functions=False, unsupported_level=ErrorLevel.IGNORE)
+
+
+def _parse_one(parser: MillstreamParser, tokens: list[Token], text: str) -> Statement:
+    _match_brackets(tokens)
+    start, end = tokens[0].start, tokens[-1].end + 1
+    return Statement(parser.parse_tokens(tokens, text), text[start:end], start)
+
+
+def _position(parser: MillstreamParser) -> Span:
+    return span_of_token(parser._curr or parser._prev)
+
+
+def _tokenize(text: str) -> list[Token]:
+    try:
+        tokens = _DIALECT.tokenize(text)
+    except sqlglot.errors.TokenError as error:
+        raise _lexical_failure(text, error) from None
+    _check(tokens)
+    return tokens
+
+
+def _lexical_failure(text: str, error: sqlglot.errors.TokenError) -> SyntaxFailure:
+    missing = re.match(r"Missing (\S+) from \d+:(\d+)", str(error.__cause__))
+    if missing:
+        start = min(int(missing[2]), max(0, len(text) - 1))
+        return SyntaxFailure(f"expected a closing {missing[1]}, found the end of the text", Span(start, len(text)))
+    return SyntaxFailure("cannot read the text", Span(error.start or 0, error.end or len(text)))
+
+
+def _check(tokens: list[Token]) -> None:
+    """Refuse tokens that are none of ours or stand beside each other as they never may."""
+    before = farther = _NOTHING
+    for token in tokens:
+        if message := _foreign(token) or _misplaced(token, before, farther):
+            hint = 'names that are words of SQL or have special characters are written in double quotes: "…"'
+            raise SyntaxFailure(message, span_of_token(token), hint if _could_be_quoted(token, before) else None)
+        farther, before = before, token
+
+
+def _foreign(token: Token) -> str | None:
+    if token.token_type in _FOREIGN or (token.token_type is TokenType.VAR and not _WORD.fullmatch(token.text)):
+        return f"unexpected character {token.text[:1]!r}"
+    return None
+
+
+def _misplaced(token: Token, before: Token, farther: Token) -> str | None:
+    kind = token.token_type
+    touching = token.start == before.end + 1
+    if before.token_type is TokenType.NUMBER and (kind is TokenType.DOT or (touching and token.text[:1].isalnum())):
+        return f"unexpected {quoted(token)} after a number"
+    if before.token_type is TokenType.DOT:
+        # `.5` is a number, `a.5` is nothing.
+        fraction = kind is TokenType.NUMBER and touching and farther.token_type not in _OPERANDS
+        if not fraction and kind is not TokenType.STAR and kind not in words.NAME_TOKENS:
+            return f"expected a name after '.', found {quoted(token)}"
+    if kind is TokenType.STRING and before.token_type is TokenType.STRING:
+        return "expected ',' or an operator between two strings"
+    return None
+
+
+def _could_be_quoted(token: Token, before: Token) -> bool:
+    return token.text == "`" or (before.token_type is TokenType.DOT and token.text[:1].isalpha())
+
+
+def _match_brackets(tokens: list[Token]) -> None:
+    """Refuse a statement whose parentheses do not match."""
+    unclosed: list[Token] = []
+    for token in tokens:
+        if token.token_type in _OPENING:
+            unclosed.append(token)
+        elif token.token_type in _CLOSING and (not unclosed or _OPENING[unclosed.pop().token_type] != token.text):
+            raise SyntaxFailure(f"unexpected {quoted(token)}", span_of_token(token))
+    if unclosed:
+        raise SyntaxFailure(f"this {quoted(unclosed[-1])} is never closed", span_of_token(unclosed[-1]))
+
+
+def _split(tokens: list[Token]) -> Iterator[list[Token]]:
+    """The tokens of each statement. The papers print a stray `;` before SOURCE; there the declaration goes on."""
+    statement: list[Token] = []
+    for index, token in enumerate(tokens):
+        if token.token_type is not TokenType.SEMICOLON:
+            statement.append(token)
+        elif statement and not (_declares_stream(statement) and _is_source(tokens[index + 1 : index + 3])):
+            yield statement
+            statement = []
+    if statement:
+        yield statement
+
+
+def _declares_stream(tokens: list[Token]) -> bool:
+    words = [token.text.upper() for token in tokens[:4]]
+    return words[:1] == ["STREAM"] or (words[:1] == ["CREATE"] and "STREAM" in words)
+
+
+def _is_source(tokens: list[Token]) -> bool:
+    return (
+        len(tokens) == 2
+        and tokens[0].text.upper() == "SOURCE"
+        and tokens[1].token_type in (TokenType.STRING, TokenType.VAR)
+    )
