@@ -67,7 +67,7 @@ def polars(table: pa.Table, frame: str, threads: int) -> object:
 
 
 def bare_loop(table: pa.Table, frame: str, threads: int) -> object:
-    """What a good engineer would write by hand for exactly this job: dense keys, no NULLs, no disorder, no state kept."""
+    """What one would write by hand for exactly this job: dense keys, no NULLs, no disorder, no state kept."""
     ts = table["ts"].combine_chunks().view(pa.int64()).to_numpy()
     key = table["key"].combine_chunks().to_numpy()
     price = table["price"].combine_chunks().to_numpy()

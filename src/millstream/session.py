@@ -104,7 +104,7 @@ class Database:
                 return self._describe(entry)
             case act.StopQuery(name=query):
                 self.query(query).stop()
-            case act.SetOption(name=setting, value=value):
+            case act.ChangeSetting(name=setting, value=value):
                 self._configure(self.config.with_setting(setting, value))
         return None
 

@@ -177,7 +177,7 @@ class ExpressionBinder:
 
     def _call(self, node: exp.Func) -> Expr:
         name, arguments = call_of(node)
-        if aggregates.canonical(name) is not None and len(arguments) <= 1 and name not in ("first", "last"):
+        if aggregates.canonical_name(name) is not None and len(arguments) <= 1 and name not in ("first", "last"):
             self.context.refuse(
                 f"{name} over a whole stream never ends",
                 node,

@@ -14,6 +14,7 @@ from millstream.catalog import DerivedDef, StreamDef, TableDef
 from millstream.plan import nodes as P
 from millstream.plan.expr import Column, Expr, conjunction
 from millstream.plan.joins import split_condition
+from millstream.sql.nodes import SideStream
 
 
 @dataclass(frozen=True)
@@ -75,20 +76,14 @@ def _bind_source(node: exp.Expression, context: Context, join: exp.Join | None) 
 def _side(node: exp.Table, context: Context) -> tuple[str, StreamDef] | None:
     """The stream of LATE(s) or ERRORS(s), and which of the two."""
     call = node.this
-    if not isinstance(call, exp.Func):
+    if not isinstance(call, SideStream):
+        if isinstance(call, exp.Func):
+            context.fail("no such table function", node, hint="there is LATE(stream) and ERRORS(stream)")
         return None
-    name = str(call.this if isinstance(call, exp.Anonymous) else call.sql_name()).lower()
-    arguments = list(call.expressions)
-    if name not in ("late", "errors"):
-        context.fail(f"no table function {name}", node, hint="there is LATE(stream) and ERRORS(stream)")
-    if len(arguments) != 1 or not isinstance(arguments[0], exp.Column | exp.Identifier):
-        context.fail(f"{name.upper()} takes the name of a stream", node)
-    entry = context.catalog.find(arguments[0].name)
+    entry = context.catalog.find(call.name)
     if not isinstance(entry, StreamDef):
-        context.fail(
-            f"{arguments[0].name} is not a declared stream", node, hint=context.catalog.suggest(arguments[0].name)
-        )
-    return name, entry
+        context.fail(f"{call.name} is not a declared stream", node, hint=context.catalog.suggest(call.name))
+    return call.kind.lower(), entry
 
 
 def _check_aliases(sources: list[_Source], context: Context) -> None:

@@ -49,9 +49,17 @@ def bind_query(node: exp.Expression, context: Context) -> Bound:
     return context.fail("a query is expected here", node)
 
 
-def bind_named(node: exp.Expression, context: Context, at: exp.Expression) -> Bound:
-    """A query whose columns are referred to by name, so the names must differ."""
+def bind_named(
+    node: exp.Expression, context: Context, at: exp.Expression, names: tuple[str, ...] | None = None
+) -> Bound:
+    """A query whose columns are referred to by name, so the names must differ; `names` replaces its own."""
     bound = bind_query(node, context)
+    if names is not None:
+        if len(names) != len(bound.names):
+            context.fail(
+                f"{len(names)} names for {len(bound.names)} columns", at, hint="name every column of the query, or none"
+            )
+        bound = Bound(bound.plan, names)
     lower = [name.lower() for name in bound.names]
     repeated = next((name for name in bound.names if lower.count(name.lower()) > 1), None)
     if repeated is not None:

@@ -23,8 +23,8 @@ from millstream.catalog import (
 )
 from millstream.plan.expr import Column
 from millstream.schema import Field, Schema
-from millstream.sql import duration_us
-from millstream.sql.nodes import CreateSink, CreateStream, Explain, Show, Stop
+from millstream.sql import duration_us, options_of
+from millstream.sql.nodes import CreateSink, CreateStream, Explain, ResetOption, SetOption, Show, Stop
 from millstream.types import DATE, TIMESTAMP, TIMESTAMPTZ, VARCHAR, SqlType, common_type
 
 CURRENT_TIME = "current_time"
@@ -88,12 +88,14 @@ class StopQuery:
 
 
 @dataclass(frozen=True)
-class SetOption:
+class ChangeSetting:
+    """SET, or RESET if `value` is None."""
+
     name: str
     value: object = field(default=None)
 
 
-Action = Define | Remove | Query | OnTables | ExplainPlan | ShowList | DescribeEntry | StopQuery | SetOption
+Action = Define | Remove | Query | OnTables | ExplainPlan | ShowList | DescribeEntry | StopQuery | ChangeSetting
 
 DROPPABLE: dict[str, tuple[type[Entry], ...]] = {
     "STREAM": (StreamDef, DerivedDef),
@@ -125,13 +127,15 @@ def bind(node: exp.Expression, catalog: Catalog, sql: str) -> Action:
             inner = _explained(node.this, catalog, sql, context)
             return ExplainPlan(inner, str(node.args.get("mode") or "").upper())
         case Show():
-            return ShowList(str(node.name).upper())
+            return ShowList(node.kind.upper())
         case exp.Describe():
             return DescribeEntry(str(node.this.name))
         case Stop():
             return StopQuery(str(node.name))
-        case exp.Set():
-            return _set(node, context)
+        case SetOption():
+            return ChangeSetting(node.name.lower(), node.value)
+        case ResetOption():
+            return ChangeSetting(node.name.lower())
         case exp.Select() | exp.SetOperation() | exp.Subquery():
             return bind_select_statement(node, context)
     return context.fail(f"{node.key.upper()} is not supported", node)
@@ -160,7 +164,8 @@ def _create_stream(node: CreateStream, context: Context) -> Define:
     replace, quiet = bool(node.args.get("or_replace")), bool(node.args.get("if_not_exists"))
     query = node.args.get("query")
     if query is not None:
-        bound = bind_named(query, context, node)
+        listed = node.args.get("columns") or []
+        bound = bind_named(query, context, node, tuple(column.name for column in listed) or None)
         clocks = context.clocks_of(bound.plan)
         clock = Clock.LATENT if Clock.LATENT in clocks else Clock.EXTERNAL
         return Define(DerivedDef(name, bound.plan, clock), replace, quiet, frozenset(context.uses))
@@ -217,7 +222,7 @@ def _slack(node: CreateStream, clock: Clock, context: Context) -> int:
 
 
 def _source(node: CreateStream, context: Context) -> Options | None:
-    options = _options(node)
+    options = options_of(node)
     clause = node.args.get("source")
     if clause is None:
         return options or None
@@ -235,27 +240,8 @@ def _source(node: CreateStream, context: Context) -> Options | None:
     return {**parsed, **options}
 
 
-def _options(node: exp.Expression) -> dict[str, str | int | float | bool]:
-    """The WITH (…) options of a statement as plain values."""
-    return {str(key).lower(): _plain(value) for key, value in node.args.get("options") or []}
-
-
-def _plain(value: object) -> str | int | float | bool:
-    if isinstance(value, exp.Boolean):
-        return bool(value.this)
-    if isinstance(value, exp.Literal) and not value.is_string:
-        text = str(value.this)
-        return int(text) if text.isdigit() else float(text)
-    if isinstance(value, exp.Neg):
-        inner = _plain(value.this)
-        return -inner if isinstance(inner, int | float) else str(inner)
-    if isinstance(value, exp.Expression):
-        return str(value.this if isinstance(value, exp.Literal) else value.name)
-    return value if isinstance(value, str | int | float | bool) else str(value)
-
-
 def _create_sink(node: CreateSink, context: Context) -> Define | Query:
-    sink = SinkDef(str(node.name), _options(node))
+    sink = SinkDef(str(node.name), options_of(node))
     query = node.args.get("query")
     if query is None:
         return Define(sink, bool(node.args.get("or_replace")), bool(node.args.get("if_not_exists")))
@@ -303,7 +289,9 @@ def _create_function(node: exp.Create, context: Context) -> Define:
 
 def _drop(node: exp.Drop, context: Context) -> Remove | StopQuery:
     kind = str(node.args.get("kind") or "").upper()
-    name = node.this.name
+    if len(node.args["tables"]) != 1:
+        context.fail("DROP takes one name", node)
+    name = node.args["tables"][0].name
     if kind == "QUERY":
         return StopQuery(name)
     if kind not in DROPPABLE:
@@ -352,13 +340,3 @@ def _only_tables(node: exp.Expression, context: Context) -> bool:
     local = {cte.alias.lower() for cte in node.find_all(exp.CTE)}
     tables = [table for table in node.find_all(exp.Table) if table.name.lower() not in local]
     return all(isinstance(context.catalog.find(table.name), TableDef) for table in tables)
-
-
-def _set(node: exp.Set, context: Context) -> SetOption:
-    item = node.expressions[0]
-    assignment = item.this
-    if not isinstance(assignment, exp.EQ):
-        context.fail("SET takes name = value", node)
-    name = assignment.this.name.lower()
-    value = assignment.expression
-    return SetOption(name, _plain(value))

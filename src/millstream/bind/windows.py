@@ -71,7 +71,7 @@ class WindowBinder:
         if not isinstance(call, exp.Func):
             self.context.fail("OVER needs an aggregate before it", node)
         name, arguments = call_of(call)
-        fn = aggregates.canonical(name)
+        fn = aggregates.canonical_name(name)
         if fn is None:
             self.context.fail(
                 f"no window aggregate {name}", call, hint="there is " + ", ".join(sorted(aggregates.NAMES))

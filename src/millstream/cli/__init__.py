@@ -1,0 +1,1 @@
+"""The command line: `millstream run`, `shell`, `explain`, `generate` and `version`."""

@@ -3,6 +3,7 @@
 What a cast does, on every host:
 
 - number → integer rounds: DOUBLE to the nearest, halves to even; DECIMAL to the nearest, halves away from zero;
+- number → DECIMAL rounds to the nearest, halves away from zero;
 - a value that does not fit the target is an error (TRY_CAST: NULL), never cut off or wrapped;
 - text → anything follows `literals.TEXT_FORMS`; DOUBLE → text is the shortest form that reads back ('1.0', '1e+20');
 - number → BOOLEAN is `<> 0`; VARCHAR ↔ BLOB is UTF-8;

@@ -80,7 +80,7 @@ def _as_decimal(type_: SqlType) -> SqlType:
 def _decimal_result(name: str, left: SqlType, right: SqlType) -> SqlType:
     if name == "*":
         digits, scale = left.precision + right.precision, left.scale + right.scale
-        if max(left.precision, right.precision) <= 18 and scale <= 18:
+        if max(left.precision, right.precision) <= 18 and scale < 18:
             digits = min(digits, 18)
     else:
         scale = max(left.scale, right.scale)
@@ -142,8 +142,9 @@ def _constants_as_times(args: tuple[Expr, ...]) -> tuple[Expr, Expr]:
 
 
 def _divide(args: tuple[Expr, ...]) -> Expr | None:
-    numbers = _numbers(args)
-    return None if numbers is None else Call(DOUBLE, "/", tuple(cast(arg, DOUBLE) for arg in numbers))
+    if _numbers(args) is None:
+        return None
+    return Call(DOUBLE, "/", tuple(cast(arg, DOUBLE) for arg in args))
 
 
 def _whole_divide(args: tuple[Expr, ...]) -> Expr | None:
@@ -151,7 +152,7 @@ def _whole_divide(args: tuple[Expr, ...]) -> Expr | None:
     if numbers is None:
         return None
     type_ = BIGINT if numbers[0].type == BIGINT else DOUBLE
-    return Call(type_, "//", tuple(cast(arg, type_) for arg in numbers))
+    return Call(type_, "//", tuple(cast(arg, type_) for arg in args))
 
 
 def _modulo(args: tuple[Expr, ...]) -> Expr | None:
@@ -210,9 +211,15 @@ def _decimal_cast(spelling: Callable[[Call, tuple[str, ...]], str]) -> Callable[
     return spelled
 
 
+# DuckDB's own arithmetic of TIMESTAMPTZ goes through calendars and milliseconds; microseconds are exact.
 _SPANS = "to_microseconds(epoch_us({0}) %s epoch_us({1}))"
-_ADD = {"INTERVAL+INTERVAL": _SPANS % "+"}
-_SUBTRACT = {"INTERVAL-INTERVAL": _SPANS % "-", "DATE-DATE": "CAST({0} - {1} AS BIGINT)"}
+_ADD = {"INTERVAL+INTERVAL": _SPANS % "+", "TIMESTAMPTZ": "make_timestamptz(epoch_us({0}) + epoch_us({1}))"}
+_SUBTRACT = {
+    "INTERVAL-INTERVAL": _SPANS % "-",
+    "TIMESTAMPTZ-TIMESTAMPTZ": _SPANS % "-",
+    "TIMESTAMPTZ": "make_timestamptz(epoch_us({0}) - epoch_us({1}))",
+    "DATE-DATE": "CAST({0} - {1} AS BIGINT)",
+}
 _MULTIPLY = {"INTERVAL": "to_microseconds(epoch_us({0}) * {1})"}
 _SPARK_ADD = {"DATE": "date_add({0}, {1})"}
 _SPARK_SUBTRACT = {"DATE": "date_sub({0}, {1})", "DATE-DATE": "CAST(datediff({0}, {1}) AS BIGINT)"}

@@ -24,7 +24,7 @@ def check_regex(pattern: str) -> None:
     import pyarrow.compute as pc
 
     try:
-        pc.match_substring_regex(pa.array([], pa.string()), pattern)
+        pc.match_substring_regex(pa.array([""]), pattern)
     except pa.ArrowInvalid as error:
         raise BindError(f"'{pattern}' is not a regular expression", detail=str(error)) from None
 
@@ -120,11 +120,12 @@ def time_codes(format_: str) -> list[str]:
 
 def java_time_format(format_: str) -> str:
     """A strftime format as a Java pattern."""
-    out = []
+    out = ""
     for part in time_codes(format_):
         if part[0] == "%" and part != "%%":
-            out.append(TIME_CODES[part[1]])
+            out += TIME_CODES[part[1]]
         else:
-            text = "%" if part == "%%" else part
-            out.append("'" + text.replace("'", "''") + "'" if text != "'" else "''")
-    return "".join(out).replace("''", "\0").replace("\0", "''")
+            quoted = ("%" if part == "%%" else part).replace("'", "''")
+            # Two quoted parts side by side would be one with a quote inside.
+            out = out[:-1] + quoted + "'" if out.endswith("'") else f"{out}'{quoted}'"
+    return out

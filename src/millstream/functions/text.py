@@ -26,9 +26,17 @@ def _like(name: str) -> Rule:
             escape = constant(args[2])
             if not isinstance(escape, str) or len(escape) != 1:
                 raise BindError("ESCAPE needs a constant of one character")
+            pattern = constant(args[1])
+            if isinstance(pattern, str) and (len(pattern) - len(pattern.rstrip(escape))) % 2:
+                raise BindError(f"the pattern '{pattern}' ends in its escape character")
         return overloads(name, ((VARCHAR,) * len(args), BOOLEAN))(args)
 
     return rule
+
+
+def _like_fails(call: Call) -> bool:
+    """A pattern that is no constant may end in its escape character."""
+    return len(call.args) == 3 and not isinstance(call.args[1], Literal)
 
 
 def _like_duckdb(call: Call, args: tuple[str, ...]) -> str:
@@ -37,12 +45,15 @@ def _like_duckdb(call: Call, args: tuple[str, ...]) -> str:
 
 
 def _like_spark(call: Call, args: tuple[str, ...]) -> str:
-    # Spark escapes by backslash unless told otherwise: without ESCAPE, escape by what does not occur.
-    pattern = constant(call.args[1])
-    unused = next(char for char in "\x01\x02\x03" if not isinstance(pattern, str) or char not in pattern)
-    escape = args[2] if len(args) == 3 else spark_text(unused)
     sides = args[:2] if call.fn == "like" else tuple(f"lower({arg})" for arg in args[:2])
-    return f"({sides[0]} LIKE {sides[1]} ESCAPE {escape})"
+    pattern, escape = constant(call.args[1]), ""
+    if len(args) == 3:
+        escape = f" ESCAPE {args[2]}"
+    elif not isinstance(pattern, str) or "\\" in pattern:
+        # Spark escapes by backslash unless told otherwise: without ESCAPE, escape by what does not occur.
+        unused = next(char for char in "\x01\x02\x03" if char not in str(pattern))
+        escape = f" ESCAPE {spark_text(unused)}"
+    return f"({sides[0]} LIKE {sides[1]}{escape})"
 
 
 def _joined(name: str) -> Rule:
@@ -87,8 +98,8 @@ def _regexp_replace_spark(call: Call, args: tuple[str, ...]) -> str:
     if _replaces_all(call):
         return f"regexp_replace({args[0]}, {spark_text(pattern)}, {spark_text(java_replacement(replacement))})"
     # Spark always replaces all matches; what precedes the first one, taken in, makes it the only one.
-    first = f"(?s)\\A(.*?)(?-s:{pattern})"
-    return f"regexp_replace({args[0]}, {spark_text(first)}, {spark_text('$1' + java_replacement(replacement, 1))})"
+    first = f"(?s)\\A(.*?)((?-s){pattern})"
+    return f"regexp_replace({args[0]}, {spark_text(first)}, {spark_text('$1' + java_replacement(replacement, 2))})"
 
 
 def regexp_group(call: Call) -> int:
@@ -194,8 +205,10 @@ define("strpos(text, part)", overloads("strpos", ((VARCHAR, VARCHAR), BIGINT)), 
 define("position(part, text)", lambda args: overloads("strpos", ((VARCHAR, VARCHAR), BIGINT))(args[::-1]))
 define("split_part(text, separator, index)", _split_rule, duckdb=_split_duckdb, spark=_split_spark)
 define("md5(text)", _text("md5", VARCHAR))
-define("(text, pattern [, escape])", _like("like"), name="like", duckdb=_like_duckdb, spark=_like_spark)
-define("(text, pattern [, escape])", _like("ilike"), name="ilike", duckdb=_like_duckdb, spark=_like_spark)
+define("(text, pattern [, escape])", _like("like"), name="like", duckdb=_like_duckdb, spark=_like_spark,
+       fails=_like_fails)  # fmt: skip
+define("(text, pattern [, escape])", _like("ilike"), name="ilike", duckdb=_like_duckdb, spark=_like_spark,
+       fails=_like_fails)  # fmt: skip
 define("regexp_matches(text, pattern)", _regexp("regexp_matches", overloads("regexp_matches", ((VARCHAR, VARCHAR), BOOLEAN))),
        spark=lambda call, args: f"({args[0]} RLIKE {spark_text(java_regex(str(constant(call.args[1]))))})",
        aliases=("regexp_like",))  # fmt: skip

@@ -45,8 +45,7 @@ class ExpressionParser(StrictParser):
     NO_PAREN_FUNCTION_PARSERS = {"CASE": lambda self: self._parse_case()}
     FUNCTIONS = functions.FUNCTIONS
     FUNCTION_PARSERS = functions.FUNCTION_PARSERS
-    # Named arguments f(size => 5) are the one arrow we keep.
-    LAMBDAS = {TokenType.FARROW: DuckDBParser.LAMBDAS[TokenType.FARROW]}
+    SIGNED_TO_UNSIGNED_TYPE_TOKEN: dict[TokenType, TokenType] = {}
     JSON_OPERATORS: dict[TokenType, Callable[..., Any]] = {}
     ASSIGNMENT: dict[TokenType, type[exp.Expr]] = {}
     BRACKETS: frozenset[TokenType] = frozenset()
@@ -85,7 +84,8 @@ class ExpressionParser(StrictParser):
             node: exp.Expr | None = exp.DataType(this=exp.DType.USERDEFINED, kind=first.text)
         else:
             node = super()._parse_types(check_func, schema, False, with_collation)
-            if node is not None and self._tokens[self._index - 2].token_type is TokenType.L_PAREN:
+            ending = [token.token_type for token in self._tokens[self._index - 2 : self._index]]
+            if node is not None and ending == [TokenType.L_PAREN, TokenType.R_PAREN]:
                 self._retreat(self._index - 1)
                 self.unexpected("a number")
         if node is not None:
@@ -190,13 +190,22 @@ class ExpressionParser(StrictParser):
             call.meta["called_as"] = first.text
         return node
 
-    def _parse_function_args(self, alias: bool = False) -> list[exp.Expr]:
-        return self._parse_csv(lambda: self._parse_argument(alias))
-
-    def _parse_argument(self, alias: bool) -> exp.Expr | None:
-        if self._curr.token_type in self.SUBQUERY_TOKENS:
-            self.unexpected("an expression, or a query in parentheses")
-        return self._parse_lambda(alias=alias)
+    def _parse_lambda(self, alias: bool = False) -> exp.Expr | None:
+        """One argument of a call: `name => value`, `DISTINCT x, …`, or an expression with ORDER BY or IGNORE NULLS behind."""
+        if self._next.token_type is TokenType.FARROW:
+            name = self._parse_name("the name of a parameter")
+            self._advance()
+            return self.expression(exp.Kwarg(this=exp.var(name.name), expression=self._parse_operand()))
+        if self._match(TokenType.DISTINCT):
+            values = self._parse_list(self._parse_disjunction, "an expression")
+            argument: exp.Expr | None = self.expression(exp.Distinct(expressions=values))
+        elif self._match(TokenType.ALL):
+            argument = self._parse_operand()
+        else:
+            argument = self._parse_disjunction()
+        if argument is None:
+            return None
+        return self._parse_respect_or_ignore_nulls(self._parse_order(self._parse_respect_or_ignore_nulls(argument)))
 
     def _parse_window(self, this: exp.Expr | None, alias: bool = False) -> exp.Expr | None:
         if alias:
@@ -319,7 +328,7 @@ class ExpressionParser(StrictParser):
             return self._parse_interval_text(self._prev)
         if self._match(TokenType.NUMBER):
             return exp.Interval(this=exp.Literal.string(self._prev.text), unit=self._parse_unit())
-        if self._match_pair(TokenType.DASH, TokenType.NUMBER) and self._curr.text.upper() in UNITS:
+        if self._match_pair(TokenType.DASH, TokenType.NUMBER):
             return exp.Interval(this=exp.Literal.string(f"-{self._prev.text}"), unit=self._parse_unit())
         amount = self._parse_paren() if self._match(TokenType.L_PAREN, advance=False) else self._parse_column()
         if not isinstance(amount, exp.Paren | exp.Column) or self._curr.text.upper() not in UNITS:

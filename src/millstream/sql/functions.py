@@ -16,7 +16,7 @@ _ARITIES: dict[tuple[int, int], str] = {
     (0, 0): "CUME_DIST DENSE_RANK PERCENT_RANK PI RANK ROW_NUMBER TODAY",
     (0, 1): "COUNT",
     (1, 1): """
-        ABS ACOS APPROX_COUNT_DISTINCT ASCII ASIN ATAN AVG CBRT CEIL CEILING CHARACTER_LENGTH CHAR_LENGTH COS COT
+        ABS ACOS ANY_VALUE APPROX_COUNT_DISTINCT ASCII ASIN ATAN AVG CBRT CEIL CEILING CHARACTER_LENGTH CHAR_LENGTH COS COT
         DAY DAYNAME DAYOFMONTH DAYOFWEEK DAYOFYEAR DEGREES EPOCH EXP FIRST FIRST_VALUE FLOOR HOUR ISINF ISNAN LAST LAST_DAY
         LAST_VALUE LCASE LEN LENGTH LN LOG10 LOG2 LOWER MAX MD5 MEDIAN MIN MINUTE MONTH MONTHNAME NTILE QUARTER RADIANS REVERSE
         SECOND SIGN SIN SQRT STDDEV STDDEV_POP STDDEV_SAMP SUM TAN TO_TIMESTAMP TRUNC TYPEOF UCASE UPPER VARIANCE VAR_POP
@@ -34,17 +34,20 @@ _ARITIES: dict[tuple[int, int], str] = {
     (3, 3): "DATEDIFF DATE_DIFF LPAD MAKE_DATE REPLACE RPAD SPLIT_PART TRANSLATE",
     (3, 4): "REGEXP_REPLACE",
 }
-# In these the first argument names a unit; sqlglot reads any other expression there as such a name.
-_UNIT_FIRST = ("DATEDIFF", "DATE_DIFF", "DATE_TRUNC", "DATETRUNC")
+# The place of an argument that sqlglot takes for a word (a unit, flags) even if it is an expression.
+_WORD_ARGUMENT = {"DATEDIFF": 0, "DATE_DIFF": 0, "DATE_TRUNC": 0, "DATETRUNC": 0, "REGEXP_REPLACE": 3}
 # Functions with words between their arguments, as in CAST(x AS INT) or SUBSTRING(x FROM 1 FOR 2).
 _WITH_SYNTAX = ("CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM", "TRY_CAST")
+# DuckDB's own builder wraps ANY_VALUE into IGNORE NULLS, which then prints and reads back twice.
+_OWN_BUILDERS: dict[str, Builder] = {"ANY_VALUE": exp.AnyValue.from_arg_list}
 
 
 def _known(name: str, fewest: int, most: int) -> Builder:
-    builder: Builder = DuckDBParser.FUNCTIONS[name]
+    builder = _OWN_BUILDERS.get(name) or DuckDBParser.FUNCTIONS[name]
+    place = _WORD_ARGUMENT.get(name, _ANY)
 
     def build(args: list[exp.Expr], dialect: Any) -> exp.Expr:
-        if not fewest <= len(args) <= most or (name in _UNIT_FIRST and not args[0].is_string):
+        if not fewest <= len(args) <= most or any(not word.is_string for word in args[place : place + 1]):
             return exp.Anonymous(this=name, expressions=args)
         try:
             return builder(args)
@@ -64,10 +67,41 @@ def _if(args: Sequence[exp.Expr]) -> exp.Expr:
 
 FUNCTIONS: dict[str, Builder] = {
     **{name: _known(name, *arity) for arity, names in _ARITIES.items() for name in names.split()},
-    "ANY_VALUE": exp.AnyValue.from_arg_list,
     "IF": _if,
 }
 FUNCTION_PARSERS: dict[str, Callable[..., Any]] = {name: DuckDBParser.FUNCTION_PARSERS[name] for name in _WITH_SYNTAX}
+# How these nodes print: name and arguments. DuckDB's generator would add casts and case distinctions for other dialects' sake.
+PLAIN_CALLS: dict[type[exp.Expr], tuple[str, tuple[str, ...]]] = {
+    exp.AnyValue: ("ANY_VALUE", ("this",)),
+    exp.Ceil: ("CEIL", ("this",)),
+    exp.Concat: ("CONCAT", ("expressions",)),
+    exp.ConcatWs: ("CONCAT_WS", ("expressions",)),
+    exp.DateFromParts: ("MAKE_DATE", ("year", "month", "day")),
+    exp.Dayname: ("DAYNAME", ("this",)),
+    exp.Floor: ("FLOOR", ("this",)),
+    exp.Greatest: ("GREATEST", ("this", "expressions")),
+    exp.LastDay: ("LAST_DAY", ("this",)),
+    exp.Least: ("LEAST", ("this", "expressions")),
+    exp.Left: ("LEFT", ("this", "expression")),
+    exp.Length: ("LENGTH", ("this",)),
+    exp.Lower: ("LOWER", ("this",)),
+    exp.Max: ("MAX", ("this",)),
+    exp.Min: ("MIN", ("this",)),
+    exp.Monthname: ("MONTHNAME", ("this",)),
+    exp.RegexpExtract: ("REGEXP_EXTRACT", ("this", "expression", "group")),
+    exp.RegexpLike: ("REGEXP_MATCHES", ("this", "expression")),
+    exp.RegexpReplace: ("REGEXP_REPLACE", ("this", "expression", "replacement", "modifiers")),
+    exp.Replace: ("REPLACE", ("this", "expression", "replacement")),
+    exp.Reverse: ("REVERSE", ("this",)),
+    exp.Right: ("RIGHT", ("this", "expression")),
+    exp.Round: ("ROUND", ("this", "decimals")),
+    exp.SplitPart: ("SPLIT_PART", ("this", "delimiter", "part_index")),
+    exp.StartsWith: ("STARTS_WITH", ("this", "expression")),
+    exp.StrPosition: ("STRPOS", ("this", "substr")),
+    exp.Substring: ("SUBSTRING", ("this", "start", "length")),
+    exp.Trunc: ("TRUNC", ("this",)),
+    exp.Upper: ("UPPER", ("this",)),
+}
 
 
 def function_name(call: exp.Expr) -> str:

@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sqlglot import exp
 from sqlglot.generators.duckdb import DuckDBGenerator
 
 from millstream.sql import nodes
+from millstream.sql.functions import PLAIN_CALLS
+
+
+def _plain_call(name: str, keys: tuple[str, ...]) -> Callable[[DuckDBGenerator, exp.Expr], str]:
+    def print_call(self: DuckDBGenerator, node: exp.Expr) -> str:
+        values = (node.args.get(key) for key in keys)
+        return self.func(name, *(part for value in values for part in (value if isinstance(value, list) else [value])))
+
+    return print_call
+
+
+def _unit(node: exp.Expr) -> exp.Literal:
+    return exp.Literal.string(node.text("unit"))
 
 
 class MillstreamGenerator(DuckDBGenerator):
@@ -13,14 +28,22 @@ class MillstreamGenerator(DuckDBGenerator):
 
     # Our parser takes these words as names, so they print as they were written.
     RESERVED_KEYWORDS: set[str] = set()
+    MULTI_ARG_DISTINCT = True
     TRANSFORMS = {
         **DuckDBGenerator.TRANSFORMS,
+        **{node: _plain_call(name, keys) for node, (name, keys) in PLAIN_CALLS.items()},
         exp.BitwiseAnd: lambda self, node: self.binary(node, "&"),
         exp.BitwiseLeftShift: lambda self, node: self.binary(node, "<<"),
         exp.BitwiseOr: lambda self, node: self.binary(node, "|"),
         exp.BitwiseRightShift: lambda self, node: self.binary(node, ">>"),
+        exp.DateDiff: lambda self, node: self.func("DATE_DIFF", _unit(node), node.expression, node.this),
+        exp.DateTrunc: lambda self, node: self.func("DATE_TRUNC", _unit(node), node.this),
         exp.IgnoreNulls: lambda self, node: f"{self.sql(node, 'this')} IGNORE NULLS",
+        exp.Pad: lambda self, node: self.func(
+            "LPAD" if node.args.get("is_left") else "RPAD", node.this, node.expression, node.args.get("fill_pattern")
+        ),
         exp.RespectNulls: lambda self, node: f"{self.sql(node, 'this')} RESPECT NULLS",
+        exp.TimestampTrunc: lambda self, node: self.func("DATE_TRUNC", _unit(node), node.this),
         nodes.CreateSink: lambda self, node: self.create_sink(node),
         nodes.CreateStream: lambda self, node: self.create_stream(node),
         nodes.Explain: lambda self, node: self.explain(node),
@@ -61,6 +84,16 @@ class MillstreamGenerator(DuckDBGenerator):
         )
         parts.append(self._clause("AS", expression.args.get("expression")))
         return " ".join(filter(None, parts))
+
+    def not_sql(self, expression: exp.Not) -> str:
+        """NOT inside the predicate where it has a place there: it binds as tightly as it was read."""
+        inner = expression.this
+        if not isinstance(inner, exp.In | exp.Between | exp.Is):
+            return super().not_sql(expression)
+        left, whole = self.sql(inner, "this"), self.sql(inner)
+        if isinstance(inner, exp.Is):
+            return f"{left} IS NOT {self.sql(inner, 'expression')}"
+        return f"{left} NOT{whole[len(left) :]}"
 
     def _created(self, kind: str, node: exp.Expr) -> str:
         replace = "OR REPLACE " if node.args.get("or_replace") else ""

@@ -86,10 +86,18 @@ class MillstreamParser(DefinitionParser):
         key = self._parse_setting_key("the name of a setting")
         if not self._match(TokenType.EQ) and not self._match_text_seq("TO"):
             self.unexpected("'='")
-        value = self._parse_setting_value() or self._parse_var(any_token=True)
+        value = self._parse_setting_value() or self._parse_bare_word()
         if value is None:
             self.unexpected("a value")
         return self.expression(SetOption(this=key, expression=value))
+
+    def _parse_bare_word(self) -> exp.Var | None:
+        """A word that stands for itself, as in SET mode = fast."""
+        word = self._curr
+        if not word or word.token_type in self.TEXT_MATCH_EXCLUDED_TOKENS or not word.text[:1].isalpha():
+            return None
+        self._advance()
+        return exp.Var(this=word.text)
 
     def _parse_reset(self) -> ResetOption:
         return self.expression(ResetOption(this=self._parse_setting_key("the name of a setting")))

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlglot import exp
 from sqlglot.parser import Parser
 from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokens import TokenType
 
 from millstream.sql.expressions import ExpressionParser
+from millstream.sql.failures import quoted
 from millstream.sql.nodes import SideStream
 from millstream.sql.spans import cover
 
 _SIDE_STREAMS = ("LATE", "ERRORS")
+_CLAUSES = ("where", "group", "having", "windows", "qualify", "order", "limit", "offset")
 _FROM_ENDS = frozenset(
     {
         TokenType.EXCEPT,
@@ -106,8 +110,14 @@ class QueryParser(ExpressionParser):
         query = wrapped or self._match(TokenType.L_PAREN, advance=False)
         node = self._parse_derived_table_values() or (query and self._parse_select(table=True)) or self._parse_relation()
         if joins:
-            for join in self._parse_joins():
-                node.append("joins", join)
+            self._append_joins(node)
+        return node
+
+    def _parse_wrapped_select(self, table: bool = False) -> exp.Expr | None:
+        node = super()._parse_wrapped_select(table=table)
+        if table and isinstance(node, exp.Table | exp.Subquery):
+            # (a JOIN b ON …) as an item of FROM
+            self._append_joins(node)
         return node
 
     def _parse_relation(self) -> exp.Expr:
@@ -119,6 +129,27 @@ class QueryParser(ExpressionParser):
             node.set("alias", alias)
         cover(node, first, self._prev)
         return node
+
+    def _parse_table_part(self, schema: bool = False) -> exp.Expr | None:
+        # Functions in FROM stay plain calls: they are tables, and no engine's scalar functions.
+        call = None if schema else self._parse_function(optional_parens=False, anonymous=True)
+        return call or self._parse_id_var(any_token=False)
+
+    def _parse_derived_table_values(self, allow_value_synonym: bool = False) -> exp.Values | None:
+        """VALUES (…), … with its alias, or the same in parentheses."""
+        wrapped = self._match_pair(TokenType.L_PAREN, TokenType.VALUES)
+        if not wrapped and not self._match(TokenType.VALUES):
+            return None
+        rows = self._parse_list(self._parse_values_row, "'('")
+        if wrapped:
+            self._match_r_paren()
+        return self.expression(exp.Values(expressions=rows, alias=self._parse_table_alias()))
+
+    def _parse_values_row(self) -> exp.Tuple:
+        self._expect(TokenType.L_PAREN, "'('")
+        values = self._parse_list(self._parse_disjunction, "an expression")
+        self._match_r_paren()
+        return self.expression(exp.Tuple(expressions=values))
 
     def _parse_side_stream(self) -> exp.Table | None:
         """LATE(s) or ERRORS(s)."""
@@ -154,6 +185,38 @@ class QueryParser(ExpressionParser):
         return join
 
     # Clauses
+
+    def _parse_query_modifiers(self, this: Any) -> Any:
+        """The joins and clauses of a query, each clause once and in SQL's order."""
+        if not isinstance(this, exp.Query | exp.Values):
+            return this
+        last = max((rank for rank, clause in enumerate(_CLAUSES) if this.args.get(clause)), default=-1)
+        if isinstance(this, exp.Select) and this.args.get("from_") and last < 0:
+            self._append_joins(this)
+        while self._match_set(self.QUERY_MODIFIER_PARSERS, advance=False):
+            index = self._index
+            clause, node = self.QUERY_MODIFIER_PARSERS[self._curr.token_type](self)
+            if _CLAUSES.index(clause) <= last:
+                self._retreat(index)
+                self.unexpected()
+            last = _CLAUSES.index(clause)
+            this.set(clause, node)
+        return this
+
+    def _append_joins(self, node: exp.Expr) -> None:
+        for join in self._parse_joins():
+            node.append("joins", join)
+
+    def parse_set_operation(
+        self, this: exp.Expr | None, consume_pipe: bool = False, intersect_only: bool = False
+    ) -> exp.SetOperation | None:
+        left = this.expression if isinstance(this, exp.SetOperation) else this
+        ended = isinstance(left, exp.Select) and any(left.args.get(clause) for clause in ("order", "limit", "offset"))
+        if ended and self._curr.token_type in self.SET_OPERATIONS:
+            failure = self._failure(f"unexpected {quoted(self._curr)}", self._curr)
+            failure.hint = "put the query with ORDER BY or LIMIT in parentheses"
+            raise failure
+        return super().parse_set_operation(this, consume_pipe, intersect_only)
 
     def _parse_group(self, skip_group_by_token: bool = False) -> exp.Group | None:
         if not self._match(TokenType.GROUP_BY):

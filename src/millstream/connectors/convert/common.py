@@ -38,7 +38,7 @@ class Rules:
         return {"s": 1_000_000, "ms": 1_000, "us": 1, None: 1}[self.timestamp_unit]
 
 
-PUSHED = Rules()
+DEFAULT_RULES = Rules()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
 
-from millstream.connectors.convert.common import Fitted, Reasons, Rules, assemble, blame, empty
+from millstream.connectors.convert.common import DEFAULT_RULES, Fitted, Reasons, Rules, assemble, blame, empty
 from millstream.connectors.convert.fit import locate
 from millstream.connectors.convert.text import FALSE_TEXTS, TRUE_TEXTS, parse_text
 from millstream.connectors.text.csv_records import Dialect, Malformed, Record, read_record, read_records, wrong_width
@@ -41,7 +41,7 @@ class CsvFormat:
     """CSV with the options of one declaration; `header` None means: look whether the first line names columns."""
 
     schema: Schema
-    rules: Rules = Rules()
+    rules: Rules = DEFAULT_RULES
     delimiter: str = ","
     header: bool | None = None
     null_value: str = ""
@@ -260,14 +260,15 @@ def _is_direct(type_name: str) -> bool:
     return type_name in ("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "DOUBLE", "DECIMAL")
 
 
-def _filled(block: bytes, ends: Lines, width: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _filled(block: bytes, ends: Lines, width: int) -> np.ndarray[Any, Any]:
     """Which records are rows: in a file of several columns an empty line is none, in a file of one it is NULL."""
     lengths = np.diff(ends, prepend=0)
     if width == 1:
         return np.ones(len(ends), dtype=bool)
     letters = np.frombuffer(block, dtype=np.uint8)
     first = letters[line_starts(ends)]
-    return ~(((lengths == 1) & (first == 10)) | ((lengths == 2) & (first == 13)))
+    blank = ((lengths == 1) & (first == 10)) | ((lengths == 2) & (first == 13))
+    return np.asarray(~blank)
 
 
 def _record_ends(data: bytes, final: bool, dialect: Dialect) -> Lines | None:
@@ -285,4 +286,5 @@ def _record_ends(data: bytes, final: bool, dialect: Dialect) -> Lines | None:
     if not np.isin(before, (*separators[::2], _QUOTE)).all() or not np.isin(after, (*separators, _QUOTE)).all():
         return None
     outside = np.searchsorted(quotes, newlines) % 2 == 0
-    return newlines[outside] + 1
+    ends: Lines = newlines[outside] + 1
+    return ends

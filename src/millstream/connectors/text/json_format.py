@@ -6,13 +6,14 @@ import json
 import re
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any
+from json.scanner import make_scanner
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.json as arrow_json
 
-from millstream.connectors.convert.common import Fitted, Reasons, Rules, assemble, blame, empty
+from millstream.connectors.convert.common import DEFAULT_RULES, Fitted, Reasons, Rules, assemble, blame, empty
 from millstream.connectors.convert.records import rows_to_batch
 from millstream.connectors.convert.text import parse_text
 from millstream.connectors.text.decoder import (
@@ -42,7 +43,7 @@ class JsonFormat:
     """JSON lines with the options of one declaration."""
 
     schema: Schema
-    rules: Rules = Rules()
+    rules: Rules = DEFAULT_RULES
 
     def begin(self, head: bytes, final: bool) -> tuple[RowDecoder, int] | None:
         if not final and len(head) < len(BOM) and BOM.startswith(head):
@@ -64,7 +65,7 @@ class JsonDecoder:
         self._seen: set[str] = set()
         self._read_any = False
         decimals = any(field.type.name == "DECIMAL" for field in schema)
-        self._scan = json.JSONDecoder(parse_float=Decimal if decimals else None).scan_once
+        self._scan: Any = make_scanner(cast(Any, json.JSONDecoder(parse_float=Decimal if decimals else None)))
 
     def missing(self) -> list[str]:
         return [f.name for f in self._schema if self._read_any and f.name.lower() not in self._seen]
@@ -97,9 +98,7 @@ class JsonDecoder:
                 line = int(lines[row])
                 raw = part[int(starts[line]) : int(part_ends[line])]
                 bad.append(
-                    overlong(raw, first + line)
-                    if len(raw) > MAX_ROW_BYTES
-                    else BadRow(first + line, reason, show(raw))
+                    overlong(raw, first + line) if len(raw) > MAX_ROW_BYTES else BadRow(first + line, reason, show(raw))
                 )
         consumed = int(ends[-1]) if len(ends) else 0
         batch = merge(rows, self._schema.arrow) if rows else empty(self._schema)

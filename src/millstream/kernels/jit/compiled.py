@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import inspect
 import re
@@ -131,9 +132,29 @@ def compile_kernel(source: str, name: str) -> Compiled:
     return Compiled(module, name)
 
 
-def source_of(*parts: ModuleType | Callable[..., Any]) -> str:
-    """The text of modules and functions that are written to be kernel source."""
-    return "\n\n".join(inspect.getsource(part) for part in parts)
+def source_of(module: ModuleType, *names: str) -> str:
+    """The text of a module that is written to be kernel source; with names, only what these functions need of it."""
+    text = inspect.getsource(module)
+    if not names:
+        return text
+    statements = ast.parse(text).body
+    wanted = set(names)
+    kept: list[ast.stmt] = []
+    # What a function uses is defined above it.
+    for statement in reversed(statements):
+        if isinstance(statement, ast.Import | ast.ImportFrom) or wanted & _defined(statement):
+            kept.append(statement)
+            wanted |= {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+    pieces = [(type(statement), ast.get_source_segment(text, statement) or "") for statement in reversed(kept)]
+    return "\n".join(f"\n\n{piece}\n" if kind is ast.FunctionDef else piece for kind, piece in pieces) + "\n"
+
+
+def _defined(statement: ast.stmt) -> set[str]:
+    if isinstance(statement, ast.FunctionDef):
+        return {statement.name}
+    if isinstance(statement, ast.Assign):
+        return {node.id for target in statement.targets for node in ast.walk(target) if isinstance(node, ast.Name)}
+    return set()
 
 
 def as_input(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -1,0 +1,65 @@
+"""`millstream run`: a pipeline from its sources to their end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from millstream.cli.failures import explained
+from millstream.cli.options import Conf, Debug, Engine, Master, Variables, pairs
+
+
+def run(
+    pipeline: Annotated[str, typer.Argument(metavar="PIPELINE.SQL", help="The file to run; - is standard input.")],
+    engine: Annotated[Engine, typer.Option("--engine", "-e", help="Where the queries run.")] = Engine.spark,
+    master: Master = None,
+    conf: Conf = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option("--checkpoint", metavar="DIR", help="Keep state here; the same command resumes where it stopped."),
+    ] = None,
+    streaming: Annotated[
+        bool, typer.Option("--streaming", help="Spark: run as streaming queries instead of one bounded batch.")
+    ] = False,
+    trigger: Annotated[
+        str | None,
+        typer.Option("--trigger", metavar="TIME", help="Spark with --streaming: a micro-batch every '10 seconds'."),
+    ] = None,
+    var: Variables = None,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=0, help="Rows shown of each query without a sink; 0 shows all.")
+    ] = 20,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary, only rows.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Run a pipeline: its statements, then its sources to their end.
+
+    Rows of INSERT INTO a sink go to the sink; rows of a bare SELECT are shown here. Progress is on standard error.
+    Ctrl-C (or SIGTERM) ends the run in good order, a second one at once.
+
+    **Examples**
+
+        millstream run examples/auctions/pipeline.sql
+        millstream run pipeline.sql --engine embedded --checkpoint state/
+        millstream run pipeline.sql --master spark://host:7077 --conf spark.executor.memory=4g
+        millstream run pipeline.sql --var day=2026-01-31 --limit 5 --quiet
+    """
+    with explained(debug):
+        from millstream.cli.job import Job
+
+        job = Job(
+            source=pipeline,
+            variables=pairs(var, "--var"),
+            engine=engine,
+            master=master,
+            conf=pairs(conf, "--conf"),
+            checkpoint=checkpoint,
+            streaming=streaming,
+            trigger=trigger,
+            limit=limit or None,
+            quiet=quiet,
+        )
+        code = job.run()
+    raise typer.Exit(code)

@@ -1,0 +1,76 @@
+"""`millstream shell`: SQL by hand."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from millstream.cli.failures import USER_ERROR, explained
+from millstream.cli.options import Conf, Debug, Engine, Master, pairs
+
+if TYPE_CHECKING:
+    from millstream.cli.shell.loop import Shell
+    from millstream.session import Database
+
+
+def shell(
+    directory: Annotated[
+        Path | None,
+        typer.Argument(metavar="[DIR]", help="Keep catalog, tables, queries and their state here.", show_default=False),
+    ] = None,
+    engine: Annotated[Engine, typer.Option("--engine", "-e", help="Where the queries run.")] = Engine.embedded,
+    master: Master = None,
+    conf: Conf = None,
+    stop_on_error: Annotated[
+        bool, typer.Option("--stop-on-error", help="In a script: end with code 1 at the first error.")
+    ] = False,
+    debug: Debug = False,
+) -> None:
+    """Type SQL and see its results.
+
+    Statements may take several lines and end with a semicolon; `\\?` lists the other commands. When standard input is
+    not a terminal, its lines are done as a script.
+
+    **Examples**
+
+        millstream shell
+        millstream shell state/
+        millstream shell --stop-on-error < script.sql
+    """
+    with explained(debug):
+        from millstream.cli.sessions import session
+        from millstream.cli.shell.loop import Shell
+        from millstream.cli.shell.reader import piped_lines
+
+        with session(engine, directory=directory, master=master, conf=pairs(conf, "--conf")) as database:
+            loop = Shell(database, stop_on_error=stop_on_error)
+            if sys.stdin.isatty():
+                _talk(loop)
+                return
+            finished = loop.script(piped_lines())
+    if not finished:
+        raise typer.Exit(USER_ERROR)
+
+
+def _talk(loop: Shell) -> None:
+    import millstream
+    from millstream.cli.shell.reader import asker
+
+    typer.echo(f"Millstream {millstream.__version__}. \\? for help, \\q to leave.")
+    loop.interactive(asker(lambda: _names(loop.database)))
+
+
+def _names(database: Database) -> list[str]:
+    """Words that can be completed: what was declared, its columns, and the words of the language."""
+    from millstream.catalog import DerivedDef, SinkDef, StreamDef, TableDef
+
+    words = {"SELECT", "FROM", "WHERE", "OVER", "PARTITION BY", "RANGE", "ROWS", "PRECEDING", "UNION ALL", "JOIN"}
+    words |= {"CREATE STREAM", "CREATE TABLE", "CREATE SINK", "INSERT INTO", "EXPLAIN", "SHOW STREAMS", "SHOW QUERIES"}
+    for entry in database.catalog.entries(StreamDef, DerivedDef, TableDef, SinkDef):
+        words.add(entry.name)
+        if isinstance(entry, StreamDef | DerivedDef | TableDef):
+            words.update(entry.schema.names)
+    return sorted(words)

@@ -1,0 +1,169 @@
+"""One run of a pipeline, from its text to the summary."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+from rich.console import Console
+from rich.live import Live
+
+from millstream.cli.directory import RunDirectory
+from millstream.cli.display import Display
+from millstream.cli.feed import Feed, print_as_text
+from millstream.cli.meter import Meter
+from millstream.cli.options import Engine
+from millstream.cli.pipeline import fill_in, outlets, read_text, start
+from millstream.cli.sessions import session
+from millstream.cli.terminal import count, errors, output, rows_table
+from millstream.cli.watch import Signals, watch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from millstream.hosts.contract import Progress
+    from millstream.query import Result
+    from millstream.session import Database
+
+DRAIN_EVERY = 0.2
+"""Seconds between fetches of the rows that are shown."""
+LINE_EVERY = 5.0
+"""Seconds between progress lines when nobody looks at a screen."""
+
+
+@dataclass
+class Job:
+    """What `millstream run` was asked to do."""
+
+    source: str
+    variables: Mapping[str, str]
+    engine: Engine
+    master: str | None
+    conf: Mapping[str, str]
+    checkpoint: Path | None
+    streaming: bool
+    trigger: str | None
+    limit: int | None
+    quiet: bool
+
+    def run(self) -> int:
+        """Run to the end of the sources, or to a signal; the exit code."""
+        self._check_options()
+        text = fill_in(read_text(self.source), self.variables)
+        directory = None if self.checkpoint is None else RunDirectory(self.checkpoint, text)
+        resumed = directory is not None and directory.prepare()
+        signals = Signals()
+        with ExitStack() as stack:
+            database = stack.enter_context(
+                session(self.engine, directory=self.checkpoint, master=self.master, conf=self.conf)
+            )
+            # after the session is open: Spark takes the signals for itself when it starts
+            stack.enter_context(signals.caught())
+            if not resumed:
+                start(database, text, _show)
+                if directory is not None:
+                    directory.started()
+            self._follow(database, resumed, signals)
+        return signals.exit_code
+
+    def _check_options(self) -> None:
+        if self.engine is not Engine.spark and (self.streaming or self.trigger):
+            raise typer.BadParameter("for Spark only", param_hint="--streaming" if self.streaming else "--trigger")
+        if self.trigger and not self.streaming:
+            raise typer.BadParameter("goes with --streaming", param_hint="--trigger")
+
+    def _follow(self, database: Database, resumed: bool, signals: Signals) -> None:
+        """Run the sources to their end, showing how it goes."""
+        messages, on_screen = errors(), not self.quiet and sys.stdout.isatty() and sys.stderr.isatty()
+        queries = outlets(database)
+        feeds = [Feed(outlet.query, self.limit, keep=on_screen) for outlet in queries if outlet.sink is None]
+        meter = Meter(resumed=resumed)
+        display = Display(Path(self.source).name, meter, queries, feeds)
+        drain = _drainer(feeds, None if on_screen else print_as_text(feeds, _write))
+
+        def report(progress: Progress) -> None:
+            meter.add(progress)
+            drain(False)
+
+        def work() -> None:
+            database.run(report=report)
+            drain(True)
+            for outlet in queries:
+                # a query that failed says so here, also one whose rows go to a sink
+                outlet.query.fetch()
+
+        how = "failed"
+        try:
+            with self._screen(messages, display, signals) as tick:
+                watch(work, database.interrupt, tick, signals)
+            how = "interrupted" if signals.received else "done"
+        finally:
+            meter.end()
+            for feed in feeds if on_screen else ():
+                output().print(rows_table(feed.first, title=_title(feed)))
+            if not self.quiet:
+                messages.print(display.summary(how))
+
+    @contextmanager
+    def _screen(self, messages: Console, display: Display, signals: Signals) -> Iterator[Callable[[], None]]:
+        """Gives a function that brings the display up to date: a live one on a terminal, lines otherwise."""
+        if self.quiet:
+            yield lambda: None
+        elif messages.is_terminal:
+            with Live(
+                console=messages, auto_refresh=False, transient=True, redirect_stdout=sys.stdout.isatty()
+            ) as live:
+
+                def draw() -> None:
+                    display.stopping = signals.received is not None
+                    live.update(display.live(), refresh=True)
+
+                yield draw
+        else:
+            yield _now_and_then(LINE_EVERY, lambda: messages.print(display.line()))
+
+
+def _drainer(feeds: list[Feed], show: Callable[[Feed, pa.Table], None] | None) -> Callable[[bool], None]:
+    """A function that fetches the rows to be shown, at most a few times a second unless it is told to do it now."""
+
+    def drain() -> None:
+        for feed in feeds:
+            rows = feed.drain()
+            if show is not None:
+                show(feed, rows)
+
+    sometimes = _now_and_then(DRAIN_EVERY, drain)
+    return lambda now: drain() if now else sometimes()
+
+
+def _now_and_then(seconds: float, act: Callable[[], None]) -> Callable[[], None]:
+    """A function that does `act` if the last time was long enough ago."""
+    last = time.monotonic()
+
+    def maybe() -> None:
+        nonlocal last
+        if time.monotonic() - last >= seconds:
+            act()
+            last = time.monotonic()
+
+    return maybe
+
+
+def _title(feed: Feed) -> str:
+    more = feed.count - feed.shown
+    return f"{feed.query.name}: {count(feed.shown)} rows" + (f" of {count(feed.count)}" if more else "")
+
+
+def _show(result: Result) -> None:
+    output().print(rows_table(result.fetch()))
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()

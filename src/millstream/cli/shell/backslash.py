@@ -1,0 +1,155 @@
+"""The backslash commands of the shell."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from millstream.cli.shell.describe import describe, list_all
+from millstream.cli.terminal import output, rows_table
+from millstream.errors import DataError, MillstreamError
+
+if TYPE_CHECKING:
+    from millstream.cli.shell.loop import Shell
+
+HELP = """\
+Statements end with a semicolon. A SELECT over a stream starts a standing query; over tables it answers at once.
+SHOW STREAMS, SHOW QUERIES, EXPLAIN SELECT …, STOP q1 and SET name = value work as everywhere.
+
+  \\d                     list streams, tables, sinks, functions and running queries
+  \\d name                describe one
+  \\push stream JSON …    rows as JSON objects or arrays:  \\push quotes {"symbol": "A", "price": 1.5}
+  \\advance stream time   no later row comes before this time:  \\advance quotes 2026-01-31 12:00:00
+  \\run [name]            read the declared sources of all queries, or of one, to their end (Ctrl-C stops)
+  \\finish                end of all inputs: every query delivers what is left
+  \\fetch [name]          new rows of all queries, or of one
+  \\i file                do what is in a file
+  \\timing                show how long each statement takes, or stop that
+  \\? or \\h               this text
+  \\q                     leave (as does Ctrl-D)
+"""
+
+
+class Quit(Exception):
+    """The user wants to leave."""
+
+
+class Backslash:
+    """Does lines that begin with a backslash."""
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+        self._commands: dict[str, Callable[[str], None]] = {
+            "d": self._describe,
+            "push": self._push,
+            "advance": self._advance,
+            "run": self._run,
+            "finish": self._finish,
+            "fetch": self._fetch,
+            "i": self._include,
+            "timing": self._timing,
+            "?": self._help,
+            "h": self._help,
+            "help": self._help,
+            "q": self._quit,
+            "quit": self._quit,
+        }
+
+    def do(self, line: str) -> None:
+        """Do one line."""
+        word, _, rest = line[1:].partition(" ")
+        command = self._commands.get(word.strip())
+        if command is None:
+            raise MillstreamError(f"no command \\{word}", hint="\\? lists them")
+        command(rest.strip().removesuffix(";").strip())
+
+    def _describe(self, name: str) -> None:
+        output().print(describe(self._shell.database, name) if name else list_all(self._shell.database))
+
+    def _push(self, rest: str) -> None:
+        stream, _, text = rest.partition(" ")
+        if not stream or not text.strip():
+            raise MillstreamError("\\push takes a stream and rows", hint='\\push quotes {"symbol": "A", "price": 1.5}')
+        self._shell.database.push(stream, list(_rows(text)))
+
+    def _advance(self, rest: str) -> None:
+        stream, _, text = rest.partition(" ")
+        if not stream or not text.strip():
+            raise MillstreamError("\\advance takes a stream and a time", hint="\\advance quotes 2026-01-31 12:00:00")
+        self._shell.database.advance(stream, _time(text.strip()))
+
+    def _run(self, name: str) -> None:
+        from millstream.cli.watch import Signals, watch
+
+        database = self._shell.database
+        names = (database.query(name).name,) if name else ()
+        with Signals().caught() as signals:
+            watch(lambda: database.run(*names), database.interrupt, lambda: None, signals)
+        self._fetch(name)
+
+    def _finish(self, _: str) -> None:
+        self._shell.database.finish()
+
+    def _fetch(self, name: str) -> None:
+        database = self._shell.database
+        queries = [database.query(name)] if name else database.queries()
+        if not queries:
+            raise MillstreamError("no query is running", hint="SELECT … FROM a stream starts one")
+        for query in queries:
+            rows = query.fetch()
+            if rows.num_rows or name or len(queries) == 1:
+                output().print(rows_table(rows, title=f"{query.name}: {rows.num_rows:,} rows"))
+
+    def _include(self, file: str) -> None:
+        try:
+            text = Path(file).expanduser().read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise MillstreamError(f"cannot read {file or 'a file without a name'}", detail=str(error)) from None
+        self._shell.script(text.splitlines())
+
+    def _timing(self, _: str) -> None:
+        self._shell.timing = not self._shell.timing
+        typer.echo(f"timing is {'on' if self._shell.timing else 'off'}")
+
+    def _help(self, _: str) -> None:
+        typer.echo(HELP, nl=False)
+
+    def _quit(self, _: str) -> None:
+        raise Quit
+
+
+def _rows(text: str) -> Iterator[Any]:
+    """The rows in one or more JSON values: an object is a row, and so is an array of plain values."""
+    decoder = json.JSONDecoder()
+    position = 0
+    while text[position:].strip():
+        position += len(text[position:]) - len(text[position:].lstrip(" ,\t\n"))
+        if position >= len(text):
+            return
+        try:
+            value, position = decoder.raw_decode(text, position)
+        except json.JSONDecodeError as error:
+            raise DataError("this is not JSON", detail=f"{error.msg} at {text[error.pos :][:30]!r}") from None
+        if isinstance(value, list) and value and all(isinstance(part, list | dict) for part in value):
+            yield from (tuple(part) if isinstance(part, list) else part for part in value)
+        elif isinstance(value, list | dict):
+            yield tuple(value) if isinstance(value, list) else value
+        else:
+            raise DataError(f"{value!r} is not a row", hint="a row is a JSON object or array")
+
+
+def _time(text: str) -> dt.datetime | int:
+    plain = text.strip("'\"")
+    try:
+        return int(plain)
+    except ValueError:
+        pass
+    try:
+        return dt.datetime.fromisoformat(plain)
+    except ValueError:
+        raise DataError(f"{plain!r} is not a time", hint="2026-01-31 12:00:00, or µs since the epoch") from None

@@ -1,0 +1,108 @@
+"""What `\\d` shows: everything that was declared, or one thing in detail."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from millstream.errors import CatalogError
+
+if TYPE_CHECKING:
+    from millstream.catalog import Entry
+    from millstream.session import Database
+
+
+def list_all(database: Database) -> RenderableType:
+    """Streams, tables, sinks, functions and running queries."""
+    from millstream.catalog import WORDS, DerivedDef, FunctionDef, SinkDef, StreamDef, TableDef
+
+    table = _table("kind", "name", "what")
+    for entry in database.catalog.entries(StreamDef, DerivedDef, TableDef, SinkDef, FunctionDef):
+        table.add_row(WORDS[type(entry)], entry.name, Text(_what(entry)))
+    for query in database.queries():
+        table.add_row("query", query.name, Text(" ".join(query.sql.split())))
+    return table if table.row_count else Text("nothing is declared yet; CREATE STREAM … makes a stream")
+
+
+def describe(database: Database, name: str) -> RenderableType:
+    """The columns of a stream, table or query, and what else is known of it."""
+    from millstream.catalog import WORDS, DerivedDef, StreamDef, TableDef
+
+    entry = database.catalog.find(name) or database.catalog.function(name)
+    if entry is None:
+        return _describe_query(database, name)
+    head = f"{WORDS[type(entry)]} {entry.name}"
+    if not isinstance(entry, StreamDef | DerivedDef | TableDef):
+        return Text(f"{head}: {_what(entry)}")
+    table = _table("column", "type")
+    for field in entry.schema:
+        table.add_row(field.name, str(field.type))
+    parts: list[RenderableType] = [Text(head, style="bold"), table]
+    if isinstance(entry, StreamDef):
+        parts.append(Text(_time(entry)))
+        parts.append(Text("source: " + (_options(entry.source) if entry.source else "pushed rows")))
+    elif isinstance(entry, DerivedDef):
+        parts.append(Text(f"plan:\n{entry.plan}"))
+    users = database.catalog.users_of(entry.name)
+    if users:
+        parts.append(Text("used by: " + ", ".join(users)))
+    return Group(*parts)
+
+
+def _describe_query(database: Database, name: str) -> RenderableType:
+    query = next((query for query in database.queries() if query.name.lower() == name.lower()), None)
+    if query is None:
+        raise CatalogError(f"nothing is called {name}", hint=database.catalog.suggest(name))
+    table = _table("column", "type")
+    for field in query.schema:
+        table.add_row(field.name, str(field.type))
+    return Group(Text(f"query {query.name}", style="bold"), table, Text(query.sql))
+
+
+def _what(entry: Entry) -> str:
+    from millstream.catalog import DerivedDef, FunctionDef, SinkDef, StreamDef
+
+    match entry:
+        case StreamDef():
+            source = f", from {_options(entry.source)}" if entry.source else ""
+            return f"{entry.schema} {_time(entry)}{source}"
+        case DerivedDef():
+            return f"{entry.schema} derived"
+        case SinkDef():
+            return _options(entry.options)
+        case FunctionDef():
+            from millstream.sql import to_sql
+
+            parameters = ", ".join(f"{name} {type_}" for name, type_ in entry.parameters)
+            return f"({parameters}) {to_sql(entry.body)}"
+    return str(entry.schema)
+
+
+def _time(stream: object) -> str:
+    from millstream.catalog import Clock, StreamDef
+
+    assert isinstance(stream, StreamDef)
+    slack = f", slack {dt.timedelta(microseconds=stream.slack)}" if stream.slack else ""
+    match stream.clock:
+        case Clock.EXTERNAL:
+            return f"ordered by {stream.time_column}{slack}"
+        case Clock.INTERNAL:
+            return "ordered by arrival, stamped into current_time"
+    return "ordered by arrival"
+
+
+def _options(options: object) -> str:
+    assert hasattr(options, "items")
+    return ", ".join(f"{name} = {value}" for name, value in options.items())
+
+
+def _table(*heads: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for head in heads:
+        table.add_column(head, overflow="fold")
+    return table

@@ -1,0 +1,104 @@
+"""The shell's loop: lines in, statements and backslash commands done, results out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import typer
+
+from millstream.cli.failures import show_error
+from millstream.cli.shell.backslash import Backslash, Quit
+from millstream.cli.shell.reader import MORE, PROMPT, Ask
+from millstream.cli.shell.text import is_blank, split_complete
+from millstream.cli.terminal import output, rows_table
+from millstream.errors import MillstreamError
+
+if TYPE_CHECKING:
+    from millstream.session import Database
+
+
+class Shell:
+    """One session of the shell. `failed` tells whether anything was wrong so far."""
+
+    def __init__(self, database: Database, *, stop_on_error: bool = False) -> None:
+        self.database = database
+        self.failed = False
+        self.timing = False
+        self._stop_on_error = stop_on_error
+        self._backslash = Backslash(self)
+
+    def interactive(self, ask: Ask) -> None:
+        """Ask for lines until the user leaves. Ctrl-C drops what was typed, Ctrl-D leaves."""
+        waiting = ""
+        while True:
+            try:
+                line = ask(PROMPT if is_blank(waiting) else MORE)
+            except KeyboardInterrupt:
+                waiting = ""
+                continue
+            except EOFError:
+                return
+            try:
+                waiting = self.take(waiting, line)
+            except Quit:
+                return
+            except KeyboardInterrupt:
+                waiting = ""
+                typer.echo("interrupted", err=True)
+
+    def script(self, lines: Iterable[str]) -> bool:
+        """Do all lines; False if one failed and the rest was left out."""
+        waiting = ""
+        try:
+            for line in lines:
+                waiting = self.take(waiting, line)
+                if self.failed and self._stop_on_error:
+                    return False
+            if not is_blank(waiting):
+                # the last statement of a file needs no semicolon
+                self.take(waiting, ";")
+        except Quit:
+            pass
+        return not (self.failed and self._stop_on_error)
+
+    def take(self, waiting: str, line: str) -> str:
+        """Do what is complete with one more line; what waits for the next."""
+        if is_blank(waiting) and line.lstrip().startswith("\\"):
+            self.attempt(lambda: self._backslash.do(line.strip()))
+            return ""
+        statements, rest = split_complete(f"{waiting}\n{line}" if waiting else line)
+        for statement in statements:
+            if not self.attempt(lambda text=statement: self.execute(text)) and self._stop_on_error:  # type: ignore[misc]
+                return ""
+        return "" if is_blank(rest) else rest
+
+    def attempt(self, act: Callable[[], None]) -> bool:
+        """Do something; an error is printed, and remembered for the exit code."""
+        begin = time.perf_counter()
+        try:
+            act()
+        except MillstreamError as error:
+            show_error(error)
+            self.failed = True
+            return False
+        if self.timing:
+            typer.echo(f"time: {time.perf_counter() - begin:.3f} s")
+        return True
+
+    def execute(self, text: str) -> None:
+        """Run a statement and show what it gives."""
+        from millstream.query import Query, Result
+
+        if is_blank(text):
+            return
+        result = self.database.execute(text)
+        if isinstance(result, Result):
+            rows = result.fetch()
+            if rows.schema.names == ["plan"]:
+                typer.echo("\n".join(rows["plan"].to_pylist()))
+            else:
+                output().print(rows_table(rows))
+        elif isinstance(result, Query):
+            typer.echo(f"query {result.name} is running; \\fetch {result.name} shows its new rows")

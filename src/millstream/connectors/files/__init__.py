@@ -1,0 +1,1 @@
+"""File sources: CSV, JSON lines, Parquet and Arrow files, read once or followed as they grow."""

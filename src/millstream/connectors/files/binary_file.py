@@ -1,0 +1,156 @@
+"""One Parquet or Arrow file; positions are row numbers, and what is damaged is named with the rows it held."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.connectors.contract import Rejected
+from millstream.connectors.convert.common import Rules, empty
+from millstream.connectors.convert.fit import fit_batch, locate
+from millstream.connectors.files.pieces import Piece, Position
+from millstream.errors import DataError
+from millstream.schema import Schema
+
+_UNREADABLE = (OSError, pa.ArrowException, UnicodeDecodeError, EOFError)
+_ARROW_MAGIC = b"ARROW1"
+
+
+class _BinaryFile:
+    """What Parquet and Arrow files share: fitting batches to the schema and naming what cannot be read."""
+
+    def __init__(self, path: Path, name: str, schema: Schema, rules: Rules) -> None:
+        self._path = path
+        self._name = name
+        self._schema = schema
+        self._rules = rules
+        self.warnings: list[str] = []
+
+    def _columns(self, names: list[str]) -> list[str]:
+        """The columns to read; those that are missing are warned of."""
+        places = locate(names, self._schema)
+        for field, place in zip(self._schema, places, strict=True):
+            if place is None:
+                self.warnings.append(f"{self._name} has no column {field.name}: it is read as NULL")
+        return [names[place] for place in places if place is not None]
+
+    def _fit(self, batch: pa.RecordBatch, at: int, limit: int) -> Iterator[Piece]:
+        """The batch, which starts at row `at`, in pieces."""
+        for start in range(0, batch.num_rows, limit):
+            part = batch.slice(start, limit)
+            first = at + start
+            try:
+                fitted = fit_batch(part, self._schema, self._rules)
+            except DataError as error:
+                yield self._lost(error.message, first, part.num_rows)
+                continue
+            rejected = (
+                Rejected(reason, repr(part.slice(row, 1).to_pylist()[0]), f"{self._name}:{first + row + 1}")
+                for row, reason in fitted.bad.items()
+            )
+            yield Piece(fitted.rows, tuple(rejected), {"at": first + part.num_rows})
+
+    def _lost(self, why: str, at: int, count: int | None, done: bool = False) -> Piece:
+        """A piece that says which rows cannot be had."""
+        rows = "the rest of the file" if count is None else f"rows {at + 1} to {at + count}"
+        entry = Rejected(why, rows, f"{self._name}:{at + 1}", 1 if count is None else count)
+        position: Position = {"at": at + (count or 0)}
+        return Piece(empty(self._schema), (entry,), {**position, "done": True} if done else position)
+
+
+class ParquetFile(_BinaryFile):
+    """Reads one Parquet file, row group by row group."""
+
+    def read(self, position: Position, limit: int, final: bool) -> Iterator[Piece]:
+        if position.get("done"):
+            return
+        at = int(position.get("at", 0))
+        try:
+            file = self._open()
+            groups = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
+            columns = self._columns(file.schema_arrow.names)
+        except _UNREADABLE as error:
+            yield self._lost(f"not a readable Parquet file: {_brief(error)}", at, None, done=True)
+            return
+        start = 0
+        for group, count in enumerate(groups):
+            if at < start + count:
+                for piece in self._read_group(file, group, columns, start, count, at, limit):
+                    at = int(piece.position["at"])
+                    yield piece
+            start += count
+        file.close()
+
+    def estimate_rows(self) -> int | None:
+        try:
+            return int(self._open().metadata.num_rows)
+        except _UNREADABLE:
+            return None
+
+    def _open(self) -> Any:
+        import pyarrow.parquet as parquet
+
+        return parquet.ParquetFile(self._path, page_checksum_verification=True)
+
+    def _read_group(
+        self, file: Any, group: int, columns: list[str], start: int, count: int, at: int, limit: int
+    ) -> Iterator[Piece]:
+        """The rows of one row group from row `at` of the file on."""
+        if not columns:
+            blank = pa.RecordBatch.from_struct_array(pa.array([{}] * (start + count - at), pa.struct([])))
+            yield from self._fit(blank, at, limit)
+            return
+        row = start
+        try:
+            for batch in file.iter_batches(batch_size=limit, row_groups=[group], columns=columns, use_threads=False):
+                row += batch.num_rows
+                if row <= at:
+                    continue
+                batch = batch.slice(max(0, batch.num_rows - (row - at)))
+                batch.validate(full=True)
+                yield from self._fit(batch, at, limit)
+                at = row
+        except _UNREADABLE as error:
+            yield self._lost(f"unreadable part of a row group: {_brief(error)}", at, start + count - at)
+
+
+class ArrowFile(_BinaryFile):
+    """Reads one Arrow file or stream front to back, so that a truncated one still gives its complete batches."""
+
+    def read(self, position: Position, limit: int, final: bool) -> Iterator[Piece]:
+        if position.get("done"):
+            return
+        at = int(position.get("at", 0))
+        row = 0
+        try:
+            with pa.memory_map(str(self._path)) as file:
+                reader = pa.ipc.open_stream(_after_magic(file))
+                columns = self._columns(reader.schema.names)
+                for batch in reader:
+                    row += batch.num_rows
+                    if row <= at:
+                        continue
+                    batch = batch.select(columns).slice(max(0, batch.num_rows - (row - at)))
+                    batch.validate(full=True)
+                    yield from self._fit(batch, at, limit)
+                    at = row
+        except _UNREADABLE as error:
+            yield self._lost(f"not a readable Arrow file: {_brief(error)}", at, None, done=True)
+
+    def estimate_rows(self) -> int | None:
+        return None
+
+
+def _after_magic(file: Any) -> Any:
+    """The stream inside an Arrow file: it starts after the padded magic word."""
+    start = 8 if bytes(file.read(len(_ARROW_MAGIC))) == _ARROW_MAGIC else 0
+    file.seek(start)
+    return file
+
+
+def _brief(error: BaseException) -> str:
+    lines = str(error).splitlines()
+    return lines[0][:200] if lines else type(error).__name__

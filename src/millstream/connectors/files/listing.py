@@ -1,0 +1,70 @@
+"""Which files a path means, and the format that a file's name says."""
+
+from __future__ import annotations
+
+import glob
+from dataclasses import dataclass
+from pathlib import Path
+
+from millstream.errors import ConnectorError
+
+FORMATS = ("csv", "jsonl", "json", "parquet", "arrow")
+_BY_SUFFIX = {
+    ".csv": "csv", ".tsv": "csv", ".jsonl": "json", ".ndjson": "json", ".json": "json", ".parquet": "parquet",
+    ".pq": "parquet", ".arrow": "arrow", ".arrows": "arrow", ".feather": "arrow", ".ipc": "arrow",
+}  # fmt: skip
+_COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
+
+
+@dataclass(frozen=True, slots=True)
+class FileKind:
+    """A format (csv, json, parquet or arrow), a compression around it, and the delimiter the name suggests."""
+
+    format: str
+    compression: str | None = None
+    delimiter: str = ","
+
+    @property
+    def is_text(self) -> bool:
+        return self.format in ("csv", "json")
+
+
+def canonical(form: str) -> str:
+    return "json" if form in ("jsonl", "ndjson") else form
+
+
+def kind_of(path: Path, form: str | None) -> FileKind | None:
+    """The kind of a file by its name, or by `form` where that is given; None if neither tells."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    compression = _COMPRESSIONS.get(suffixes[-1]) if suffixes else None
+    if compression is not None:
+        suffixes.pop()
+    named = _BY_SUFFIX.get(suffixes[-1]) if suffixes else None
+    chosen = canonical(form) if form is not None else named
+    if chosen is None:
+        return None
+    if compression is not None and chosen not in ("csv", "json"):
+        raise ConnectorError(f"{path.name}: a compressed {chosen} file is not supported", hint="decompress it first")
+    return FileKind(chosen, compression, "\t" if suffixes and suffixes[-1] == ".tsv" else ",")
+
+
+def list_files(path: str, form: str | None) -> list[Path]:
+    """The files that a file, directory or glob means, sorted by name.
+
+    Of a directory and of a glob, hidden files are left out, and so are files whose format nothing tells.
+    """
+    base = Path(path).expanduser()
+    if base.is_dir():
+        found = [entry for entry in base.iterdir() if entry.is_file()]
+    elif base.is_file():
+        if kind_of(base, form) is None:
+            raise ConnectorError(
+                f"the format of {path} is not known from its name", hint=f"set format to one of {', '.join(FORMATS)}"
+            )
+        return [base]
+    else:
+        # Path.glob takes no absolute pattern.
+        names = glob.glob(str(base), recursive=True)  # noqa: PTH207
+        found = [Path(name) for name in names if Path(name).is_file()]
+    visible = (entry for entry in found if not entry.name.startswith((".", "_")))
+    return sorted((entry for entry in visible if kind_of(entry, form) is not None), key=str)

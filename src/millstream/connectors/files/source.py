@@ -1,0 +1,184 @@
+"""The file source: all files of a path in order of their names, or followed as they grow and new ones appear."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from millstream.connectors.contract import Chunk, Offset
+from millstream.connectors.convert.common import Rules, empty
+from millstream.connectors.files.binary_file import ArrowFile, ParquetFile
+from millstream.connectors.files.listing import FileKind, kind_of, list_files
+from millstream.connectors.files.pieces import FileReader, Position
+from millstream.connectors.files.text_file import TextFile
+from millstream.connectors.options import Options
+from millstream.connectors.text.csv_format import CsvFormat
+from millstream.connectors.text.decoder import TextFormat
+from millstream.connectors.text.json_format import JsonFormat
+from millstream.connectors.textoptions import TextOptions
+from millstream.errors import ConnectorError
+from millstream.schema import Schema
+
+ROWS_PER_CHUNK = 65_536
+_NAP_SECONDS = 0.05
+
+
+class FileSource:
+    """Reads files from a path; offsets are `{file, at, line}`, or a position per file when following.
+
+    `warnings` tells of declared columns that a file lacks and of files that shrank; nothing was rejected for them.
+    """
+
+    replayable = True
+
+    def __init__(
+        self,
+        path: str,
+        schema: Schema,
+        *,
+        form: str | None = None,
+        text: TextOptions | None = None,
+        follow: bool = False,
+        poll_ms: int = 200,
+    ) -> None:
+        self._path = path
+        self._schema = schema
+        self._form = form
+        self._text = text or TextOptions()
+        self._follow = follow
+        self._poll_seconds = poll_ms / 1000
+        self._readers: dict[str, FileReader] = {}
+        self.warnings: list[str] = []
+
+    @staticmethod
+    def from_options(options: Options, schema: Schema) -> FileSource:
+        path = options.required("path", "'events/*.csv'")
+        form = options.choice("format", ("csv", "jsonl", "json", "parquet", "arrow"))
+        text = TextOptions.from_options(options)
+        follow = options.flag("follow")
+        poll_ms = options.integer("poll_ms", 200, low=1)
+        options.finish()
+        assert poll_ms is not None
+        source = FileSource(path, schema, form=form, text=text, follow=follow, poll_ms=poll_ms)
+        if not follow:
+            source.files()
+        return source
+
+    @property
+    def bounded(self) -> bool:
+        return not self._follow
+
+    def files(self) -> list[Path]:
+        """The files as they are now; an error if a path that is not followed has none."""
+        found = list_files(self._path, self._form)
+        if not found and not self._follow:
+            raise ConnectorError(
+                f"no file at {self._path}",
+                hint="give a file, a directory or a glob; files of unknown extension need the option format",
+            )
+        return found
+
+    def size(self) -> int | None:
+        if self._follow:
+            return None
+        counts = [self._reader(path).estimate_rows() for path in self.files()]
+        return None if None in counts else sum(count for count in counts if count is not None)
+
+    def read(self, offset: Offset, stop: Callable[[], bool], limit: int | None = None) -> Iterator[Chunk]:
+        rows = ROWS_PER_CHUNK if limit is None else max(1, limit)
+        return self._read_following(offset, stop, rows) if self._follow else self._read_all(offset, stop, rows)
+
+    def _read_all(self, offset: Offset, stop: Callable[[], bool], limit: int) -> Iterator[Chunk]:
+        reached = offset.get("file")
+        for path in self.files():
+            name = str(path)
+            if reached is not None and name < reached:
+                continue
+            position = {key: value for key, value in offset.items() if key != "file"} if name == reached else {}
+            reader = self._reader(path)
+            for piece in reader.read(position, limit, final=True):
+                yield Chunk(piece.rows, {"file": name, **piece.position}, piece.rejected)
+                if stop():
+                    return
+            self._note(reader)
+
+    def _read_following(self, offset: Offset, stop: Callable[[], bool], limit: int) -> Iterator[Chunk]:
+        positions: dict[str, Position] = dict(offset.get("files", {}))
+        sizes: dict[str, int] = {}
+        while not stop():
+            quiet = True
+            for path in self.files():
+                name = str(path)
+                if not self._has_news(path, positions, sizes):
+                    continue
+                reader = self._reader(path)
+                whole = not self._grows(path)
+                for piece in reader.read(positions.get(name, {}), limit, final=whole):
+                    positions[name] = piece.position
+                    quiet = False
+                    yield Chunk(piece.rows, {"files": dict(positions)}, piece.rejected)
+                    if stop():
+                        return
+                if whole:
+                    positions[name] = {**positions.get(name, {}), "done": True}
+                self._note(reader)
+            if quiet:
+                yield from self._wait(positions, stop)
+
+    def _wait(self, positions: dict[str, Position], stop: Callable[[], bool]) -> Iterator[Chunk]:
+        until = time.monotonic() + self._poll_seconds
+        while not stop():
+            left = until - time.monotonic()
+            if left <= 0:
+                return
+            time.sleep(min(left, _NAP_SECONDS))
+            yield Chunk(empty(self._schema), {"files": dict(positions)})
+
+    def _has_news(self, path: Path, positions: dict[str, Position], sizes: dict[str, int]) -> bool:
+        name = str(path)
+        try:
+            size = path.stat().st_size
+        except OSError:
+            return False
+        before, sizes[name] = sizes.get(name), size
+        position = positions.get(name, {})
+        if not self._grows(path):
+            # Such a file makes sense only as a whole: wait until its size stands still between two looks.
+            return not position.get("done") and before == size
+        if size < int(position.get("at", 0)):
+            self.warnings.append(f"{name} shrank: it is read again from its beginning")
+            positions.pop(name)
+            self._readers.pop(name, None)
+            return size > 0
+        return size > int(position.get("at", 0)) and size != before
+
+    def _grows(self, path: Path) -> bool:
+        kind = kind_of(path, self._form)
+        return kind is not None and kind.is_text and kind.compression is None
+
+    def _reader(self, path: Path) -> FileReader:
+        name = str(path)
+        if name not in self._readers:
+            kind = kind_of(path, self._form)
+            assert kind is not None
+            self._readers[name] = self._open(path, name, kind)
+        return self._readers[name]
+
+    def _open(self, path: Path, name: str, kind: FileKind) -> FileReader:
+        rules: Rules = self._text.rules
+        if kind.format == "parquet":
+            return ParquetFile(path, name, self._schema, rules)
+        if kind.format == "arrow":
+            return ArrowFile(path, name, self._schema, rules)
+        form: TextFormat = JsonFormat(self._schema, rules)
+        if kind.format == "csv":
+            delimiter = self._text.delimiter or kind.delimiter
+            form = CsvFormat(self._schema, rules, delimiter, self._text.header, self._text.null_value)
+        return TextFile(path, name, kind.compression, form, self._schema)
+
+    def _note(self, reader: FileReader) -> None:
+        for warning in reader.warnings:
+            if warning not in self.warnings:
+                self.warnings.append(warning)
+        reader.warnings.clear()

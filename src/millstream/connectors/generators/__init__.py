@@ -1,0 +1,1 @@
+"""Generated streams: seeded, the same rows whatever the chunks, made column by column."""

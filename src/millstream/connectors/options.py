@@ -1,0 +1,118 @@
+"""The options of a declaration, read with their types; what is left over or wrong is an error with a hint."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+
+from millstream.connectors.convert.text import parse_interval
+from millstream.errors import ConnectorError
+
+OptionValue = str | int | float | bool
+
+
+class Options:
+    """Reads options by name, case ignored, and remembers which names a connector knows."""
+
+    def __init__(self, owner: str, options: Mapping[str, OptionValue]) -> None:
+        self.owner = owner
+        self._values = {name.lower(): value for name, value in options.items() if name.lower() != "connector"}
+        self._known: list[str] = []
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def text(self, name: str, default: str | None = None) -> str | None:
+        value = self._take(name)
+        return default if value is None else str(value)
+
+    def required(self, name: str, example: str) -> str:
+        value = self._take(name)
+        if value is None or value == "":
+            raise ConnectorError(f"{self.owner} needs the option {name}", hint=f"for example {name} = {example}")
+        return str(value)
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        value = self._take(name)
+        if value is None:
+            return default
+        text = str(value).strip().lower()
+        if text in ("true", "t", "yes", "on", "1"):
+            return True
+        if text in ("false", "f", "no", "off", "0"):
+            return False
+        raise self._wrong(name, value, "true or false")
+
+    def integer(self, name: str, default: int | None = None, low: int = 0, high: int | None = None) -> int | None:
+        value = self._take(name)
+        if value is None:
+            return default
+        wanted = f"a whole number of at least {low}" if high is None else f"a whole number from {low} to {high}"
+        try:
+            number = int(str(value).replace("_", "")) if not isinstance(value, (bool, float)) else None
+        except ValueError:
+            number = None
+        if number is None and isinstance(value, float) and value.is_integer():
+            number = int(value)
+        if number is None or number < low or (high is not None and number > high):
+            raise self._wrong(name, value, wanted)
+        return number
+
+    def number(self, name: str, default: float) -> float:
+        """A positive number."""
+        value = self._take(name)
+        if value is None:
+            return default
+        try:
+            number = float(value) if not isinstance(value, bool) else 0.0
+        except ValueError:
+            number = 0.0
+        if not 0 < number < float("inf"):
+            raise self._wrong(name, value, "a positive number")
+        return number
+
+    def interval(self, name: str, default: timedelta = timedelta()) -> timedelta:
+        value = self._take(name)
+        if value is None:
+            return default
+        try:
+            length = parse_interval(str(value))
+        except (ValueError, OverflowError):
+            raise self._wrong(name, value, "a length of time such as '2 seconds'") from None
+        if length < timedelta():
+            raise self._wrong(name, value, "a length of time that is not negative")
+        return length
+
+    def choice(self, name: str, choices: Iterable[str], default: str | None = None) -> str | None:
+        value = self._take(name)
+        if value is None:
+            return default
+        text = str(value).strip().lower()
+        known = list(choices)
+        if text not in known:
+            raise self._wrong(name, value, f"one of {', '.join(known)}{closest(text, known)}")
+        return text
+
+    def finish(self) -> None:
+        """Complain about options that nobody asked for."""
+        for name in self._values:
+            if name not in self._known:
+                raise ConnectorError(
+                    f"{self.owner} has no option {name}",
+                    hint=f"its options are {', '.join(sorted(self._known))}{closest(name, self._known)}",
+                )
+
+    def _take(self, name: str) -> OptionValue | None:
+        if name not in self._known:
+            self._known.append(name)
+        return self._values.get(name)
+
+    def _wrong(self, name: str, value: OptionValue, wanted: str) -> ConnectorError:
+        return ConnectorError(f"{self.owner}: {name} = {value!r} is not valid", hint=f"{name} is {wanted}")
+
+
+def closest(word: str, known: Iterable[str]) -> str:
+    """A remark that names the known word nearest to a misspelled one, or nothing."""
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {near[0]}?" if near else ""

@@ -1,0 +1,1 @@
+"""Port sources: rows as lines over TCP."""

@@ -1,0 +1,171 @@
+"""Rows entering a program: their times taken, arrival numbers given, refused ones turned into rows of ERRORS(s).
+
+The same code serves rows pushed in the driver and rows read in workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from time import time_ns
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.catalog import ERRORS_SCHEMA, Clock, StreamDef
+from millstream.connectors.contract import Chunk, Rejected
+from millstream.connectors.files.source import FileSource
+from millstream.connectors.generators.source import GeneratorSource
+from millstream.connectors.registry import make_source
+from millstream.hosts.arrivals import refuse_untimed, times_of
+from millstream.hosts.spark import blobs
+from millstream.hosts.spark.steps import Batches
+from millstream.schema import Schema
+
+FILE_BITS = 36
+"""Bits of a row's number within its file, or part of a generator."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """How a stream's rows enter a program: one side of it, narrowed to the columns that are read."""
+
+    stream: StreamDef
+    side: str
+    wanted: Schema
+
+    def rows(self, rows: pa.RecordBatch, rejected: Sequence[Rejected], first: int) -> pa.RecordBatch:
+        """What a chunk brings, with arrival numbers from `first`."""
+        if self.stream.clock is not Clock.LATENT:
+            rows, untimed = refuse_untimed(rows, self.stream)
+            rejected = (*rejected, *untimed)
+        if self.side == "errors":
+            return self._refused(rejected, first)
+        seq = np.arange(first, first + rows.num_rows, dtype=np.int64)
+        time = seq if self.stream.clock is Clock.LATENT else times_of(rows, self.stream)
+        columns = [rows.column(self.stream.schema.index(name)) for name in self.wanted.names]
+        return self._laid_out(time, seq, columns)
+
+    def _refused(self, rejected: Sequence[Rejected], first: int) -> pa.RecordBatch:
+        seq = np.arange(first, first + len(rejected), dtype=np.int64)
+        names = [ERRORS_SCHEMA[name].name for name in self.wanted.names]
+        columns = [pa.array([getattr(row, name) for row in rejected], pa.string()) for name in names]
+        return self._laid_out(seq, seq, columns)
+
+    def _laid_out(
+        self, time: np.ndarray[tuple[int], np.dtype[np.int64]], seq: np.ndarray[tuple[int], np.dtype[np.int64]],
+        columns: list[pa.Array],
+    ) -> pa.RecordBatch:  # fmt: skip
+        layout = blobs.layout_of(self.wanted)
+        return pa.RecordBatch.from_arrays([pa.array(time), pa.array(seq), *columns], schema=layout)
+
+
+@dataclass(frozen=True)
+class ReadFiles:
+    """A worker's step: the files of its task, given by number, read by the file connector."""
+
+    entry: Entry
+    source: FileSource
+    paths: tuple[str, ...]
+
+    def __call__(self, batches: Batches) -> Batches:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                path = self.paths[number]
+                chunks = self.source.read({"file": path}, lambda: False)
+                only = takewhile(lambda chunk, path=path: chunk.offset["file"] == path, chunks)  # type: ignore[misc]
+                yield from entered(self.entry, only, number << FILE_BITS)
+
+
+@dataclass(frozen=True)
+class ReadGenerated:
+    """A worker's step: the stretches of a generator's rows that its task is given by number."""
+
+    entry: Entry
+    source: GeneratorSource
+    began: int
+    """µs since the epoch, for a generator that starts now: all tasks must agree"""
+    stretch: int
+
+    def __call__(self, batches: Batches) -> Batches:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from entered(self.entry, self._chunks(number * self.stretch), number * self.stretch)
+
+    def _chunks(self, row: int) -> Iterator[Chunk]:
+        end = row + self.stretch
+        for chunk in self.source.read({"row": row, "start": self.began}, lambda: False, min(self.stretch, 1 << 16)):
+            over = int(chunk.offset["row"]) - end
+            yield chunk if over <= 0 else replace(chunk, rows=chunk.rows.slice(0, chunk.rows.num_rows - over))
+            if over >= 0:
+                return
+
+
+@dataclass(frozen=True)
+class ReadPaths:
+    """A worker's step: the files whose paths it is given, while Spark follows a directory."""
+
+    entry: Entry
+    options: tuple[tuple[str, str | int | float | bool], ...]
+
+    def __call__(self, batches: Batches) -> Batches:
+        for batch in batches:
+            for uri in batch.column(0).to_pylist():
+                options = {**dict(self.options), "path": local_path(uri), "follow": False}
+                source = make_source(options, unstamped(self.entry.stream), self.entry.stream.name)
+                assert source is not None
+                yield from entered(self.entry, source.read({}, lambda: False), 0)
+
+
+def entered(entry: Entry, chunks: Iterable[Chunk], number: int) -> Batches:
+    """The rows of chunks as they enter, numbered from `number`."""
+    for chunk in chunks:
+        rows = stamped(chunk.rows, entry.stream, time_ns() // 1000)
+        batch = entry.rows(rows, chunk.rejected, number)
+        number += rows.num_rows + len(chunk.rejected)
+        if batch.num_rows:
+            yield batch
+
+
+@dataclass(frozen=True)
+class RefuseUntimed:
+    """A worker's step: rows of a DataFrame without a time, as rows of ERRORS(s)."""
+
+    entry: Entry
+
+    def __call__(self, batches: Batches) -> Batches:
+        schema = self.entry.stream.schema.arrow
+        for batch in batches:
+            rows = blobs.fit(batch, schema)
+            yield self.entry.rows(rows, (), 0)
+
+
+def unstamped(stream: StreamDef) -> Schema:
+    """The columns that a source delivers: not the one that arrival stamps."""
+    if stream.clock is not Clock.INTERNAL:
+        return stream.schema
+    return Schema(tuple(field for field in stream.schema if field.name != stream.time_column))
+
+
+def stamped(rows: pa.RecordBatch, stream: StreamDef, now: int) -> pa.RecordBatch:
+    """Rows of a stream with internal times, with the time of their arrival."""
+    if stream.clock is not Clock.INTERNAL or rows.num_columns == len(stream.schema):
+        return rows
+    assert stream.time_column is not None
+    index = stream.schema.index(stream.time_column)
+    stamp = pa.array(np.full(rows.num_rows, now, dtype=np.int64)).view(stream.schema.fields[index].type.arrow)
+    columns = [*rows.columns[:index], stamp, *rows.columns[index:]]
+    return pa.RecordBatch.from_arrays(columns, schema=stream.schema.arrow)
+
+
+def local_path(uri: str) -> str:
+    """The path of a file that Spark names by URI.
+
+    >>> local_path("file:///data/a%20b.csv"), local_path("/data/a.csv")
+    ('/data/a b.csv', '/data/a.csv')
+    """
+    from urllib.parse import unquote, urlsplit
+
+    parts = urlsplit(uri)
+    return unquote(parts.path) if parts.scheme == "file" else uri

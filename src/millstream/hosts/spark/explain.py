@@ -1,0 +1,51 @@
+"""How a program runs on Spark: our stages, then Spark's own plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from io import StringIO
+from typing import TYPE_CHECKING
+
+from millstream.hosts.contract import Program
+from millstream.hosts.spark.branches import Clockwork
+from millstream.hosts.spark.build import is_exchange
+from millstream.physical.nodes import Apply, Physical, Source, StoredTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def explained(program: Program, clockwork: Clockwork, df: DataFrame) -> str:
+    """The operators with where each runs, then the physical plan of Spark."""
+    kind = "streaming query" if clockwork.streaming else "bounded run"
+    lines = [f"on Spark, as a {kind}", *_tree(program.plan, clockwork, "")]
+    return "\n".join([*lines, "", "Spark plan", _spark_plan(df)])
+
+
+def _tree(node: Physical, clockwork: Clockwork, indent: str) -> Iterator[str]:
+    yield f"{indent}{node.label()}  [{where(node, clockwork)}]"
+    for child in node.inputs:
+        yield from _tree(child, clockwork, indent + "  ")
+
+
+def where(node: Physical, clockwork: Clockwork) -> str:
+    """How Spark runs an operator."""
+    if isinstance(node, Source):
+        return "source"
+    if isinstance(node, StoredTable):
+        return "broadcast to every task"
+    if not isinstance(node, Apply):
+        return "Spark SQL"
+    if not is_exchange(node):
+        return "Spark union"
+    keys = ", ".join(node.spec.keys or ())
+    exchange = f"packed exchange by {keys}" if keys else "packed exchange to one task"
+    return f"{exchange}, kernel with {'bucketed state' if clockwork.streaming else 'all rows of a task'}"
+
+
+def _spark_plan(df: DataFrame) -> str:
+    text = StringIO()
+    with redirect_stdout(text):
+        df.explain(mode="formatted")
+    return text.getvalue().strip()

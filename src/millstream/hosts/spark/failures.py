@@ -1,0 +1,69 @@
+"""Failures inside Spark, told as our own errors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from millstream import errors
+from millstream.errors import DataError, EngineError, MillstreamError
+
+_RAISED = re.compile(r"millstream\.errors\.(\w+): (.+?)(?=\n\s*\n|\n SQLSTATE|\n\tat |\Z)", re.DOTALL)
+_CONDITION = re.compile(r"\[([A-Z_]+)(?:\.[A-Z_]+)?\] (.+)")
+_DATA_STATES = ("22",)
+"""SQLSTATE classes that blame the data: overflow, division by zero, a text that is not a number."""
+
+
+def translated(error: BaseException) -> MillstreamError:
+    """What went wrong, without the stack traces that Spark adds."""
+    if isinstance(error, MillstreamError):
+        return error
+    text = str(error)
+    raised = _RAISED.search(text)
+    kind = getattr(errors, raised[1], None) if raised else None
+    if raised is not None and isinstance(kind, type) and issubclass(kind, MillstreamError):
+        message, detail, hint = _parts(raised[2])
+        return kind(message, detail=detail, hint=hint)
+    condition = _CONDITION.search(text)
+    message = condition[2].split(" SQLSTATE")[0].strip() if condition else text.splitlines()[0]
+    if re.search(rf"SQLSTATE: ({'|'.join(_DATA_STATES)})", text):
+        return DataError(_plain(message))
+    return EngineError(f"Spark: {_plain(message)}", detail=_last_python_line(text))
+
+
+@contextmanager
+def telling() -> Iterator[None]:
+    """Run something on Spark; failures come out as our own errors."""
+    try:
+        yield
+    except MillstreamError:
+        raise
+    except Exception as error:
+        if not _from_spark(error):
+            raise
+        raise translated(error) from None
+
+
+def _from_spark(error: BaseException) -> bool:
+    return type(error).__module__.split(".")[0] in ("pyspark", "py4j")
+
+
+def _parts(text: str) -> tuple[str, str | None, str | None]:
+    """Message, reason and hint of an error that was printed in a worker."""
+    lines = [line.strip() for line in text.strip().splitlines()]
+    detail = next((line.removeprefix("why: ") for line in lines if line.startswith("why: ")), None)
+    hint = next((line.removeprefix("hint: ") for line in lines if line.startswith("hint: ")), None)
+    return lines[0], detail, hint
+
+
+def _plain(message: str) -> str:
+    message = message.rstrip(".")
+    return message[:1].lower() + message[1:]
+
+
+def _last_python_line(text: str) -> str | None:
+    """The error that a Python worker died of, if that was it."""
+    found = re.findall(r"^(\w[\w.]*(?:Error|Exception|Interrupt)): (.*)$", text, re.MULTILINE)
+    found = [(kind, said) for kind, said in found if not kind.startswith(("org.", "java.", "pyspark.", "py4j."))]
+    return f"{found[-1][0]}: {found[-1][1]}" if found else None

@@ -1,0 +1,288 @@
+"""The Spark host: queries over pushed rows and bounded sources run as batch programs, others as streaming queries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from tempfile import TemporaryDirectory
+from threading import Event
+from time import time_ns
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from millstream.catalog import Clock, StreamDef
+from millstream.connectors.contract import Rejected, Source
+from millstream.connectors.files.source import FileSource
+from millstream.connectors.generators.source import GeneratorSource
+from millstream.connectors.registry import make_source
+from millstream.errors import CatalogError, DataError, EngineError, MillstreamError
+from millstream.hosts.contract import Program, Progress, Report
+from millstream.hosts.spark import streaming
+from millstream.hosts.spark.arrive import stamped, unstamped
+from millstream.hosts.spark.branches import Branch, Clockwork
+from millstream.hosts.spark.build import Builder, is_exchange
+from millstream.hosts.spark.explain import explained
+from millstream.hosts.spark.failures import telling
+from millstream.hosts.spark.runs import Outcome, run_bounded, watched
+from millstream.hosts.spark.sources import (
+    DriverSource,
+    Files,
+    FollowedFiles,
+    Generated,
+    Input,
+    PushedRows,
+    RegisteredFrame,
+    is_ticks,
+)
+from millstream.hosts.spark.streaming import Trigger
+from millstream.hosts.spark.surface import surface
+from millstream.hosts.spark.tables import SparkTable, registered_table, stored_table
+from millstream.physical import nodes as physical
+from millstream.schema import Schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+ReadTable = Callable[[physical.StoredTable], pa.Table]
+
+
+@dataclass(eq=False)
+class Running:
+    """A started query: it sees rows pushed from arrival number `since` on."""
+
+    program: Program
+    since: int
+    produced: list[pa.Table] = field(default_factory=list)
+    rows: int = 0
+    ended: bool = False
+    error: MillstreamError | None = None
+
+
+class SparkHost:
+    """Runs queries on a Spark session. `buckets` fixes the number of parts that keys are divided into, for tests."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        read_table: ReadTable,
+        *,
+        now: Callable[[], int] | None = None,
+        buckets: int | None = None,
+        checkpoint: str | None = None,
+    ) -> None:
+        self.spark = spark
+        self.checkpoint = checkpoint
+        self._read_table = read_table
+        self._now = now or (lambda: time_ns() // 1000)
+        self._buckets = buckets
+        self._inputs: dict[str, Input] = {}
+        self._tables: dict[str, tuple[DataFrame, Schema]] = {}
+        self._queries: dict[str, Running] = {}
+        self._arrivals = 0
+        self._stamp = 0
+        self._finished = False
+        self._stop = Event()
+        self._read: dict[str, int] = {}
+
+    # -- streams, tables and queries -------------------------------------------------------------------------------
+
+    def declare(self, stream: StreamDef) -> None:
+        self._inputs[stream.name.lower()] = self._input(stream)
+
+    def _input(self, stream: StreamDef) -> Input:
+        if stream.source is None:
+            return PushedRows(stream)
+        source = make_source(stream.source, unstamped(stream), stream.name)
+        if source is None:
+            return PushedRows(stream)
+        if isinstance(source, FileSource):
+            return Files(stream, source) if source.bounded else FollowedFiles(stream, stream.source)
+        if isinstance(source, GeneratorSource):
+            return Generated(stream, source, stream.source)
+        if not source.bounded:
+            raise EngineError(
+                f"stream {stream.name}: the source {stream.source.get('connector')} does not yet run on Spark",
+                detail="it has no end, and Spark has no streaming reader for it here",
+                hint='run it in-process: ms.connect(), or millstream run --engine embedded',
+            )
+        return DriverSource(stream, source)
+
+    def bind_source(self, stream: str, source: Source) -> None:
+        """Let a stream's rows come from `source`, which must be bounded."""
+        definition = self._find(stream).stream
+        known: Input = DriverSource(definition, source)
+        self._inputs[stream.lower()] = Files(definition, source) if isinstance(source, FileSource) else known
+
+    def register_stream(self, stream: StreamDef, df: DataFrame) -> None:
+        """A stream whose rows are those of a DataFrame with the same columns, static or streaming."""
+        self._inputs[stream.name.lower()] = RegisteredFrame(stream, df)
+
+    def register_table(self, name: str, df: DataFrame, schema: Schema) -> None:
+        """A table that is a static DataFrame with the same columns."""
+        self._tables[name.lower()] = (df, schema)
+
+    def forget(self, stream: str) -> None:
+        self._inputs.pop(stream.lower(), None)
+
+    def start(self, program: Program) -> None:
+        self._queries[program.name.lower()] = Running(program, self._arrivals)
+
+    def stop(self, name: str) -> None:
+        del self._queries[name.lower()]
+
+    def _find(self, stream: str) -> Input:
+        found = self._inputs.get(stream.lower())
+        if found is None:
+            raise CatalogError(f"no stream {stream}")
+        return found
+
+    # -- input -----------------------------------------------------------------------------------------------------
+
+    def push(self, stream: str, rows: pa.RecordBatch, rejected: tuple[Rejected, ...] = ()) -> None:
+        entry = self._find(stream)
+        if self._finished:
+            raise DataError(f"stream {entry.stream.name} has ended", hint="finish() comes last")
+        if not isinstance(entry, PushedRows):
+            raise DataError(f"stream {entry.stream.name} has a source of its own", hint="push() is for streams without")
+        self._stamp = max(self._stamp, self._now())
+        rows = stamped(rows, entry.stream, self._stamp)
+        entry.chunks.append((self._arrivals, rows, rejected))
+        self._arrivals += rows.num_rows + len(rejected)
+
+    def advance(self, stream: str, upto: int) -> None:
+        """In a bounded run all rows are put in order at the end: heartbeats add nothing."""
+        self._find(stream)
+
+    # -- programs --------------------------------------------------------------------------------------------------
+
+    def branches(self, program: Program, since: int = 0) -> tuple[Branch, ...]:
+        """The program's rows with their hidden columns."""
+        clockwork = self._clockwork(program.plan)
+
+        def source(node: physical.Source, clockwork: Clockwork) -> Branch:
+            return self._find(node.stream).branch(self.spark, node, clockwork, since)
+
+        with telling():
+            return Builder(self.spark, clockwork, source, self._table, self._buckets).build(program.plan)
+
+    def to_dataframe(self, program: Program) -> DataFrame:
+        """The program as a DataFrame, streaming if any of its inputs is."""
+        with telling():
+            return surface(self.branches(program), program.columns)
+
+    def _clockwork(self, plan: physical.Physical) -> Clockwork:
+        nodes = list(physical.walk(plan))
+        inputs = [(node, self._find(node.stream)) for node in nodes if isinstance(node, physical.Source)]
+        streaming_ = {entry.streaming for _, entry in inputs}
+        if len(streaming_) > 1:
+            raise EngineError(
+                "a query reads both streaming and static inputs",
+                hint="register static ones without time=, as tables, or make all of them streaming",
+            )
+        streams = [entry.stream for node, entry in inputs if node.side == "main"]
+        return Clockwork(
+            streaming=True in streaming_,
+            timed=any(map(is_exchange, nodes)),
+            latent=all(stream.clock is Clock.LATENT for stream in streams),
+            ticks=any(map(is_ticks, streams)),
+        )
+
+    def _table(self, node: physical.StoredTable) -> SparkTable:
+        known = self._tables.get(node.table.lower())
+        if known is not None:
+            return registered_table(known[0], known[1], node)
+        return stored_table(self.spark, self._read_table(node), node.schema)
+
+    # -- running ---------------------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        self._run([running for running in self._queries.values() if not running.ended], None)
+        self._finished = True
+
+    def run(self, names: tuple[str, ...], report: Report | None = None) -> None:
+        """Run these queries over their declared sources; those that also wait for pushed rows run at `finish`."""
+        chosen = [self._queries[name.lower()] for name in names]
+        self._run([q for q in chosen if not q.ended and not self._waits(q.program.plan)], report)
+
+    def _waits(self, plan: physical.Physical) -> bool:
+        return any(isinstance(self._find(name), PushedRows) for name in streams_of(plan))
+
+    def _run(self, queries: list[Running], report: Report | None) -> None:
+        self._stop.clear()
+        unbounded = [query for query in queries if self._clockwork(query.program.plan).streaming]
+        for query in queries:
+            if query not in unbounded and not self._stop.is_set():
+                self._run_bounded(query, report)
+        if unbounded and not self._stop.is_set():
+            self._run_unbounded(unbounded, report)
+
+    def _run_bounded(self, query: Running, report: Report | None) -> None:
+        def work() -> Outcome:
+            return run_bounded(query.program, self.branches(query.program, query.since))
+
+        try:
+            outcome = watched(self.spark, work, self._stop, lambda: self._tell(report))
+        except MillstreamError as error:
+            query.error = error
+            return
+        if outcome is not None:
+            query.ended = True
+            query.rows += outcome.count
+            query.produced += outcome.fetched
+            self._tell(report)
+
+    def _run_unbounded(self, queries: list[Running], report: Report | None) -> None:
+        """Streaming queries side by side until `interrupt`; without a checkpoint directory they start afresh."""
+        with TemporaryDirectory(prefix="millstream-") as scratch:
+            base = self.checkpoint or scratch
+            started = {q.program.name: self.start_streaming(q.program, f"{base}/{q.program.name}") for q in queries}
+            streaming.wait(started, self._stop, lambda read: self._tell(report, read))
+
+    def _tell(self, report: Report | None, read: Mapping[str, int] | None = None) -> None:
+        for name, count in (read or {}).items():
+            self._read[name] = self._read.get(name, 0) + count
+        if report is not None:
+            report(Progress(dict(self._read), {q.program.name: q.rows for q in self._queries.values()}))
+
+    def interrupt(self) -> None:
+        self._stop.set()
+
+    def start_streaming(self, program: Program, checkpoint: str, trigger: Trigger | None = None) -> StreamingQuery:
+        """Run a program as a streaming query into its sink, resuming from `checkpoint` if there is one."""
+        running = self._queries.get(program.name.lower())
+
+        def deliver(rows: pa.Table) -> None:
+            if running is not None:
+                running.rows += rows.num_rows
+                running.produced.append(rows)
+
+        return streaming.start(program, self.branches(program), checkpoint, trigger, deliver)
+
+    # -- output ----------------------------------------------------------------------------------------------------
+
+    def fetch(self, name: str) -> pa.Table:
+        running = self._queries[name.lower()]
+        if running.error is not None:
+            raise running.error
+        tables, running.produced = running.produced, []
+        if tables:
+            return pa.concat_tables(tables)
+        arrays = [pa.array([], field.type.arrow) for field in running.program.plan.schema]
+        return pa.Table.from_arrays(arrays, names=list(running.program.columns))
+
+    def explain(self, program: Program) -> str:
+        with telling():
+            clockwork = self._clockwork(program.plan)
+            return explained(program, clockwork, self.to_dataframe(program))
+
+    def close(self) -> None:
+        """Forget everything; the Spark session stays, others may use it."""
+        self._stop.set()
+        self._queries.clear()
+        self._inputs.clear()
+
+
+def streams_of(plan: physical.Physical) -> list[str]:
+    return list(dict.fromkeys(n.stream.lower() for n in physical.walk(plan) if isinstance(n, physical.Source)))

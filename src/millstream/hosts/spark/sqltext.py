@@ -1,0 +1,23 @@
+"""Expressions over a program's columns as Spark SQL text."""
+
+from __future__ import annotations
+
+from millstream.plan.expr import Column, Expr, substitute
+from millstream.schema import Schema
+
+
+def spark_sql(expr: Expr, schema: Schema, prefix: str = "c", second: int | None = None) -> str:
+    """An expression over a program's columns; from column `second` on they are those of the table, d0, d1, …"""
+    from millstream.physical.expressions import to_spark_sql
+
+    columns: dict[str, Expr] = {}
+    for i, column in enumerate(schema):
+        own = second is None or i < second
+        columns[column.name] = Column(column.type, f"{prefix}{i}" if own else f"d{i - (second or 0)}")
+    return to_spark_sql(substitute(expr, columns))
+
+
+def spark_value(expr: Expr, schema: Schema, prefix: str = "c") -> str:
+    """An expression with exactly the Spark type of its SQL type."""
+    text = spark_sql(expr, schema, prefix)
+    return text if isinstance(expr, Column) else f"CAST({text} AS {expr.type.spark})"

@@ -1,0 +1,82 @@
+"""Streaming queries: a program that runs until it is stopped, with a checkpoint to resume from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from millstream.hosts.contract import Program
+from millstream.hosts.spark.branches import Branch
+from millstream.hosts.spark.failures import telling, translated
+from millstream.hosts.spark.sinks import driver_sink, spark_format
+from millstream.hosts.spark.surface import all_rows, exact, surface
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming import StreamingQuery
+
+Trigger = Mapping[str, Any]
+"""When micro-batches start, in the words of Spark's `trigger`: {"availableNow": True}, {"processingTime": "1 second"}."""
+
+LOOK_SECONDS = 0.2
+
+
+def start(
+    program: Program,
+    branches: tuple[Branch, ...],
+    checkpoint: str,
+    trigger: Trigger | None,
+    deliver: Callable[[pa.Table], None],
+) -> StreamingQuery:
+    """Start a streaming query into the program's sink, or to `deliver` if it has none."""
+    chosen = None if program.sink is None else spark_format(program.sink)
+    if chosen is not None:
+        form, path, options = chosen
+        writer = surface(branches, program.columns).writeStream.format(form).options(**options).option("path", path)
+    else:
+        sink = None if program.sink is None else driver_sink(program, program.sink)
+
+        def take(df: DataFrame, _: int) -> None:
+            rows = exact(df.toArrow(), program.plan.schema, program.columns)
+            if sink is None:
+                deliver(rows)
+                return
+            for batch in rows.to_batches():
+                sink.write(batch)
+            sink.commit()
+
+        writer = all_rows(branches).writeStream.foreachBatch(take)
+    writer = writer.queryName(program.name).outputMode("append").option("checkpointLocation", checkpoint)
+    if trigger is not None:
+        writer = writer.trigger(**trigger)
+    with telling():
+        return writer.start()
+
+
+def wait(queries: Mapping[str, StreamingQuery], stop: Event, look: Callable[[Mapping[str, int]], None]) -> None:
+    """Wait until every query has ended or `stop` is set; then stop them in good order. A failure is told as ours."""
+    read = dict.fromkeys(queries, -1)
+    try:
+        while any(query.isActive for query in queries.values()) and not stop.wait(LOOK_SECONDS):
+            look(_rows_read(queries, read))
+        for query in queries.values():
+            error = query.exception()
+            if error is not None:
+                raise translated(error) from None
+        look(_rows_read(queries, read))
+    finally:
+        for query in queries.values():
+            query.stop()
+
+
+def _rows_read(queries: Mapping[str, StreamingQuery], seen: dict[str, int]) -> dict[str, int]:
+    """Rows that each query read in the micro-batches since the last look."""
+    news = {}
+    for name, query in queries.items():
+        rounds = [entry for entry in query.recentProgress if entry["batchId"] > seen[name]]
+        news[name] = sum(int(entry["numInputRows"]) for entry in rounds)
+        seen[name] = max([seen[name], *(int(entry["batchId"]) for entry in rounds)])
+    return news

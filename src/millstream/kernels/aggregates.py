@@ -1,0 +1,61 @@
+"""The built-in aggregate functions: their names, and the type of what they compute."""
+
+from __future__ import annotations
+
+from millstream.types import BIGINT, DECIMAL, DOUBLE, SqlType
+
+ALIASES = {"stddev": "stddev_samp", "variance": "var_samp", "mean": "avg"}
+
+NAMES = frozenset(
+    (
+        "count",
+        "sum",
+        "avg",
+        "min",
+        "max",
+        "stddev_samp",
+        "stddev_pop",
+        "var_samp",
+        "var_pop",
+        "first_value",
+        "last_value",
+    )
+)
+
+_SPREADS = frozenset(("stddev_samp", "stddev_pop", "var_samp", "var_pop"))
+
+
+def canonical_name(name: str) -> str | None:
+    """The function that a name in any spelling means, or None if there is no such aggregate.
+
+    >>> canonical_name("STDDEV"), canonical_name("median")
+    ('stddev_samp', None)
+    """
+    lower = name.lower()
+    resolved = ALIASES.get(lower, lower)
+    return resolved if resolved in NAMES else None
+
+
+def result_type(fn: str, distinct: bool, arg_type: SqlType | None) -> SqlType | None:
+    """The type of an aggregate over an argument (None: no argument); None if it cannot be applied.
+
+    >>> result_type("sum", False, DECIMAL(9, 2)), result_type("sum", False, SqlType("VARCHAR"))
+    (DECIMAL(18, 2), None)
+    """
+    if fn == "count":
+        return BIGINT if arg_type is not None or not distinct else None
+    if arg_type is None or (arg_type.name == "DECIMAL" and arg_type.precision > 18):
+        return None
+    if fn in ("min", "max"):
+        return arg_type
+    if fn in ("first_value", "last_value"):
+        return None if distinct else arg_type
+    if not arg_type.is_numeric:
+        return None
+    if fn == "avg" or fn in _SPREADS:
+        return DOUBLE
+    if fn == "sum":
+        if arg_type.name == "DECIMAL":
+            return DECIMAL(18, arg_type.scale)
+        return BIGINT if arg_type.is_integer else DOUBLE
+    return None

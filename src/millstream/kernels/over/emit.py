@@ -1,0 +1,100 @@
+"""How generated OVER source computes the result of a call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from millstream.kernels.over.layout import Edge, Extreme, Layout, Sums
+
+
+def emit(layout: Layout, number: int) -> Iterator[str]:
+    """The statements that write `out` and `ok` of a call for row r of slot s."""
+    call = layout.spec.calls[number]
+    out, ok = f"out{number}[r]", f"ok{number}[r]"
+    frame = layout.frame(call)
+    distinct = "distinct " if call.distinct else ""
+    inside = "*" if call.arg is None else f"{distinct}{layout.arg(call).name}"
+    yield f"# {call.fn}({inside}) over {frame.name}: {'unbounded ' if not frame.is_bounded else ''}{frame.frame.unit}"
+    wanted = layout.part(call)
+    if wanted is None:
+        yield from _from_cells(layout, number)
+        return
+    part = layout.part_named(wanted.name)
+    prefix = f"s + {part.name.upper()}"
+    if isinstance(part, Sums):
+        yield f"n = slots[{prefix}_COUNT]"
+        if call.fn == "count":
+            yield f"{out} = n"
+            return
+        least = 2 if call.fn in ("var_samp", "stddev_samp") else 1
+        yield f"{ok} = n >= {least}"
+        yield f"{out} = 0"
+        yield f"if n >= {least}:"
+        for line in _sum_result(part, number, call.fn, call.type.name):
+            yield f"    {line}"
+    elif isinstance(part, Extreme) and frame.is_bounded:
+        array = "fcells" if part.arg.kind == "float" else "cells"
+        yield f"{ok} = slots[{prefix}_QUEUE_HEAD] < slots[{prefix}_QUEUE_TAIL]"
+        yield f"{out} = 0"
+        yield f"if slots[{prefix}_QUEUE_HEAD] < slots[{prefix}_QUEUE_TAIL]:"
+        lane = f"CELL_{part.name.upper()}_QUEUE"
+        yield f"    best = cells[base + (slots[{prefix}_QUEUE_HEAD] & mask) * CELL + {lane}]"
+        yield f"    {out} = {array}[base + (best & mask) * CELL + CELL_{part.arg.name.upper()}]"
+    else:
+        array = "sums" if part.arg.kind == "float" else "slots"
+        known, value = ("KNOWN", "VALUE") if isinstance(part, Edge) else ("ANY", "BEST")
+        yield f"{ok} = slots[{prefix}_{known}] == 1"
+        yield f"{out} = {array}[{prefix}_{value}]"
+
+
+def _from_cells(layout: Layout, number: int) -> Iterator[str]:
+    from millstream.kernels.over.codegen import cell_value
+
+    call = layout.spec.calls[number]
+    out, ok = f"out{number}[r]", f"ok{number}[r]"
+    name = layout.frame(call).name
+    if call.arg is None:
+        yield f"{out} = end - {name}_head"
+        return
+    arg = layout.arg(call)
+    if call.fn == "last_value":
+        yield f"{ok} = {arg.name}_in"
+        yield f"{out} = {arg.name}_v"
+        return
+    value, known = cell_value(layout, arg)
+    yield f"c = base + ({name}_head & mask) * CELL"
+    yield f"{ok} = {known}"
+    yield f"{out} = {value}"
+
+
+def _sum_result(part: Sums, number: int, fn: str, type_name: str) -> Iterator[str]:
+    assert part.arg is not None
+    prefix = f"s + {part.name.upper()}"
+    out = f"out{number}[r]"
+    if fn in ("sum", "avg"):
+        if part.arg.kind == "float":
+            total = f"float_sum(slots, sums, {prefix}_SUM)"
+            yield f"{out} = {total}" if fn == "sum" else f"{out} = {total} / n"
+            return
+        units = f"(n * {10.0**part.arg.type.scale!r})" if part.arg.type.scale else "n"
+        if not part.arg.is_wide:
+            yield f"{out} = slots[{prefix}_SUM]" if fn == "sum" else f"{out} = float(slots[{prefix}_SUM]) / {units}"
+            return
+        yield f"high = slots[{prefix}_SUM] + (slots[{prefix}_SUM_LOW] >> 32)"
+        yield f"low_part = slots[{prefix}_SUM_LOW] & LOW_HALF"
+        if fn == "avg":
+            yield f"{out} = (high * 4294967296.0 + low_part) / {units}"
+            return
+        yield "if high < -0x8000_0000 or high > 0x7FFF_FFFF:"
+        yield f"    return OVERFLOW + {number}"
+        yield f"{out} = (high << 32) + low_part"
+        if type_name == "DECIMAL":
+            yield f"if abs({out}) >= 1_000_000_000_000_000_000:"
+            yield f"    return OVERFLOW + {number}"
+        return
+    total, odd = "TOTAL", ""
+    if part.arg.kind == "float":
+        total, odd = "SUM", f"slots[{prefix}_ODD] != 0 or slots[{prefix}_HUGE] != 0"
+    spread = f"spread(sums, {prefix}_{total}, {prefix}_SQUARES, n) / {'(n - 1)' if fn.endswith('samp') else 'n'}"
+    result = f"math.sqrt({spread})" if fn.startswith("stddev") else spread
+    yield f"{out} = {f'math.nan if {odd} else ' if odd else ''}{result}"

@@ -1,0 +1,144 @@
+"""Aggregates over the rows before each row: the OVER kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.errors import DataError
+from millstream.kernels.batch import Batch, concat
+from millstream.kernels.jit import as_input, compile_kernel, run_all, source_of, threads
+from millstream.kernels.keys import Slots
+from millstream.kernels.over import loops
+from millstream.kernels.over.codegen import (
+    ADDED,
+    CELLS_NEEDED,
+    DONE,
+    FIRST,
+    LAST,
+    OVERFLOW,
+    TABLE_NEEDED,
+    WANTED,
+    generate,
+)
+from millstream.kernels.over.columns import Array, argument_arrays, result_arrays, result_column
+from millstream.kernels.over.layout import Layout
+from millstream.kernels.over.portable import combine, divide, export, load_portable, rebuild, save_portable
+from millstream.kernels.over.spec import OverSpec
+from millstream.kernels.over.state import OverState, Shard, new_state
+from millstream.kernels.over.sweep import sweep
+
+_deal = compile_kernel(source_of(loops, "deal"), "deal")
+_PARALLEL_ROWS = 8_192
+
+
+class OverKernel:
+    """Runs an OverSpec; the loop over rows is generated for its frames and calls."""
+
+    def __init__(self, spec: OverSpec) -> None:
+        self.spec = spec
+        self.layout = Layout(spec)
+        self.source = generate(self.layout)
+        self._step = compile_kernel(self.source, "step")
+        self._widths = as_input(np.array([frame.frame.preceding or 0 for frame in self.layout.frames]))
+        self._keys = [spec.input.index(key) for key in spec.keys]
+        self._args = [spec.input.index(arg.column) for arg in self.layout.args]
+
+    def open(self) -> OverState:
+        return new_state(self.layout, threads())
+
+    def step(self, state: OverState, batch: Batch) -> Batch:
+        if state.pending is not None:
+            batch = concat([state.pending, batch], batch.upto)
+            state.pending = None
+        if self.spec.waits:
+            ready = int(np.searchsorted(batch.time, batch.upto))
+            if ready < len(batch):
+                state.pending = batch.slice(ready, len(batch))
+                batch = batch.slice(0, ready)
+        state.upto = batch.upto
+        columns = self._results(state, batch)
+        sweep(self.layout, state)
+        return batch.with_rows(
+            pa.RecordBatch.from_arrays([*batch.rows.columns, *columns], schema=self.spec.output.arrow)
+        )
+
+    def snapshot(self, state: OverState) -> bytes:
+        return save_portable(self.spec, export(self.layout, state))
+
+    def restore(self, saved: bytes) -> OverState:
+        return rebuild(self.layout, load_portable(self.layout, saved), threads())
+
+    def split(self, state: OverState, parts: int) -> list[OverState]:
+        divided = divide(self.layout, export(self.layout, state), parts)
+        return [rebuild(self.layout, portable, threads()) for portable in divided]
+
+    def merge(self, states: Sequence[OverState]) -> OverState:
+        exported = [export(self.layout, state) for state in states]
+        return rebuild(self.layout, combine(self.layout, exported), threads())
+
+    def _results(self, state: OverState, batch: Batch) -> list[pa.Array]:
+        rows = len(batch)
+        results = [result_arrays(call, rows) for call in self.spec.calls]
+        if rows:
+            slots = self._slots(state, batch)
+            inputs = [self._widths, as_input(batch.time)]
+            for arg, index in zip(self.layout.args, self._args, strict=True):
+                inputs += argument_arrays(arg, batch.rows.column(index), state.texts)
+            outputs = [array for pair in results for array in pair]
+            self._run(state, slots, inputs, outputs)
+        return [
+            result_column(self.layout, call, values, ok, state.texts)
+            for call, (values, ok) in zip(self.spec.calls, results, strict=True)
+        ]
+
+    def _slots(self, state: OverState, batch: Batch) -> Slots:
+        if state.keys is None:
+            state.shards[0].hold(1)
+            return np.zeros(len(batch), dtype=np.int32)
+        slots = state.keys.encode([batch.rows.column(index) for index in self._keys])
+        for shard in state.shards:
+            shard.hold(-(-state.keys.size // len(state.shards)))
+        return slots
+
+    def _run(self, state: OverState, slots: Slots, inputs: list[Array], outputs: list[Array]) -> None:
+        rows = len(slots)
+        step = self._step.form(rows)
+        deal = _deal.form(rows)
+
+        def run(number: int) -> int:
+            shard = state.shards[number]
+            own = np.empty(rows, dtype=np.int32)
+            at = np.empty(rows, dtype=np.int64)
+            count = deal(slots, len(state.shards), state.shift, number, shard.width, own, at)
+            shard.state[[FIRST, ADDED, LAST]] = 0, 0, count
+            return self._run_shard(step, shard, own, at, inputs, outputs)
+
+        tasks = [partial(run, number) for number in range(len(state.shards))]
+        answers = run_all(tasks) if rows >= _PARALLEL_ROWS else [task() for task in tasks]
+        for answer in answers:
+            if answer != DONE:
+                call = self.spec.calls[answer - OVERFLOW]
+                raise DataError(f"sum overflows {call.type}", detail=str(call), hint="cast its argument to DOUBLE")
+
+    def _run_shard(
+        self, step: Any, shard: Shard, own: Array, at: Array, inputs: list[Array], outputs: list[Array]
+    ) -> int:
+        while True:
+            ring = (shard.cells, shard.cells.view(np.float64), shard.regions) if self.layout.logged else ()
+            answer = int(
+                step(
+                    own, at, shard.state, *inputs, shard.slots, shard.slots.view(np.float64), *ring,
+                    *shard.tables, *outputs,
+                )
+            )  # fmt: skip
+            if answer == CELLS_NEEDED:
+                shard.more_cells(int(shard.state[WANTED]))
+            elif TABLE_NEEDED <= answer < OVERFLOW:
+                shard.more_table(answer - TABLE_NEEDED)
+            else:
+                return answer

@@ -1,0 +1,269 @@
+"""Where an OVER operator keeps what: the lanes of a key's record and of a row's cell, derived from the calls.
+
+A slot record is a run of 64-bit lanes with everything known about one key. Rows that some frame still holds lie as
+cells in the key's ring, a power-of-two region that all bounded frames share; the row at position p of a key lies in
+cell p modulo the ring's capacity. Frames that begin at the first row keep no cells.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from millstream.kernels.over.spec import Frame, OverCall, OverSpec
+from millstream.types import SqlType
+
+_SPREADS = ("stddev_samp", "stddev_pop", "var_samp", "var_pop")
+_FULL_RANGE = ("BIGINT", "TIMESTAMP", "TIMESTAMPTZ", "INTERVAL")
+
+
+@dataclass(frozen=True)
+class Arg:
+    """An argument column. NULL travels as a value that cannot occur; where all values can, as a flag beside it."""
+
+    name: str
+    column: str
+    type: SqlType
+    valued: bool
+
+    @property
+    def kind(self) -> str:
+        if self.type.is_coded:
+            return "text"
+        return "float" if self.type.name == "DOUBLE" else "int"
+
+    @property
+    def flagged(self) -> bool:
+        return not self.valued or self.type.name in _FULL_RANGE
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether 64 bits cannot hold a sum of such integers."""
+        return self.type.name in ("BIGINT", "DECIMAL")
+
+
+@dataclass(frozen=True)
+class NamedFrame:
+    name: str
+    frame: Frame
+
+    @property
+    def is_bounded(self) -> bool:
+        return self.frame.preceding is not None
+
+    @property
+    def is_range(self) -> bool:
+        return self.frame.unit == "range"
+
+    @property
+    def preceding(self) -> int:
+        assert self.frame.preceding is not None
+        return self.frame.preceding
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Count, sum and squares of an argument's values in a frame, as far as calls need them; no argument: of rows."""
+
+    frame: NamedFrame
+    arg: Arg | None
+    distinct: bool
+    has_sum: bool
+    has_squares: bool
+
+    @property
+    def name(self) -> str:
+        return f"{self.frame.name}_{self.arg.name if self.arg else 'rows'}{'_distinct' if self.distinct else ''}"
+
+    @property
+    def lanes(self) -> tuple[str, ...]:
+        lanes = ["count"]
+        if self.arg is not None and self.arg.kind == "float":
+            if self.has_sum or self.has_squares:
+                lanes += ["sum", "sum_low", "sum_error", "odd", "net"]
+            if self.has_squares:
+                lanes += ["squares", "squares_low", "squares_error", "huge"]
+        elif self.arg is not None:
+            if self.has_sum:
+                lanes += ["sum", "sum_low"] if self.arg.is_wide else ["sum"]
+            if self.has_squares:
+                lanes += ["total", "total_low", "total_error", "squares", "squares_low", "squares_error"]
+        return tuple(lanes)
+
+    @property
+    def exact_sums(self) -> tuple[str, ...]:
+        """The first lanes of its sums in high and low part."""
+        return tuple(lane.removesuffix("_error") for lane in self.lanes if lane.endswith("_error"))
+
+
+@dataclass(frozen=True)
+class Extreme:
+    """The least or greatest value in a frame: bounded, the candidates in a queue of positions; else the best so far."""
+
+    frame: NamedFrame
+    arg: Arg
+    fn: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.frame.name}_{self.arg.name}_{self.fn}"
+
+    @property
+    def lanes(self) -> tuple[str, ...]:
+        return ("queue_head", "queue_tail") if self.frame.is_bounded else ("any", "best")
+
+
+@dataclass(frozen=True)
+class Edge:
+    """The first value of an unbounded frame, or the last one of a frame that waits for peers."""
+
+    frame: NamedFrame
+    arg: Arg
+    fn: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.frame.name}_{self.arg.name}_{self.fn.removesuffix('_value')}"
+
+    @property
+    def lanes(self) -> tuple[str, ...]:
+        return ("known", "value")
+
+
+Part = Sums | Extreme | Edge
+
+
+@dataclass(frozen=True)
+class Layout:
+    """All parts of the state of a spec, and the lane of each."""
+
+    spec: OverSpec
+
+    @cached_property
+    def args(self) -> tuple[Arg, ...]:
+        columns = list(dict.fromkeys(call.arg.lower() for call in self.spec.calls if call.arg is not None))
+        result = []
+        for i, column in enumerate(columns):
+            uses = [call for call in self.spec.calls if call.arg is not None and call.arg.lower() == column]
+            valued = any(call.fn != "count" or call.distinct for call in uses)
+            field = self.spec.input[column]
+            result.append(Arg(f"a{i}", field.name, field.type, valued))
+        return tuple(result)
+
+    @cached_property
+    def frames(self) -> tuple[NamedFrame, ...]:
+        distinct = dict.fromkeys(call.frame for call in self.spec.calls)
+        return tuple(NamedFrame(f"f{i}", frame) for i, frame in enumerate(distinct))
+
+    def arg(self, call: OverCall) -> Arg:
+        return next(arg for arg in self.args if call.arg is not None and arg.column.lower() == call.arg.lower())
+
+    def frame(self, call: OverCall) -> NamedFrame:
+        return next(named for named in self.frames if named.frame == call.frame)
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        parts: dict[str, Part] = {}
+        for call in self.spec.calls:
+            part = self.part(call)
+            if part is None:
+                continue
+            before = parts.get(part.name)
+            if isinstance(part, Sums) and isinstance(before, Sums):
+                part = Sums(
+                    part.frame,
+                    part.arg,
+                    part.distinct,
+                    part.has_sum or before.has_sum,
+                    part.has_squares or before.has_squares,
+                )
+            parts[part.name] = part
+        return tuple(parts.values())
+
+    def part(self, call: OverCall) -> Part | None:
+        """The part of the state that a call reads, as far as this call needs it; None if cells or the row suffice."""
+        frame = self.frame(call)
+        if call.arg is None:
+            return None if frame.is_bounded else Sums(frame, None, False, False, False)
+        arg = self.arg(call)
+        if call.fn in ("min", "max"):
+            return Extreme(frame, arg, call.fn)
+        if call.fn == "first_value":
+            return None if frame.is_bounded else Edge(frame, arg, call.fn)
+        if call.fn == "last_value":
+            return Edge(frame, arg, call.fn) if frame.is_range else None
+        return Sums(frame, arg, call.distinct, call.fn in ("sum", "avg"), call.fn in _SPREADS)
+
+    def part_named(self, name: str) -> Part:
+        return next(part for part in self.parts if part.name == name)
+
+    @cached_property
+    def logged(self) -> tuple[NamedFrame, ...]:
+        """The frames that need cells."""
+        return tuple(frame for frame in self.frames if frame.is_bounded and not self._only_last_values(frame))
+
+    def _only_last_values(self, frame: NamedFrame) -> bool:
+        return all(call.fn == "last_value" for call in self.spec.calls if call.frame == frame.frame)
+
+    @cached_property
+    def logged_args(self) -> tuple[Arg, ...]:
+        """The arguments that cells hold."""
+        frames = {frame.frame for frame in self.logged}
+        needed = {
+            self.arg(call).name
+            for call in self.spec.calls
+            if call.arg is not None and call.frame in frames and call.fn != "last_value"
+        }
+        return tuple(arg for arg in self.args if arg.name in needed)
+
+    @cached_property
+    def queues(self) -> tuple[Extreme, ...]:
+        return tuple(part for part in self.parts if isinstance(part, Extreme) and part.frame.is_bounded)
+
+    @cached_property
+    def tables(self) -> tuple[Sums, ...]:
+        """The parts that count equal values, one table each."""
+        return tuple(part for part in self.parts if isinstance(part, Sums) and part.distinct)
+
+    @cached_property
+    def slot_lanes(self) -> dict[str, int]:
+        names = ["base", "capacity", "tail"] if self.logged else []
+        names += [f"{frame.name}_head" for frame in self.logged if frame.is_range]
+        names += [f"{part.name}_{lane}" for part in self.parts for lane in part.lanes]
+        return {name: lane for lane, name in enumerate(names)}
+
+    @cached_property
+    def cell_lanes(self) -> dict[str, int]:
+        if not self.logged:
+            return {}
+        names = ["time"] if any(frame.is_range for frame in self.logged) else []
+        if any(arg.flagged for arg in self.logged_args):
+            names.append("flags")
+        names += [arg.name for arg in self.logged_args if arg.valued]
+        names += [f"{queue.name}_queue" for queue in self.queues]
+        # A frame of rows that only counts still has its ring; it needs one lane to be one.
+        return {name: lane for lane, name in enumerate(names or ["nothing"])}
+
+    def flag_bit(self, arg: Arg) -> int:
+        return [other.name for other in self.logged_args if other.flagged].index(arg.name)
+
+    @cached_property
+    def texts(self) -> tuple[Arg, ...]:
+        """The arguments whose values are strings, seen as codes."""
+        return tuple(arg for arg in self.args if arg.kind == "text" and arg.valued)
+
+    def text_lanes(self, arg: Arg) -> list[tuple[int, int]]:
+        """The slot lanes that hold codes of a text argument, each with the lane that is 1 if it holds one."""
+        lanes = self.slot_lanes
+        pairs = [(f"{part.name}_any", f"{part.name}_best") for part in self.parts if isinstance(part, Extreme)]
+        pairs += [(f"{part.name}_known", f"{part.name}_value") for part in self.parts if isinstance(part, Edge)]
+        return [
+            (lanes[known], lanes[value]) for known, value in pairs if known in lanes and arg.name in value.split("_")
+        ]
+
+    @cached_property
+    def expires(self) -> int | None:
+        """How long after its last row a key may be forgotten; None if never."""
+        if self.spec.keys and all(frame.is_range and frame.is_bounded for frame in self.frames):
+            return max(frame.preceding for frame in self.frames)
+        return None

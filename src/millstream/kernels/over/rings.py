@@ -1,0 +1,69 @@
+"""Finding all cells of many rings at once, outside the compiled loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from millstream.kernels.batch import Ints
+from millstream.kernels.over.layout import Layout
+from millstream.kernels.over.loops import FIRST_CAPACITY
+
+Records = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Positions in rings: the record each belongs to, the position, and where its cell begins."""
+
+    owner: Ints
+    position: Ints
+    cell: Ints
+
+
+def low_positions(layout: Layout, records: Records) -> Ints:
+    """The oldest position that each ring still holds."""
+    lanes = layout.slot_lanes
+    tail = records[:, lanes["tail"]]
+    low = tail
+    for frame in layout.logged:
+        if frame.is_range:
+            low = np.minimum(low, records[:, lanes[f"{frame.name}_head"]])
+        else:
+            low = np.minimum(low, np.maximum(0, tail - (frame.preceding + 1)))
+    return low
+
+
+def row_runs(layout: Layout, records: Records) -> Runs:
+    """The rows in the rings of these records."""
+    return _runs(layout, records, low_positions(layout, records), records[:, layout.slot_lanes["tail"]])
+
+
+def queue_runs(layout: Layout, records: Records, queue: int) -> Runs:
+    """The entries of one of their queues."""
+    name = layout.queues[queue].name
+    head, tail = (records[:, layout.slot_lanes[f"{name}_queue_{end}"]] for end in ("head", "tail"))
+    return _runs(layout, records, head, tail)
+
+
+def _runs(layout: Layout, records: Records, start: Ints, stop: Ints) -> Runs:
+    lanes = layout.slot_lanes
+    counts = stop - start
+    owner = np.repeat(np.arange(len(records)), counts)
+    ends = np.cumsum(counts)
+    position = np.arange(len(owner)) + np.repeat(start - (ends - counts), counts)
+    base, capacity = (records[owner, lanes[name]] for name in ("base", "capacity"))
+    return Runs(owner, position, base + (position & (capacity - 1)) * len(layout.cell_lanes))
+
+
+def place_rings(layout: Layout, records: Records, counts: Ints) -> int:
+    """Give every record with rows a ring, one after the other; returns the lanes they take together."""
+    capacity = np.where(counts > 0, FIRST_CAPACITY, 0)
+    while np.any(capacity < counts):
+        capacity = np.where(capacity < counts, 2 * capacity, capacity)
+    ends = np.cumsum(capacity * len(layout.cell_lanes))
+    records[:, layout.slot_lanes["base"]] = ends - capacity * len(layout.cell_lanes)
+    records[:, layout.slot_lanes["capacity"]] = capacity
+    return int(ends[-1]) if len(ends) else 0

@@ -1,0 +1,94 @@
+"""The state of an OVER operator while it runs: keys, and per shard the records and rings of compiled loops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from millstream.kernels.batch import BEGIN, Batch, Ints
+from millstream.kernels.jit import compile_kernel, source_of
+from millstream.kernels.keys import ByteTable, KeyTable
+from millstream.kernels.over import loops
+from millstream.kernels.over.codegen import USED
+from millstream.kernels.over.layout import Layout
+
+_refill = compile_kernel(source_of(loops, "refill"), "refill")
+
+SIZE_CLASSES = 48
+_FIRST_TABLE = 16
+
+
+class Shard:
+    """The keys of one thread: slot g of the key table is record g // shards of shard g % shards."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.width = len(layout.slot_lanes)
+        self.cell = len(layout.cell_lanes)
+        self.slots: Ints = np.zeros(0, dtype=np.int64)
+        self.cells: Ints = np.zeros(0, dtype=np.int64)
+        self.regions: Ints = np.zeros(1 + SIZE_CLASSES, dtype=np.int64)
+        self.state: Ints = np.zeros(USED + len(layout.tables), dtype=np.int64)
+        self.tables: list[Ints] = [np.zeros(3 * _FIRST_TABLE, dtype=np.int64) for _ in layout.tables]
+
+    @property
+    def records(self) -> Ints:
+        """The slot records, one per row."""
+        return self.slots.reshape(-1, self.width)
+
+    def hold(self, records: int) -> None:
+        """Make room for that many records."""
+        have = len(self.slots) // self.width
+        if records > have:
+            more = max(records, 2 * have, 16) - have
+            self.slots = np.concatenate([self.slots, np.zeros(more * self.width, dtype=np.int64)])
+
+    def more_cells(self, wanted: int) -> None:
+        """Make room for a region of `wanted` cells, and then some."""
+        more = max(wanted * self.cell, len(self.cells), 1024)
+        self.cells = np.concatenate([self.cells, np.zeros(more, dtype=np.int64)])
+
+    def entries(self, table: int) -> npt.NDArray[np.int64]:
+        """The counted values of a table: record offset + 1, word, count."""
+        rows: npt.NDArray[np.int64] = self.tables[table].reshape(-1, 3)
+        used: npt.NDArray[np.int64] = rows[rows[:, 0] != 0]
+        return used
+
+    def set_entries(self, table: int, entries: npt.NDArray[np.int64]) -> None:
+        size = _FIRST_TABLE
+        while size < 4 * len(entries):
+            size *= 2
+        self.tables[table] = np.zeros(3 * size, dtype=np.int64)
+        self.state[USED + table] = len(entries)
+        _refill(len(entries), np.ascontiguousarray(entries), self.tables[table])
+
+    def more_table(self, table: int) -> None:
+        self.set_entries(table, self.entries(table))
+
+
+@dataclass
+class OverState:
+    """Everything an OVER operator remembers between batches."""
+
+    keys: KeyTable | None
+    shards: list[Shard]
+    texts: dict[str, ByteTable]
+    pending: Batch | None = None
+    upto: int = BEGIN
+    kept_keys: int = 0
+    kept_texts: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def shift(self) -> int:
+        return len(self.shards).bit_length() - 1
+
+
+def new_state(layout: Layout, threads: int) -> OverState:
+    """A state without keys; the number of shards is the power of two that serves the threads."""
+    types = [layout.spec.input[key].type for key in layout.spec.keys]
+    shards = 1
+    while types and shards < threads:
+        shards *= 2
+    texts = {arg.name: ByteTable(arg.type) for arg in layout.texts}
+    return OverState(KeyTable(types) if types else None, [Shard(layout) for _ in range(shards)], texts)

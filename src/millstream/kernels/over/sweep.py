@@ -1,0 +1,74 @@
+"""Forgetting: keys whose rows have all left their frames, and strings that nothing refers to any more."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from millstream.kernels.batch import BEGIN
+from millstream.kernels.over.layout import Arg, Layout
+from millstream.kernels.over.loops import FIRST_CAPACITY
+from millstream.kernels.over.rings import row_runs
+from millstream.kernels.over.state import OverState, Shard
+
+_KEYS_AT_LEAST = 4_096
+_TEXTS_AT_LEAST = 1_024
+
+
+def sweep(layout: Layout, state: OverState) -> None:
+    """Forget what is dead, once there may be as much of it as there was of everything the last time."""
+    keys = state.keys
+    if keys is not None and layout.expires is not None and len(keys) > 2 * state.kept_keys + _KEYS_AT_LEAST:
+        _forget_keys(layout, state, max(state.upto, BEGIN + layout.expires) - layout.expires)
+        state.kept_keys = len(keys)
+    for arg in layout.texts:
+        table = state.texts[arg.name]
+        if len(table) > 2 * state.kept_texts.get(arg.name, 0) + _TEXTS_AT_LEAST:
+            used = np.concatenate([_used_codes(layout, arg, shard) for shard in state.shards])
+            table.release(np.setdiff1d(table.live(), used))
+            state.kept_texts[arg.name] = len(table)
+
+
+def _forget_keys(layout: Layout, state: OverState, since: int) -> None:
+    assert state.keys is not None
+    live = state.keys.live()
+    shards = len(state.shards)
+    dead = []
+    for number, shard in enumerate(state.shards):
+        mine = live[live % shards == number]
+        own = shard.records[mine // shards]
+        gone = np.ones(len(own), dtype=np.bool_)
+        if layout.logged:
+            lanes = layout.slot_lanes
+            base, capacity, tail = (own[:, lanes[name]] for name in ("base", "capacity", "tail"))
+            newest = base + ((tail - 1) & (capacity - 1)) * shard.cell
+            gone = shard.cells[newest + layout.cell_lanes["time"]] < since
+            _free_regions(shard, base[gone], capacity[gone])
+        offsets = (mine[gone] // shards) * shard.width
+        for table in range(len(layout.tables)):
+            entries = shard.entries(table)
+            shard.set_entries(table, entries[~np.isin(entries[:, 0] - 1, offsets)])
+        shard.records[mine[gone] // shards] = 0
+        dead.append(mine[gone])
+    state.keys.release(np.concatenate(dead))
+
+
+def _free_regions(shard: Shard, base: npt.NDArray[np.int64], capacity: npt.NDArray[np.int64]) -> None:
+    """Chain the regions of each size in front of those that are free already."""
+    kind, size = 1, FIRST_CAPACITY
+    while kind < len(shard.regions):
+        places = base[capacity == size]
+        if len(places):
+            shard.cells[places[:-1]] = places[1:] + 1
+            shard.cells[places[-1]] = shard.regions[kind]
+            shard.regions[kind] = places[0] + 1
+        kind, size = kind + 1, size * 2
+
+
+def _used_codes(layout: Layout, arg: Arg, shard: Shard) -> npt.NDArray[np.int64]:
+    records = shard.records
+    used = [records[records[:, known] == 1, value] for known, value in layout.text_lanes(arg)]
+    if arg.name in layout.cell_lanes:
+        used.append(shard.cells[row_runs(layout, records).cell + layout.cell_lanes[arg.name]])
+    used += [shard.entries(i)[:, 1] for i, part in enumerate(layout.tables) if part.arg == arg]
+    return np.concatenate([np.zeros(0, dtype=np.int64), *used])

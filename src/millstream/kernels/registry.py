@@ -1,0 +1,24 @@
+"""All kinds of kernels; the laws are tested over each of them."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TypeVar
+
+Spec = TypeVar("Spec", bound=type)
+
+_specs: dict[str, type] = {}
+_MODULES = ("distinct", "merge", "over", "reorder")
+
+
+def register(spec: Spec) -> Spec:
+    """Enter a spec class; used as a decorator."""
+    _specs[spec.__name__] = spec
+    return spec
+
+
+def registered() -> dict[str, type]:
+    """Every spec class by its name."""
+    for module in _MODULES:
+        importlib.import_module(f"millstream.kernels.{module}")
+    return dict(sorted(_specs.items()))

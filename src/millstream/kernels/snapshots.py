@@ -1,0 +1,111 @@
+"""Saved kernel state: named arrays and rows as Arrow IPC bytes, labelled with what they belong to."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millstream.errors import StateError
+from millstream.kernels.batch import Batch
+
+_FORMAT = "1"
+_TIME, _OTHER, _SEQ = "__time", "__other", "__seq"
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a snapshot holds, by name."""
+
+    columns: dict[str, pa.Array]
+
+    def array(self, name: str) -> npt.NDArray[Any]:
+        """A numeric array; may be read-only."""
+        values: npt.NDArray[Any] = self._column(name).to_numpy(zero_copy_only=False)
+        return values
+
+    def column(self, name: str) -> pa.Array:
+        return self._column(name)
+
+    def rows(self, name: str) -> pa.RecordBatch:
+        return pa.RecordBatch.from_struct_array(self._column(name))
+
+    def batch(self, name: str, upto: int, port: int = 0) -> Batch:
+        """A batch saved by `batch_columns`."""
+        rows = self.rows(name)
+        own = rows.select([field for field in rows.schema.names if field not in (_TIME, _OTHER, _SEQ)])
+        time, seq = (rows.column(field).to_numpy() for field in (_TIME, _SEQ))
+        other = rows.column(_OTHER).to_numpy() if _OTHER in rows.schema.names else None
+        return Batch(own, time, seq, upto, other, port)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.columns
+
+    def _column(self, name: str) -> pa.Array:
+        if name not in self.columns:
+            raise StateError("saved state is incomplete", detail=f"it has no {name}")
+        return self.columns[name]
+
+
+def fingerprint(spec: object) -> str:
+    """What tells one spec's state from another's."""
+    return hashlib.sha256(repr(spec).encode()).hexdigest()[:32]
+
+
+def save(spec: object, parts: Mapping[str, npt.NDArray[Any] | pa.Array | pa.RecordBatch | Batch]) -> bytes:
+    """Snapshot bytes: one row whose columns are lists, one for each named part."""
+    columns = {name: _as_column(part) for name, part in parts.items()}
+    lists = [
+        pa.LargeListArray.from_arrays(pa.array([0, len(column)], pa.int64()), column) for column in columns.values()
+    ]
+    label = {
+        "millstream.kernel": type(spec).__name__,
+        "millstream.format": _FORMAT,
+        "millstream.spec": fingerprint(spec),
+    }
+    schema = pa.schema([pa.field(name, array.type) for name, array in zip(columns, lists, strict=True)], label)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        writer.write_batch(pa.RecordBatch.from_arrays(lists, schema=schema))
+    return bytes(sink.getvalue())
+
+
+def load(spec: object, saved: bytes) -> Saved:
+    """The inverse of `save`; refuses what another spec or another format saved."""
+    try:
+        with pa.ipc.open_stream(saved) as reader:
+            label = {key.decode(): value.decode() for key, value in (reader.schema.metadata or {}).items()}
+            batch = reader.read_next_batch()
+            columns = {name: batch.column(i)[0].values for i, name in enumerate(batch.schema.names)}
+    except (pa.ArrowInvalid, StopIteration, UnicodeDecodeError, OSError) as error:
+        raise StateError("saved state cannot be read", detail=str(error)) from error
+    if label.get("millstream.format") != _FORMAT:
+        raise StateError(
+            "saved state has another format",
+            detail=f"it is of format {label.get('millstream.format', 'unknown')}, this version reads {_FORMAT}",
+        )
+    expected = (type(spec).__name__, fingerprint(spec))
+    if (label.get("millstream.kernel"), label.get("millstream.spec")) != expected:
+        raise StateError(
+            "saved state belongs to another query",
+            detail=f"it was saved by a {label.get('millstream.kernel', 'unknown')} with other columns or constants",
+            hint="restore it with the query that saved it, or start without saved state",
+        )
+    return Saved(columns)
+
+
+def _as_column(part: npt.NDArray[Any] | pa.Array | pa.RecordBatch | Batch) -> pa.Array:
+    if isinstance(part, Batch):
+        times = {_TIME: part.time, _SEQ: part.seq} | ({} if part.other is None else {_OTHER: part.other})
+        arrays = [*part.rows.columns, *(pa.array(values) for values in times.values())]
+        part = pa.RecordBatch.from_arrays(arrays, names=[*part.rows.schema.names, *times])
+    if isinstance(part, pa.RecordBatch):
+        return part.to_struct_array()
+    if isinstance(part, np.ndarray):
+        return pa.array(part.reshape(-1))
+    return part

@@ -1,0 +1,1 @@
+"""Expressions as trees of `pyarrow.compute` calls."""

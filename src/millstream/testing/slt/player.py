@@ -1,0 +1,167 @@
+"""Playing the records of a golden file against a session, one after the other."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import millstream as ms
+from millstream.session import to_micros
+from millstream.testing.slt.configs import Config
+from millstream.testing.slt.records import Record, Script, SltError
+from millstream.testing.slt.values import DAY, format_rows, parse_row, parse_time
+from millstream.types import from_arrow
+
+FAILURE = "! "
+"""How a line begins that tells of an error instead of a row."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a record gave: its lines as a file shows them, and for steps of data the rows of each running query."""
+
+    lines: tuple[str, ...]
+    running: tuple[str, ...] = ()
+    rows: Mapping[str, list[str]] | None = None
+
+
+class Player:
+    """A session that is driven by records; with `directory` it survives `restart`."""
+
+    def __init__(self, script: Script, config: Config, directory: Path | None) -> None:
+        self._script, self._config, self._directory = script, config, directory
+        self._time = to_micros(dt.datetime.combine(DAY, dt.time()))
+        self._started: list[str] = []
+        self._failed: set[str] = set()
+        self._database = self._open()
+
+    def play(self, record: Record) -> Step:
+        """Do what a record says."""
+        match record.verb:
+            case "statement":
+                return Step(self._statement(record))
+            case "stream":
+                return Step(self._start(record))
+            case "query":
+                return Step(tuple(format_rows(self._database.sql(record.text).fetch())))
+            case "explain":
+                text = self._database.explain(record.text, record.args)
+                return Step(tuple(line.rstrip() for line in text.splitlines() if line.strip()))
+            case "clock":
+                self._time = to_micros(self._moment(record, record.args))
+                return Step(())
+            case "restart":
+                self._restart()
+                return Step(())
+        return self._data(record)
+
+    def rest(self) -> dict[str, list[str]]:
+        """What the running queries have produced and nobody has fetched."""
+        return self._fetch() if self._config.engine == "spark" else {}
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _open(self) -> Any:
+        settings = dict(self._config.settings)
+        if self._config.engine == "spark":
+            return ms.connect(engine="spark", clock=lambda: self._time, **settings)
+        return ms.connect(self._directory, clock=lambda: self._time, **settings)
+
+    def _restart(self) -> None:
+        # elsewhere a restart has nothing to lose, and must not be seen in the result
+        if self._directory is not None:
+            self._database.close()
+            self._database = self._open()
+
+    def _statement(self, record: Record) -> tuple[str, ...]:
+        outcome, _, message = record.args.partition(" ")
+        try:
+            self._database.execute(record.text)
+        except ms.MillstreamError as error:
+            if outcome != "error":
+                raise AssertionError(f"{self._place(record)}: {error}") from error
+            if message.strip() not in str(error):
+                raise AssertionError(
+                    f"{self._place(record)}: the error does not say {message!r}, but:\n{error}"
+                ) from error
+            return tuple(line.rstrip() for line in str(error).splitlines() if line.strip())
+        if outcome != "ok":
+            raise AssertionError(f"{self._place(record)}: an error is expected, the statement was accepted")
+        return ()
+
+    def _start(self, record: Record) -> tuple[str, ...]:
+        try:
+            query = self._database.sql(record.text, name=record.args)
+        except ms.MillstreamError as error:
+            raise AssertionError(f"{self._place(record)}: {error}") from error
+        self._started.append(record.args)
+        return (format_schema(query.schema),)
+
+    def _data(self, record: Record) -> Step:
+        running = self._running()
+        rows: dict[str, list[str]] = {}
+        try:
+            self._feed(record)
+        except ms.MillstreamError as error:
+            rows[""] = [FAILURE + error.message]
+        if self._config.engine == "embedded":
+            rows |= self._fetch()
+        if self._config.restarts and record.verb != "finish":
+            self._restart()
+        lines: list[str] = []
+        for query, found in rows.items():
+            prefix = f"{query}: " if query and len(running) > 1 else ""
+            lines += [prefix + line for line in found]
+        return Step(tuple(lines), running, rows)
+
+    def _feed(self, record: Record) -> None:
+        match record.verb:
+            case "push":
+                self._database.push(record.args, [self._row(record, line) for line in record.body])
+            case "advance":
+                stream, _, time = record.args.partition(" ")
+                self._database.advance(stream, self._moment(record, time))
+            case "finish":
+                self._database.finish()
+
+    def _running(self) -> tuple[str, ...]:
+        alive = {query.name for query in self._database.queries()}
+        return tuple(name for name in self._started if name in alive)
+
+    def _fetch(self) -> dict[str, list[str]]:
+        rows: dict[str, list[str]] = {}
+        for name in self._running():
+            if name in self._failed:
+                continue
+            try:
+                rows[name] = format_rows(self._database.query(name).fetch())
+            except ms.MillstreamError as error:
+                self._failed.add(name)
+                rows[name] = [FAILURE + error.message]
+        return rows
+
+    def _row(self, record: Record, line: str) -> Any:
+        try:
+            return parse_row(line)
+        except ValueError as error:
+            raise SltError(f"{self._place(record)}: {error}") from None
+
+    def _moment(self, record: Record, text: str) -> dt.datetime | int:
+        try:
+            return parse_time(text.strip())
+        except ValueError as error:
+            raise SltError(f"{self._place(record)}: {error}") from None
+
+    def _place(self, record: Record) -> str:
+        return f"{self._script.path}:{record.line}"
+
+
+def format_schema(schema: pa.Schema) -> str:
+    """The columns of a result on one line."""
+    return ", ".join(f"{field.name} {from_arrow(field.type)}" for field in schema)

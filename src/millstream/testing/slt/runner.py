@@ -1,0 +1,112 @@
+"""Running golden files: on any host, under any settings, comparing step by step or in total."""
+
+from __future__ import annotations
+
+import difflib
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from millstream.testing.slt.configs import DEFAULT, Config
+from millstream.testing.slt.player import Player, Step
+from millstream.testing.slt.records import Record, Script, parse
+
+
+class Mismatch(AssertionError):
+    """A file's expectation and what came out differ."""
+
+
+def run(script: Script, config: Config = DEFAULT) -> None:
+    """Play a file and raise `Mismatch` where it does not come out as written."""
+    with _playing(script, config) as player:
+        total = Total(script)
+        for record in script.records:
+            step = player.play(record)
+            if config.compare == "total" and step.rows is not None:
+                total.add(record, step)
+            elif record.expected is not None and not (record.verb == "explain" and not config.explains):
+                _compare(script, record, record.expected, step.lines)
+        if config.compare == "total":
+            total.compare(player.rest())
+
+
+def complete(path: Path) -> bool:
+    """Rewrite what a file expects by what comes out; true if that changed it."""
+    script = parse(path)
+    answers: dict[Record, tuple[str, ...]] = {}
+    with _playing(script, DEFAULT) as player:
+        for record in script.records:
+            step = player.play(record)
+            if record.expected is not None:
+                answers[record] = step.lines
+    text = script.replaced(answers)
+    if text == path.read_text(encoding="utf-8"):
+        return False
+    path.write_text(text, encoding="utf-8")
+    return True
+
+
+@contextmanager
+def _playing(script: Script, config: Config) -> Iterator[Player]:
+    with tempfile.TemporaryDirectory(prefix="slt-") as directory:
+        keep = config.engine == "embedded" and (config.restarts or script.uses("restart"))
+        player = Player(script, config, Path(directory) / "session" if keep else None)
+        try:
+            yield player
+        finally:
+            player.close()
+
+
+@dataclass
+class Total:
+    """Each query's rows over the whole file, as expected and as they came."""
+
+    script: Script
+
+    def __post_init__(self) -> None:
+        self._expected: dict[str, list[str]] = {}
+        self._actual: dict[str, list[str]] = {}
+
+    def add(self, record: Record, step: Step) -> None:
+        for query, lines in _by_query(record.expected or (), step.running).items():
+            self._expected.setdefault(query, []).extend(lines)
+        self._add_actual(step.rows or {})
+
+    def compare(self, rest: Mapping[str, list[str]]) -> None:
+        self._add_actual(rest)
+        for query in {**self._expected, **self._actual}:
+            expected, actual = self._expected.get(query, []), self._actual.get(query, [])
+            if self.script.unordered:
+                expected, actual = sorted(expected), sorted(actual)
+            if expected != actual:
+                place = f"{self.script.path}: all rows of {query or 'the file'}"
+                raise Mismatch(f"{place}\n{difference(expected, actual)}")
+
+    def _add_actual(self, rows: Mapping[str, list[str]]) -> None:
+        for query, lines in rows.items():
+            self._actual.setdefault(query, []).extend(lines)
+
+
+def _by_query(lines: tuple[str, ...], running: tuple[str, ...]) -> dict[str, list[str]]:
+    if len(running) == 1:
+        return {running[0]: list(lines)}
+    rows: dict[str, list[str]] = {}
+    for line in lines:
+        query, colon, row = line.partition(": ")
+        known = colon and query in running
+        rows.setdefault(query if known else "", []).append(row if known else line)
+    return rows
+
+
+def _compare(script: Script, record: Record, expected: tuple[str, ...], actual: tuple[str, ...]) -> None:
+    if expected != actual:
+        title = f"{script.path}:{record.line}: {record.verb} {record.args}".rstrip()
+        raise Mismatch(f"{title}\n{difference(list(expected), list(actual))}")
+
+
+def difference(expected: list[str], actual: list[str]) -> str:
+    """What was expected and did not come (-), and what came and was not expected (+)."""
+    lines = difflib.ndiff(expected, actual)
+    return "\n".join(line for line in lines if not line.startswith("?"))
