@@ -33,7 +33,7 @@ def connect(
     a directory; `engine="spark"` or `spark=session` runs the same calls on Spark. `clock` (a function that returns µs
     since the epoch) stamps streams ordered by `current_time`. `settings` are those of SET: batch_rows, threads, jit, …
     """
-    from millstream.connect import open_session
+    from millstream.opening import open_session
 
     return open_session(path, engine, spark, clock, settings)
 

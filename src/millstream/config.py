@@ -17,7 +17,7 @@ class Config:
     """rows an operator sees at once, at most"""
     threads: int = field(default_factory=lambda: os.cpu_count() or 1)
     """threads a kernel may use"""
-    jit: str = "auto"
+    jit: str = field(default_factory=lambda: os.environ.get("MILLSTREAM_JIT", "auto"))
     """auto: compile once it pays; on: compile at once; off: run the Python bodies"""
     rules: bool = True
     """apply the rewrite rules"""

@@ -205,7 +205,7 @@ class Database:
 
         `source` is a pyarrow Table, a pandas or polars DataFrame, or the path of a CSV, JSON lines or Parquet file.
         """
-        schema, data = conversion.to_source(source, name, time)
+        schema, data = conversion.to_batches(source, None, name)
         if time is None:
             self._define(act.Define(TableDef(name, schema)), "")
             for chunk in data.read({}, lambda: False):

@@ -40,8 +40,17 @@ def explained(debug: bool) -> Iterator[None]:
             raise
         if debug:
             _print_traceback()
-        show_error(MillstreamError(f"{type(error).__name__}: {error}", hint=None if debug else "--debug shows where"))
+        show_error(unforeseen(error, debug))
         raise typer.Exit(USER_ERROR) from None
+
+
+def unforeseen(error: Exception, debug: bool) -> MillstreamError:
+    """An error that nobody foresaw, in the form of those that were."""
+    return MillstreamError(
+        f"{type(error).__name__}: {error}",
+        detail="this is a defect of Millstream, not of the SQL",
+        hint=None if debug else "--debug shows where it happened",
+    )
 
 
 def show_error(error: MillstreamError) -> None:

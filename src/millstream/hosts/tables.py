@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -58,8 +60,7 @@ class TableStore:
 
     def query(self, sql: str) -> pa.Table:
         """The answer of an ad-hoc query, in our types."""
-        with self._lock:
-            table = self._run(sql).to_arrow_table()
+        table = self._rows(sql)
         schema = _schema_of(table.schema)
         return (
             table.rename_columns([f"c{i}" for i in range(table.num_columns)])
@@ -68,8 +69,7 @@ class TableStore:
         )
 
     def schema_of(self, sql: str) -> Schema:
-        with self._lock:
-            empty = self._run(f"SELECT * FROM ({sql}) LIMIT 0").to_arrow_table()
+        empty = self._rows(f"SELECT * FROM ({sql}) LIMIT 0")
         return Schema(tuple(_schema_of(empty.schema)))
 
     def read(self, table: StoredTable) -> pa.Table:
@@ -78,8 +78,7 @@ class TableStore:
             f"CAST({to_duckdb_sql(expr)} AS {expr.type.duckdb}) AS {_quoted(name)}" for name, expr in table.columns
         )
         where = "" if table.predicate is None else f" WHERE {to_duckdb_sql(table.predicate)}"
-        with self._lock:
-            rows = self._run(f"SELECT {columns} FROM {_quoted(table.table)}{where}").to_arrow_table()
+        rows = self._rows(f"SELECT {columns} FROM {_quoted(table.table)}{where}")
         return rows.cast(table.schema.arrow)
 
     def version(self, name: str) -> int:
@@ -96,14 +95,13 @@ class TableStore:
         for name in names:
             self._versions[name.lower()] = self.version(name) + 1
 
-    def _run(self, sql: str) -> Any:
-        import duckdb
+    def _run(self, sql: str) -> None:
+        with self._lock, _plain_errors():
+            self._duckdb().execute(sql)
 
-        with self._lock:
-            try:
-                return self._duckdb().execute(sql)
-            except duckdb.Error as error:
-                raise DataError(str(error).splitlines()[0].removeprefix("Binder Error: ")) from None
+    def _rows(self, sql: str) -> pa.Table:
+        with self._lock, _plain_errors():
+            return self._duckdb().sql(sql).to_arrow_table()
 
     def _duckdb(self) -> Any:
         import duckdb
@@ -112,6 +110,16 @@ class TableStore:
             self._connection = duckdb.connect(":memory:" if self._path is None else str(self._path))
             self._connection.execute("SET TimeZone = 'UTC'")
         return self._connection
+
+
+@contextmanager
+def _plain_errors() -> Iterator[None]:
+    import duckdb
+
+    try:
+        yield
+    except duckdb.Error as error:
+        raise DataError(str(error).splitlines()[0].removeprefix("Binder Error: ")) from None
 
 
 def _quoted(name: str) -> str:

@@ -108,7 +108,9 @@ _SMALL = Constant(BIGINT, 0, 1, -1, 2, -2, 3, 5, -7)
 _PART = Constant(VARCHAR, "", "a", "ab", "é", " ", "%", "b", "😀", "X")
 _PATTERN = Constant(VARCHAR, "", "%", "a%", "%b", "%a%", "_", "a_", "%é_%", "A%", "x\\y", "a%b", "%%", "_%", "%a%b%")
 _REGEX = Constant(VARCHAR, "a", "^a", "b$", "[a-z]+", "(a)(b)?", ".", "é|ß", r"\d+", "x*")
-_UNIT = Constant(VARCHAR, "microsecond", "millisecond", "second", "minute", "hour", "day", "week", "month", "quarter", "year")
+_UNIT = Constant(
+    VARCHAR, "microsecond", "millisecond", "second", "minute", "hour", "day", "week", "month", "quarter", "year"
+)
 _FORMAT = Constant(VARCHAR, "%Y-%m-%d %H:%M:%S", "%d.%m.%y", "%j %I%p", "%a %A %b %B %%", "%f")
 _SPAN = Constant(BIGINT, 0, 1, -1, 10**6, -(10**6))
 
@@ -186,7 +188,8 @@ def expressions(draw: st.DrawFn, schema: Schema = SCHEMA, type_: SqlType | None 
     if kind == 0:
         arms = draw(st.integers(1, 2))
         whens = tuple(
-            (draw(expressions(schema, BOOLEAN, depth - 1)), draw(expressions(schema, type_, depth - 1))) for _ in range(arms)
+            (draw(expressions(schema, BOOLEAN, depth - 1)), draw(expressions(schema, type_, depth - 1)))
+            for _ in range(arms)
         )
         return case(whens, draw(expressions(schema, type_, depth - 1)))
     present = {field.type for field in schema}

@@ -85,4 +85,4 @@ def _is_query(database: Database, statement: Statement) -> bool:
 
 
 def _heading(text: str) -> str:
-    return "\n".join(f"-- {line.strip()}" for line in text.splitlines())
+    return "\n".join(f"-- {line.rstrip()}" for line in text.splitlines())

@@ -46,7 +46,7 @@ def shell(
         from millstream.cli.shell.reader import piped_lines
 
         with session(engine, directory=directory, master=master, conf=pairs(conf, "--conf")) as database:
-            loop = Shell(database, stop_on_error=stop_on_error)
+            loop = Shell(database, stop_on_error=stop_on_error, debug=debug)
             if sys.stdin.isatty():
                 _talk(loop)
                 return

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import typer
 
-from millstream.cli.failures import show_error
+from millstream.cli.failures import show_error, unforeseen
 from millstream.cli.shell.backslash import Backslash, Quit
 from millstream.cli.shell.reader import MORE, PROMPT, Ask
 from millstream.cli.shell.text import is_blank, split_complete
@@ -22,11 +23,12 @@ if TYPE_CHECKING:
 class Shell:
     """One session of the shell. `failed` tells whether anything was wrong so far."""
 
-    def __init__(self, database: Database, *, stop_on_error: bool = False) -> None:
+    def __init__(self, database: Database, *, stop_on_error: bool = False, debug: bool = False) -> None:
         self.database = database
         self.failed = False
         self.timing = False
         self._stop_on_error = stop_on_error
+        self._debug = debug
         self._backslash = Backslash(self)
 
     def interactive(self, ask: Ask) -> None:
@@ -79,8 +81,13 @@ class Shell:
         begin = time.perf_counter()
         try:
             act()
-        except MillstreamError as error:
-            show_error(error)
+        except Quit:
+            raise
+        except Exception as error:
+            # a session with all its state is too good to lose over one statement
+            if self._debug:
+                traceback.print_exc()
+            show_error(error if isinstance(error, MillstreamError) else unforeseen(error, self._debug))
             self.failed = True
             return False
         if self.timing:

@@ -19,7 +19,7 @@ _END_CHANCE = 1 / 12
 
 
 class Clicks(GeneratedRows):
-    """One click a row. The rows go round the open sessions; after at most 64 clicks a session ends and another begins."""
+    """One click a row. The rows go round the open sessions; one that ends, after at most 64 clicks, is replaced."""
 
     columns: ClassVar = {
         "SessNo": Column(NUMBER, ("session", "sessionid", "sessionno")),

@@ -1,4 +1,4 @@
-"""Random numbers by position: the draw for a row depends on seed, purpose and row number, and on nothing drawn before."""
+"""Random numbers by position: a draw depends on seed, purpose and row number, and on nothing drawn before."""
 
 from __future__ import annotations
 
@@ -30,12 +30,14 @@ class Draws:
     def below(self, purpose: str, rows: Numbers, bound: int | Numbers) -> Numbers:
         """Whole numbers in [0, bound); the bound is less than 2**32."""
         high = self._words(purpose, rows) >> np.uint64(32)
-        return ((high * np.asarray(bound, dtype=np.uint64)) >> np.uint64(32)).astype(np.int64)
+        drawn: Numbers = ((high * np.asarray(bound, dtype=np.uint64)) >> np.uint64(32)).astype(np.int64)
+        return drawn
 
     def skewed(self, purpose: str, rows: Numbers, bound: int) -> Numbers:
         """Ranks in [0, bound) where rank r is drawn about 1 / (r + 1) as often as rank 0."""
         ranks = np.exp(self.uniform(purpose, rows) * np.log(bound + 1)).astype(np.int64) - 1
-        return np.clip(ranks, 0, bound - 1)
+        clipped: Numbers = np.clip(ranks, 0, bound - 1)
+        return clipped
 
     def _words(self, purpose: str, rows: Numbers) -> _Words:
         words = rows.astype(np.uint64)

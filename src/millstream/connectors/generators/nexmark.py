@@ -63,7 +63,8 @@ class _Rows(GeneratedRows):
     @cached_property
     def events(self) -> Numbers:
         group, place = np.divmod(self.rows, self.count)
-        return group * GROUP + (place + self.first)
+        events: Numbers = group * GROUP + (place + self.first)
+        return events
 
     @cached_property
     def date_time(self) -> Numbers:
@@ -226,8 +227,7 @@ class Bids(_Rows):
         newest = self._group * AUCTIONS + (AUCTIONS - 1)
         choice = self.draws.below("auction", self.rows, 2 * (OPEN_AUCTIONS + 1))
         hot = newest // OPEN_AUCTIONS * OPEN_AUCTIONS
-        other = np.maximum(newest - (choice >> 1), 0)
-        return np.where(choice & 1, hot, other)
+        return np.where(choice & 1, hot, newest - _fewer_at_first(choice >> 1, newest, OPEN_AUCTIONS + 1))
 
     @cached_property
     def _group(self) -> Numbers:
@@ -301,7 +301,8 @@ class ClosedAuctions(GeneratedRows):
 
 def start_price(auctions: Numbers, draws: Draws) -> Reals:
     """From 1 to 10,000, low prices more often."""
-    return np.round(np.exp(draws.uniform("start", auctions) * np.log(10_000.0)), 2)
+    prices: Reals = np.round(np.exp(draws.uniform("start", auctions) * np.log(10_000.0)), 2)
+    return prices
 
 
 def closing_event(auctions: Numbers) -> Numbers:
@@ -313,8 +314,16 @@ def _person(newest: Numbers, rows: Numbers, draws: Draws, purpose: str, hot_of_f
     """A person registered by then: the hot one, or any of the most recent."""
     choice = draws.below(purpose, rows, 4 * ACTIVE_PEOPLE)
     hot = newest // OPEN_AUCTIONS * OPEN_AUCTIONS
-    other = np.maximum(newest - (choice >> 2), 0)
-    return np.where((choice & 3) < hot_of_four, hot, other) + FIRST_ID
+    other = newest - _fewer_at_first(choice >> 2, newest, ACTIVE_PEOPLE)
+    chosen: Numbers = np.where((choice & 3) < hot_of_four, hot, other) + FIRST_ID
+    return chosen
+
+
+def _fewer_at_first(choice: Numbers, newest: Numbers, full: int) -> Numbers:
+    """A choice among `full` brought down to those there are at the beginning."""
+    if int(newest.min(initial=full)) + 1 >= full:
+        return choice
+    return choice * np.minimum(newest + 1, full) // full
 
 
 def _words(words: Any, choice: Numbers) -> pa.Array:

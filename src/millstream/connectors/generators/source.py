@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 
 import numpy as np
@@ -107,12 +109,12 @@ class GeneratorSource:
         mark = {"start": settings.start} if self._start_now else {}
         most = limit or _ROWS_PER_CHUNK
         began = time.monotonic()
-        first = row
+        past = self._events_of(row) if self._realtime else 0
         while (self._rows is None or row < self._rows) and not stop():
             end = row + most if self._rows is None else min(row + most, self._rows)
             if self._realtime:
-                due = first + self._table.rows_of_events(int((time.monotonic() - began) * settings.rate))
-                end = min(end, due)
+                events = past + int((time.monotonic() - began) * settings.rate)
+                end = min(end, self._table.rows_of_events(events))
                 if end <= row:
                     time.sleep(_TICK_SECONDS)
                     yield Chunk(empty(self._schema), {"row": row, **mark})
@@ -130,11 +132,18 @@ class GeneratorSource:
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema.arrow)
 
+    def _events_of(self, rows: int) -> int:
+        """How many events hold so many rows of the table."""
+        most = 1
+        while self._table.rows_of_events(most) < rows:
+            most *= 2
+        return bisect_left(range(most), rows, key=self._table.rows_of_events)
+
     def _started(self, offset: Offset) -> Settings:
         if not self._start_now:
             return self._settings
         start = int(offset.get("start", time.time() * MICROS))
-        return Settings(**{**{name: getattr(self._settings, name) for name in Settings.__slots__}, "start": start})
+        return replace(self._settings, start=start)
 
     def _arrivals(self, start: int, end: int) -> Numbers:
         """Row numbers in arrival order: shuffled within stretches that span no more time than the disorder allows."""

@@ -70,11 +70,14 @@ class GeneratedRows:
 
 def instants(numbers: Numbers, settings: Settings) -> Numbers:
     """The event times of events with these numbers."""
-    if settings.rate.is_integer() and settings.rate > 0:
+    times: Numbers
+    if settings.rate.is_integer():
         rate = int(settings.rate)
         whole, part = np.divmod(numbers, rate)
-        return settings.start + whole * MICROS + part * MICROS // rate
-    return settings.start + np.floor(numbers * (MICROS / settings.rate)).astype(np.int64)
+        times = settings.start + whole * MICROS + part * MICROS // rate
+    else:
+        times = settings.start + np.floor(numbers * (MICROS / settings.rate)).astype(np.int64)
+    return times
 
 
 def schema_of(table: type[GeneratedRows]) -> Schema:
@@ -84,14 +87,14 @@ def schema_of(table: type[GeneratedRows]) -> Schema:
 
 def match_columns(table: type[GeneratedRows], schema: Schema, owner: str) -> list[str]:
     """The generated column for each declared one; ConnectorError if one has none or cannot take its type."""
-    known = {_plain(name): name for name in table.columns}
+    known: dict[str, str] = {_plain(name): name for name in table.columns}
     for name, column in table.columns.items():
         for alias in column.aliases:
             known.setdefault(_plain(alias), name)
     chosen = []
     for field in schema:
-        name = known.get(_plain(field.name))
-        if name is None:
+        name = known.get(_plain(field.name), "")
+        if not name:
             raise ConnectorError(
                 f"{owner} has no column {field.name}", hint=f"its columns are {', '.join(map(str, schema_of(table)))}"
             )

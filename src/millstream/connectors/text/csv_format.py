@@ -202,6 +202,8 @@ class CsvDecoder:
         lengths = np.diff(ends, prepend=0)
         if not is_utf8(block) or block.count(b"\r") != block.count(b"\r\n") or lengths.max() > MAX_ROW_BYTES:
             return None
+        if b'"' in block and not self._dialect.multiline and not _quotes_within_lines(block, self._dialect):
+            return None
         expected = int(np.count_nonzero(_filled(block, ends, self._width)))
         if expected == 0:
             return Fitted(empty(self._schema))
@@ -269,6 +271,12 @@ def _filled(block: bytes, ends: Lines, width: int) -> np.ndarray[Any, Any]:
     first = letters[line_starts(ends)]
     blank = ((lengths == 1) & (first == 10)) | ((lengths == 2) & (first == 13))
     return np.asarray(~blank)
+
+
+def _quotes_within_lines(block: bytes, dialect: Dialect) -> bool:
+    """Whether every quoted value is closed on its line."""
+    ends = _record_ends(block, True, dialect)
+    return ends is not None and len(ends) == block.count(b"\n")
 
 
 def _record_ends(data: bytes, final: bool, dialect: Dialect) -> Lines | None:

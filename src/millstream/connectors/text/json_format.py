@@ -64,6 +64,7 @@ class JsonDecoder:
         self._spelling = {field.name.lower(): field.name for field in schema}
         self._seen: set[str] = set()
         self._read_any = False
+        self._other_keys = False
         decimals = any(field.type.name == "DECIMAL" for field in schema)
         self._scan: Any = make_scanner(cast(Any, json.JSONDecoder(parse_float=Decimal if decimals else None)))
 
@@ -121,21 +122,13 @@ class JsonDecoder:
             return None
         if len(lines) == 0:
             return Fitted(empty(self._schema))
-        fields = [pa.field(self._spelling[f.name.lower()], self._json_type(f)) for f in self._schema]
-        read = arrow_json.ReadOptions(use_threads=False, block_size=len(block) + 1)
-        parse = arrow_json.ParseOptions(explicit_schema=pa.schema(fields), unexpected_field_behavior="ignore")
-        try:
-            table = arrow_json.read_json(pa.BufferReader(block), read, parse)
-        except pa.ArrowInvalid:
-            return None
-        if table.num_rows != len(lines):
+        table = self._read(block, len(lines))
+        if table is None:
             return None
         columns: list[pa.Array] = []
         bad: Reasons = {}
         for field, name in zip(self._schema, table.column_names, strict=True):
             column = table.column(name).combine_chunks()
-            if column.null_count and self._spelled_otherwise(block, field, name, column.null_count == len(column)):
-                return None
             reasons: Reasons = {}
             if pa.types.is_int64(column.type) and field.type.is_temporal:
                 column = column.cast(pa.string())
@@ -143,28 +136,43 @@ class JsonDecoder:
                 column, reasons = parse_text(column, field.type, self._rules)
             columns.append(column)
             blame(bad, field.name, reasons)
-            if column.null_count < len(column):
+            if column.null_count < len(column) or f'"{name}"'.encode() in block:
                 self._seen.add(field.name.lower())
         return assemble(columns, bad, self._schema, table.num_rows)
+
+    def _read(self, block: bytes, expected: int) -> pa.Table | None:
+        """The block through Arrow's reader, at first with no other keys allowed: then no key can be a misspelled one."""
+        fields = [pa.field(self._spelling[f.name.lower()], self._json_type(f)) for f in self._schema]
+        read = arrow_json.ReadOptions(use_threads=False, block_size=len(block) + 1)
+        for other_keys in ("error", "ignore") if not self._other_keys else ("ignore",):
+            if other_keys == "ignore" and not self._in_one_spelling(block):
+                return None
+            parse = arrow_json.ParseOptions(explicit_schema=pa.schema(fields), unexpected_field_behavior=other_keys)
+            try:
+                table = arrow_json.read_json(pa.BufferReader(block), read, parse)
+            except pa.ArrowInvalid:
+                continue
+            self._other_keys = other_keys == "ignore"
+            return table if table.num_rows == expected else None
+        return None
 
     def _json_type(self, field: Field) -> pa.DataType:
         if field.type.name in ("TIMESTAMP", "TIMESTAMPTZ"):
             return pa.int64() if self._rules.timestamp_unit else pa.string()
         return pa.string() if field.type.is_temporal or field.type.name in ("INTERVAL", "BLOB") else field.type.arrow
 
-    def _spelled_otherwise(self, block: bytes, field: Field, name: str, all_null: bool) -> bool:
-        """Whether a NULL may come from a key in another spelling, which Arrow took for an unknown one."""
-        quoted = f'"{name}"'.encode()
-        exact = block.count(quoted)
-        if all_null and exact:
-            self._seen.add(field.name.lower())
-        if block.lower().count(quoted.lower()) == exact:
-            return False
-        key = re.escape(name.encode())
-        other = re.search(rb'"(?!%b")((?i:%b))"\s*:' % (key, key), block)
-        if other is not None:
-            self._spelling[field.name.lower()] = other[1].decode()
-        return other is not None
+    def _in_one_spelling(self, block: bytes) -> bool:
+        """Whether declared columns are spelled as expected: Arrow takes keys in other spellings for unknown ones."""
+        lower = block.lower()
+        for name, spelling in self._spelling.items():
+            if lower.count(f'"{name}"'.encode()) == block.count(f'"{spelling}"'.encode()):
+                continue
+            key = re.escape(spelling.encode())
+            other = re.search(rb'"(?!%b")((?i:%b))"\s*:' % (key, key), block)
+            if other is not None:
+                self._spelling[name] = other[1].decode()
+                return False
+        return True
 
     def _by_python(self, lines: list[bytes]) -> Fitted:
         rows: list[Any] = []

@@ -146,7 +146,7 @@ class EmbeddedHost:
     def arrive(self, stream: str, rows: pa.RecordBatch, rejected: tuple[Rejected, ...]) -> None:
         """Rows with all their columns enter the graph."""
         entry = self._find(stream)
-        jit.configure(self.config.jit, self.config.threads)
+        self._set_policy()
         first, self.arrivals = self.arrivals, self.arrivals + rows.num_rows
         entry.arrive(rows, rejected, first, self.config.batch_rows)
         self._advance_clock(entry)
@@ -156,11 +156,20 @@ class EmbeddedHost:
             if self.journal is not None:
                 self.journal({"op": "advance", "stream": stream, "upto": upto}, None)
             entry = self._find(stream)
-            jit.configure(self.config.jit, self.config.threads)
+            self._set_policy()
             entry.advance(upto)
             if entry.definition.clock is Clock.INTERNAL:
                 self.stamp = max(self.stamp, upto)
                 self._advance_clock(entry)
+
+    def _set_policy(self) -> None:
+        """How kernels run is a matter of the whole process: the session that is about to work says how."""
+        jit.set_mode(self.config.jit)
+        jit.set_threads(self.config.threads)
+
+    def _set_policy(self) -> None:
+        jit.set_mode(self.config.jit)
+        jit.set_threads(self.config.threads)
 
     def _find(self, stream: str) -> Stream:
         entry = self.streams.get(stream.lower())

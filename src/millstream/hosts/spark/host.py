@@ -105,7 +105,7 @@ class SparkHost:
             raise EngineError(
                 f"stream {stream.name}: the source {stream.source.get('connector')} does not yet run on Spark",
                 detail="it has no end, and Spark has no streaming reader for it here",
-                hint='run it in-process: ms.connect(), or millstream run --engine embedded',
+                hint="run it in-process: ms.connect(), or millstream run --engine embedded",
             )
         return DriverSource(stream, source)
 

@@ -1,74 +1,43 @@
-"""Where a program's rows go: files through Spark's own writers, everything else through our sinks in the driver."""
+"""Where a program's rows go: part files written by Spark's tasks, everything else through our sinks in the driver."""
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pyarrow as pa
 
 from millstream.catalog import SinkDef
 from millstream.connectors.contract import Sink
+from millstream.connectors.registry import make_sink
+from millstream.connectors.sinks.files import PartFileSink
+from millstream.connectors.sinks.writers import suffix_format
+from millstream.errors import EngineError
 from millstream.hosts.contract import Program
+from millstream.hosts.spark import blobs
 from millstream.hosts.spark.blobs import SEQ, TIME
 from millstream.hosts.spark.branches import Branch
-from millstream.hosts.spark.surface import all_rows, exact, named
+from millstream.hosts.spark.steps import Batches
+from millstream.hosts.spark.surface import all_rows, distinct_names, exact, named
 from millstream.schema import Field, Schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-FORMATS = ("csv", "json", "parquet")
+WRITTEN = "place INT, directory STRING, count BIGINT"
 _ISO = "yyyy-MM-dd HH:mm:ss[.SSSSSS]"
-
-
-def spark_format(sink: SinkDef) -> tuple[str, str, dict[str, str]] | None:
-    """Spark's format, path and options for a file sink; None if Spark does not write it."""
-    from millstream.connectors.files.listing import kind_of
-
-    options = {name.lower(): value for name, value in sink.options.items()}
-    if options.get("connector") not in ("file", "files", "filesystem") or "path" not in options:
-        return None
-    path = str(options["path"])
-    form = options.get("format")
-    kind = kind_of(Path(path), None if form is None else str(form))
-    if kind is None or kind.format not in FORMATS or kind.compression is not None:
-        return None
-    chosen = {"timestampNTZFormat": _ISO, "timestampFormat": _ISO + "XXX"} if kind.is_text else {}
-    if kind.format == "csv":
-        chosen |= {"header": "true", "sep": str(options.get("delimiter", kind.delimiter)), "escape": '"'}
-        chosen["nullValue"] = str(options.get("null", ""))
-    if kind.format == "json":
-        chosen["ignoreNullFields"] = "false"
-    return kind.format, path, chosen
 
 
 def write_rows(program: Program, sink: SinkDef, branches: tuple[Branch, ...]) -> int:
     """Write a bounded run's rows, in order of time; how many there were."""
     df = all_rows(branches)
-    chosen = spark_format(sink)
-    if chosen is None:
-        return _write_in_driver(program, sink, df)
-    from pyspark.sql import Observation
-    from pyspark.sql import functions as F
-
-    form, path, options = chosen
-    counted = Observation()
-    df = df.orderBy(TIME, SEQ).observe(counted, F.count(F.lit(1)).alias("rows"))
-    named(df, program.columns).write.format(form).options(**options).mode("overwrite").save(path)
-    return int(counted.get["rows"])
-
-
-def driver_sink(program: Program, sink: SinkDef) -> Sink:
-    """Our own sink, open for the program's rows."""
-    from millstream.connectors.registry import make_sink
-    from millstream.hosts.spark.surface import distinct_names
-
-    opened = make_sink(sink.options, sink.name)
-    fields = zip(distinct_names(program.columns), program.plan.schema, strict=True)
-    opened.open(Schema(tuple(Field(name, field.type) for name, field in fields)), {})
-    return opened
-
-
-def _write_in_driver(program: Program, sink: SinkDef, df: DataFrame) -> int:
+    if "://" in _path(sink):
+        return _write_with_spark(program, sink, df)
+    if isinstance(make_sink(sink.options, sink.name), PartFileSink):
+        return _write_parts(program, sink, df.orderBy(TIME, SEQ))
     rows = exact(df.toArrow(), program.plan.schema, program.columns)
     opened = driver_sink(program, sink)
     try:
@@ -77,3 +46,111 @@ def _write_in_driver(program: Program, sink: SinkDef, df: DataFrame) -> int:
     finally:
         opened.close()
     return int(rows.num_rows)
+
+
+def driver_sink(program: Program, sink: SinkDef) -> Sink:
+    """Our own sink, open for the program's rows."""
+    opened = make_sink(sink.options, sink.name)
+    opened.open(written_schema(program), {})
+    return opened
+
+
+def written_schema(program: Program) -> Schema:
+    """The columns that are written, under names that differ."""
+    fields = zip(distinct_names(program.columns), program.plan.schema, strict=True)
+    return Schema(tuple(Field(name, field.type) for name, field in fields))
+
+
+@dataclass(frozen=True)
+class WriteParts:
+    """A worker's step: its rows into part files of a directory of its own, which is hidden until all are done."""
+
+    options: tuple[tuple[str, Any], ...]
+    sink: str
+    schema: Schema
+    scratch: str
+
+    def __call__(self, batches: Batches) -> Batches:
+        from pyspark import TaskContext
+
+        context: Any = TaskContext.get()
+        directory = Path(self.scratch) / f"{context.partitionId():06d}-{context.taskAttemptId()}"
+        sink = make_sink({**dict(self.options), "path": str(directory), **self._format()}, self.sink)
+        sink.open(self.schema, {})
+        layout, count = self.schema.arrow, 0
+        for batch in batches:
+            sink.write(blobs.fit(batch, layout))
+            count += batch.num_rows
+        sink.close()
+        yield pa.RecordBatch.from_arrays(
+            [pa.array([context.partitionId()], pa.int32()), pa.array([str(directory)]), pa.array([count])],
+            names=["place", "directory", "count"],
+        )
+
+    def _format(self) -> dict[str, str]:
+        """The format that the path of the sink tells, which the path of the task's directory does not."""
+        options = dict(self.options)
+        form = suffix_format(Path(str(options["path"])))
+        return {} if "format" in options or form is None else {"format": form}
+
+
+def _write_parts(program: Program, sink: SinkDef, df: DataFrame) -> int:
+    """Let tasks write parts, then move them into place in order: readers see all of them or none."""
+    target = Path(_path(sink)).expanduser()
+    driver_sink(program, sink).close()  # removes the parts of an earlier run
+    scratch = target / f".{uuid4()}"
+    schema = written_schema(program)
+    step = WriteParts(tuple(sink.options.items()), sink.name, schema, str(scratch.absolute()))
+    columns = [f"c{i}" for i in range(len(schema))]
+    try:
+        written = df.select(*columns).mapInArrow(step, WRITTEN).toArrow().to_pylist()
+        number = 0
+        for entry in sorted(written, key=lambda entry: int(entry["place"])):
+            for part in sorted(Path(entry["directory"]).glob("part-*")):
+                part.rename(target / f"part-{number:05d}{part.suffix}")
+                number += 1
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return sum(int(entry["count"]) for entry in written)
+
+
+def _write_with_spark(program: Program, sink: SinkDef, df: DataFrame) -> int:
+    """Through Spark's writers, for file systems that only Spark reaches."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F
+
+    form, path, options = spark_format(sink)
+    counted = Observation()
+    df = df.orderBy(TIME, SEQ).observe(counted, F.count(F.lit(1)).alias("rows"))
+    named(df, program.columns).write.format(form).options(**options).mode("overwrite").save(path)
+    return int(counted.get["rows"])
+
+
+def spark_format(sink: SinkDef) -> tuple[str, str, dict[str, str]]:
+    """Spark's format, path and options for a file sink."""
+    options = {name.lower(): value for name, value in sink.options.items()}
+    path = _path(sink)
+    form = str(options.get("format") or suffix_format(Path(path)) or "parquet")
+    form = "json" if form == "jsonl" else form
+    if form not in ("csv", "json", "parquet"):
+        raise EngineError(f"sink {sink.name}: Spark does not write {form}", hint="format is csv, jsonl or parquet")
+    chosen: dict[str, str] = {}
+    if form != "parquet":
+        chosen |= {"timestampNTZFormat": _ISO, "timestampFormat": _ISO + "XXX"}
+    if form == "csv":
+        chosen |= {"header": str(options.get("header", "true")), "sep": str(options.get("delimiter", ","))}
+        chosen["escape"] = '"'
+    if form == "json":
+        chosen["ignoreNullFields"] = "false"
+    if "compression" in options:
+        chosen["compression"] = str(options["compression"])
+    return form, path, chosen
+
+
+def is_file_sink(sink: SinkDef) -> bool:
+    """Whether rows go to files."""
+    return "://" in _path(sink) or isinstance(make_sink(sink.options, sink.name), PartFileSink)
+
+
+def _path(sink: SinkDef) -> str:
+    return str(next((value for name, value in sink.options.items() if name.lower() == "path"), ""))

@@ -58,9 +58,9 @@ class Store:
         found = self._head.get()
         if found is None:
             return None
-        *plain, token, waiting = found
-        index = np.frombuffer(waiting, dtype=np.int64).reshape(-1, 3) if waiting else np.empty((0, 3), dtype=np.int64)
-        return Head(*plain, token=bytes(token), waiting=index)
+        fingerprint, upto, timer, late, next_blob, snapshot_size, token, waiting = found
+        index = np.frombuffer(bytes(waiting), dtype=np.int64).reshape(-1, 3)
+        return Head(fingerprint, upto, timer, late, next_blob, snapshot_size, bytes(token), index)
 
     def put_head(self, head: Head) -> None:
         self._head.update(

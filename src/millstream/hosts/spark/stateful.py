@@ -48,7 +48,9 @@ class KernelProcessor(StatefulProcessor):  # type: ignore[misc]
 
     def close(self) -> None: ...
 
-    def _advance(self, bucket: int, arrived: list[tuple[int, bool, bytes]], watermark: int, fired: bool) -> Iterator[Any]:
+    def _advance(
+        self, bucket: int, arrived: list[tuple[int, bool, bytes]], watermark: int, fired: bool
+    ) -> Iterator[Any]:
         head = self._store.head() or Head(self._fingerprint)
         if head.fingerprint != self._fingerprint:
             raise StateError(
@@ -63,7 +65,9 @@ class KernelProcessor(StatefulProcessor):  # type: ignore[misc]
         if upto > head.upto:
             for port, blob in self._store.due(head, upto):
                 self._release(head, port, blobs.decode(blob, layouts[port]), upto, ready)
-            inputs = [blobs.in_order(part, layout) if part else None for part, layout in zip(ready, layouts, strict=True)]
+            inputs = [
+                blobs.in_order(part, layout) if part else None for part, layout in zip(ready, layouts, strict=True)
+            ]
             stepped, output = self._step(head, bucket, inputs, upto)
             yield from output
             changed = changed or stepped
@@ -120,9 +124,7 @@ class KernelProcessor(StatefulProcessor):  # type: ignore[misc]
             rows, time = rows.filter(pa.array(~below)), time[~below]
         self._store.hold(head, port, int(time.min()), blobs.encode(rows))
 
-    def _step(
-        self, head: Head, bucket: int, inputs: list[pa.RecordBatch | None], upto: int
-    ) -> tuple[bool, list[Any]]:
+    def _step(self, head: Head, bucket: int, inputs: list[pa.RecordBatch | None], upto: int) -> tuple[bool, list[Any]]:
         """Step the kernel over every port; whether the state must be saved, and the packed output."""
         import pandas as pd
 
@@ -149,5 +151,3 @@ class KernelProcessor(StatefulProcessor):  # type: ignore[misc]
 def fingerprint_of(spec: KernelSpec, buckets: int) -> str:
     """Equal for kernels that can continue each other's state."""
     return hashlib.sha256(f"{buckets} {spec!r}".encode()).hexdigest()[:16]
-
-

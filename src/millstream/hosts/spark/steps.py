@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -157,10 +156,17 @@ class RunKernel:
                     yield blobs.from_batch(out, layout)
 
 
-@cache
+_KERNELS: dict[Any, Kernel] = {}
+
+
 def kernel_of(spec: KernelSpec) -> Kernel:
-    """A worker builds each kernel once."""
-    return spec.build()
+    """A worker builds each kernel once, to run on the one core that its task has."""
+    if spec not in _KERNELS:
+        from millstream.kernels import jit
+
+        jit.set_threads(1)
+        _KERNELS[spec] = spec.build()
+    return _KERNELS[spec]
 
 
 def _cuts(time: list[Ints]) -> list[int]:

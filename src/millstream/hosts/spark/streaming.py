@@ -11,7 +11,7 @@ import pyarrow as pa
 from millstream.hosts.contract import Program
 from millstream.hosts.spark.branches import Branch
 from millstream.hosts.spark.failures import telling, translated
-from millstream.hosts.spark.sinks import driver_sink, spark_format
+from millstream.hosts.spark.sinks import driver_sink, is_file_sink, spark_format
 from millstream.hosts.spark.surface import all_rows, exact, surface
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 Trigger = Mapping[str, Any]
-"""When micro-batches start, in the words of Spark's `trigger`: {"availableNow": True}, {"processingTime": "1 second"}."""
+"""When micro-batches start, in Spark's words: {"availableNow": True}, {"processingTime": "1 second"}."""
 
 LOOK_SECONDS = 0.2
 
@@ -32,9 +32,8 @@ def start(
     deliver: Callable[[pa.Table], None],
 ) -> StreamingQuery:
     """Start a streaming query into the program's sink, or to `deliver` if it has none."""
-    chosen = None if program.sink is None else spark_format(program.sink)
-    if chosen is not None:
-        form, path, options = chosen
+    if program.sink is not None and is_file_sink(program.sink):
+        form, path, options = spark_format(program.sink)
         writer = surface(branches, program.columns).writeStream.format(form).options(**options).option("path", path)
     else:
         sink = None if program.sink is None else driver_sink(program, program.sink)

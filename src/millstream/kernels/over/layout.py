@@ -230,7 +230,7 @@ class Layout:
         names = ["base", "capacity", "tail"] if self.logged else []
         names += [f"{frame.name}_head" for frame in self.logged if frame.is_range]
         names += [f"{part.name}_{lane}" for part in self.parts for lane in part.lanes]
-        return {name: lane for lane, name in enumerate(names)}
+        return {name: lane for lane, name in enumerate(names or ["nothing"])}
 
     @cached_property
     def cell_lanes(self) -> dict[str, int]:
@@ -241,7 +241,7 @@ class Layout:
             names.append("flags")
         names += [arg.name for arg in self.logged_args if arg.valued]
         names += [f"{queue.name}_queue" for queue in self.queues]
-        # A frame of rows that only counts still has its ring; it needs one lane to be one.
+        # A frame of rows that only counts still has its ring.
         return {name: lane for lane, name in enumerate(names or ["nothing"])}
 
     def flag_bit(self, arg: Arg) -> int:

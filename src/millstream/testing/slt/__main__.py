@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
+import traceback
 from pathlib import Path
 
 from millstream.testing.slt.records import SltError, parse
-from millstream.testing.slt.runner import Mismatch, complete, run
+from millstream.testing.slt.runner import complete, run
 
 
 def main() -> int:
@@ -25,9 +26,11 @@ def main() -> int:
             else:
                 run(parse(file))
                 print(f"ok  {file}")
-        except (SltError, Mismatch) as error:
+        except Exception as error:
             failed += 1
-            print(error, file=sys.stderr)
+            if not isinstance(error, SltError | AssertionError):
+                traceback.print_exc()
+            print(f"FAILED  {file}\n{error}", file=sys.stderr)
     return 1 if failed else 0
 
 

@@ -123,9 +123,10 @@ class Player:
     def _feed(self, record: Record) -> None:
         match record.verb:
             case "push":
-                self._database.push(record.args, [self._row(record, line) for line in record.body])
+                stream, _ = _name_first(record.args)
+                self._database.push(stream, [self._row(record, line) for line in record.body])
             case "advance":
-                stream, _, time = record.args.partition(" ")
+                stream, time = _name_first(record.args)
                 self._database.advance(stream, self._moment(record, time))
             case "finish":
                 self._database.finish()
@@ -160,6 +161,15 @@ class Player:
 
     def _place(self, record: Record) -> str:
         return f"{self._script.path}:{record.line}"
+
+
+def _name_first(args: str) -> tuple[str, str]:
+    """A stream's name, in quotes if it has spaces, and what follows it."""
+    if args.startswith('"'):
+        name, _, rest = args[1:].partition('"')
+        return name, rest.strip()
+    name, _, rest = args.partition(" ")
+    return name, rest.strip()
 
 
 def format_schema(schema: pa.Schema) -> str:

@@ -12,7 +12,6 @@ VERBS = (
     "statement", "stream", "push", "advance", "clock", "restart", "finish", "query", "explain", "only", "notyet",
 )  # fmt: skip
 ANSWERED = ("push", "advance", "finish", "query", "explain")
-"""Verbs that always say what is expected after them."""
 
 
 class SltError(Exception):
@@ -74,8 +73,8 @@ class Script:
         return "\n".join(lines) + "\n"
 
 
-def parse(path: Path) -> Script:
-    """Read a golden file."""
+def parse(path: Path, verbs: tuple[str, ...] = VERBS, answered: tuple[str, ...] = ANSWERED) -> Script:
+    """Read a golden file; `answered` are the verbs that always say what is expected after them."""
     lines = tuple(line.rstrip() for line in path.read_text(encoding="utf-8").splitlines())
     headers = _headers(lines)
     records: list[Record] = []
@@ -85,7 +84,7 @@ def parse(path: Path) -> Script:
             position += 1
             continue
         try:
-            record, position = _record(lines, position)
+            record, position = _record(lines, position, verbs, answered)
         except ValueError as error:
             raise SltError(f"{path}:{position + 1}: {error}") from None
         records.append(record)
@@ -105,10 +104,12 @@ def _headers(lines: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def _record(lines: tuple[str, ...], start: int) -> tuple[Record, int]:
+def _record(
+    lines: tuple[str, ...], start: int, verbs: tuple[str, ...], answered: tuple[str, ...]
+) -> tuple[Record, int]:
     verb, _, args = lines[start].partition(" ")
-    if verb not in VERBS:
-        raise ValueError(f"no verb {verb}; there is {', '.join(VERBS)}")
+    if verb not in verbs:
+        raise ValueError(f"no verb {verb}; there is {', '.join(verbs)}")
     body: list[str] = []
     position = start + 1
     while position < len(lines) and lines[position] and lines[position] != SEPARATOR:
@@ -121,7 +122,7 @@ def _record(lines: tuple[str, ...], start: int) -> tuple[Record, int]:
         while position < len(lines) and lines[position]:
             position += 1
         expected = lines[answer_start + 1 : position]
-    if verb in ANSWERED and expected is None:
+    if verb in answered and expected is None:
         raise ValueError(f"{verb} needs {SEPARATOR} and the expected rows (none is fine)")
     return Record(verb, args.strip(), tuple(body), expected, start + 1, (answer_start, position)), position
 

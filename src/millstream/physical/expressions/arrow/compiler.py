@@ -9,7 +9,17 @@ import pyarrow.compute as pc
 
 from millstream.functions import can_fail
 from millstream.physical.expressions.arrow import casts, conditional, numeric, temporal, text
-from millstream.physical.expressions.arrow.node import Datum, Node, Rows, as_array, chosen, failing, guarded, on_chosen, scalar_of
+from millstream.physical.expressions.arrow.node import (
+    Datum,
+    Node,
+    Rows,
+    as_array,
+    chosen,
+    failing,
+    guarded,
+    on_chosen,
+    scalar_of,
+)
 from millstream.plan.expr import Call, Case, Cast, Column, Expr, Literal
 from millstream.schema import Schema
 from millstream.types import SqlType

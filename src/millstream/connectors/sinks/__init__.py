@@ -1,0 +1,1 @@
+"""Sinks: files written exactly once, the terminal, memory, and one that only counts."""

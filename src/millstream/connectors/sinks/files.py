@@ -1,0 +1,244 @@
+"""File sinks: a directory of part files that appear when committed, or one text file cut back to what was committed."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from millstream.connectors.contract import Offset, Sink
+from millstream.connectors.options import Options
+from millstream.connectors.sinks.writers import FORMATS, SUFFIXES, Writer, open_writer, suffix_format
+from millstream.errors import ConnectorError
+from millstream.schema import Schema
+
+_PART = re.compile(r"\.?part-(\d{5,})\.(?:parquet|csv|jsonl|arrow)(\.inprogress)?")
+_PARQUET_BATCH_ROWS = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class FileOptions:
+    """How the files of a sink are written."""
+
+    form: str
+    header: bool = True
+    delimiter: str = ","
+    compression: str = "snappy"
+
+    def writer(self, file: BinaryIO, schema: Schema, header: bool = True) -> Writer:
+        return open_writer(
+            self.form, file, schema, header=self.header and header, delimiter=self.delimiter,
+            compression=self.compression,
+        )  # fmt: skip
+
+
+def file_sink(options: Options) -> Sink:
+    """The sink that the options of a declaration mean."""
+    path = Path(options.required("path", "'results'")).expanduser()
+    form = options.choice("format", (*FORMATS, "json")) or suffix_format(path) or "parquet"
+    form = "jsonl" if form == "json" else form
+    delimiter = options.text("delimiter", ",") or ","
+    compression = options.choice("compression", ("snappy", "zstd", "gzip", "lz4", "none"), "snappy") or "snappy"
+    header = options.flag("header", True)
+    rows_per_file = options.integer("rows_per_file", 1_000_000, low=1)
+    single = options.flag("single_file")
+    options.finish()
+    if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n':
+        raise ConnectorError(
+            f"{options.owner}: delimiter = {delimiter!r} is not valid", hint="delimiter is one ASCII character"
+        )
+    settings = FileOptions(form, header, delimiter, compression)
+    if not single:
+        assert rows_per_file is not None
+        return PartFileSink(path, settings, rows_per_file)
+    if form not in ("csv", "jsonl"):
+        raise ConnectorError(
+            f"{options.owner}: single_file is not possible with {form}", hint="use csv or jsonl, or leave it out"
+        )
+    return SingleFileSink(path, settings)
+
+
+class PartFileSink:
+    """Writes `part-00000`, `part-00001`, … into a directory; offsets are `{parts, rows}`.
+
+    A part is a hidden file until it is committed: readers of the directory never see rows that may vanish.
+    """
+
+    def __init__(self, directory: Path, options: FileOptions, rows_per_file: int = 1_000_000) -> None:
+        self._directory = directory
+        self._options = options
+        self._rows_per_file = rows_per_file
+        self._schema: Schema | None = None
+        self._committed = 0
+        self._finished = 0
+        self._rows = 0
+        self._rows_in_part = 0
+        self._file: BinaryIO | None = None
+        self._writer: Writer | None = None
+        self._waiting: list[pa.RecordBatch] = []
+
+    def open(self, schema: Schema, committed: Offset) -> None:
+        self._schema = schema
+        self._committed = self._finished = int(committed.get("parts", 0))
+        self._rows = int(committed.get("rows", 0))
+        self._rows_in_part = 0
+        self._file = self._writer = None
+        self._waiting = []
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            for entry in list(self._directory.iterdir()):
+                match = _PART.fullmatch(entry.name)
+                if match is not None and (match[2] or int(match[1]) >= self._committed):
+                    entry.unlink()
+        except OSError as error:
+            raise _cannot("write to", self._directory, error) from error
+        missing = [n for n in range(self._committed) if not self._visible(n).exists()]
+        if missing:
+            raise ConnectorError(
+                f"{self._visible(missing[0])} was committed and is gone",
+                hint="restore the file, or start the query afresh with another path",
+            )
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        start = 0
+        while start < rows.num_rows:
+            part = rows.slice(start, self._rows_per_file - self._rows_in_part)
+            self._write(part)
+            start += part.num_rows
+            self._rows_in_part += part.num_rows
+            self._rows += part.num_rows
+            if self._rows_in_part >= self._rows_per_file:
+                self._finish_part()
+
+    def commit(self) -> Offset:
+        self._finish_part()
+        try:
+            for number in range(self._committed, self._finished):
+                self._hidden(number).rename(self._visible(number))
+            if self._finished > self._committed:
+                _sync_directory(self._directory)
+        except OSError as error:
+            raise _cannot("commit to", self._directory, error) from error
+        self._committed = self._finished
+        return {"parts": self._committed, "rows": self._rows}
+
+    def close(self) -> None:
+        self.commit()
+
+    def _write(self, rows: pa.RecordBatch) -> None:
+        """Small batches wait for company: every batch written to Parquet becomes a row group of its own."""
+        self._waiting.append(rows)
+        if self._options.form in ("csv", "jsonl") or sum(b.num_rows for b in self._waiting) >= _PARQUET_BATCH_ROWS:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        try:
+            if self._writer is None:
+                assert self._schema is not None, "the sink is not open"
+                self._file = self._hidden(self._finished).open("wb")
+                self._writer = self._options.writer(self._file, self._schema)
+            for batch in pa.Table.from_batches(self._waiting).combine_chunks().to_batches():
+                self._writer.write(batch)
+        except OSError as error:
+            raise _cannot("write to", self._hidden(self._finished), error) from error
+        self._waiting = []
+
+    def _finish_part(self) -> None:
+        self._flush()
+        if self._file is None or self._writer is None:
+            return
+        try:
+            self._writer.finish()
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+        except OSError as error:
+            raise _cannot("write to", self._hidden(self._finished), error) from error
+        self._file = self._writer = None
+        self._finished += 1
+        self._rows_in_part = 0
+
+    def _visible(self, number: int) -> Path:
+        return self._directory / f"part-{number:05d}{SUFFIXES[self._options.form]}"
+
+    def _hidden(self, number: int) -> Path:
+        return self._directory / f".part-{number:05d}{SUFFIXES[self._options.form]}.inprogress"
+
+
+class SingleFileSink:
+    """Writes one CSV or JSON-lines file; offsets are `{bytes, rows}`.
+
+    Rows are visible before they are committed; those that never were are cut off when the sink reopens.
+    """
+
+    def __init__(self, path: Path, options: FileOptions) -> None:
+        self._path = path
+        self._options = options
+        self._file: BinaryIO | None = None
+        self._writer: Writer | None = None
+        self._rows = 0
+
+    def open(self, schema: Schema, committed: Offset) -> None:
+        length = int(committed.get("bytes", 0))
+        self._rows = int(committed.get("rows", 0))
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            file = self._path.open("r+b" if self._path.exists() else "w+b")
+            size = file.seek(0, os.SEEK_END)
+            if size < length:
+                file.close()
+                raise ConnectorError(
+                    f"{self._path} has {size} bytes, but {length} were committed",
+                    hint="restore the file, or start the query afresh with another path",
+                )
+            file.truncate(length)
+            file.seek(length)
+        except OSError as error:
+            raise _cannot("write to", self._path, error) from error
+        self._file = file
+        self._writer = self._options.writer(file, schema, header=length == 0)
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        assert self._writer is not None, "the sink is not open"
+        try:
+            self._writer.write(rows)
+        except OSError as error:
+            raise _cannot("write to", self._path, error) from error
+        self._rows += rows.num_rows
+
+    def commit(self) -> Offset:
+        assert self._file is not None, "the sink is not open"
+        try:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise _cannot("commit to", self._path, error) from error
+        return {"bytes": self._file.tell(), "rows": self._rows}
+
+    def close(self) -> None:
+        if self._file is not None:
+            self.commit()
+            self._file.close()
+            self._file = self._writer = None
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make renames permanent; a system that cannot open directories does so by itself."""
+    try:
+        handle = os.open(directory, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _cannot(what: str, path: Path, error: OSError) -> ConnectorError:
+    return ConnectorError(f"cannot {what} {path}: {error.strerror or error}")

@@ -1,0 +1,158 @@
+"""Arrivals into order: rows wait out a slack, and those that come too late go to a stream of their own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from millstream.kernels import snapshots
+from millstream.kernels.batch import BEGIN, Batch, Ints
+from millstream.kernels.indivisible import Indivisible
+from millstream.kernels.registry import register
+from millstream.kernels.runs import Runs, in_order
+from millstream.schema import Schema
+
+
+@dataclass(frozen=True)
+class _Arrivals:
+    """Raw arrivals with increasing `seq`, in any order of time. A batch's `upto` is a heartbeat that holds for the rows
+    after it (BEGIN: none). Before each row, time has come to the later of the last heartbeat and the highest time so
+    far less `slack` microseconds: a row below that is late."""
+
+    input: Schema
+    slack: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.slack < 2**62:
+            raise ValueError(f"a slack of {self.slack} µs")
+
+    @property
+    def inputs(self) -> tuple[Schema, ...]:
+        return (self.input,)
+
+    @property
+    def output(self) -> Schema:
+        return self.input
+
+    @property
+    def keys(self) -> None:
+        return None
+
+
+@register
+@dataclass(frozen=True)
+class ReorderSpec(_Arrivals):
+    """The rows that are in time, in order of time, then of arrival."""
+
+    def build(self) -> ReorderKernel:
+        return ReorderKernel(self)
+
+    def describe(self) -> str:
+        return f"reorder: slack {self.slack} µs"
+
+
+@register
+@dataclass(frozen=True)
+class LateSpec(_Arrivals):
+    """The rows that are late, in order of arrival, at the time that had been reached when they came."""
+
+    def build(self) -> LateKernel:
+        return LateKernel(self)
+
+    def describe(self) -> str:
+        return f"late rows: slack {self.slack} µs"
+
+
+@dataclass
+class Progress:
+    """How far time has come: the last heartbeat and the highest time of any row."""
+
+    beat: int = BEGIN
+    highest: int = BEGIN
+    late_count: int = 0
+
+    def advance(self, batch: Batch, slack: int) -> tuple[Ints, npt.NDArray[np.bool_], int]:
+        """Take arrivals in: where time stood before each row, which rows are late, and where it stands now."""
+        peaks = np.maximum.accumulate(np.concatenate([[self.highest], batch.time]).astype(np.int64, copy=False))
+        reached = np.maximum(self.beat, _less(peaks, slack))
+        late = batch.time < reached[:-1]
+        self.highest = int(peaks[-1])
+        self.beat = max(self.beat, batch.upto)
+        self.late_count += int(np.count_nonzero(late))
+        return reached[:-1], late, max(self.beat, int(reached[-1]))
+
+    def parts(self) -> Ints:
+        return np.array([self.beat, self.highest, self.late_count], dtype=np.int64)
+
+
+def _less(times: Ints, slack: int) -> Ints:
+    """Times less a slack, not below the beginning."""
+    return np.maximum(times, BEGIN + slack) - slack
+
+
+@dataclass
+class ReorderState:
+    progress: Progress = field(default_factory=Progress)
+    waiting: Runs = field(default_factory=Runs)
+
+    @property
+    def late_count(self) -> int:
+        """How many rows came too late so far."""
+        return self.progress.late_count
+
+
+class ReorderKernel(Indivisible):
+    """Runs a ReorderSpec."""
+
+    def __init__(self, spec: ReorderSpec) -> None:
+        self.spec = spec
+
+    def open(self) -> ReorderState:
+        return ReorderState()
+
+    def step(self, state: ReorderState, batch: Batch) -> Batch:
+        _, late, upto = state.progress.advance(batch, self.spec.slack)
+        if late.any():
+            batch = batch.take(np.flatnonzero(~late))
+        waiting = state.waiting
+        if self.spec.slack == 0 and len(waiting) == 0:
+            # Without slack a row in time is not below any before it: nothing waits, nothing moves.
+            return batch.with_upto(upto)
+        waiting.add(batch)
+        pieces = waiting.release(upto)
+        return in_order(pieces).with_upto(upto) if pieces else batch.slice(0, 0).with_upto(upto)
+
+    def snapshot(self, state: ReorderState) -> bytes:
+        waiting = state.waiting.all()
+        rows = {} if waiting is None else {"waiting": waiting}
+        return snapshots.save(self.spec, {"progress": state.progress.parts(), **rows})
+
+    def restore(self, saved: bytes) -> ReorderState:
+        parts = snapshots.load(self.spec, saved)
+        state = ReorderState(Progress(*(int(value) for value in parts.array("progress"))))
+        if "waiting" in parts:
+            state.waiting.add(parts.batch("waiting", BEGIN))
+        return state
+
+
+class LateKernel(Indivisible):
+    """Runs a LateSpec."""
+
+    def __init__(self, spec: LateSpec) -> None:
+        self.spec = spec
+
+    def open(self) -> Progress:
+        return Progress()
+
+    def step(self, state: Progress, batch: Batch) -> Batch:
+        reached, late, upto = state.advance(batch, self.spec.slack)
+        chosen = np.flatnonzero(late)
+        return replace(batch.take(chosen), time=reached[chosen], other=None, upto=upto)
+
+    def snapshot(self, state: Progress) -> bytes:
+        return snapshots.save(self.spec, {"progress": state.parts()})
+
+    def restore(self, saved: bytes) -> Progress:
+        return Progress(*(int(value) for value in snapshots.load(self.spec, saved).array("progress")))

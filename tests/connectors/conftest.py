@@ -1,0 +1,6 @@
+"""Property tests here are about answers: how long one example takes on a busy machine says nothing."""
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("connectors", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("connectors")

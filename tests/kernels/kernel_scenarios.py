@@ -1,0 +1,205 @@
+"""Random inputs for kernels, and random ways to cut the same input into batches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from millstream.kernels.aggregates import NAMES, result_type
+from millstream.kernels.batch import BEGIN, FOREVER, Batch
+from millstream.kernels.contract import KernelSpec
+from millstream.kernels.distinct import DistinctSpec
+from millstream.kernels.merge import MergeSpec
+from millstream.kernels.over import Frame, OverCall, OverSpec
+from millstream.kernels.reorder import LateSpec, ReorderSpec
+from millstream.schema import Schema
+from millstream.types import BIGINT, BOOLEAN, DATE, DECIMAL, DOUBLE, INTEGER, TIMESTAMP, VARCHAR, SqlType
+
+COLUMNS = Schema.of(
+    k=BIGINT,
+    name=VARCHAR,
+    x=DOUBLE,
+    i=INTEGER,
+    b=BIGINT,
+    d=DECIMAL(9, 2),
+    s=VARCHAR,
+    flag=BOOLEAN,
+    day=DATE,
+    at=TIMESTAMP,
+)
+
+_VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "BIGINT": st.integers(-5, 5) | st.integers(-(2**53), 2**53),
+    "INTEGER": st.integers(-(2**31), 2**31 - 1) | st.integers(0, 3),
+    "DOUBLE": st.sampled_from([0.0, -0.0, 0.1, 1.5, -2.25, 1e9, math.inf, -math.inf, math.nan])
+    | st.floats(-1e6, 1e6)
+    | st.floats(),
+    "DECIMAL": st.integers(-(10**9) + 1, 10**9 - 1).map(lambda v: Decimal(v).scaleb(-2)),
+    "VARCHAR": st.sampled_from(["", "a", "b", "ab", "é", "z", "𝄞", "a longer string", "a longer strong"]),
+    "BOOLEAN": st.booleans(),
+    "DATE": st.integers(-1000, 1000),
+    "TIMESTAMP": st.integers(-(10**15), 10**15),
+}
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A spec and all that arrives on each of its ports; `beats` are heartbeats between rows that change results."""
+
+    spec: KernelSpec
+    ports: tuple[Batch, ...]
+    beats: tuple[tuple[int, int], ...] = ()
+    is_raw: bool = False
+
+
+def column(type_: SqlType, values: list[Any]) -> pa.Array:
+    if type_.name in ("DATE", "TIMESTAMP"):
+        return pa.array(values, pa.int32() if type_.name == "DATE" else pa.int64()).cast(type_.arrow)
+    return pa.array(values, type_.arrow)
+
+
+@st.composite
+def rows(draw: st.DrawFn, schema: Schema, size: int) -> pa.RecordBatch:
+    columns = []
+    for field in schema:
+        if field.name in ("k", "name"):
+            keys = [1, 2, 2**40, None] if field.type == BIGINT else ["p", "q", "", None]
+            values = st.sampled_from(keys)
+        else:
+            values = st.none() | _VALUES[field.type.name]
+        columns.append(column(field.type, draw(st.lists(values, min_size=size, max_size=size))))
+    return pa.RecordBatch.from_arrays(columns, schema=schema.arrow)
+
+
+@st.composite
+def ordered(draw: st.DrawFn, schema: Schema, max_size: int = 24) -> Batch:
+    """Rows in order of time, with many ties."""
+    size = draw(st.integers(0, max_size))
+    gaps = draw(st.lists(st.sampled_from([0, 0, 1, 1, 2, 7]), min_size=size, max_size=size))
+    start = draw(st.sampled_from([0, 1_000_000, -50, BEGIN + 3]))
+    time = start + np.cumsum(np.array(gaps, dtype=np.int64), dtype=np.int64)
+    return Batch(draw(rows(schema, size)), time, np.arange(size, dtype=np.int64), FOREVER)
+
+
+@st.composite
+def calls(draw: st.DrawFn, schema: Schema, max_calls: int = 4) -> tuple[OverCall, ...]:
+    frames = draw(
+        st.lists(
+            st.builds(Frame, st.sampled_from(["rows", "range"]), st.none() | st.integers(0, 6)), min_size=1, max_size=2
+        )
+    )
+    chosen = []
+    for i in range(draw(st.integers(1, max_calls))):
+        arg = draw(st.none() | st.sampled_from([field for field in schema if field.name != "k"]))
+        distinct = arg is not None and draw(st.booleans())
+        fits = [fn for fn in sorted(NAMES) if result_type(fn, distinct, arg.type if arg else None)]
+        fn = draw(st.sampled_from(fits))
+        type_ = result_type(fn, distinct, arg.type if arg else None)
+        assert type_ is not None
+        chosen.append(OverCall(f"c{i}", fn, arg.name if arg else None, draw(st.sampled_from(frames)), distinct, type_))
+    return tuple(chosen)
+
+
+@st.composite
+def over_scenarios(draw: st.DrawFn) -> Scenario:
+    keys = draw(st.sampled_from([(), ("k",), ("name",), ("k", "name"), ("x",)]))
+    return Scenario(OverSpec(COLUMNS, keys, draw(calls(COLUMNS))), (draw(ordered(COLUMNS)),))
+
+
+SMALL = Schema.of(k=BIGINT, x=DOUBLE, s=VARCHAR)
+
+
+@st.composite
+def arrivals(draw: st.DrawFn, spec: Callable[[Schema, int], KernelSpec]) -> Scenario:
+    """Rows in any order of time with heartbeats between them."""
+    size = draw(st.integers(0, 24))
+    time = np.array(draw(st.lists(st.integers(0, 30), min_size=size, max_size=size)), dtype=np.int64)
+    time += draw(st.sampled_from([0, 10**6, BEGIN]))
+    batch = Batch(draw(rows(SMALL, size)), time, np.arange(size, dtype=np.int64), FOREVER)
+    places = sorted(draw(st.lists(st.integers(0, size), max_size=3)))
+    first = int(time.min()) if size else 0
+    beats = sorted(draw(st.lists(st.integers(0, 30), min_size=len(places), max_size=len(places))))
+    slack = draw(st.sampled_from([0, 0, 1, 5, 1000]))
+    steps = tuple(zip(places, (first + beat for beat in beats), strict=True))
+    return Scenario(spec(SMALL, slack), (batch,), steps, is_raw=True)
+
+
+@st.composite
+def merge_scenarios(draw: st.DrawFn) -> Scenario:
+    ports = draw(st.integers(1, 4))
+    inputs = [draw(ordered(SMALL, 10)) for _ in range(ports)]
+    return Scenario(MergeSpec(SMALL, ports), tuple(batch.on_port(i) for i, batch in enumerate(inputs)))
+
+
+@st.composite
+def distinct_scenarios(draw: st.DrawFn) -> Scenario:
+    schema = draw(st.sampled_from([Schema.of(k=BIGINT), Schema.of(k=BIGINT, x=DOUBLE), SMALL]))
+    return Scenario(DistinctSpec(schema), (draw(ordered(schema)),))
+
+
+SCENARIOS: dict[str, st.SearchStrategy[Scenario]] = {
+    "OverSpec": over_scenarios(),
+    "ReorderSpec": arrivals(ReorderSpec),
+    "LateSpec": arrivals(LateSpec),
+    "MergeSpec": merge_scenarios(),
+    "DistinctSpec": distinct_scenarios(),
+}
+
+
+def whole(scenario: Scenario) -> list[Batch]:
+    """The input in as few batches as can be."""
+    if not scenario.is_raw:
+        return list(scenario.ports)
+    batch = scenario.ports[0]
+    cuts = [*scenario.beats, (len(batch), FOREVER)]
+    start, pieces = 0, []
+    for place, upto in cuts:
+        pieces.append(batch.slice(start, place).with_upto(upto))
+        start = place
+    return pieces
+
+
+@st.composite
+def batches(draw: st.DrawFn, scenario: Scenario) -> list[Batch]:
+    """The input in random batches, some empty, with random progress that keeps its promise."""
+    if scenario.is_raw:
+        return [part for piece in whole(scenario) for part in draw(_raw_parts(piece))]
+    queues = [draw(_ordered_parts(batch)) for batch in scenario.ports]
+    result = []
+    while any(queues):
+        port = draw(st.sampled_from([i for i, queue in enumerate(queues) if queue]))
+        result.append(queues[port].pop(0))
+    return result
+
+
+@st.composite
+def _raw_parts(draw: st.DrawFn, piece: Batch) -> list[Batch]:
+    cuts = sorted(draw(st.lists(st.integers(0, len(piece)), max_size=4)))
+    edges = [0, *cuts, len(piece)]
+    parts = [piece.slice(a, b).with_upto(BEGIN) for a, b in pairwise(edges)]
+    parts[-1] = parts[-1].with_upto(piece.upto)
+    return parts
+
+
+@st.composite
+def _ordered_parts(draw: st.DrawFn, batch: Batch) -> list[Batch]:
+    cuts = sorted(draw(st.lists(st.integers(0, len(batch)), max_size=6)))
+    edges = [0, *cuts, len(batch)]
+    parts = []
+    upto = BEGIN
+    for start, stop in pairwise(edges):
+        part = batch.slice(start, stop)
+        limit = int(batch.time[stop]) if stop < len(batch) else FOREVER
+        reached = int(batch.time[stop - 1]) if stop else BEGIN
+        upto = max(upto, draw(st.sampled_from([reached, limit, min(limit, reached + 1), upto])))
+        parts.append(part.with_upto(min(upto, limit)))
+    parts.append(replace(batch.slice(0, 0), upto=FOREVER))
+    return parts
