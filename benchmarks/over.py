@@ -53,7 +53,7 @@ def duckdb(table: pa.Table, frame: str, threads: int) -> pa.Table:
         "RANGE 10 SECONDS PRECEDING": "RANGE BETWEEN INTERVAL 10 SECONDS PRECEDING AND CURRENT ROW",
     }[frame]
     query = f"SELECT key, avg(price) OVER (PARTITION BY key ORDER BY ts {clause}) AS m FROM quotes"
-    return connection.execute(query).to_arrow_table()
+    return connection.sql(query).to_arrow_table()
 
 
 def polars(table: pa.Table, frame: str, threads: int) -> object:

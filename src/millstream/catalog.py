@@ -16,7 +16,7 @@ from millstream.types import VARCHAR, SqlType
 if TYPE_CHECKING:
     from sqlglot import exp
 
-Options = Mapping[str, str | int | float | bool]
+Options = Mapping[str, str | int | float | bool | None]
 
 
 class Clock(Enum):
@@ -81,7 +81,7 @@ class FunctionDef:
     name: str
     parameters: tuple[tuple[str, SqlType], ...]
     returns: SqlType | None
-    body: exp.Expression = field(compare=False)
+    body: exp.Expr = field(compare=False)
 
 
 Entry = StreamDef | DerivedDef | TableDef | SinkDef | FunctionDef
@@ -161,11 +161,9 @@ class Catalog:
     def users_of(self, name: str) -> list[str]:
         return sorted(user for user, uses in self._depends.items() if name.lower() in uses)
 
-    def entries(self, *kinds: type[E]) -> Iterator[E]:
-        """All definitions of the given kinds, in order of declaration."""
-        for entry in (*self._entries.values(), *self._functions.values()):
-            if isinstance(entry, kinds):
-                yield entry
+    def entries(self) -> Iterator[Entry]:
+        """All definitions, in order of declaration, functions last."""
+        yield from (*self._entries.values(), *self._functions.values())
 
     def suggest(self, name: str) -> str | None:
         """A hint that names what the user may have meant."""

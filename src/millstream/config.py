@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal
 
 from millstream.errors import BindError
+
+
+Jit = Literal["auto", "on", "off"]
 
 
 @dataclass(frozen=True)
@@ -17,7 +21,7 @@ class Config:
     """rows an operator sees at once, at most"""
     threads: int = field(default_factory=lambda: os.cpu_count() or 1)
     """threads a kernel may use"""
-    jit: str = field(default_factory=lambda: os.environ.get("MILLSTREAM_JIT", "auto"))
+    jit: Jit = field(default_factory=lambda: _jit("MILLSTREAM_JIT", os.environ.get("MILLSTREAM_JIT", "auto")))
     """auto: compile once it pays; on: compile at once; off: run the Python bodies"""
     rules: bool = True
     """apply the rewrite rules"""
@@ -35,7 +39,8 @@ class Config:
         known = {entry.name for entry in fields(self)} - {"disabled_rules"}
         if name not in known:
             raise BindError(f"no setting {name}", hint="there is " + ", ".join(sorted(known | {"disable_rule"})))
-        return replace(self, **{name: getattr(Config(), name) if value is None else _READERS[name](name, value)})
+        setting: dict[str, Any] = {name: getattr(Config(), name) if value is None else _READERS[name](name, value)}
+        return replace(self, **setting)
 
 
 def _check_rules(names: frozenset[str]) -> None:
@@ -59,10 +64,10 @@ def _switch(name: str, value: object) -> bool:
     raise BindError(f"{name} is on or off, not {value}")
 
 
-def _jit(name: str, value: object) -> str:
-    word = {"true": "on", "false": "off"}.get(str(value).lower(), str(value).lower())
-    if word in ("auto", "on", "off"):
-        return word
+def _jit(name: str, value: object) -> Jit:
+    words: dict[str, Jit] = {"auto": "auto", "on": "on", "off": "off", "true": "on", "false": "off"}
+    if str(value).lower() in words:
+        return words[str(value).lower()]
     raise BindError(f"{name} is auto, on or off, not {value}")
 
 

@@ -269,15 +269,17 @@ class Database:
             case "QUERIES":
                 return _rows(("name", "sql"), [(query.name, query.sql) for query in self.queries()])
             case "STREAMS":
-                streams = self.catalog.entries(StreamDef, DerivedDef)
+                streams: list[StreamDef | DerivedDef] = [
+                    entry for entry in self.catalog.entries() if isinstance(entry, StreamDef | DerivedDef)
+                ]
                 return _rows(("name", "columns", "time"), [(s.name, str(s.schema), _time_of(s)) for s in streams])
             case "TABLES":
-                return _rows(("name", "columns"), [(t.name, str(t.schema)) for t in self.catalog.entries(TableDef)])
+                return _rows(("name", "columns"), [(t.name, str(t.schema)) for t in self.catalog.entries() if isinstance(t, TableDef)])
             case "SINKS":
-                sinks = self.catalog.entries(SinkDef)
+                sinks = [entry for entry in self.catalog.entries() if isinstance(entry, SinkDef)]
                 return _rows(("name", "options"), [(s.name, _options_text(s.options)) for s in sinks])
             case "FUNCTIONS":
-                functions = self.catalog.entries(FunctionDef)
+                functions = [entry for entry in self.catalog.entries() if isinstance(entry, FunctionDef)]
                 return _rows(("name", "body"), [(f.name, f.body.sql()) for f in functions])
         raise BindError(f"no list {kind}", hint="SHOW STREAMS, TABLES, QUERIES, SINKS or FUNCTIONS")
 

@@ -49,7 +49,9 @@ def never() -> bool:
 
 def texts() -> st.SearchStrategy[str]:
     """Text with everything that formats trip over."""
-    nasty = st.sampled_from(["", " ", '"', '""', ",", "\n", "\r\n", "a\rb", "naïve ☃ 漢字", "\\", "\t", "null", "NaN", "'"])
+    nasty = st.sampled_from(
+        ["", " ", '"', '""', ",", "\n", "\r\n", "a\rb", "naïve ☃ 漢字", "\\", "\t", "null", "NaN", "'"]
+    )
     letters = st.characters(exclude_categories=("Cs",))
     return st.one_of(nasty, st.text(letters, max_size=8), st.lists(nasty, max_size=3).map("".join))
 

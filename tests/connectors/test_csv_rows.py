@@ -51,7 +51,7 @@ def exactly(data: bytes, schema: Schema = PAIR, **options):
         (b"\xef\xbb\xbfB,A\nx,1\n", [(1, "x")]),
         (b"\xef\xbb\xbf1,x\n", [(1, "x")]),
         (b"A,extra,B\n1,9,x\n", [(1, "x")]),
-        (b"1,\n,y\n2,\"\"\n", [(1, None), (None, "y"), (2, "")]),
+        (b'1,\n,y\n2,""\n', [(1, None), (None, "y"), (2, "")]),
         (b'1,"x, ""y""\nz"\n2,w\n', [(1, 'x, "y"\nz'), (2, "w")]),
         (b'1,"x\r\ny"\r\n', [(1, "x\r\ny")]),
         (b'1,"x\r"\n', [(1, "x\r")]),
@@ -114,7 +114,9 @@ def test_good_rows_of_a_block_with_bad_ones_all_survive():
 
 
 FIELDS = st.one_of(
-    st.sampled_from(["1", "2", "", "x", '"x"', '"', '""', '"a""b"', '"a\nb"', '"a', 'a"b', "\r", "☃", " 3", '"4"', "NaN"]),
+    st.sampled_from(
+        ["1", "2", "", "x", '"x"', '"', '""', '"a""b"', '"a\nb"', '"a', 'a"b', "\r", "☃", " 3", '"4"', "NaN"]
+    ),
     texts(),
 )
 WILD = st.lists(st.lists(FIELDS, min_size=1, max_size=3).map(",".join), max_size=12).map("\n".join)

@@ -81,7 +81,9 @@ def test_an_object_over_two_lines_is_no_row():
 
 def test_numbers_and_booleans():
     schema = Schema.of(x=DOUBLE, d=DECIMAL(10, 2), t=BOOLEAN)
-    lines = b'{"x": 1, "d": 1.5, "t": true}\n{"x": "NaN", "d": "2.50", "t": 0}\n{"d": 0.125}\n{"x": 1e999}\n{"t": "true"}\n'
+    lines = (
+        b'{"x": 1, "d": 1.5, "t": true}\n{"x": "NaN", "d": "2.50", "t": 0}\n{"d": 0.125}\n{"x": 1e999}\n{"t": "true"}\n'
+    )
     rows, bad = decode(lines, schema)
     assert [row[0] for row in rows] == ["1.0", "nan"]
     assert [row[2] for row in rows] == [True, False]

@@ -76,10 +76,16 @@ def test_timestamp_formats():
 
 def test_numbers_booleans_dates_and_times():
     assert parse(["1", " 2\t", "x", "300", None, "1.0"], TINYINT) == ([1, 2, None, None, None, None], [2, 3, 5])
-    assert parse(["1", "1e3", "-.5", "abc", "inf", ""], DOUBLE) == ([1.0, 1000.0, -0.5, None, float("inf"), None], [3, 5])
+    assert parse(["1", "1e3", "-.5", "abc", "inf", ""], DOUBLE) == (
+        [1.0, 1000.0, -0.5, None, float("inf"), None],
+        [3, 5],
+    )
     money = parse(["1.25", "1.250", "1.255", "12345678901234", "x"], DECIMAL(10, 2))
     assert money == ([Decimal("1.25"), Decimal("1.25"), None, None, None], [2, 3, 4])
-    assert parse(["true", "F", "1", "0", "t", "yes", None], BOOLEAN) == ([True, False, True, False, True, None, None], [5])
+    assert parse(["true", "F", "1", "0", "t", "yes", None], BOOLEAN) == (
+        [True, False, True, False, True, None, None],
+        [5],
+    )
     assert parse(["2024-02-29", "2023-02-29", "0000-01-01"], DATE) == ([dt.date(2024, 2, 29), None, None], [1, 2])
     assert parse(["12:30", "12:30:01.5", "24:00", "noon"], TIME) == (
         [dt.time(12, 30), dt.time(12, 30, 1, 500000), None, None], [2, 3],
@@ -104,9 +110,9 @@ def test_what_is_no_interval(text):
 
 MOMENTS = st.datetimes(dt.datetime(1, 1, 2), dt.datetime(9999, 12, 30)).map(
     lambda moment: (moment.isoformat(), moment)
-) | st.datetimes(dt.datetime(1, 1, 2), dt.datetime(9999, 12, 30), timezones=st.just(dt.timezone(dt.timedelta(hours=3)))).map(
-    lambda moment: (moment.isoformat(), moment.astimezone(dt.UTC).replace(tzinfo=None))
-)
+) | st.datetimes(
+    dt.datetime(1, 1, 2), dt.datetime(9999, 12, 30), timezones=st.just(dt.timezone(dt.timedelta(hours=3)))
+).map(lambda moment: (moment.isoformat(), moment.astimezone(dt.UTC).replace(tzinfo=None)))
 
 
 @given(st.lists(MOMENTS | st.tuples(st.sampled_from(["x", "2024-99-01", ""]), st.none()), max_size=30))

@@ -29,18 +29,18 @@ class Context:
         return replace(self, local={**self.local, **queries})
 
     def fail(
-        self, message: str, node: exp.Expression | None = None, *, detail: str | None = None, hint: str | None = None
+        self, message: str, node: exp.Expr | None = None, *, detail: str | None = None, hint: str | None = None
     ) -> NoReturn:
-        raise BindError(message, detail=detail, hint=hint, span=node and span_of(node), sql=self.sql)
+        raise BindError(message, detail=detail, hint=hint, span=None if node is None else span_of(node), sql=self.sql)
 
     def refuse(
-        self, message: str, node: exp.Expression | None = None, *, detail: str | None = None, hint: str | None = None
+        self, message: str, node: exp.Expr | None = None, *, detail: str | None = None, hint: str | None = None
     ) -> NoReturn:
         """Like `fail`, for what is understood but has no meaning on a stream."""
-        raise UnsupportedError(message, detail=detail, hint=hint, span=node and span_of(node), sql=self.sql)
+        raise UnsupportedError(message, detail=detail, hint=hint, span=None if node is None else span_of(node), sql=self.sql)
 
     @contextmanager
-    def blaming(self, node: exp.Expression) -> Iterator[None]:
+    def blaming(self, node: exp.Expr) -> Iterator[None]:
         """Errors raised inside without a place get the place of `node`."""
         try:
             yield

@@ -14,6 +14,7 @@ from millstream.errors import BindError
 from millstream.kernels import aggregates
 from millstream.plan.expr import Case, Cast, Expr, Literal
 from millstream.sql import duration_us
+from millstream.sql.functions import function_name
 from millstream.types import (
     BIGINT,
     BOOLEAN,
@@ -27,10 +28,10 @@ from millstream.types import (
     parse_type,
 )
 
-OPERATORS: dict[type[exp.Expression], str] = {
+OPERATORS: dict[type[exp.Expr], str] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.And: "and", exp.Or: "or",
     exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.IntDiv: "//", exp.Mod: "%", exp.DPipe: "||",
-    exp.Like: "like", exp.ILike: "ilike", exp.NullSafeNEQ: "is_distinct",
+    exp.NullSafeNEQ: "is_distinct",
 }  # fmt: skip
 
 MAX_NESTED_FUNCTIONS = 64
@@ -53,7 +54,7 @@ class ExpressionBinder:
         self.parameters = parameters or {}
         self.depth = depth
 
-    def bind(self, node: exp.Expression) -> Expr:
+    def bind(self, node: exp.Expr) -> Expr:
         """The typed expression of `node`."""
         operator = OPERATORS.get(type(node))
         if operator is not None:
@@ -80,6 +81,10 @@ class ExpressionBinder:
                 return self._resolve("and", (above, self._resolve("<=", (value, high), node)), node)
             case exp.In():
                 return self._in(node)
+            case exp.Like() | exp.ILike():
+                return self._like(node, ())
+            case exp.Escape():
+                return self._like(node.this, (self.bind(node.expression),))
             case exp.Case():
                 return self._case(node)
             case exp.Cast():
@@ -94,7 +99,7 @@ class ExpressionBinder:
                 return self._call(node)
         return self.context.fail(f"{node.sql()[:60]} cannot be used here", node)
 
-    def condition(self, node: exp.Expression) -> Expr:
+    def condition(self, node: exp.Expr) -> Expr:
         """A bound expression that is true, false or NULL."""
         bound = self.bind(node)
         if bound.type == NULL:
@@ -110,7 +115,7 @@ class ExpressionBinder:
             self.context.fail(f"no column {node.sql()}", node, hint="there is no FROM here")
         return self.scope.resolve(node)
 
-    def _literal(self, node: exp.Expression) -> Expr:
+    def _literal(self, node: exp.Expr) -> Expr:
         match node:
             case exp.Null():
                 return Literal(NULL, None)
@@ -146,6 +151,11 @@ class ExpressionBinder:
             self.context.refuse("IN with a subquery is not supported yet", node, hint="join the table in FROM instead")
         return self._resolve("in", (self.bind(node.this), *map(self.bind, node.expressions)), node)
 
+    def _like(self, node: exp.Expr, escape: tuple[Expr, ...]) -> Expr:
+        args = (self.bind(node.this), self.bind(node.expression), *escape)
+        like = self._resolve("ilike" if isinstance(node, exp.ILike) else "like", args, node)
+        return self._resolve("not", (like,), node) if node.args.get("negate") else like
+
     def _case(self, node: exp.Case) -> Expr:
         subject = None if node.this is None else self.bind(node.this)
         whens: list[tuple[Expr, Expr]] = []
@@ -160,7 +170,7 @@ class ExpressionBinder:
         type_ = self._common([then for _, then in whens] + [default], node)
         return Case(type_, tuple((when, coerce(then, type_)) for when, then in whens), coerce(default, type_))
 
-    def _common(self, parts: list[Expr], node: exp.Expression) -> SqlType:
+    def _common(self, parts: list[Expr], node: exp.Expr) -> SqlType:
         type_ = NULL
         for part in parts:
             wider = common_type(type_, part.type)
@@ -203,24 +213,36 @@ class ExpressionBinder:
             body = inner.bind(definition.body)
             return body if definition.returns is None else functions.cast(body, definition.returns)
 
-    def _resolve(self, name: str, args: tuple[Expr, ...], node: exp.Expression) -> Expr:
+    def _resolve(self, name: str, args: tuple[Expr, ...], node: exp.Expr) -> Expr:
         with self.context.blaming(node):
             return functions.resolve(name, args)
 
 
 def call_of(node: exp.Func) -> tuple[str, list[exp.Expression]]:
-    """The lower-case name and the arguments of a function call, however sqlglot represents it."""
-    if isinstance(node, exp.Anonymous):
-        return str(node.this).lower(), list(node.expressions)
-    if isinstance(node, exp.Extract):
-        return "date_part", [exp.Literal.string(node.this.name.lower()), node.expression]
+    """The lower-case name and the arguments of a function call as it was written, whatever sqlglot made of it."""
+    name = function_name(node).lower()
+    match node:
+        case exp.Anonymous():
+            return name, list(node.expressions)
+        case exp.Extract():
+            return "date_part", [exp.Literal.string(node.this.name.lower()), node.expression]
+        case exp.TimestampTrunc() | exp.DateTrunc():
+            return name, [exp.Literal.string(node.text("unit").lower()), node.this]
+        case exp.DateDiff():
+            return name, [exp.Literal.string(node.text("unit").lower()), node.expression, node.this]
+        case exp.Log() if name in ("log2", "log10"):
+            return name, [node.expression]
+        case exp.StrPosition():
+            name = "strpos"
+        case exp.Trim():
+            name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position")).upper(), "trim")
     arguments: list[exp.Expression] = []
     for key in node.arg_types:
         value = node.args.get(key)
         for part in value if isinstance(value, list) else [value]:
             if isinstance(part, exp.Expression):
                 arguments.append(part)
-    return node.sql_name().lower(), arguments
+    return name, arguments
 
 
 def number(text: str) -> Literal:
@@ -246,7 +268,7 @@ def coerce(expr: Expr, type_: SqlType) -> Expr:
     return Cast(type_, expr)
 
 
-def bind_type(context: Context, node: exp.Expression) -> SqlType:
+def bind_type(context: Context, node: exp.Expr) -> SqlType:
     """The SQL type a declaration or CAST names."""
     text = node.sql(dialect="duckdb")
     type_ = parse_type(text)

@@ -24,7 +24,7 @@ class _Source:
     plan: P.Node
     alias: str
     name: str
-    node: exp.Expression
+    node: exp.Expr
     join: exp.Join | None
 
 
@@ -39,7 +39,7 @@ def bind_from(select: exp.Select, context: Context) -> tuple[P.Node, Scope]:
     return _join(sources, context)
 
 
-def _bind_source(node: exp.Expression, context: Context, join: exp.Join | None) -> _Source:
+def _bind_source(node: exp.Expr, context: Context, join: exp.Join | None) -> _Source:
     from millstream.bind.select import bind_named
 
     if isinstance(node, exp.Subquery | exp.Select | exp.Union):
@@ -82,7 +82,8 @@ def _side(node: exp.Table, context: Context) -> tuple[str, StreamDef] | None:
         return None
     entry = context.catalog.find(call.name)
     if not isinstance(entry, StreamDef):
-        context.fail(f"{call.name} is not a declared stream", node, hint=context.catalog.suggest(call.name))
+        hint = context.catalog.suggest(call.name) if entry is None else f"{call.kind} is kept where rows arrive"
+        context.fail(f"{call.name} is not a declared stream", node, hint=hint)
     return call.kind.lower(), entry
 
 

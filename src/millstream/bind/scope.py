@@ -56,7 +56,7 @@ class Scope:
         names = [field.name for item in items for field in item.schema]
         return self.context.fail(f"no column {node.sql()}", node, hint=did_you_mean(name, names))
 
-    def star(self, qualifier: str, node: exp.Expression) -> Iterator[tuple[str, Column]]:
+    def star(self, qualifier: str, node: exp.Expr) -> Iterator[tuple[str, Column]]:
         """What `*` or `q.*` stands for: user-visible names and columns."""
         seen: set[str] = set()
         for item in self._items(qualifier, node):
@@ -67,7 +67,7 @@ class Scope:
                     seen.add(field.name.lower())
                 yield field.name, item.column(field.name)
 
-    def _items(self, qualifier: str, node: exp.Expression) -> tuple[Item, ...]:
+    def _items(self, qualifier: str, node: exp.Expr) -> tuple[Item, ...]:
         if not qualifier:
             return self.items
         named = tuple(item for item in self.items if item.alias.lower() == qualifier.lower())

@@ -25,7 +25,7 @@ class Bound:
     names: tuple[str, ...]
 
 
-def bind_query(node: exp.Expression, context: Context) -> Bound:
+def bind_query(node: exp.Expr, context: Context) -> Bound:
     """The plan of a query expression."""
     if isinstance(node, exp.Subquery):
         return bind_query(node.this, context)
@@ -50,7 +50,7 @@ def bind_query(node: exp.Expression, context: Context) -> Bound:
 
 
 def bind_named(
-    node: exp.Expression, context: Context, at: exp.Expression, names: tuple[str, ...] | None = None
+    node: exp.Expr, context: Context, at: exp.Expr, names: tuple[str, ...] | None = None
 ) -> Bound:
     """A query whose columns are referred to by name, so the names must differ; `names` replaces its own."""
     bound = bind_query(node, context)
@@ -97,7 +97,7 @@ def _deliver(plan: P.Node, outputs: list[tuple[str, Expr]]) -> Bound:
     return Bound(P.Project(plan, tuple(columns)), tuple(name for name, _ in outputs))
 
 
-def _outputs(node: exp.Expression, scope: Scope, expressions: ExpressionBinder) -> list[tuple[str, Expr]]:
+def _outputs(node: exp.Expr, scope: Scope, expressions: ExpressionBinder) -> list[tuple[str, Expr]]:
     if isinstance(node, exp.Star):
         return [(name, column) for name, column in scope.star("", node)]
     if isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
@@ -107,14 +107,14 @@ def _outputs(node: exp.Expression, scope: Scope, expressions: ExpressionBinder) 
     return [(_name_of(node), expressions.bind(node))]
 
 
-def _name_of(node: exp.Expression) -> str:
+def _name_of(node: exp.Expr) -> str:
     if isinstance(node, exp.Column):
         return str(node.name)
     if isinstance(node, exp.Window):
         return _name_of(node.this)
     if isinstance(node, exp.Anonymous):
         return str(node.this)
-    if isinstance(node, exp.Func) and not isinstance(node, exp.Cast | exp.Case):
+    if isinstance(node, exp.Func) and not isinstance(node, (exp.Cast, exp.Case)):
         return call_of(node)[0]
     if isinstance(node, exp.Cast | exp.Paren):
         return _name_of(node.this)
@@ -200,11 +200,11 @@ def _bind_union(node: exp.Union, context: Context) -> Bound:
     return Bound(P.Distinct(plan) if node.args.get("distinct") else plan, first.names)
 
 
-def _flatten(node: exp.Expression) -> list[exp.Expression]:
+def _flatten(node: exp.Expr) -> list[exp.Expr]:
     """The branches of nested unions of the same kind: UNION ALL is associative, and so is UNION."""
     if not isinstance(node, exp.Union):
         return [node]
-    parts: list[exp.Expression] = []
+    parts: list[exp.Expr] = []
     for side in (node.this, node.expression):
         inner = side.this if isinstance(side, exp.Subquery) and not side.alias else side
         same = isinstance(inner, exp.Union) and bool(inner.args.get("distinct")) == bool(node.args.get("distinct"))

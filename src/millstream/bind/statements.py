@@ -24,7 +24,7 @@ from millstream.catalog import (
 from millstream.plan.expr import Column
 from millstream.schema import Field, Schema
 from millstream.sql import duration_us, options_of
-from millstream.sql.nodes import CreateSink, CreateStream, Explain, ResetOption, SetOption, Show, Stop
+from millstream.sql.nodes import CreateSink, CreateStream, Explain, ResetOption, SetOption, Show, SideStream, Stop
 from millstream.types import DATE, TIMESTAMP, TIMESTAMPTZ, VARCHAR, SqlType, common_type
 
 CURRENT_TIME = "current_time"
@@ -105,7 +105,7 @@ DROPPABLE: dict[str, tuple[type[Entry], ...]] = {
 }
 
 
-def bind(node: exp.Expression, catalog: Catalog, sql: str) -> Action:
+def bind(node: exp.Expr, catalog: Catalog, sql: str) -> Action:
     """What a statement asks for; every mistake in it is an error that underlines its place in `sql`."""
     context = Context(catalog, sql)
     match node:
@@ -141,7 +141,7 @@ def bind(node: exp.Expression, catalog: Catalog, sql: str) -> Action:
     return context.fail(f"{node.key.upper()} is not supported", node)
 
 
-def bind_select_statement(node: exp.Expression, context: Context) -> Query | OnTables:
+def bind_select_statement(node: exp.Expr, context: Context) -> Query | OnTables:
     """A query over streams, or an ad-hoc query on stored tables."""
     if _only_tables(node, context):
         return _on_tables(node, context, is_query=True)
@@ -149,7 +149,7 @@ def bind_select_statement(node: exp.Expression, context: Context) -> Query | OnT
     return Query(bound, frozenset(context.uses))
 
 
-def _explained(node: exp.Expression, catalog: Catalog, sql: str, context: Context) -> Query:
+def _explained(node: exp.Expr, catalog: Catalog, sql: str, context: Context) -> Query:
     action = bind(node, catalog, sql)
     match action:
         case Query():
@@ -175,7 +175,7 @@ def _create_stream(node: CreateStream, context: Context) -> Define:
     return Define(StreamDef(name, schema, clock, time_column, slack, _source(node, context)), replace, quiet)
 
 
-def _columns(nodes: list[exp.ColumnDef], context: Context, at: exp.Expression) -> Schema:
+def _columns(nodes: list[exp.ColumnDef], context: Context, at: exp.Expr) -> Schema:
     fields: list[Field] = []
     for column in nodes:
         if not isinstance(column, exp.ColumnDef):
@@ -283,7 +283,7 @@ def _create_function(node: exp.Create, context: Context) -> Define:
     bound = ExpressionBinder(context, None, None, dict(arguments)).bind(body)
     if return_type is not None and common_type(bound.type, return_type) is None:
         context.fail(f"the body is {bound.type}, the function returns {return_type}", body)
-    name = signature.this.name if isinstance(signature.this, exp.Expression) else str(signature.this)
+    name = signature.this.name if isinstance(signature.this, exp.Expr) else str(signature.this)
     return Define(FunctionDef(name, tuple(parameters), return_type, body), bool(node.args.get("replace")))
 
 
@@ -323,7 +323,7 @@ def _insert(node: exp.Insert, context: Context) -> Query | OnTables:
     )
 
 
-def _on_tables(node: exp.Expression, context: Context, *, is_query: bool) -> OnTables:
+def _on_tables(node: exp.Expr, context: Context, *, is_query: bool) -> OnTables:
     reads: set[str] = set()
     local = {cte.alias.lower() for cte in node.find_all(exp.CTE)}
     for table in node.find_all(exp.Table):
@@ -336,7 +336,9 @@ def _on_tables(node: exp.Expression, context: Context, *, is_query: bool) -> OnT
     return OnTables(node.sql(dialect="duckdb"), frozenset(reads), is_query)
 
 
-def _only_tables(node: exp.Expression, context: Context) -> bool:
+def _only_tables(node: exp.Expr, context: Context) -> bool:
     local = {cte.alias.lower() for cte in node.find_all(exp.CTE)}
     tables = [table for table in node.find_all(exp.Table) if table.name.lower() not in local]
-    return all(isinstance(context.catalog.find(table.name), TableDef) for table in tables)
+    return node.find(SideStream) is None and all(
+        isinstance(context.catalog.find(table.name), TableDef) for table in tables
+    )

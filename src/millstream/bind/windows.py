@@ -136,12 +136,12 @@ class WindowBinder:
             return Frame("rows", self._count(start, node))
         return Frame("range", self._span(start, node))
 
-    def _count(self, start: exp.Expression, node: exp.Expression) -> int:
+    def _count(self, start: exp.Expr, node: exp.Expr) -> int:
         if isinstance(start, exp.Literal) and not start.is_string and str(start.this).isdigit():
             return int(start.this)
         return self.context.fail("ROWS takes a whole number", node, hint="for time write RANGE 10 SECONDS PRECEDING")
 
-    def _span(self, start: exp.Expression, node: exp.Expression) -> int:
+    def _span(self, start: exp.Expr, node: exp.Expr) -> int:
         clocks = self.context.clocks_of(self.plan)
         if Clock.LATENT in clocks:
             self.context.refuse(
@@ -161,4 +161,6 @@ class WindowBinder:
             if ticks and all(ticks):
                 return int(start.this)
             self.context.fail("RANGE needs a unit of time", node, hint=f"RANGE {start.this} SECONDS PRECEDING")
+        if isinstance(start, exp.Interval):
+            self.context.fail(f"{start.sql()} has no fixed length", node, hint="use weeks, days or smaller units")
         return self.context.fail("RANGE takes a constant length of time", node, hint="RANGE 10 SECONDS PRECEDING")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -13,24 +13,32 @@ from rich.text import Text
 from millstream.cli.feed import Feed
 from millstream.cli.meter import Meter
 from millstream.cli.pipeline import Outlet
-from millstream.cli.terminal import count, duration, rows_table
+from millstream.cli.terminal import count, duration, rows_table, some_rows
 
 
 class Display:
     """Draws a run from its meter and the rows its queries delivered."""
 
-    def __init__(self, title: str, meter: Meter, outlets: Sequence[Outlet], feeds: Sequence[Feed]) -> None:
+    def __init__(
+        self,
+        title: str,
+        meter: Meter,
+        outlets: Sequence[Outlet],
+        feeds: Sequence[Feed],
+        activity: Callable[[], str] = lambda: "",
+    ) -> None:
         self._title = title
         self._meter = meter
         self._outlets = outlets
         self._feeds = feeds
+        self._activity = activity
         self.stopping = False
 
     def live(self) -> RenderableType:
         """The picture while the run goes on."""
         parts: list[RenderableType] = [self._head(), self._numbers()]
         parts += [
-            rows_table(feed.latest, title=f"{feed.query.name}: latest of {count(feed.count)} rows")
+            rows_table(feed.latest, title=f"{feed.query.name}: latest of {some_rows(feed.count)}")
             for feed in self._feeds
             if feed.count
         ]
@@ -42,9 +50,10 @@ class Display:
         parts = [duration(meter.elapsed)]
         if meter.fraction is not None:
             parts.append(f"{meter.fraction:.0%}")
-        parts.append(f"in {count(sum(latest.rows_in.values()))} rows ({count(int(meter.rate()))}/s)")
+        if latest.rows_in:
+            parts.append(f"in {some_rows(sum(latest.rows_in.values()))} ({count(int(meter.rate()))}/s)")
         parts += [f"{outlet.label} {count(latest.rows_out.get(outlet.query.name, 0))}" for outlet in self._outlets]
-        return ", ".join([*parts, *self._troubles()])
+        return ", ".join([*parts, *self._troubles(), *filter(None, [self._activity()])])
 
     def summary(self, how: str) -> RenderableType:
         """The numbers of the whole run; `how` says how it ended."""
@@ -67,7 +76,7 @@ class Display:
         cells: list[RenderableType] = [words]
         if meter.fraction is not None:
             cells += [ProgressBar(total=1.0, completed=meter.fraction, width=30), Text(f"{meter.fraction:4.0%}")]
-        cells.append(Text(", ".join(self._troubles()), style="yellow"))
+        cells += [Text(", ".join(self._troubles()), style="yellow"), Text(self._activity(), style="dim")]
         grid.add_row(*cells)
         return grid
 

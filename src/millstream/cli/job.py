@@ -20,8 +20,8 @@ from millstream.cli.feed import Feed, print_as_text
 from millstream.cli.meter import Meter
 from millstream.cli.options import Engine
 from millstream.cli.pipeline import fill_in, outlets, read_text, start
-from millstream.cli.sessions import session
-from millstream.cli.terminal import count, errors, output, rows_table
+from millstream.cli.sessions import Opened, Wish, session
+from millstream.cli.terminal import count, errors, output, rows_table, some_rows
 from millstream.cli.watch import Signals, watch
 
 if TYPE_CHECKING:
@@ -37,54 +37,65 @@ LINE_EVERY = 5.0
 """Seconds between progress lines when nobody looks at a screen."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Job:
     """What `millstream run` was asked to do."""
 
     source: str
     variables: Mapping[str, str]
-    engine: Engine
-    master: str | None
-    conf: Mapping[str, str]
-    checkpoint: Path | None
-    streaming: bool
-    trigger: str | None
+    wish: Wish
     limit: int | None
     quiet: bool
 
     def run(self) -> int:
         """Run to the end of the sources, or to a signal; the exit code."""
-        self._check_options()
         text = fill_in(read_text(self.source), self.variables)
-        directory = None if self.checkpoint is None else RunDirectory(self.checkpoint, text)
-        resumed = directory is not None and directory.prepare()
+        directory = None if self.wish.directory is None else RunDirectory(self.wish.directory, text)
+        known = directory is not None and directory.prepare()
         signals = Signals()
         with ExitStack() as stack:
-            database = stack.enter_context(
-                session(self.engine, directory=self.checkpoint, master=self.master, conf=self.conf)
-            )
+            opened = stack.enter_context(self._open())
             # after the session is open: Spark takes the signals for itself when it starts
             stack.enter_context(signals.caught())
+            # a session on Spark remembers no statements, only how far its streaming queries came
+            resumed = known and self.wish.engine is Engine.embedded
             if not resumed:
-                start(database, text, _show)
-                if directory is not None:
-                    directory.started()
-            self._follow(database, resumed, signals)
+                start(opened.database, text, _show)
+            if directory is not None:
+                self._check_resumable(opened.database)
+                directory.started()
+            self._follow(opened, resumed, signals)
         return signals.exit_code
 
-    def _check_options(self) -> None:
-        if self.engine is not Engine.spark and (self.streaming or self.trigger):
-            raise typer.BadParameter("for Spark only", param_hint="--streaming" if self.streaming else "--trigger")
-        if self.trigger and not self.streaming:
-            raise typer.BadParameter("goes with --streaming", param_hint="--trigger")
+    @contextmanager
+    def _open(self) -> Iterator[Opened]:
+        console = errors()
+        waiting = ExitStack()
+        if self.wish.engine is Engine.spark and console.is_terminal and not self.quiet:
+            waiting.enter_context(console.status("starting Spark"))
+        with waiting, session(self.wish) as opened:
+            waiting.close()
+            yield opened
 
-    def _follow(self, database: Database, resumed: bool, signals: Signals) -> None:
+    def _check_resumable(self, database: Database) -> None:
+        from millstream.catalog import StreamDef
+
+        streams = [entry for entry in database.catalog.entries() if isinstance(entry, StreamDef)]
+        followed = any(stream.source is not None and stream.source.get("follow") for stream in streams)
+        if self.wish.engine is Engine.spark and not self.wish.streaming and not followed:
+            raise typer.BadParameter(
+                "a bounded run on Spark always starts at the beginning; --streaming resumes, as does --engine embedded",
+                param_hint="--checkpoint",
+            )
+
+    def _follow(self, opened: Opened, resumed: bool, signals: Signals) -> None:
         """Run the sources to their end, showing how it goes."""
+        database = opened.database
         messages, on_screen = errors(), not self.quiet and sys.stdout.isatty() and sys.stderr.isatty()
         queries = outlets(database)
         feeds = [Feed(outlet.query, self.limit, keep=on_screen) for outlet in queries if outlet.sink is None]
         meter = Meter(resumed=resumed)
-        display = Display(Path(self.source).name, meter, queries, feeds)
+        display = Display(Path(self.source).name, meter, queries, feeds, opened.activity)
         drain = _drainer(feeds, None if on_screen else print_as_text(feeds, _write))
 
         def report(progress: Progress) -> None:
@@ -157,7 +168,7 @@ def _now_and_then(seconds: float, act: Callable[[], None]) -> Callable[[], None]
 
 def _title(feed: Feed) -> str:
     more = feed.count - feed.shown
-    return f"{feed.query.name}: {count(feed.shown)} rows" + (f" of {count(feed.count)}" if more else "")
+    return f"{feed.query.name}: {some_rows(feed.shown)}" + (f" of {count(feed.count)}" if more else "")
 
 
 def _show(result: Result) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
+
 import typer
 
 from millstream.cli.commands.explain import explain
@@ -38,4 +41,7 @@ for command in (run, shell, explain, generate, version):
 
 def main() -> None:
     """Run the command line and exit with its code."""
+    if not sys.warnoptions:
+        # warnings of libraries are for developers, who can ask for them with -W or PYTHONWARNINGS
+        warnings.simplefilter("ignore")
     app(prog_name="millstream")

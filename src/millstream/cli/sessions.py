@@ -2,68 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from millstream.cli.failures import EngineMissing
 from millstream.cli.options import Engine
-from millstream.errors import EngineError
 
 if TYPE_CHECKING:
     from millstream.session import Database
 
-EMBEDDED_HINT = "or run it in this process, without Java and Spark: --engine embedded"
+
+@dataclass(frozen=True)
+class Wish:
+    """The session that a command was asked for; in `conf`, the names of SET are ours and all others Spark's."""
+
+    engine: Engine
+    directory: Path | None = None
+    master: str | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
+    streaming: bool = False
+    trigger: str | None = None
+
+
+@dataclass(frozen=True)
+class Opened:
+    """An open session, and a function that says in a few words what the engine is at."""
+
+    database: Database
+    activity: Callable[[], str] = lambda: ""
 
 
 @contextmanager
-def session(
-    engine: Engine,
-    *,
-    directory: Path | None = None,
-    master: str | None = None,
-    conf: Mapping[str, str] | None = None,
-) -> Iterator[Database]:
-    """A session on the engine; in `conf`, the names of SET are ours and all others Spark's."""
+def session(wish: Wish) -> Iterator[Opened]:
+    """The session, closed at the end together with the engine."""
+    settings, others = _split(wish.conf)
+    if wish.engine is Engine.spark:
+        yield from _on_spark(wish, settings, others)
+        return
+    for given, option in ((wish.master, "--master"), (wish.trigger, "--trigger"), (wish.streaming, "--streaming")):
+        if given:
+            raise typer.BadParameter("is for Spark only", param_hint=option)
+    if others:
+        raise typer.BadParameter(f"{min(others)} is not a setting of the embedded engine", param_hint="--conf")
     import millstream
 
-    settings, spark_conf = _split(conf or {})
-    if engine is Engine.spark:
-        spark = _spark(master, spark_conf)
-        try:
-            with millstream.connect(directory, spark=spark, **settings) as database:
-                yield database
-        finally:
-            spark.stop()
-        return
-    if master is not None:
-        raise typer.BadParameter("only Spark has a master", param_hint="--master")
-    if spark_conf:
-        raise typer.BadParameter(f"{min(spark_conf)} is not a setting of the embedded engine", param_hint="--conf")
-    with millstream.connect(directory, **settings) as database:
-        yield database
+    with millstream.connect(wish.directory, **settings) as database:
+        yield Opened(database)
 
 
-def _spark(master: str | None, conf: Mapping[str, str]) -> Any:
-    from millstream.hosts.spark.session import get_session
+def _on_spark(wish: Wish, settings: Mapping[str, Any], spark_conf: Mapping[str, str]) -> Iterator[Opened]:
+    from millstream.cli import spark_session
+    from millstream.config import Config
 
+    config = Config()
+    for name, value in settings.items():
+        config = config.with_setting(name, value)
+    spark = spark_session.start_spark(wish.master, spark_conf)
     try:
-        return get_session(master or "local[*]", conf)
-    except EngineError as error:
-        hint = "; ".join(part for part in (error.hint or "").split("; ") if "ms.connect" not in part)
-        raise EngineMissing(
-            error.message, detail=error.detail, hint=f"{hint}; {EMBEDDED_HINT}" if hint else EMBEDDED_HINT
-        ) from None
+        with spark_session.spark_database(
+            spark, config, checkpoint=wish.directory, streaming=wish.streaming, trigger=wish.trigger
+        ) as database:
+            yield Opened(database, lambda: spark_session.activity(spark))
+    finally:
+        spark.stop()
 
 
 def _split(conf: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
     from millstream.config import Config
 
-    known = {field.name for field in fields(Config)} | {"disable_rule"}
+    known = {entry.name for entry in fields(Config)} | {"disable_rule"}
     ours = {name: _plain(value) for name, value in conf.items() if name in known}
     return ours, {name: value for name, value in conf.items() if name not in known}
 

@@ -52,6 +52,15 @@ def count(number: int) -> str:
     return f"{number:,}"
 
 
+def some_rows(number: int) -> str:
+    """A number of rows in words.
+
+    >>> some_rows(1), some_rows(1200)
+    ('1 row', '1,200 rows')
+    """
+    return "1 row" if number == 1 else f"{count(number)} rows"
+
+
 def duration(seconds: float) -> str:
     """A length of time for people.
 

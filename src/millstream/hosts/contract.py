@@ -9,7 +9,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from millstream.catalog import SinkDef, StreamDef
-from millstream.connectors.contract import Rejected
+from millstream.connectors.contract import Rejected, Source
 from millstream.physical.nodes import Physical
 
 
@@ -42,6 +42,10 @@ class Host(Protocol):
 
     def declare(self, stream: StreamDef) -> None:
         """Make a stream known before anything reads or feeds it."""
+        ...
+
+    def bind_source(self, stream: str, source: Source) -> None:
+        """Let the rows of a declared stream come from `source`."""
         ...
 
     def forget(self, stream: str) -> None: ...

@@ -55,7 +55,7 @@ def duration_us(node: exp.Expr) -> int | None:
             return None
         return left + right if isinstance(node, exp.Add) else left - right
     if isinstance(node, exp.Cast) and node.to.is_type(exp.DType.INTERVAL) and node.this.is_string:
-        return _text_us(node.this.name)
+        return parse_duration(node.this.name)
     if isinstance(node, exp.Interval):
         return _interval_us(node)
     return None
@@ -64,7 +64,7 @@ def duration_us(node: exp.Expr) -> int | None:
 def _interval_us(node: exp.Interval) -> int | None:
     amount, unit = node.this, node.args.get("unit")
     if unit is None:
-        return _text_us(amount.name) if amount is not None and amount.is_string else None
+        return parse_duration(amount.name) if amount is not None and amount.is_string else None
     sign = 1
     while isinstance(amount, exp.Neg | exp.Paren):
         sign = -sign if isinstance(amount, exp.Neg) else sign
@@ -75,7 +75,8 @@ def _interval_us(node: exp.Interval) -> int | None:
     return None if magnitude is None else sign * magnitude
 
 
-def _text_us(text: str) -> int | None:
+def parse_duration(text: str) -> int | None:
+    """Microseconds of a length of time written out, like 5 seconds or 01:30:00; None if it is none or has no fixed length."""
     if clock := CLOCK.fullmatch(text.strip()):
         seconds = (int(clock[2]) * 60 + int(clock[3])) * 60 + Fraction(clock[4] or 0)
         return round(seconds * MICROSECONDS["SECOND"]) * (-1 if clock[1] else 1)

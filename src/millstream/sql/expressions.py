@@ -130,15 +130,18 @@ class ExpressionParser(StrictParser):
 
     def _parse_substring(self) -> exp.Substring:
         """SUBSTRING(x FROM start [FOR length]) or SUBSTRING(x, start[, length])."""
-        whole = self._parse_bitwise()
+        whole = self._parse_operand()
         if not self._match(TokenType.FROM) and not self._match(TokenType.COMMA):
             self.unexpected("FROM or ','")
-        start = self._parse_bitwise()
+        start = self._parse_operand()
         more = self._match_text_seq("FOR") or self._match(TokenType.COMMA)
-        length = self._parse_bitwise() if more else None
-        if start is None or (more and length is None):
-            self.unexpected("an expression")
-        return self.expression(exp.Substring(this=whole, start=start, length=length))
+        return self.expression(exp.Substring(this=whole, start=start, length=self._parse_operand() if more else None))
+
+    def _parse_trim(self) -> exp.Trim:
+        node = super()._parse_trim()
+        if node.args.get("position") == "BOTH":
+            node.set("position", None)
+        return node
 
     def _parse_position(self, haystack_first: bool = False) -> exp.StrPosition:
         """POSITION(part IN whole)."""

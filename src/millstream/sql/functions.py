@@ -16,7 +16,7 @@ _ARITIES: dict[tuple[int, int], str] = {
     (0, 0): "CUME_DIST DENSE_RANK PERCENT_RANK PI RANK ROW_NUMBER TODAY",
     (0, 1): "COUNT",
     (1, 1): """
-        ABS ACOS ANY_VALUE APPROX_COUNT_DISTINCT ASCII ASIN ATAN AVG CBRT CEIL CEILING CHARACTER_LENGTH CHAR_LENGTH COS COT
+        ABS ACOS APPROX_COUNT_DISTINCT ASCII ASIN ATAN AVG CBRT CEIL CEILING CHARACTER_LENGTH CHAR_LENGTH COS COT
         DAY DAYNAME DAYOFMONTH DAYOFWEEK DAYOFYEAR DEGREES EPOCH EXP FIRST FIRST_VALUE FLOOR HOUR ISINF ISNAN LAST LAST_DAY
         LAST_VALUE LCASE LEN LENGTH LN LOG10 LOG2 LOWER MAX MD5 MEDIAN MIN MINUTE MONTH MONTHNAME NTILE QUARTER RADIANS REVERSE
         SECOND SIGN SIN SQRT STDDEV STDDEV_POP STDDEV_SAMP SUM TAN TO_TIMESTAMP TRUNC TYPEOF UCASE UPPER VARIANCE VAR_POP
@@ -38,36 +38,37 @@ _ARITIES: dict[tuple[int, int], str] = {
 _WORD_ARGUMENT = {"DATEDIFF": 0, "DATE_DIFF": 0, "DATE_TRUNC": 0, "DATETRUNC": 0, "REGEXP_REPLACE": 3}
 # Functions with words between their arguments, as in CAST(x AS INT) or SUBSTRING(x FROM 1 FOR 2).
 _WITH_SYNTAX = ("CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM", "TRY_CAST")
-# DuckDB's own builder wraps ANY_VALUE into IGNORE NULLS, which then prints and reads back twice.
-_OWN_BUILDERS: dict[str, Builder] = {"ANY_VALUE": exp.AnyValue.from_arg_list}
+# What only an aggregate takes, and only around its sole argument.
+_AGGREGATE_MODIFIERS = (exp.Distinct, exp.Order, exp.IgnoreNulls, exp.RespectNulls)
 
 
-def _known(name: str, fewest: int, most: int) -> Builder:
-    builder = _OWN_BUILDERS.get(name) or DuckDBParser.FUNCTIONS[name]
-    place = _WORD_ARGUMENT.get(name, _ANY)
+def _known(name: str, fewest: int, most: int, builder: Builder | None = None) -> Builder:
+    make = builder or DuckDBParser.FUNCTIONS[name]
+    word = _WORD_ARGUMENT.get(name, _ANY)
 
     def build(args: list[exp.Expr], dialect: Any) -> exp.Expr:
-        if not fewest <= len(args) <= most or any(not word.is_string for word in args[place : place + 1]):
+        modified = len(args) > 1 and any(isinstance(arg, _AGGREGATE_MODIFIERS) for arg in args)
+        if modified or not fewest <= len(args) <= most or any(not arg.is_string for arg in args[word : word + 1]):
             return exp.Anonymous(this=name, expressions=args)
         try:
-            return builder(args)
+            return make(args)
         except TypeError:
             # sqlglot's builders come with and without the dialect as a parameter.
-            return builder(args, dialect=dialect)
+            return make(args, dialect=dialect)
 
     return build
 
 
-def _if(args: Sequence[exp.Expr]) -> exp.Expr:
+def _build_if(args: Sequence[exp.Expr]) -> exp.Case:
     """IF(condition, value[, otherwise]) is a CASE."""
-    if not 2 <= len(args) <= 3:
-        return exp.Anonymous(this="IF", expressions=list(args))
     return exp.Case(ifs=[exp.If(this=args[0], true=args[1])], default=args[2] if len(args) == 3 else None)
 
 
 FUNCTIONS: dict[str, Builder] = {
     **{name: _known(name, *arity) for arity, names in _ARITIES.items() for name in names.split()},
-    "IF": _if,
+    # DuckDB's own builder wraps ANY_VALUE into IGNORE NULLS, which would then print and read back twice.
+    "ANY_VALUE": _known("ANY_VALUE", 1, 1, exp.AnyValue.from_arg_list),
+    "IF": _known("IF", 2, 3, _build_if),
 }
 FUNCTION_PARSERS: dict[str, Callable[..., Any]] = {name: DuckDBParser.FUNCTION_PARSERS[name] for name in _WITH_SYNTAX}
 # How these nodes print: name and arguments. DuckDB's generator would add casts and case distinctions for other dialects' sake.

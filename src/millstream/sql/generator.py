@@ -11,6 +11,9 @@ from millstream.sql import nodes
 from millstream.sql.functions import PLAIN_CALLS
 
 
+_TRIMS = {"LEADING": "LTRIM", "TRAILING": "RTRIM"}
+
+
 def _plain_call(name: str, keys: tuple[str, ...]) -> Callable[[DuckDBGenerator, exp.Expr], str]:
     def print_call(self: DuckDBGenerator, node: exp.Expr) -> str:
         values = (node.args.get(key) for key in keys)
@@ -44,6 +47,7 @@ class MillstreamGenerator(DuckDBGenerator):
         ),
         exp.RespectNulls: lambda self, node: f"{self.sql(node, 'this')} RESPECT NULLS",
         exp.TimestampTrunc: lambda self, node: self.func("DATE_TRUNC", _unit(node), node.this),
+        exp.Trim: lambda self, node: self.func(_TRIMS.get(node.text("position"), "TRIM"), node.this, node.expression),
         nodes.CreateSink: lambda self, node: self.create_sink(node),
         nodes.CreateStream: lambda self, node: self.create_stream(node),
         nodes.Explain: lambda self, node: self.explain(node),

@@ -38,12 +38,12 @@ def explain(
         raise typer.BadParameter("choose one of --verbose and --rules")
     with explained(debug):
         from millstream.cli.pipeline import each_statement, fill_in
-        from millstream.cli.sessions import session
+        from millstream.cli.sessions import Wish, session
 
         text = fill_in(_text(source), pairs(var, "--var"))
         mode = "VERBOSE" if verbose else "RULES" if rules else ""
-        with session(engine, master=master, conf=pairs(conf, "--conf")) as database:
-            each_statement(text, lambda statement: _explain_or_declare(database, statement, mode))
+        with session(Wish(engine, master=master, conf=pairs(conf, "--conf"))) as opened:
+            each_statement(text, lambda statement: _explain_or_declare(opened.database, statement, mode))
 
 
 def _text(source: str) -> str:

@@ -21,11 +21,11 @@ def run(
         typer.Option("--checkpoint", metavar="DIR", help="Keep state here; the same command resumes where it stopped."),
     ] = None,
     streaming: Annotated[
-        bool, typer.Option("--streaming", help="Spark: run as streaming queries instead of one bounded batch.")
+        bool, typer.Option("--streaming", help="Spark: follow files as they come instead of reading them once.")
     ] = False,
     trigger: Annotated[
         str | None,
-        typer.Option("--trigger", metavar="TIME", help="Spark with --streaming: a micro-batch every '10 seconds'."),
+        typer.Option("--trigger", metavar="TIME", help="Spark, streaming: a batch every '10 seconds'; 'now' ends it."),
     ] = None,
     var: Variables = None,
     limit: Annotated[
@@ -48,18 +48,8 @@ def run(
     """
     with explained(debug):
         from millstream.cli.job import Job
+        from millstream.cli.sessions import Wish
 
-        job = Job(
-            source=pipeline,
-            variables=pairs(var, "--var"),
-            engine=engine,
-            master=master,
-            conf=pairs(conf, "--conf"),
-            checkpoint=checkpoint,
-            streaming=streaming,
-            trigger=trigger,
-            limit=limit or None,
-            quiet=quiet,
-        )
-        code = job.run()
+        wish = Wish(engine, checkpoint, master, pairs(conf, "--conf"), streaming, trigger)
+        code = Job(pipeline, pairs(var, "--var"), wish, limit or None, quiet).run()
     raise typer.Exit(code)

@@ -41,12 +41,12 @@ def shell(
         millstream shell --stop-on-error < script.sql
     """
     with explained(debug):
-        from millstream.cli.sessions import session
+        from millstream.cli.sessions import Wish, session
         from millstream.cli.shell.loop import Shell
         from millstream.cli.shell.reader import piped_lines
 
-        with session(engine, directory=directory, master=master, conf=pairs(conf, "--conf")) as database:
-            loop = Shell(database, stop_on_error=stop_on_error, debug=debug)
+        with session(Wish(engine, directory, master, pairs(conf, "--conf"))) as opened:
+            loop = Shell(opened.database, stop_on_error=stop_on_error, debug=debug)
             if sys.stdin.isatty():
                 _talk(loop)
                 return
@@ -65,11 +65,11 @@ def _talk(loop: Shell) -> None:
 
 def _names(database: Database) -> list[str]:
     """Words that can be completed: what was declared, its columns, and the words of the language."""
-    from millstream.catalog import DerivedDef, SinkDef, StreamDef, TableDef
+    from millstream.catalog import DerivedDef, StreamDef, TableDef
 
     words = {"SELECT", "FROM", "WHERE", "OVER", "PARTITION BY", "RANGE", "ROWS", "PRECEDING", "UNION ALL", "JOIN"}
     words |= {"CREATE STREAM", "CREATE TABLE", "CREATE SINK", "INSERT INTO", "EXPLAIN", "SHOW STREAMS", "SHOW QUERIES"}
-    for entry in database.catalog.entries(StreamDef, DerivedDef, TableDef, SinkDef):
+    for entry in database.catalog.entries():
         words.add(entry.name)
         if isinstance(entry, StreamDef | DerivedDef | TableDef):
             words.update(entry.schema.names)

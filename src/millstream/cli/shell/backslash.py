@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from millstream.cli.shell.describe import describe, list_all
-from millstream.cli.terminal import output, rows_table
+from millstream.cli.terminal import output, rows_table, some_rows
 from millstream.errors import DataError, MillstreamError
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class Backslash:
         for query in queries:
             rows = query.fetch()
             if rows.num_rows or name or len(queries) == 1:
-                output().print(rows_table(rows, title=f"{query.name}: {rows.num_rows:,} rows"))
+                output().print(rows_table(rows, title=f"{query.name}: {some_rows(rows.num_rows)}"))
 
     def _include(self, file: str) -> None:
         try:

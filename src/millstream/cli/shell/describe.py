@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 def list_all(database: Database) -> RenderableType:
     """Streams, tables, sinks, functions and running queries."""
-    from millstream.catalog import WORDS, DerivedDef, FunctionDef, SinkDef, StreamDef, TableDef
+    from millstream.catalog import WORDS
 
     table = _table("kind", "name", "what")
-    for entry in database.catalog.entries(StreamDef, DerivedDef, TableDef, SinkDef, FunctionDef):
+    for entry in database.catalog.entries():
         table.add_row(WORDS[type(entry)], entry.name, Text(_what(entry)))
     for query in database.queries():
         table.add_row("query", query.name, Text(" ".join(query.sql.split())))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,17 +63,19 @@ class CsvFormat:
         if first is None:
             return (self._positional(), start) if final or len(head) - start > MAX_ROW_BYTES else None
         names = [(field or "").strip() for field in first.fields]
-        if self.header is None and not self._names_columns(names):
+        if self.header is None and not self._names_columns(names, first.raw):
             return self._positional(), start
         return CsvDecoder(self, len(names), locate(names, self.schema)), first.end
 
     def _positional(self) -> CsvDecoder:
         return CsvDecoder(self, len(self.schema), list(range(len(self.schema))))
 
-    def _names_columns(self, names: Sequence[str]) -> bool:
-        """At least half of the declared columns are named, so that data with a stray name in it stays data."""
-        named = sum(place is not None for place in locate(list(names), self.schema))
-        return named > 0 and 2 * named >= len(self.schema)
+    def _names_columns(self, names: list[str], line: bytes) -> bool:
+        """Whether a line names all declared columns, or at least half of them and is no row itself."""
+        named = sum(place is not None for place in locate(names, self.schema))
+        if 0 < named < len(self.schema) <= 2 * named:
+            return self._positional().decode(line, True, 1).rows.num_rows == 0
+        return named == len(self.schema)
 
 
 class CsvDecoder:

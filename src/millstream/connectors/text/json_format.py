@@ -120,6 +120,8 @@ class JsonDecoder:
         """The objects through Arrow's reader; None if a line is no object or a value is not of its column's type."""
         if not _all_objects(block, ends, lines) or not is_utf8(block):
             return None
+        if len(block) > MAX_ROW_BYTES and np.diff(ends, prepend=0).max() > MAX_ROW_BYTES:
+            return None
         if len(lines) == 0:
             return Fitted(empty(self._schema))
         table = self._read(block, len(lines))
@@ -141,7 +143,7 @@ class JsonDecoder:
         return assemble(columns, bad, self._schema, table.num_rows)
 
     def _read(self, block: bytes, expected: int) -> pa.Table | None:
-        """The block through Arrow's reader, at first with no other keys allowed: then no key can be a misspelled one."""
+        """The block through Arrow's reader, first with no other keys allowed, as then none is a misspelled one."""
         fields = [pa.field(self._spelling[f.name.lower()], self._json_type(f)) for f in self._schema]
         read = arrow_json.ReadOptions(use_threads=False, block_size=len(block) + 1)
         for other_keys in ("error", "ignore") if not self._other_keys else ("ignore",):

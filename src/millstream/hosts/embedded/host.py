@@ -82,10 +82,10 @@ class EmbeddedHost:
             self.streams[stream.name.lower()] = Stream(stream)
             if stream.source is not None and stream.source.get("connector", "memory") != "memory":
                 source = make_source(stream.source, _without_stamp(stream), stream.name)
-                self.bind_source(stream.name, source)
+                if source is not None:
+                    self.bind_source(stream.name, source)
 
     def bind_source(self, stream: str, source: Source) -> None:
-        """Let a stream's rows come from `source`."""
         self.sources[stream.lower()] = source
         self.offsets[stream.lower()] = {}
 
@@ -164,10 +164,6 @@ class EmbeddedHost:
 
     def _set_policy(self) -> None:
         """How kernels run is a matter of the whole process: the session that is about to work says how."""
-        jit.set_mode(self.config.jit)
-        jit.set_threads(self.config.threads)
-
-    def _set_policy(self) -> None:
         jit.set_mode(self.config.jit)
         jit.set_threads(self.config.threads)
 

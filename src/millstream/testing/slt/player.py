@@ -100,7 +100,8 @@ class Player:
             query = self._database.sql(record.text, name=record.args)
         except ms.MillstreamError as error:
             raise AssertionError(f"{self._place(record)}: {error}") from error
-        self._started.append(record.args)
+        self._started = [name for name in self._started if name != record.args] + [record.args]
+        self._failed.discard(record.args)
         return (format_schema(query.schema),)
 
     def _data(self, record: Record) -> Step:

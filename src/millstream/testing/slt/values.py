@@ -142,5 +142,5 @@ def format_value(value: Any) -> str:
 def _format_span(span: dt.timedelta) -> str:
     if span < dt.timedelta():
         return "-" + _format_span(-span)
-    clock = str(dt.timedelta(seconds=span.seconds, microseconds=span.microseconds)).zfill(8)
+    clock = (dt.datetime.min + dt.timedelta(seconds=span.seconds, microseconds=span.microseconds)).time().isoformat()
     return f"{span.days} day {clock}" if span.days else clock

@@ -1,0 +1,81 @@
+"""A session on Spark for the command line: its streaming options, and what Spark is doing right now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from millstream.catalog import StreamDef
+from millstream.cli.failures import EngineMissing
+from millstream.config import Config
+from millstream.errors import EngineError
+from millstream.hosts.spark.host import SparkHost
+from millstream.hosts.spark.session import get_session
+from millstream.hosts.tables import TableStore
+from millstream.session import Database
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+    from millstream.hosts.contract import Program
+
+EMBEDDED_HINT = "or run it in this process, without Java and Spark: --engine embedded"
+
+
+def start_spark(master: str | None, conf: Mapping[str, str]) -> SparkSession:
+    """Spark, or an error that names the way without it."""
+    try:
+        return get_session(master or "local[*]", conf)
+    except EngineError as error:
+        hint = "; ".join(part for part in (error.hint or "").split("; ") if "ms.connect" not in part)
+        raise EngineMissing(
+            error.message, detail=error.detail, hint=f"{hint}; {EMBEDDED_HINT}" if hint else EMBEDDED_HINT
+        ) from None
+
+
+def spark_database(
+    spark: SparkSession, config: Config, *, checkpoint: Path | None, streaming: bool, trigger: str | None
+) -> Database:
+    """A session on Spark; `streaming` follows files instead of reading them once."""
+    tables = TableStore()
+    place = None if checkpoint is None else str(checkpoint.expanduser().absolute())
+    return Database(_Host(spark, tables, place, streaming, _trigger(trigger)), tables, config)
+
+
+class _Host(SparkHost):
+    def __init__(
+        self, spark: SparkSession, tables: TableStore, checkpoint: str | None, streaming: bool, trigger: Any
+    ) -> None:
+        super().__init__(spark, tables.read, checkpoint=checkpoint)
+        self._streaming = streaming
+        self._trigger = trigger
+
+    def declare(self, stream: StreamDef) -> None:
+        if self._streaming and stream.source is not None and str(stream.source.get("connector")).startswith("file"):
+            stream = replace(stream, source={**stream.source, "follow": True})
+        super().declare(stream)
+
+    def start_streaming(self, program: Program, checkpoint: str, trigger: Any = None) -> StreamingQuery:
+        return super().start_streaming(program, checkpoint, trigger or self._trigger)
+
+
+def _trigger(text: str | None) -> dict[str, Any] | None:
+    """What Spark's writer calls the trigger: `now` is all that is there and then the end, else a length of time."""
+    if text is None:
+        return None
+    return {"availableNow": True} if text.strip().lower() == "now" else {"processingTime": text}
+
+
+def activity(spark: SparkSession) -> str:
+    """The tasks that Spark is at, in a few words; empty if it does nothing or does not tell."""
+    if not hasattr(spark, "_jsparkSession"):
+        return ""
+    tracker = spark.sparkContext.statusTracker()
+    stages = [info for info in map(tracker.getStageInfo, tracker.getActiveStageIds()) if info is not None]
+    if not stages:
+        return ""
+    done, total = sum(info.numCompletedTasks for info in stages), sum(info.numTasks for info in stages)
+    return f"Spark stage {max(info.stageId for info in stages)}: {done} of {total} tasks"

@@ -1,0 +1,75 @@
+"""Millstream the PySpark way: DataFrames in, a DataFrame out.
+
+    from millstream.spark import Millstream
+
+    m = Millstream(spark)
+    m.register("quotes", quotes, time="ts", slack="5 seconds")
+    m.sql("SELECT symbol, avg(price) OVER (PARTITION BY symbol RANGE 1 MINUTE PRECEDING) AS mean FROM quotes")
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from millstream.catalog import Clock, StreamDef, TableDef
+from millstream.config import Config
+from millstream.errors import CatalogError, EngineError
+from millstream.hosts.spark.frames import schema_of
+from millstream.hosts.spark.host import SparkHost
+from millstream.hosts.spark.session import get_session
+from millstream.hosts.tables import TableStore
+from millstream.session import Database, to_span
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from millstream.query import Query, Result
+
+
+class Millstream:
+    """Continuous SQL over the DataFrames of one Spark session; without one, a local session is started."""
+
+    def __init__(self, spark: SparkSession | None = None) -> None:
+        tables = TableStore()
+        self._host = SparkHost(spark or get_session(), tables.read)
+        self._database = Database(self._host, tables, Config())
+
+    def register(
+        self, name: str, df: DataFrame, time: str | None = None, slack: str | timedelta | None = None
+    ) -> None:
+        """Make a DataFrame known: with `time` as a stream ordered by that column, without it as a table.
+
+        Rows of a stream may be out of order by `slack`; in a streaming query it is the delay of the watermark.
+        """
+        schema = schema_of(df, name)
+        if time is None:
+            if df.isStreaming:
+                raise EngineError(
+                    f"{name} is a streaming DataFrame without a time", hint="name its event-time column: time='ts'"
+                )
+            self._database.catalog.add(TableDef(name, schema), replace=True)
+            self._host.register_table(name, df, schema)
+            return
+        if time not in schema:
+            raise CatalogError(f"no column {time} in {name}", hint="there is " + ", ".join(schema.names))
+        column = schema[time]
+        if not (column.type.is_integer or column.type.name in ("TIMESTAMP", "TIMESTAMPTZ", "DATE")):
+            raise CatalogError(
+                f"{time} is {column.type}, which does not order a stream", hint="it is a timestamp, a date or an integer"
+            )
+        stream = StreamDef(name, schema, Clock.EXTERNAL, column.name, to_span(slack))
+        self._database.catalog.add(stream, replace=True)
+        self._host.register_stream(stream, df)
+
+    def execute(self, sql: str) -> Query | Result | None:
+        """Run statements such as CREATE STREAM … AS, CREATE TABLE or INSERT, separated by `;`."""
+        return self._database.execute(sql)
+
+    def sql(self, text: str) -> DataFrame:
+        """A query as a DataFrame: a streaming one if any of its inputs is."""
+        return self._host.to_dataframe(self._database.prepare(text))
+
+    def explain(self, text: str) -> str:
+        """How a query would run: the plan, the rules applied to it, the stages, and Spark's own plan."""
+        return self._database.explain(text)

@@ -1,0 +1,111 @@
+"""Blobs and the steps around an exchange, without Spark."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from spark_cases import TRADES, as_rows, in_process, over, random_trades, trades
+
+from millstream.errors import EngineError
+from millstream.hosts.spark import blobs, steps
+from millstream.hosts.spark.steps import Chain, Pack, RunKernel
+from millstream.hosts.spark.surface import distinct_names, exact
+from millstream.kernels.batch import Batch
+from millstream.schema import Schema
+from millstream.types import TIME, TIMESTAMP, VARCHAR
+
+
+def laid_out(rows: list[tuple[object, ...]], first: int = 0) -> pa.RecordBatch:
+    batch = trades(rows)
+    time = batch.column(2).view(pa.int64())
+    seq = pa.array(np.arange(first, first + len(rows), dtype=np.int64))
+    return pa.RecordBatch.from_arrays([time, seq, *batch.columns], schema=blobs.layout_of(TRADES))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    count=st.integers(0, 60),
+    cuts=st.lists(st.integers(0, 60), max_size=4),
+    buckets=st.integers(1, 7),
+    seed=st.integers(0, 5),
+)
+def test_packed_rows_give_what_the_kernel_gives(count: int, cuts: list[int], buckets: int, seed: int) -> None:
+    spec = over()
+    rows = random_trades(count, seed, disorder=4_000_000)
+    places = sorted({0, count, *(cut for cut in cuts if cut < count)})
+    parts = [laid_out(rows[a:b], a) for a, b in zip(places, places[1:], strict=False)]
+    packed = list(Pack(TRADES, ("symbol",), buckets)(iter(parts)))
+    out = []
+    for bucket in range(buckets):
+        mine = [batch.filter(pa.compute.equal(batch.column("bucket"), bucket)) for batch in packed]
+        out += list(RunKernel(spec)(iter(mine)))
+    layout = blobs.layout_of(spec.output)
+    ordered = blobs.in_order(out, layout) if out else blobs.joined([], layout)
+    assert as_rows(ordered.select(ordered.schema.names[2:])) == in_process(spec, rows)
+
+
+def test_many_small_batches_make_few_blobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [laid_out(random_trades(10, i), 10 * i) for i in range(100)]
+    assert sum(batch.num_rows for batch in Pack(TRADES, (), 1)(iter(rows))) == 1
+    monkeypatch.setattr(steps, "PACK_ROWS", 100)
+    assert sum(batch.num_rows for batch in Pack(TRADES, (), 1)(iter(rows))) == 10
+
+
+def test_a_kernel_in_small_cuts_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = over()
+    rows = random_trades(200, 1, disorder=9_000_000)
+    monkeypatch.setattr(steps, "KERNEL_ROWS", 7)
+    out = list(Chain(Pack(TRADES, (), 1), RunKernel(spec))(iter([laid_out(rows)])))
+    assert len(out) > 5
+    joined = blobs.joined(out, blobs.layout_of(spec.output))
+    assert as_rows(joined.select(joined.schema.names[2:])) == in_process(spec, rows)
+
+
+def test_lanes_decide_ties() -> None:
+    spec = over(())
+    rows = [("a", 1.0, 5), ("b", 2.0, 5)]
+    first = list(Pack(TRADES, (), 1, lane=1 << 59)(iter([laid_out(rows)])))
+    second = list(Pack(TRADES, (), 1)(iter([laid_out(rows, 10)])))
+    (out,) = RunKernel(spec)(iter(first + second))
+    assert out.column(1).to_pylist() == [10, 11, 1 << 59, (1 << 59) + 1]
+
+
+def test_in_order_is_stable_among_equal_numbers() -> None:
+    layout = blobs.layout_of(Schema.of(x=VARCHAR))
+    rows = pa.RecordBatch.from_arrays(
+        [pa.array([2, 1, 1, 1]), pa.array([0, 7, 7, 3]), pa.array(["d", "b", "c", "a"])], schema=layout
+    )
+    assert blobs.in_order([rows], layout).column(2).to_pylist() == ["a", "b", "c", "d"]
+
+
+def test_spark_types_are_brought_back() -> None:
+    schema = Schema.of(at=TIME, ts=TIMESTAMP)
+    layout = blobs.layout_of(schema)
+    arrays = [pa.array([1]), pa.array([1]), pa.array([5], pa.time64("us")), pa.array([7], pa.timestamp("us"))]
+    rows = pa.RecordBatch.from_arrays(arrays, schema=layout)
+    there = blobs.for_spark(rows)
+    assert there.schema.types[2] == pa.time64("ns")
+    assert blobs.fit(there, layout).equals(rows)
+
+
+def test_intervals_are_refused_by_name() -> None:
+    batch = Batch(trades([("a", 1.0, 3)]), np.array([3]), np.array([0]), 9, np.array([4]))
+    with pytest.raises(EngineError, match="interval"):
+        blobs.from_batch(batch, blobs.layout_of(TRADES))
+
+
+def test_names_at_the_surface_differ() -> None:
+    assert distinct_names(("a", "A", "a", "ä.b", "a_2")) == ["a", "A_2", "a_3", "ä.b", "a_2_2"]
+
+
+def test_collected_rows_are_ordered_and_exact() -> None:
+    table = pa.table(
+        {"__t": [2, 1, 1], "__seq": [0, 9, 3], "c0": ["z", "y", "x"], "c1": pa.array([1, 2, 3], pa.timestamp("us", "UTC"))}
+    )
+    result = exact(table, Schema.of(a=VARCHAR, b=TIMESTAMP), ("n", "n"))
+    assert result.column_names == ["n", "n"]
+    assert result.schema.types == [pa.string(), pa.timestamp("us")]
+    assert result.column(0).to_pylist() == ["x", "y", "z"]
