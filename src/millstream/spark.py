@@ -35,6 +35,11 @@ class Millstream:
         self._host = SparkHost(spark or get_session(), tables.read)
         self._database = Database(self._host, tables, Config())
 
+    @property
+    def spark(self) -> SparkSession:
+        """The session that queries run on."""
+        return self._host.spark
+
     def register(
         self, name: str, df: DataFrame, time: str | None = None, slack: str | timedelta | None = None
     ) -> None:

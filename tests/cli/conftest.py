@@ -5,18 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_tools import Invoke
 from typer.testing import CliRunner, Result
 
 from millstream.cli.main import app
-
-ROOT = Path(__file__).parents[2]
-Invoke = Callable[..., Result]
-Spawn = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture

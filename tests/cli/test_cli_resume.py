@@ -11,8 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
-from conftest import Invoke, Spawn
+from cli_tools import Invoke, Spawn
 
 PIPELINE = """\
 CREATE STREAM bids (auction BIGINT, bidder BIGINT, price DOUBLE, date_time TIMESTAMP) ORDER BY date_time SLACK 1 SECOND
@@ -28,7 +27,7 @@ INSERT INTO alike SELECT price, date_time FROM bids WHERE price > 5000
     UNION ALL SELECT price, ts FROM quotes WHERE price > 400;
 """
 # small batches and many checkpoints: the run takes long enough to be hit anywhere
-SLOW = ["-e", "embedded", "--conf", "batch_rows=500", "--conf", "checkpoint_seconds=0.1", "--conf", "jit=off"]
+SLOW = ["-e", "embedded", "--conf", "batch_rows=200", "--conf", "checkpoint_seconds=0.1", "--conf", "jit=off"]
 BIDS, QUOTES = 30_000, 10_000
 
 
@@ -89,15 +88,15 @@ def test_killed_at_random_moments(spawn: Spawn, tmp_path: Path, expected: tuple[
     state = tmp_path / "state"
     command = ["run", "p.sql", *SLOW, "--var", "out=rough", "--checkpoint", state]
     checkpoint, killed = 0, 0
-    for _ in range(4):
+    for _ in range(3):
         process = spawn(*command)
         checkpoint = wait_for_a_checkpoint(process, state, checkpoint + 1)
-        time.sleep(chance.uniform(0, 0.4))
+        time.sleep(chance.uniform(0, 0.3))
         killed += process.poll() is None
         process.kill()
         process.communicate()
-    assert killed >= 2
-    last = spawn(*command)
+    assert killed
+    last = spawn(*command, "--debug")
     _, err = last.communicate(timeout=120)
     assert last.returncode == 0, err
     check(results(tmp_path / "rough"), expected)

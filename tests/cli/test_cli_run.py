@@ -11,8 +11,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-
-from conftest import ROOT, Invoke, Spawn
+from cli_tools import ROOT, Invoke, Spawn
 
 QUOTES = """\
 CREATE STREAM quotes (symbol VARCHAR, price DOUBLE, volume BIGINT, ts TIMESTAMP) ORDER BY ts
@@ -182,7 +181,9 @@ def test_on_a_terminal_the_display_is_live(spawn: Spawn, invoke: Invoke) -> None
     Path("p.sql").write_text(QUOTES + "SELECT symbol, price FROM quotes WHERE price > 400")
     screen, terminal = pty.openpty()
     env = {"TERM": "xterm", "COLUMNS": "100", "LINES": "40"}
-    run = spawn("run", "p.sql", "-e", "embedded", "-n", 2, stdout=terminal, stderr=terminal, env=env)
+    # small batches, so that there is something to look at before it is over
+    slow = ("--conf", "batch_rows=20")
+    run = spawn("run", "p.sql", "-e", "embedded", "-n", 2, *slow, stdout=terminal, stderr=terminal, env=env)
     os.close(terminal)
     seen = b""
     while True:

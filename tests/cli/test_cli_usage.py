@@ -8,11 +8,11 @@ import time
 from pathlib import Path
 
 import pytest
+from cli_tools import Invoke, Spawn
 
 import millstream
-from conftest import Invoke, Spawn
 
-HEAVY = "pyarrow numpy numba duckdb sqlglot pyspark pandas prompt_toolkit".split()
+HEAVY = ["pyarrow", "numpy", "numba", "duckdb", "sqlglot", "pyspark", "pandas", "prompt_toolkit"]
 
 
 def test_help_lists_the_commands(invoke: Invoke) -> None:

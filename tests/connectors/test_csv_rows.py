@@ -154,7 +154,7 @@ def test_every_line_of_a_corrupted_text_is_a_row_or_rejected(noise, place, data)
     schema = Schema.of(a=INTEGER, x=DOUBLE, s=VARCHAR, ts=TIMESTAMP)
     decoder, start = CsvFormat(schema, header=False).begin(broken, True)
     decoded = decoder.decode(broken[start:], True, 10**6)
-    records, malformed, consumed, lines = _records(decoder, broken[start:])
+    records, malformed, consumed, _ = _records(decoder, broken[start:])
     filled = [line for line in broken[start:].split(b"\n") if line not in (b"", b"\r")]
     accounted = sum(record.raw.strip(b"\n").count(b"\n") + 1 for record in records) + len(malformed)
     blank_inside = sum(line in (b"", b"\r") for record in records for line in record.raw.strip(b"\n").split(b"\n"))

@@ -7,17 +7,22 @@ import struct
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kernel_scenarios import SCENARIOS, Scenario, batches, whole
+from kernel_scenarios import COLUMNS, SCENARIOS, Scenario, batches, whole
 
 from millstream.errors import DataError
 from millstream.kernels import jit
+from millstream.kernels.aggregates import result_type
 from millstream.kernels.batch import BEGIN, FOREVER, Batch
 from millstream.kernels.contract import Kernel
 from millstream.kernels.keys import bucket_of
+from millstream.kernels.over import Frame, OverCall, OverSpec
 from millstream.kernels.registry import registered
+from millstream.schema import Schema
 
 laws = settings(
     deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -149,3 +154,89 @@ def test_sharding(name: str, data: st.DataObject) -> None:
 
     with jit.using("off", threads=data.draw(st.sampled_from([1, 2]))):
         assert outcome(divided) == expected(scenario)
+
+
+def many_rows(spec: OverSpec, size: int, keys: int, seed: int) -> Batch:
+    """Rows with ties, NULLs, infinities and repeated values, more than hypothesis would like to draw."""
+    chance = np.random.default_rng(seed)
+
+    def sparse(values: pa.Array) -> pa.Array:
+        return pa.compute.if_else(pa.array(chance.random(size) < 0.1), pa.scalar(None, values.type), values)
+
+    floats = np.round(chance.normal(0, 100, size), 2)
+    floats[chance.random(size) < 0.01] = chance.choice([np.inf, -np.inf, np.nan, 1e300, -0.0])
+    columns = {
+        "k": pa.array(chance.integers(0, keys, size)),
+        "name": pa.array([f"name {i}" for i in chance.integers(0, keys, size)]),
+        "x": pa.array(floats),
+        "i": pa.array(chance.integers(-5, 5, size).astype(np.int32)),
+        "b": pa.array(chance.integers(-(2**40), 2**40, size)),
+        "s": pa.array([f"{'é' * (i % 3)}{i}" for i in chance.integers(0, 50, size)]),
+    }
+    arrays = [sparse(columns[field.name]) for field in spec.input]
+    time = np.cumsum(chance.integers(0, 3, size))
+    return Batch(pa.RecordBatch.from_arrays(arrays, schema=spec.input.arrow), time, np.arange(size), FOREVER)
+
+
+def compiled_specs() -> list[OverSpec]:
+    """Few sources, since each takes the compiler a second, that together have every part of the generator."""
+    schema = Schema(tuple(COLUMNS[name] for name in ("k", "name", "x", "i", "b", "s")))
+    near, past, all_rows, all_time = Frame("rows", 7), Frame("range", 40), Frame("rows", None), Frame("range", None)
+    groups: list[tuple[tuple[str, ...], list[tuple[str, str | None, Frame, bool]]]] = [
+        (("k",), [("avg", "x", near, False), ("max", "x", near, False), ("count", None, near, False)]),
+        (
+            ("k", "name"),
+            [
+                ("stddev_samp", "x", past, False), ("sum", "b", past, False), ("min", "s", past, False),
+                ("count", "s", past, True), ("sum", "x", past, True), ("last_value", "i", past, False),
+                ("var_pop", "i", near, False), ("first_value", "s", near, False), ("max", "b", near, False),
+            ],
+        ),
+        (
+            ("name",),
+            [
+                ("sum", "x", all_time, False), ("min", "x", all_rows, False), ("max", "s", all_rows, False),
+                ("first_value", "x", all_time, False), ("count", "i", all_rows, True), ("avg", "i", all_time, False),
+            ],
+        ),
+    ]  # fmt: skip
+    specs = []
+    for keys, items in groups:
+        made = []
+        for i, (fn, arg, frame, distinct) in enumerate(items):
+            type_ = result_type(fn, distinct, schema[arg].type if arg else None)
+            assert type_ is not None
+            made.append(OverCall(f"c{i}", fn, arg, frame, distinct, type_))
+        specs.append(OverSpec(schema, keys, tuple(made)))
+    return specs
+
+
+def cut(batch: Batch, size: int) -> list[Batch]:
+    """Batches of a size, each promising no more than its last row shows."""
+    parts = []
+    for start in range(0, len(batch), size):
+        part = batch.slice(start, min(start + size, len(batch)))
+        parts.append(part.with_upto(int(part.time[-1])))
+    return [*parts[:-1], parts[-1].with_upto(FOREVER)]
+
+
+@pytest.mark.parametrize("spec", compiled_specs(), ids=lambda spec: "+".join(spec.keys))
+def test_compiled_equals_python(spec: OverSpec) -> None:
+    inputs = cut(many_rows(spec, 3_000, 40, 1), 700)
+    with jit.using("off", threads=1):
+        python = content(run(spec.build(), inputs))
+    with jit.using("on", threads=1):
+        compiled = content(run(spec.build(), inputs))
+    assert compiled == python
+
+
+@pytest.mark.parametrize("spec", compiled_specs(), ids=lambda spec: "+".join(spec.keys))
+def test_threads_change_nothing(spec: OverSpec) -> None:
+    batch = many_rows(spec, 60_000, 500, 2)
+    with jit.using("on", threads=1):
+        alone = content(run(spec.build(), cut(batch, 25_000)))
+    with jit.using("on", threads=4):
+        together = content(run(spec.build(), cut(batch, 25_000)))
+        in_small_batches = content(run(spec.build(), cut(batch, 5_000)))
+    assert together == alone
+    assert in_small_batches == alone

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -36,7 +38,7 @@ def test_packed_rows_give_what_the_kernel_gives(count: int, cuts: list[int], buc
     spec = over()
     rows = random_trades(count, seed, disorder=4_000_000)
     places = sorted({0, count, *(cut for cut in cuts if cut < count)})
-    parts = [laid_out(rows[a:b], a) for a, b in zip(places, places[1:], strict=False)]
+    parts = [laid_out(rows[a:b], a) for a, b in itertools.pairwise(places)]
     packed = list(Pack(TRADES, ("symbol",), buckets)(iter(parts)))
     out = []
     for bucket in range(buckets):
@@ -103,7 +105,12 @@ def test_names_at_the_surface_differ() -> None:
 
 def test_collected_rows_are_ordered_and_exact() -> None:
     table = pa.table(
-        {"__t": [2, 1, 1], "__seq": [0, 9, 3], "c0": ["z", "y", "x"], "c1": pa.array([1, 2, 3], pa.timestamp("us", "UTC"))}
+        {
+            "__t": [2, 1, 1],
+            "__seq": [0, 9, 3],
+            "c0": ["z", "y", "x"],
+            "c1": pa.array([1, 2, 3], pa.timestamp("us", "UTC")),
+        }
     )
     result = exact(table, Schema.of(a=VARCHAR, b=TIMESTAMP), ("n", "n"))
     assert result.column_names == ["n", "n"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +20,6 @@ from millstream.hosts.spark import blobs, state
 from millstream.hosts.spark.stateful import KernelProcessor
 from millstream.hosts.spark.steps import Pack
 from millstream.kernels.contract import KernelSpec
-
 
 
 class PretendedStore:
@@ -89,7 +89,7 @@ class PretendedSpark:
         pack = Pack(TRADES, self.spec.keys or (), self.buckets, fresh=True)
         frames = [packed.to_pandas() for packed in pack(iter([laid_out]))]
         times = SimpleNamespace(getCurrentWatermarkInMs=lambda: self.watermark)
-        for bucket, frame in (pd.concat(frames).groupby("bucket") if frames else ()):
+        for bucket, frame in pd.concat(frames).groupby("bucket") if frames else ():
             self.store.key = int(bucket)
             self.take(self.processor.handleInputRows((bucket,), iter([frame]), times))
         for key, timers in self.store.timers.items():
@@ -125,7 +125,7 @@ def test_micro_batches_give_what_the_kernel_gives(
     spec = over(("symbol",) if keyed else ())
     spark = PretendedSpark(spec, buckets if keyed else 1, slack=4 * SECOND)
     places = [0, *sorted(cuts), 80]
-    for number, (a, b) in enumerate(zip(places, places[1:], strict=False)):
+    for number, (a, b) in enumerate(itertools.pairwise(places)):
         spark.micro_batch(rows[a:b])
         if number in restarts:
             spark.restart()

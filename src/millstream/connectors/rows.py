@@ -70,7 +70,7 @@ def infer_schema(arrow: pa.Schema, maximum: Any = None) -> Schema:
 
 def empty_like(schema: pa.Schema) -> pa.RecordBatch:
     """A batch of no rows in an Arrow schema."""
-    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
 def _infer_type(field: pa.Field, maximum: Any) -> SqlType:

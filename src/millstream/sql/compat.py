@@ -16,5 +16,5 @@ def require_pure_sqlglot(*bases: type) -> None:
             raise EngineError(
                 "the installed sqlglot is compiled and its dialects cannot be extended",
                 detail=str(error),
-                hint="uninstall sqlglotc and install plain sqlglot: pip uninstall sqlglotc && pip install --force-reinstall sqlglot",
+                hint="use plain sqlglot: pip uninstall sqlglotc, then pip install --force-reinstall sqlglot",
             ) from None

@@ -6,12 +6,12 @@ sqlglot's parser forgives much: it skips what it misses and drops what it cannot
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NoReturn, TypeVar, cast
+from typing import ClassVar, NoReturn, TypeVar, cast
 
 from sqlglot import exp
 from sqlglot.parser import SENTINEL_NONE, Parser
 from sqlglot.parsers.duckdb import DuckDBParser
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from millstream.errors import Span
 from millstream.sql import words
@@ -36,11 +36,11 @@ _LIST_ENDS = frozenset(
 class StrictParser(DuckDBParser):
     """Names, lists and errors."""
 
-    TYPE_TOKENS = words.TYPE_TOKENS
-    ID_VAR_TOKENS = set(words.NAME_TOKENS)
-    ALIAS_TOKENS = words.ALIAS_TOKENS
-    TABLE_ALIAS_TOKENS = set(words.ALIAS_TOKENS)
-    PLACEHOLDER_PARSERS = {}
+    TYPE_TOKENS: ClassVar = set(words.TYPE_TOKENS)
+    ID_VAR_TOKENS: ClassVar[set[TokenType]] = set(words.NAME_TOKENS)
+    ALIAS_TOKENS: ClassVar = set(words.ALIAS_TOKENS)
+    TABLE_ALIAS_TOKENS: ClassVar[set[TokenType]] = set(words.ALIAS_TOKENS)
+    PLACEHOLDER_PARSERS: ClassVar = {}
 
     def raise_error(self, message: str, token: Token = SENTINEL_NONE) -> NoReturn:
         found = token or self._curr

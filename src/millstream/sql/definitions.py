@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from sqlglot import exp
 from sqlglot.parsers.duckdb import DuckDBParser
-from sqlglot.tokens import TokenType
+from sqlglot.tokenizer_core import TokenType
 
 from millstream.sql.failures import did_you_mean, quoted
 from millstream.sql.nodes import CreateSink, CreateStream, Option
@@ -23,12 +23,12 @@ _KEYS_AND_CHECKS = ("PRIMARY KEY", "FOREIGN KEY", "UNIQUE", "CHECK")
 class DefinitionParser(QueryParser):
     """Statements that define, drop or change streams, tables, sinks and functions."""
 
-    CONSTRAINT_PARSERS = {
+    CONSTRAINT_PARSERS: ClassVar = {
         name: DuckDBParser.CONSTRAINT_PARSERS[name]
         for name in ("CHECK", "DEFAULT", "FOREIGN KEY", "NOT", "NULL", "PRIMARY KEY", "REFERENCES", "UNIQUE")
     }
 
-    def _parse_create(self) -> exp.Expr:
+    def _parse_create_statement(self) -> exp.Expr:
         replace = self._match(TokenType.OR)
         if replace:
             self._expect_words("REPLACE")
@@ -48,7 +48,9 @@ class DefinitionParser(QueryParser):
         return self._parse_create_function(**flags)
 
     def _unknown_kind(self, kinds: tuple[str, ...]) -> NoReturn:
-        failure = self._failure(f"expected {', '.join(kinds[:-1])} or {kinds[-1]}, found {quoted(self._curr)}", self._curr)
+        failure = self._failure(
+            f"expected {', '.join(kinds[:-1])} or {kinds[-1]}, found {quoted(self._curr)}", self._curr
+        )
         failure.hint = did_you_mean(self._curr.text, kinds)
         raise failure
 
@@ -98,8 +100,8 @@ class DefinitionParser(QueryParser):
         return span
 
     def _parse_source(self) -> exp.Expr:
-        if self._match(TokenType.STRING):
-            return self.PRIMARY_PARSERS[TokenType.STRING](self, self._prev)  # type: ignore[no-any-return]
+        if literal := self._parse_string():
+            return literal
         call = self._parse_function(anonymous=True)
         if not isinstance(call, exp.Anonymous):
             self.unexpected("a string or a function call")
@@ -214,7 +216,7 @@ class DefinitionParser(QueryParser):
         """The name of the object that a statement defines or changes."""
         return exp.Table(this=self._parse_name(wanted))
 
-    def _parse_drop(self) -> exp.Drop:
+    def _parse_drop_statement(self) -> exp.Drop:
         if not self._match_texts(_DROPPABLE):
             self._unknown_kind(_DROPPABLE)
         kind = self._prev.text.upper()
@@ -224,7 +226,7 @@ class DefinitionParser(QueryParser):
         restrict = not cascade and self._match_text_seq("RESTRICT")
         return self.expression(exp.Drop(kind=kind, tables=[target], exists=exists, cascade=cascade, restrict=restrict))
 
-    def _parse_insert(self) -> exp.Insert:
+    def _parse_insert_statement(self) -> exp.Insert:
         self._expect_words("INTO")
         target: exp.Expr = self._parse_target("the name of a table, stream or sink")
         if self._match(TokenType.L_PAREN, advance=False) and self._next.token_type not in self.SELECT_START_TOKENS:
@@ -232,12 +234,12 @@ class DefinitionParser(QueryParser):
             target = self.expression(exp.Schema(this=target, expressions=columns))
         return self.expression(exp.Insert(this=target, expression=self._parse_query()))
 
-    def _parse_delete(self) -> exp.Delete:
+    def _parse_delete_statement(self) -> exp.Delete:
         self._expect(TokenType.FROM, "FROM")
         target = self._parse_target("the name of a table")
         return self.expression(exp.Delete(this=target, where=self._parse_where()))
 
-    def _parse_update(self) -> exp.Update:
+    def _parse_update_statement(self) -> exp.Update:
         target = self._parse_target("the name of a table")
         self._expect_words("SET")
         assignments = self._parse_list(self._parse_assigned_column, "an assignment")

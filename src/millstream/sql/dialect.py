@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from sqlglot.dialects.duckdb import DuckDB
 
 from millstream.sql import words
@@ -13,10 +15,10 @@ class Millstream(DuckDB):
     """Registered with sqlglot under its name in lower case."""
 
     class Tokenizer(DuckDB.Tokenizer):
-        KEYWORDS = {**words.KEYWORDS}
-        COMMANDS = set()
-        BYTE_STRINGS = []
-        HEREDOC_STRINGS = []
+        KEYWORDS: ClassVar = {**words.KEYWORDS}
+        COMMANDS: ClassVar = set()
+        BYTE_STRINGS: ClassVar = []
+        HEREDOC_STRINGS: ClassVar = []
 
     Parser = MillstreamParser
     Generator = MillstreamGenerator

@@ -76,7 +76,7 @@ def _interval_us(node: exp.Interval) -> int | None:
 
 
 def parse_duration(text: str) -> int | None:
-    """Microseconds of a length of time written out, like 5 seconds or 01:30:00; None if it is none or has no fixed length."""
+    """Microseconds of a length of time written out, like 5 seconds or 01:30:00; None if it has no fixed length."""
     if clock := CLOCK.fullmatch(text.strip()):
         seconds = (int(clock[2]) * 60 + int(clock[3])) * 60 + Fraction(clock[4] or 0)
         return round(seconds * MICROSECONDS["SECOND"]) * (-1 if clock[1] else 1)

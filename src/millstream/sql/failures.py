@@ -7,7 +7,7 @@ import re
 
 import sqlglot.errors
 from sqlglot import exp
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from millstream.errors import ParseError, Span
 
@@ -53,8 +53,8 @@ def quoted(token: Token) -> str:
 def did_you_mean(word: str, candidates: tuple[str, ...]) -> str | None:
     """A hint for a word that is nearly one of the candidates.
 
-    >>> did_you_mean("selec", STATEMENT_WORDS), did_you_mean("SELECT", STATEMENT_WORDS), did_you_mean("price", CLAUSE_WORDS)
-    ('did you mean SELECT?', None, None)
+    >>> did_you_mean("selec", STATEMENT_WORDS), did_you_mean("price", CLAUSE_WORDS)
+    ('did you mean SELECT?', None)
     """
     upper = word.upper()
     if upper in candidates:
@@ -64,7 +64,7 @@ def did_you_mean(word: str, candidates: tuple[str, ...]) -> str | None:
 
 
 def typo_hint(found: Token, before: Token) -> str | None:
-    """A hint if the unexpected token, or the word before it that was taken for a name, looks like a misspelt keyword."""
+    """A hint if the unexpected token, or the word before it (taken for a name), looks like a misspelt keyword."""
     if found.token_type is TokenType.VAR and (hint := did_you_mean(found.text, CLAUSE_WORDS)):
         return hint
     if before.token_type is TokenType.VAR and (hint := did_you_mean(before.text, CLAUSE_WORDS)):

@@ -1,4 +1,4 @@
-"""The functions that become nodes of their own, which sqlglot translates between engines; all others stay plain calls."""
+"""The functions that become nodes, which sqlglot translates between engines; all others stay plain calls."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _ARITIES: dict[tuple[int, int], str] = {
     (0, 0): "CUME_DIST DENSE_RANK PERCENT_RANK PI RANK ROW_NUMBER TODAY",
     (0, 1): "COUNT",
     (1, 1): """
-        ABS ACOS APPROX_COUNT_DISTINCT ASCII ASIN ATAN AVG CBRT CEIL CEILING CHARACTER_LENGTH CHAR_LENGTH COS COT
-        DAY DAYNAME DAYOFMONTH DAYOFWEEK DAYOFYEAR DEGREES EPOCH EXP FIRST FIRST_VALUE FLOOR HOUR ISINF ISNAN LAST LAST_DAY
-        LAST_VALUE LCASE LEN LENGTH LN LOG10 LOG2 LOWER MAX MD5 MEDIAN MIN MINUTE MONTH MONTHNAME NTILE QUARTER RADIANS REVERSE
-        SECOND SIGN SIN SQRT STDDEV STDDEV_POP STDDEV_SAMP SUM TAN TO_TIMESTAMP TRUNC TYPEOF UCASE UPPER VARIANCE VAR_POP
-        VAR_SAMP WEEK YEAR
+        ABS ACOS APPROX_COUNT_DISTINCT ASCII ASIN ATAN AVG CBRT CEIL CEILING CHARACTER_LENGTH CHAR_LENGTH COS
+        COT DAY DAYNAME DAYOFMONTH DAYOFWEEK DAYOFYEAR DEGREES EPOCH EXP FIRST FIRST_VALUE FLOOR HOUR ISINF
+        ISNAN LAST LAST_DAY LAST_VALUE LCASE LEN LENGTH LN LOG10 LOG2 LOWER MAX MD5 MEDIAN MIN MINUTE MONTH
+        MONTHNAME NTILE QUARTER RADIANS REVERSE SECOND SIGN SIN SQRT STDDEV STDDEV_POP STDDEV_SAMP SUM TAN
+        TO_TIMESTAMP TRUNC TYPEOF UCASE UPPER VARIANCE VAR_POP VAR_SAMP WEEK YEAR
     """,
     (1, 2): "LOG LTRIM ROUND RTRIM",
     (1, 3): "LAG LEAD",
     (1, _ANY): "COALESCE CONCAT GREATEST LEAST",
     (2, 2): """
-        ARG_MAX ARG_MIN ATAN2 CONTAINS COVAR_POP COVAR_SAMP DATE_TRUNC DATETRUNC ENDS_WITH IFNULL INSTR LEFT MOD NTH_VALUE NULLIF POW POWER
-        REGEXP_MATCHES REPEAT RIGHT STARTS_WITH STRFTIME STRPOS STRPTIME TIME_BUCKET
+        ARG_MAX ARG_MIN ATAN2 CONTAINS COVAR_POP COVAR_SAMP DATETRUNC DATE_TRUNC ENDS_WITH IFNULL INSTR LEFT
+        NTH_VALUE NULLIF POW POWER REGEXP_MATCHES REPEAT RIGHT STARTS_WITH STRFTIME STRPOS STRPTIME TIME_BUCKET
     """,
     (2, 3): "REGEXP_EXTRACT SUBSTR",
     (2, _ANY): "CONCAT_WS",
@@ -47,16 +47,24 @@ def _known(name: str, fewest: int, most: int, builder: Builder | None = None) ->
     word = _WORD_ARGUMENT.get(name, _ANY)
 
     def build(args: list[exp.Expr], dialect: Any) -> exp.Expr:
-        modified = len(args) > 1 and any(isinstance(arg, _AGGREGATE_MODIFIERS) for arg in args)
-        if modified or not fewest <= len(args) <= most or any(not arg.is_string for arg in args[word : word + 1]):
+        if not fewest <= len(args) <= most or any(not arg.is_string for arg in args[word : word + 1]):
             return exp.Anonymous(this=name, expressions=args)
         try:
-            return make(args)
+            node = make(args)
         except TypeError:
             # sqlglot's builders come with and without the dialect as a parameter.
-            return make(args, dialect=dialect)
+            node = make(args, dialect=dialect)
+        modified = any(isinstance(arg, _AGGREGATE_MODIFIERS) for arg in args)
+        misplaced = modified and not (len(args) == 1 and isinstance(node, exp.AggFunc))
+        return exp.Anonymous(this=name, expressions=args) if misplaced else node
 
     return build
+
+
+def _build_mod(args: Sequence[exp.Expr]) -> exp.Mod:
+    """MOD(a, b) is `a % b`; operators in its arguments need parentheses there."""
+    left, right = (exp.Paren(this=arg) if isinstance(arg, exp.Binary | exp.Unary) else arg for arg in args)
+    return exp.Mod(this=left, expression=right)
 
 
 def _build_if(args: Sequence[exp.Expr]) -> exp.Case:
@@ -69,9 +77,10 @@ FUNCTIONS: dict[str, Builder] = {
     # DuckDB's own builder wraps ANY_VALUE into IGNORE NULLS, which would then print and read back twice.
     "ANY_VALUE": _known("ANY_VALUE", 1, 1, exp.AnyValue.from_arg_list),
     "IF": _known("IF", 2, 3, _build_if),
+    "MOD": _known("MOD", 2, 2, _build_mod),
 }
 FUNCTION_PARSERS: dict[str, Callable[..., Any]] = {name: DuckDBParser.FUNCTION_PARSERS[name] for name in _WITH_SYNTAX}
-# How these nodes print: name and arguments. DuckDB's generator would add casts and case distinctions for other dialects' sake.
+# How these nodes print: name and arguments. DuckDB's generator would add casts and cases for other dialects' sake.
 PLAIN_CALLS: dict[type[exp.Expr], tuple[str, tuple[str, ...]]] = {
     exp.AnyValue: ("ANY_VALUE", ("this",)),
     exp.Ceil: ("CEIL", ("this",)),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
 from sqlglot import exp
 from sqlglot.generators.duckdb import DuckDBGenerator
 
 from millstream.sql import nodes
 from millstream.sql.functions import PLAIN_CALLS
-
 
 _TRIMS = {"LEADING": "LTRIM", "TRAILING": "RTRIM"}
 
@@ -30,9 +30,9 @@ class MillstreamGenerator(DuckDBGenerator):
     """Prints every node the parser makes in a form that the parser reads back to the same node."""
 
     # Our parser takes these words as names, so they print as they were written.
-    RESERVED_KEYWORDS: set[str] = set()
+    RESERVED_KEYWORDS: ClassVar[set[str]] = set()
     MULTI_ARG_DISTINCT = True
-    TRANSFORMS = {
+    TRANSFORMS: ClassVar = {
         **DuckDBGenerator.TRANSFORMS,
         **{node: _plain_call(name, keys) for node, (name, keys) in PLAIN_CALLS.items()},
         exp.BitwiseAnd: lambda self, node: self.binary(node, "&"),

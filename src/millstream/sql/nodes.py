@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import cast
+from typing import ClassVar, cast
 
 from sqlglot import exp
 
@@ -11,7 +11,7 @@ from sqlglot import exp
 class Option(exp.Expression):
     """One `key = literal` of a WITH list; `this` is the key, an Identifier whose name may hold dots."""
 
-    arg_types = {"this": True, "expression": True}
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "expression": True}
 
     @property
     def value(self) -> str | int | float | bool | None:
@@ -24,7 +24,7 @@ class CreateStream(exp.Expression):
 
     this: the name, an Identifier
     columns: ColumnDefs, whose `kind` may be absent; empty for CREATE STREAM … AS
-    order_by: the Identifier after ORDER BY or ORDERED BY (`current_time`: stamped at arrival); None means latent timestamps
+    order_by: the Identifier after ORDER BY or ORDERED BY (`current_time`: stamped at arrival); None: latent timestamps
     slack: Interval
     source: string Literal (`SOURCE 'port4445'`) or function call (`SOURCE f('a', 'b')`)
     options: Options of WITH (…)
@@ -32,7 +32,7 @@ class CreateStream(exp.Expression):
     if_not_exists, or_replace: bool
     """
 
-    arg_types = {
+    arg_types: ClassVar[dict[str, bool]] = {
         "this": True,
         "columns": False,
         "order_by": False,
@@ -68,7 +68,13 @@ class CreateStream(exp.Expression):
 class CreateSink(exp.Expression):
     """CREATE SINK; `this` is the name, `options` come from WITH (…), `query` (may be absent) from AS."""
 
-    arg_types = {"this": True, "options": False, "query": False, "if_not_exists": False, "or_replace": False}
+    arg_types: ClassVar[dict[str, bool]] = {
+        "this": True,
+        "options": False,
+        "query": False,
+        "if_not_exists": False,
+        "or_replace": False,
+    }
 
     @property
     def query(self) -> exp.Expression | None:
@@ -76,9 +82,9 @@ class CreateSink(exp.Expression):
 
 
 class SideStream(exp.Expression):
-    """LATE(s) or ERRORS(s) in FROM; stands as `this` of an exp.Table; `this` is the Identifier of s, `kind` LATE or ERRORS."""
+    """LATE(s) or ERRORS(s) in FROM, held by an exp.Table; `this` is the Identifier of s, `kind` LATE or ERRORS."""
 
-    arg_types = {"this": True, "kind": True}
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "kind": True}
 
     @property
     def kind(self) -> str:
@@ -88,7 +94,7 @@ class SideStream(exp.Expression):
 class Explain(exp.Expression):
     """EXPLAIN of the statement `this`; `mode` is VERBOSE, RULES, COST or absent."""
 
-    arg_types = {"this": True, "mode": False}
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "mode": False}
 
     @property
     def mode(self) -> str | None:
@@ -98,7 +104,7 @@ class Explain(exp.Expression):
 class Show(exp.Expression):
     """SHOW; `kind` is STREAMS, TABLES, QUERIES, SINKS or FUNCTIONS."""
 
-    arg_types = {"kind": True}
+    arg_types: ClassVar[dict[str, bool]] = {"kind": True}
 
     @property
     def kind(self) -> str:
@@ -108,13 +114,13 @@ class Show(exp.Expression):
 class Stop(exp.Expression):
     """STOP; `this` is the Identifier of a running query."""
 
-    arg_types = {"this": True}
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
 
 
 class SetOption(exp.Expression):
-    """SET `this` = `expression`: a session setting (an Identifier whose name may hold dots) and its literal, or a Var for a bare word."""
+    """SET `this` = `expression`: the Identifier of a setting (may hold dots) and a literal, or a Var for a word."""
 
-    arg_types = {"this": True, "expression": True}
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "expression": True}
 
     @property
     def value(self) -> str | int | float | bool | None:
@@ -124,7 +130,7 @@ class SetOption(exp.Expression):
 class ResetOption(exp.Expression):
     """RESET `this`: back to the default of a session setting."""
 
-    arg_types = {"this": True}
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
 
 
 def options_of(node: exp.Expr) -> dict[str, str | int | float | bool | None]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import ClassVar, NoReturn, cast
 
 from sqlglot import exp
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from millstream.sql.definitions import DefinitionParser
 from millstream.sql.failures import STATEMENT_WORDS, did_you_mean, quoted
@@ -22,20 +22,20 @@ class MillstreamParser(DefinitionParser):
     """One statement's tokens → its AST."""
 
     STATEMENTS: ClassVar[dict[str, Callable[[MillstreamParser], exp.Expr]]] = {
-        "CREATE": lambda self: self._parse_create(),
-        "DELETE": lambda self: self._parse_delete(),
-        "DESC": lambda self: self._parse_describe(),
-        "DESCRIBE": lambda self: self._parse_describe(),
-        "DROP": lambda self: self._parse_drop(),
+        "CREATE": lambda self: self._parse_create_statement(),
+        "DELETE": lambda self: self._parse_delete_statement(),
+        "DESC": lambda self: self._parse_describe_statement(),
+        "DESCRIBE": lambda self: self._parse_describe_statement(),
+        "DROP": lambda self: self._parse_drop_statement(),
         "EXPLAIN": lambda self: self._parse_explain(),
-        "INSERT": lambda self: self._parse_insert(),
+        "INSERT": lambda self: self._parse_insert_statement(),
         "RESET": lambda self: self._parse_reset(),
         "SET": lambda self: self._parse_set_option(),
-        "SHOW": lambda self: self._parse_show(),
+        "SHOW": lambda self: self._parse_show_statement(),
         "STOP": lambda self: self._parse_stop(),
         "STREAM": lambda self: self._parse_create_stream(),
         "TABLE": lambda self: self._parse_create_table(kind="TABLE"),
-        "UPDATE": lambda self: self._parse_update(),
+        "UPDATE": lambda self: self._parse_update_statement(),
     }
 
     def parse_tokens(self, tokens: list[Token], sql: str) -> exp.Expression:
@@ -55,7 +55,7 @@ class MillstreamParser(DefinitionParser):
             return self._parse_query()
         if self._match_texts(self.STATEMENTS):
             return self.STATEMENTS[self._prev.text.upper()](self)
-        self._unknown_statement()
+        return self._unknown_statement()
 
     def _unknown_statement(self) -> NoReturn:
         failure = self._failure(f"expected a statement, found {quoted(self._curr)}", self._curr)
@@ -71,12 +71,12 @@ class MillstreamParser(DefinitionParser):
         cover(statement, first, self._prev)
         return self.expression(Explain(this=statement, mode=mode))
 
-    def _parse_show(self) -> Show:
+    def _parse_show_statement(self) -> Show:
         if not self._match_texts(_SHOWABLE):
             self._unknown_kind(_SHOWABLE)
         return self.expression(Show(kind=self._prev.text.upper()))
 
-    def _parse_describe(self) -> exp.Describe:
+    def _parse_describe_statement(self) -> exp.Describe:
         return self.expression(exp.Describe(this=self._parse_target("the name of a stream, table or sink")))
 
     def _parse_stop(self) -> Stop:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.parser import Parser
 from sqlglot.parsers.duckdb import DuckDBParser
-from sqlglot.tokens import TokenType
+from sqlglot.tokenizer_core import TokenType
 
-from millstream.sql.expressions import ExpressionParser
 from millstream.sql.failures import quoted
 from millstream.sql.nodes import SideStream
 from millstream.sql.spans import cover
+from millstream.sql.windows import WindowParser
 
 _SIDE_STREAMS = ("LATE", "ERRORS")
 _CLAUSES = ("where", "group", "having", "windows", "qualify", "order", "limit", "offset")
@@ -34,12 +35,12 @@ _FROM_ENDS = frozenset(
 )
 
 
-class QueryParser(ExpressionParser):
+class QueryParser(WindowParser):
     """SELECT statements and what stands in FROM."""
 
     SUPPORTS_TABLE_QUERY = False
     OPTIONAL_ALIAS_TOKEN_CTE = False
-    QUERY_MODIFIER_PARSERS = {
+    QUERY_MODIFIER_PARSERS: ClassVar[dict[TokenType, Callable[[Any], tuple[str, Any]]]] = {
         token: DuckDBParser.QUERY_MODIFIER_PARSERS[token]
         for token in (
             TokenType.WHERE,
@@ -52,7 +53,7 @@ class QueryParser(ExpressionParser):
             TokenType.OFFSET,
         )
     }
-    QUERY_MODIFIER_TOKENS = set(QUERY_MODIFIER_PARSERS)
+    QUERY_MODIFIER_TOKENS: ClassVar = set(QUERY_MODIFIER_PARSERS)
 
     def _parse_query(self) -> exp.Expr:
         """A whole query: SELECT, VALUES, WITH …, or any of these in parentheses, with set operations."""
@@ -105,10 +106,12 @@ class QueryParser(ExpressionParser):
         consume_pipe: bool = False,
     ) -> exp.Expr:
         """One item of FROM with its alias: a name, a table function, or a query in parentheses."""
-        # Of sqlglot's flags only these two tell something: it comes with `consume_pipe` alone behind an opening parenthesis.
+        # Of sqlglot's flags two tell something: it comes with `consume_pipe` alone behind an opening parenthesis.
         wrapped = consume_pipe and not joins and self._curr.token_type in self.SELECT_START_TOKENS
         query = wrapped or self._match(TokenType.L_PAREN, advance=False)
-        node = self._parse_derived_table_values() or (query and self._parse_select(table=True)) or self._parse_relation()
+        node = (
+            self._parse_derived_table_values() or (query and self._parse_select(table=True)) or self._parse_relation()
+        )
         if joins:
             self._append_joins(node)
         return node

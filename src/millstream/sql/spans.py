@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sqlglot import exp
-from sqlglot.tokens import Token
+from sqlglot.tokenizer_core import Token
 
 from millstream.errors import Span
 
@@ -16,7 +16,7 @@ def cover(node: exp.Expr, first: Token, last: Token) -> None:
 
 
 def span_of(node: exp.Expr) -> Span | None:
-    """The characters of the whole text passed to `parse` that the node was read from; None for a node made otherwise."""
+    """The characters of the whole text given to `parse` that the node was read from; None for a node made otherwise."""
     start: int | None = None
     end = 0
     for part in node.walk():

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import sqlglot.errors
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from millstream.errors import ParseError, Span
 from millstream.sql import words

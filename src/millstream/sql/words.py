@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from sqlglot.dialects.duckdb import DuckDB
-from sqlglot.tokens import TokenType
+from sqlglot.tokenizer_core import TokenType
 
-# Only these words are tokens of their own. Every other word (stream, source, slack, next, slide, rows, …) is an ordinary
-# name that the parser recognises where a clause may stand, so that it stays free as a column name.
+# Only these words are tokens of their own. Every other word (stream, source, slack, next, slide, rows, …) is an
+# ordinary name that the parser recognises where a clause may stand, so that it stays free as a column name.
 _CLAUSE_TOKENS = frozenset(
     {
         TokenType.ALIAS,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -207,11 +208,13 @@ def expressions(draw: st.DrawFn, schema: Schema = SCHEMA, type_: SqlType | None 
     return made if made is not None and made.type == type_ else draw(expressions(schema, type_, 0))
 
 
+@lru_cache
 def _usable(schema: Schema) -> list[tuple[str, tuple[Param, ...]]]:
     types = {field.type for field in schema}
     return [(fn, params) for fn, params in OPERATIONS if all(isinstance(p, Constant) or p in types for p in params)]
 
 
+@lru_cache
 def _producers(schema: Schema, type_: SqlType) -> list[tuple[str, tuple[Param, ...]]]:
     made = []
     for fn, params in _usable(schema):

@@ -63,13 +63,12 @@ def fit_column(array: pa.Array, name: str, type_: SqlType, rules: Rules) -> tupl
     if array.type == target:
         return array, {}
     if pa.types.is_dictionary(array.type):
-        array = array.cast(array.type.value_type)
+        array = _plain_text(array.dictionary).take(array.indices)
     source = array.type
     if pa.types.is_null(source):
         return pa.nulls(len(array), target), {}
-    if pa.types.is_large_string(source) or pa.types.is_string_view(source):
-        array = array.cast(pa.string())
-        source = array.type
+    array = _plain_text(array)
+    source = array.type
     if array.type == target:
         return array, {}
     if pa.types.is_string(source) and (type_.is_temporal or type_.name in ("DECIMAL", "INTERVAL")):
@@ -80,6 +79,12 @@ def fit_column(array: pa.Array, name: str, type_: SqlType, rules: Rules) -> tupl
         raise DataError(f"column {name} is {source}, which does not convert to {type_}", hint=hint)
     values, failed = cast_each(array, target, convert)
     return values, {row: not_a(array[row].as_py(), type_) for row in failed}
+
+
+def _plain_text(array: pa.Array) -> pa.Array:
+    """Text of Arrow's other layouts in the usual one."""
+    other = pa.types.is_large_string(array.type) or pa.types.is_string_view(array.type)
+    return array.cast(pa.string()) if other else array
 
 
 def _converter(source: pa.DataType, type_: SqlType) -> Any:

@@ -32,7 +32,8 @@ FIRST_BID = GROUP - BIDS
 FIRST_ID = 1000
 OPEN_AUCTIONS = 100
 ACTIVE_PEOPLE = 1000
-_LIFE_GROUPS = 98  # A bid names an auction at most 100 before the newest, which leads the group's last by 2.
+# A bid names an auction at most 100 before the newest one, so auction a is bid on until a + 98 begins a group.
+_BIDDABLE = OPEN_AUCTIONS - AUCTIONS + 1
 
 _FIRST_NAMES = ("Peter", "Paul", "Luke", "John", "Saul", "Vicky", "Kate", "Julie", "Sarah", "Deiter", "Walter")
 _LAST_NAMES = ("Shultz", "Abrams", "Spencer", "White", "Bartels", "Walton", "Smith", "Jones", "Noris")
@@ -275,7 +276,7 @@ class ClosedAuctions(GeneratedRows):
         if len(self.rows) == 0:
             return pa.array([], pa.int64()), np.empty(0)
         low, high = int(self.rows.min()), int(self.rows.max())
-        groups = low // AUCTIONS, (high + _LIFE_GROUPS) // AUCTIONS
+        groups = low // AUCTIONS, (high + _BIDDABLE) // AUCTIONS
         bids = Bids(np.arange(groups[0] * BIDS, (groups[1] + 1) * BIDS), self.settings, self.draws)
         on = bids.auction_row
         relevant = np.flatnonzero((on >= low) & (on <= high))
@@ -296,7 +297,7 @@ class ClosedAuctions(GeneratedRows):
     @classmethod
     def rows_of_events(cls, events: int) -> int:
         """Auctions that close among the first `events` events."""
-        return max(0, (events // GROUP - 1) * AUCTIONS - _LIFE_GROUPS)
+        return max(0, Auctions.rows_of_events(max(0, events - GROUP)) - _BIDDABLE)
 
 
 def start_price(auctions: Numbers, draws: Draws) -> Reals:
@@ -307,7 +308,9 @@ def start_price(auctions: Numbers, draws: Draws) -> Reals:
 
 def closing_event(auctions: Numbers) -> Numbers:
     """The event number at which an auction closes: in the group after the last that can bid on it."""
-    return ((auctions + _LIFE_GROUPS) // AUCTIONS + 1) * GROUP + 1 + auctions % AUCTIONS
+    group, place = np.divmod(auctions + _BIDDABLE, AUCTIONS)
+    events: Numbers = (group + 1) * GROUP + 1 + place
+    return events
 
 
 def _person(newest: Numbers, rows: Numbers, draws: Draws, purpose: str, hot_of_four: int) -> Numbers:

@@ -74,7 +74,7 @@ class CsvFormat:
         """Whether a line names all declared columns, or at least half of them and is no row itself."""
         named = sum(place is not None for place in locate(names, self.schema))
         if 0 < named < len(self.schema) <= 2 * named:
-            return self._positional().decode(line, True, 1).rows.num_rows == 0
+            return not self._positional().decode(line, True, 1).rows.num_rows
         return named == len(self.schema)
 
 
@@ -214,6 +214,9 @@ class CsvDecoder:
         return None if table is None else self._fit(table)
 
     def _read(self, block: bytes, convert: Any, expected: int) -> pa.Table | None:
+        if not block.endswith(b"\n"):
+            # Without it Arrow takes an empty last field for a quoted one if the field before it was.
+            block += b"\n"
         read = arrow_csv.ReadOptions(column_names=self._names, block_size=len(block) + 1, use_threads=False)
         parse = arrow_csv.ParseOptions(newlines_in_values=self._dialect.multiline, **self._parse)
         try:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from millstream.connectors.contract import Rejected
+from millstream.connectors.contract import Offset, Rejected
 from millstream.errors import ConnectorError, DataError
 from millstream.hosts.contract import Program
 from millstream.hosts.embedded.graph import vertices
@@ -96,9 +96,11 @@ def replay(host: EmbeddedHost, note: dict[str, Any], rows: pa.RecordBatch | None
             if "offset" in note:
                 host.offsets[note["stream"]] = note["offset"]
         case "read":
-            _read_again(host, note["stream"], note["offset"])
+            _read_again(host, note["stream"], note["offset"], note["count"])
         case "advance":
             host.advance(note["stream"], note["upto"])
+        case "tick":
+            host.tick(note["stamp"])
         case "end":
             host.end(note["stream"])
         case "fetch":
@@ -107,14 +109,18 @@ def replay(host: EmbeddedHost, note: dict[str, Any], rows: pa.RecordBatch | None
             host.finish_streams()
 
 
-def _read_again(host: EmbeddedHost, stream: str, offset: Any) -> None:
-    """Read from a source what was read before, up to the same offset."""
-    for chunk in host.sources[stream].read(host.offsets[stream], lambda: False, host.config.batch_rows):
+def _read_again(host: EmbeddedHost, stream: str, offset: Offset, count: int) -> None:
+    """Read from a source the rows (good and refused) that were read before."""
+    while count > 0:
+        chunk = next(iter(host.sources[stream].read(host.offsets[stream], lambda: False, count)), None)
+        if chunk is None:
+            raise ConnectorError(
+                f"the source of {stream} no longer has the rows it had", hint="start with a new directory"
+            )
         host.offsets[stream] = chunk.offset
         host.arrive(stream, chunk.rows, chunk.rejected)
-        if chunk.offset == offset:
-            return
-    raise ConnectorError(f"the source of {stream} no longer has the rows it had", hint="start with a new directory")
+        count -= chunk.rows.num_rows + len(chunk.rejected)
+    host.offsets[stream] = offset
 
 
 def _keep(blobs: Blobs, name: str, state: bytes | None) -> None:

@@ -223,7 +223,12 @@ class EmbeddedHost:
 
     def _tick(self) -> None:
         """An idle moment: streams stamped by the clock advance with it."""
-        self.stamp = max(self.stamp, self._now())
+        self.tick(max(self.stamp, self._now()))
+
+    def tick(self, stamp: int) -> None:
+        if self.journal is not None:
+            self.journal({"op": "tick", "stamp": stamp}, None)
+        self.stamp = stamp
         for stream in self.streams.values():
             if stream.definition.clock is Clock.INTERNAL:
                 stream.advance(self.stamp)
@@ -234,7 +239,8 @@ class EmbeddedHost:
         rows = self._stamped(entry.definition, rows)
         if self.journal is not None:
             if self.sources[stream].replayable and entry.definition.clock is not Clock.INTERNAL:
-                self.journal({"op": "read", "stream": stream, "offset": offset, "rows": rows.num_rows}, None)
+                count = rows.num_rows + len(rejected)
+                self.journal({"op": "read", "stream": stream, "offset": offset, "count": count}, None)
             else:
                 note = {"op": "push", "stream": stream, "rejected": _plain(rejected), "offset": offset}
                 self.journal(note, rows)

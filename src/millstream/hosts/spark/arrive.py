@@ -160,12 +160,9 @@ def stamped(rows: pa.RecordBatch, stream: StreamDef, now: int) -> pa.RecordBatch
 
 
 def local_path(uri: str) -> str:
-    """The path of a file that Spark names by URI.
+    """The path of a file as Spark names it; nothing in it is escaped.
 
-    >>> local_path("file:///data/a%20b.csv"), local_path("/data/a.csv")
-    ('/data/a b.csv', '/data/a.csv')
+    >>> local_path("file:/data/a b%20.csv"), local_path("file:///data/a.csv"), local_path("/data/a.csv")
+    ('/data/a b%20.csv', '/data/a.csv', '/data/a.csv')
     """
-    from urllib.parse import unquote, urlsplit
-
-    parts = urlsplit(uri)
-    return unquote(parts.path) if parts.scheme == "file" else uri
+    return "/" + uri.removeprefix("file:").lstrip("/") if uri.startswith("file:") else uri

@@ -79,6 +79,7 @@ def _settings(master: str) -> dict[str, str]:
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+        "spark.python.daemon.module": "millstream.hosts.spark.daemon",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "WARN",
     }
@@ -151,8 +152,8 @@ def _start_context(master: str, settings: Mapping[str, str]) -> None:
             hint=f"Spark needs Java 17 or newer; {EMBEDDED_HINT}",
         ) from None
     output.started()
-    # errors are raised with the same text; as a log they would only come a second time, as JSON
-    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+    # errors are raised with the same text; as a log they would only come a second time
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j.clientserver"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
 

@@ -42,6 +42,9 @@ GENERATED_ROWS = 1 << 18
 
 TICKS_PER_SECOND = 10
 
+FILES_PER_TRIGGER = "spark.millstream.filesPerTrigger"
+"""How many followed files a micro-batch reads; all that are there if it is not set."""
+
 
 class Input(Protocol):
     """Where the rows of one stream come from."""
@@ -139,12 +142,11 @@ class FollowedFiles:
         reader = spark.readStream.format("binaryFile").schema(
             "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
         )
-        settings = dict(self.options)
-        per_trigger = settings.pop("files_per_trigger", None)
+        per_trigger = spark.conf.get(FILES_PER_TRIGGER, None)
         if per_trigger is not None:
-            reader = reader.option("maxFilesPerTrigger", int(per_trigger))
-        df = reader.load(str(settings["path"])).select("path")
-        read = ReadPaths(Entry(self.stream, node.side, node.schema), tuple(settings.items()))
+            reader = reader.option("maxFilesPerTrigger", per_trigger)
+        df = reader.load(str(self.options["path"])).select("path")
+        read = ReadPaths(Entry(self.stream, node.side, node.schema), tuple(self.options.items()))
         return _fresh(df, node.schema, clockwork, self.stream, FRAME_BITS, read)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pyarrow as pa
 import millstream as ms
 from millstream.session import to_micros
 from millstream.testing.slt.configs import Config
+from millstream.testing.slt.micro_batches import MicroBatches
 from millstream.testing.slt.records import Record, Script, SltError
 from millstream.testing.slt.values import DAY, format_rows, parse_row, parse_time
 from millstream.types import from_arrow
@@ -23,18 +23,20 @@ FAILURE = "! "
 
 @dataclass(frozen=True)
 class Step:
-    """What a record gave: its lines as a file shows them, and for steps of data the rows of each running query."""
+    """What a record gave, as lines of a file; if it was a step of data, of the queries that were `running`."""
 
     lines: tuple[str, ...]
-    running: tuple[str, ...] = ()
-    rows: Mapping[str, list[str]] | None = None
+    running: tuple[str, ...] | None = None
 
 
 class Player:
-    """A session that is driven by records; with `directory` it survives `restart`."""
+    """A session that is driven by records; what must survive a `restart` is kept in `directory`."""
 
-    def __init__(self, script: Script, config: Config, directory: Path | None) -> None:
-        self._script, self._config, self._directory = script, config, directory
+    def __init__(self, script: Script, config: Config, directory: Path) -> None:
+        self._script, self._config = script, config
+        self._streaming = config.host == "spark-streaming"
+        keeps = self._streaming or config.restarts or script.uses("restart")
+        self._directory = directory if keeps else None
         self._time = to_micros(dt.datetime.combine(DAY, dt.time()))
         self._started: list[str] = []
         self._failed: set[str] = set()
@@ -64,18 +66,25 @@ class Player:
         """What the running queries have produced and nobody has fetched."""
         return self._fetch() if self._config.engine == "spark" else {}
 
+    @property
+    def surplus(self) -> int:
+        """How many rows at the end of a query's result may be there for technical reasons."""
+        return self._database.surplus if self._streaming else 0
+
     def close(self) -> None:
         self._database.close()
 
     def _open(self) -> Any:
         settings = dict(self._config.settings)
         if self._config.engine == "spark":
-            return ms.connect(engine="spark", clock=lambda: self._time, **settings)
+            database = ms.connect(engine="spark", clock=lambda: self._time, **settings)
+            return MicroBatches(database, self._directory) if self._streaming else database
         return ms.connect(self._directory, clock=lambda: self._time, **settings)
 
     def _restart(self) -> None:
-        # elsewhere a restart has nothing to lose, and must not be seen in the result
-        if self._directory is not None:
+        if self._streaming:
+            self._database.restart()
+        elif self._config.engine == "embedded":
             self._database.close()
             self._database = self._open()
 
@@ -119,7 +128,7 @@ class Player:
         for query, found in rows.items():
             prefix = f"{query}: " if query and len(running) > 1 else ""
             lines += [prefix + line for line in found]
-        return Step(tuple(lines), running, rows)
+        return Step(tuple(lines), running)
 
     def _feed(self, record: Record) -> None:
         match record.verb:

@@ -1,0 +1,91 @@
+"""Expressions as Python source for the inner loops of kernels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from millstream.physical.expressions import kernel_functions as forms
+from millstream.physical.expressions.kernel_functions import Form, Scope, Value, zero
+from millstream.plan.expr import Call, Case, Cast, Column, Expr, Literal
+from millstream.types import SqlType
+
+_LONGEST = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class KernelExpr:
+    """An expression in source text over the local variables `v_<name>` (value) and `n_<name>` (true where NULL).
+
+    `value` may only be evaluated where `null` is false: elsewhere it may divide by zero. Both may raise OverflowError.
+    The text calls NumPy as `np` and the helpers it names (see `kernel_helpers`).
+    """
+
+    type: SqlType
+    value: str
+    null: str
+    helpers: frozenset[str] = field(default_factory=frozenset)
+
+    @property
+    def valid(self) -> str:
+        """Text that is true where the value is not NULL."""
+        return forms.not_(self.null)
+
+
+def to_kernel_source(expr: Expr, names: Mapping[str, str]) -> KernelExpr | None:
+    """The expression as kernel source, or None if kernels cannot compute it.
+
+    `names` says for each column the name behind `v_` and `n_`. Values have the types of `SqlType.kernel`: integers,
+    times (µs), dates (days) and intervals (µs) are int64, DOUBLE is float64. Text takes part only in IS NULL.
+    """
+    scope = Scope()
+
+    def compile_(part: Expr) -> Form | None:
+        match part:
+            case Column():
+                name = names.get(part.name)
+                return None if name is None else Value(part.type, f"v_{name}", f"n_{name}")
+            case Literal():
+                return _literal(part)
+            case Case():
+                whens = [(compile_(when), compile_(then)) for when, then in part.whens]
+                return None if part.type.is_coded else forms.case(part.type, whens, compile_(part.default))
+            case Cast():
+                return forms.cast(part, compile_(part.arg), scope)
+            case Call():
+                args = [compile_(arg) for arg in part.args]
+                present = [arg for arg in args if arg is not None]
+                return forms.call(part, present, scope) if len(present) == len(args) else None
+        return None
+
+    form = compile_(expr)
+    if form is None or (isinstance(expr, Literal) and expr.type.is_coded):
+        return None
+    value = form.as_value()
+    if len(value.value) + len(value.null) > _LONGEST:
+        return None
+    return KernelExpr(expr.type, value.value, value.null, frozenset(scope.helpers))
+
+
+def _literal(literal: Literal) -> Form | None:
+    value, type_ = literal.value, literal.type
+    if value is None:
+        return Value(type_, zero(type_), "True")
+    if isinstance(value, float):
+        return Value(type_, _float(value), "False")
+    if isinstance(value, Decimal):
+        return Value(type_, str(int(value.scaleb(type_.scale))), "False") if type_.precision <= 18 else None
+    if isinstance(value, bool | int):
+        return Value(type_, f"({value})" if value < 0 else str(value), "False")
+    # Text has no value here; functions that take constant text read it from the expression.
+    return Value(type_, zero(type_), "False") if isinstance(value, str) else None
+
+
+def _float(value: float) -> str:
+    if math.isnan(value):
+        return "np.nan"
+    if math.isinf(value):
+        return "np.inf" if value > 0 else "(-np.inf)"
+    return f"({value!r})" if math.copysign(1, value) < 0 else repr(value)

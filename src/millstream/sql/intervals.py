@@ -1,0 +1,85 @@
+"""Time spans: `10 SECONDS` and INTERVAL literals, all read to one form."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+from millstream.sql.core import StrictParser
+from millstream.sql.durations import AMOUNT, CLOCK, UNITS, parts_of
+from millstream.sql.failures import SyntaxFailure, did_you_mean, quoted, span_of_token
+from millstream.sql.spans import cover
+
+
+class IntervalParser(StrictParser):
+    """An Interval holds its amount as a string (or an expression) and its unit as a Var in the singular."""
+
+    def _parse_time_span(self) -> exp.Interval | None:
+        """`10 SECONDS` or an INTERVAL; None (and nothing consumed) if a span does not start here."""
+        if self._curr.token_type is TokenType.NUMBER and self._next.token_type is TokenType.VAR:
+            if self._next.text.upper() in self.WINDOW_SIDES:
+                return None
+            first = self._curr
+            self._advance()
+            node = exp.Interval(this=exp.Literal.string(first.text), unit=self._parse_unit())
+            cover(node, first, self._prev)
+            return node
+        return self._parse_interval()
+
+    def _parse_unit(self) -> exp.Var:
+        unit = UNITS.get(self._curr.text.upper()) if self._curr.token_type is TokenType.VAR else None
+        if unit is None:
+            failure = self._failure(f"expected a unit of time, found {quoted(self._curr)}", self._curr)
+            failure.hint = did_you_mean(self._curr.text, tuple(UNITS)) or "SECONDS, MINUTES, HOURS, DAYS, …"
+            raise failure
+        self._advance()
+        return exp.Var(this=unit)
+
+    def _parse_interval(self, require_interval: bool = True, parse_function_unit: bool = True) -> exp.Interval | None:
+        """An INTERVAL literal; None if the word is a name here."""
+        first = self._curr
+        if first.token_type is not TokenType.INTERVAL:
+            return None
+        index = self._index
+        self._advance()
+        node = self._parse_interval_body()
+        if node is None:
+            self._retreat(index)
+            return None
+        cover(node, first, self._prev)
+        return node
+
+    def _parse_interval_body(self) -> exp.Interval | None:
+        if self._match(TokenType.STRING):
+            return self._parse_interval_text(self._prev)
+        if self._match(TokenType.NUMBER):
+            return exp.Interval(this=exp.Literal.string(self._prev.text), unit=self._parse_unit())
+        if self._is_negative_amount():
+            self._advance(2)
+            return exp.Interval(this=exp.Literal.string(f"-{self._prev.text}"), unit=self._parse_unit())
+        amount = self._parse_paren() if self._match(TokenType.L_PAREN, advance=False) else self._parse_column()
+        if not isinstance(amount, exp.Paren | exp.Column) or self._curr.text.upper() not in UNITS:
+            return None
+        if isinstance(amount, exp.Paren):
+            # Prints in parentheses anyway; a number prints as a string.
+            amount = exp.Literal.string(amount.this.name) if amount.this.is_number else amount.this
+        return exp.Interval(this=amount, unit=self._parse_unit())
+
+    def _is_negative_amount(self) -> bool:
+        """`-5 SECONDS`, as against `interval - 5` of a column called interval."""
+        unit = self._tokens[self._index + 2 : self._index + 3]
+        signed = self._match_pair(TokenType.DASH, TokenType.NUMBER, advance=False)
+        return signed and unit != [] and unit[0].text.upper() in UNITS
+
+    def _parse_interval_text(self, token: Token) -> exp.Interval:
+        """The rest of `INTERVAL '…'`: the unit follows a number; other strings hold their units."""
+        text = token.text.strip()
+        if AMOUNT.fullmatch(text):
+            return exp.Interval(this=exp.Literal.string(text), unit=self._parse_unit())
+        parts = parts_of(text)
+        if parts is None and not CLOCK.fullmatch(text):
+            raise SyntaxFailure(f"cannot read '{token.text}' as a time span", span_of_token(token))
+        if parts is not None and len(parts) == 1:
+            return exp.Interval(this=exp.Literal.string(parts[0][0]), unit=exp.Var(this=parts[0][1]))
+        whole = text if parts is None else " ".join(f"{amount} {unit}" for amount, unit in parts)
+        return exp.Interval(this=exp.Literal.string(whole))

@@ -1,0 +1,185 @@
+"""Declared sources and sinks on Spark: files, generators, part files, the terminal."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from spark_cases import SECOND, TRADES, apply, as_rows, in_process, over, program, random_trades, source, trades
+
+from millstream.catalog import ERRORS_SCHEMA, Clock, SinkDef, StreamDef
+from millstream.connectors.registry import make_source
+from millstream.errors import ConnectorError, DataError, EngineError
+from millstream.hosts.contract import Program, Progress
+from millstream.hosts.spark.host import SparkHost
+from millstream.physical.nodes import Compute
+from millstream.plan.expr import Column
+from millstream.schema import Schema
+from millstream.types import BIGINT, DOUBLE, TIMESTAMP, VARCHAR
+
+pytestmark = pytest.mark.spark
+
+
+def declared(spark: Any, options: dict[str, Any], schema: Schema = TRADES, **more: Any) -> SparkHost:
+    host = SparkHost(spark, lambda node: pa.table({}), **more)
+    host.declare(StreamDef("trades", schema, Clock.EXTERNAL, "ts", source=options))
+    return host
+
+
+def read_in_process(options: dict[str, Any], schema: Schema = TRADES) -> tuple[list[tuple[Any, ...]], list[str]]:
+    made = make_source(options, schema, "trades")
+    assert made is not None
+    chunks = list(made.read({}, lambda: False))
+    rows = [row for chunk in chunks for row in as_rows(chunk.rows)]
+    return rows, [rejected.error for chunk in chunks for rejected in chunk.rejected]
+
+
+def test_files_with_bad_rows(spark: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "a b%20c"
+    folder.mkdir()
+    (folder / "1.csv").write_text(
+        "symbol,price,ts\nB,2.5,1970-01-01 00:00:09\nA,x,1970-01-01 00:00:01\nü,1,1970-01-01T00:00:02Z\n"
+    )
+    (folder / "2.csv").write_text("symbol,price,ts\nC,,1970-01-01 00:00:09\nD,4,\n")
+    options = {"connector": "file", "path": str(folder)}
+    rows, rejected = read_in_process(options)
+    host = declared(spark, options)
+    host.start(program(source(), "rows"))
+    host.start(program(source(schema=ERRORS_SCHEMA, side="errors"), "errors"))
+    host.start(program(apply(over(()), source()), "over"))
+    host.run(("rows", "errors", "over"))
+    timed = [row for row in rows if row[2] is not None]
+    assert as_rows(host.fetch("rows")) == [("ü", 1.0, 2 * SECOND), ("B", 2.5, 9 * SECOND), ("C", None, 9 * SECOND)]
+    assert as_rows(host.fetch("over")) == in_process(over(()), timed)
+    errors = host.fetch("errors").to_pylist()
+    assert len(errors) == 2 and errors[0]["error"] == rejected[0] and "1.csv" in errors[0]["origin"]
+    assert "NULL" in errors[1]["error"]
+    host.finish()
+    assert host.fetch("rows").num_rows == 0
+
+
+def test_no_files_is_an_error_at_declaration(spark: Any, tmp_path: Path) -> None:
+    with pytest.raises(ConnectorError, match="no file"):
+        declared(spark, {"connector": "file", "path": str(tmp_path / "none.csv")})
+
+
+def test_a_port_is_a_named_gap_and_pushing_to_files_an_error(spark: Any, tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="does not yet run on Spark"):
+        declared(spark, {"connector": "port", "port": 0})
+    (tmp_path / "1.csv").write_text("symbol,price,ts\n")
+    with pytest.raises(DataError, match="source of its own"):
+        declared(spark, {"connector": "file", "path": str(tmp_path)}).push("trades", trades([]))
+
+
+def test_files_followed_by_a_streaming_query(spark: Any, tmp_path: Path) -> None:
+    inbox = tmp_path / "in box"
+    inbox.mkdir()
+    rows = random_trades(40, 3)
+    options = {"connector": "file", "path": str(inbox), "format": "jsonl", "follow": True}
+    host = declared(spark, options)
+    plan = Compute(
+        Schema.of(symbol=VARCHAR, price=DOUBLE),
+        source(),
+        None,
+        (("symbol", Column(VARCHAR, "symbol")), ("price", Column(DOUBLE, "price"))),
+    )
+    host.start(program(plan, "rows"))
+    host.start(program(source(schema=ERRORS_SCHEMA, side="errors"), "errors"))
+    for number in range(2):
+        lines = [
+            json.dumps({"symbol": symbol, "price": price, "ts": f"1970-01-01 00:00:{i:02d}"})
+            for i, (symbol, price, _) in enumerate(rows[20 * number : 20 * number + 20])
+        ]
+        (inbox / f"{number}%20.jsonl").write_text("\n".join([*lines, "{broken"]) + "\n")
+    for name in ("rows", "errors"):
+        query = host.start_streaming(
+            host._queries[name].program, str(tmp_path / f"check-{name}"), {"availableNow": True}
+        )
+        query.awaitTermination()
+    assert sorted(as_rows(host.fetch("rows")), key=repr) == sorted([row[:2] for row in rows], key=repr)
+    assert host.fetch("errors").num_rows == 2
+
+
+def test_generators_are_spread_over_tasks(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from millstream.hosts.spark import sources
+
+    monkeypatch.setattr(sources, "GENERATED_ROWS", 1000)
+    schema = Schema.of(symbol=VARCHAR, price=DOUBLE, ts=TIMESTAMP)
+    options = {"connector": "quotes", "rows": 3500, "seed": 5}
+    host = declared(spark, options, schema)
+    host.start(program(source(schema=schema), "rows"))
+    host.run(("rows",))
+    assert as_rows(host.fetch("rows")) == read_in_process(options, schema)[0]
+
+
+def test_a_generator_without_end_runs_until_interrupted(spark: Any) -> None:
+    options = {"connector": "quotes", "seed": 5}
+    host = declared(spark, options)
+    host.start(program(source(), "rows"))
+    seen: list[Progress] = []
+
+    def look(progress: Progress) -> None:
+        seen.append(progress)
+        if progress.rows_out["rows"]:
+            host.interrupt()
+
+    watchdog = threading.Timer(60, host.interrupt)
+    watchdog.start()
+    host.run(("rows",), look)
+    watchdog.cancel()
+    rows = as_rows(host.fetch("rows"))
+    assert len(rows) >= 1000
+    assert rows[:1000] == read_in_process({**options, "rows": 1000})[0]
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv", "jsonl"])
+def test_part_files_hold_all_rows_in_order(spark: Any, tmp_path: Path, form: str) -> None:
+    host = SparkHost(spark, lambda node: pa.table({}))
+    host.declare(StreamDef("trades", TRADES, Clock.EXTERNAL, "ts"))
+    target = tmp_path / f"out.{form}"
+    sink = SinkDef("out", {"connector": "file", "path": str(target), "rows_per_file": 70})
+    rows = random_trades(200, 4, disorder=SECOND)
+    spec = over()
+    plan = apply(spec, source())
+    host.start(Program("q", plan, ("symbol", "price", "ts", "n", "N", "low"), sink))
+    host.push("trades", trades(rows))
+    host.finish()
+    assert host.fetch("q").num_rows == 0
+    parts = sorted(target.glob("part-*"))
+    assert len(parts) >= 3 and not list(target.glob(".*"))
+    written = Schema.of(symbol=VARCHAR, price=DOUBLE, ts=TIMESTAMP, n=BIGINT, N_2=DOUBLE, low=DOUBLE)
+    assert read_in_process({"connector": "file", "path": str(target)}, written)[0] == in_process(spec, rows)
+    if form == "parquet":
+        assert pq.read_schema(parts[0]).names == list(written.names)
+
+
+def test_other_sinks_get_ordered_rows(spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    host = SparkHost(spark, lambda node: pa.table({}))
+    host.declare(StreamDef("trades", TRADES, Clock.EXTERNAL, "ts"))
+    single = tmp_path / "one.csv"
+    file = SinkDef("file", {"connector": "file", "path": str(single), "single_file": True})
+    host.start(Program("f", source(), TRADES.names, file))
+    host.start(Program("t", source(), TRADES.names, SinkDef("screen", {"connector": "terminal"})))
+    host.push("trades", trades([("späť", 1.0, 2), ("b", 2.0, 1)]))
+    host.finish()
+    assert single.read_text().splitlines()[1].startswith("b,")
+    shown = capsys.readouterr().out
+    assert shown.index("b") < shown.index("späť")
+
+
+def test_an_interrupted_run_ends_without_results(spark: Any, tmp_path: Path) -> None:
+    schema = Schema.of(symbol=VARCHAR, price=DOUBLE, ts=TIMESTAMP)
+    target = tmp_path / "out"
+    host = declared(spark, {"connector": "quotes", "rows": 200_000_000, "symbols": 5}, schema)
+    sink = SinkDef("out", {"connector": "file", "path": str(target)})
+    host.start(Program("q", apply(over(), source()), over().output.names, sink))
+    threading.Timer(2, host.interrupt).start()
+    host.run(("q",))
+    assert host.fetch("q").num_rows == 0
+    assert not list(target.glob("part-*"))
