@@ -71,7 +71,11 @@ def check(expr: Expr, rows: pa.RecordBatch, types: list[SqlType]) -> None:
     assert ours.type == expr.type.arrow
     theirs, their_errors = outcomes(DuckBatch([expr]), rows, expr.type)
     bad = [
-        ([str(column[i]) for column in rows.columns], "error" if our_errors[i] else str(ours[i]), "error" if their_errors[i] else str(theirs[i]))
+        (
+            [str(column[i]) for column in rows.columns],
+            "error" if our_errors[i] else str(ours[i]),
+            "error" if their_errors[i] else str(theirs[i]),
+        )
         for i in range(rows.num_rows)
         if our_errors[i] != their_errors[i] or not same(ours.slice(i, 1), theirs.slice(i, 1), is_exact(expr))
     ]
@@ -83,7 +87,9 @@ def test_operation(fn: str, params: tuple[SqlType | Constant, ...]) -> None:
     types = [param for param in params if isinstance(param, SqlType)]
     rows = rows_of(types)
     numbers = iter(range(len(types)))
-    choices = [param.samples if isinstance(param, Constant) else [Column(param, f"x{next(numbers)}")] for param in params]
+    choices = [
+        param.samples if isinstance(param, Constant) else [Column(param, f"x{next(numbers)}")] for param in params
+    ]
     tried = 0
     for args in itertools.product(*choices):
         try:

@@ -43,7 +43,9 @@ def check(expr: Expr, types: list[SqlType]) -> bool:
 def test_operation(fn: str, params: tuple[SqlType | Constant, ...]) -> None:
     types = [param for param in params if isinstance(param, SqlType)]
     numbers = iter(range(len(types)))
-    choices = [param.samples if isinstance(param, Constant) else [Column(param, f"x{next(numbers)}")] for param in params]
+    choices = [
+        param.samples if isinstance(param, Constant) else [Column(param, f"x{next(numbers)}")] for param in params
+    ]
     for args in itertools.product(*choices):
         try:
             expr = resolve(fn, args)

@@ -36,9 +36,26 @@ _CLOCK = (
     "to stamp rows as they arrive, declare the stream with ORDER BY current_time and use its time column",
 )
 _CHANCE = ("a query gives the same rows whenever it runs again", "compute such values before they enter a stream")
-REFUSED.update(dict.fromkeys(
-    ("now", "current_timestamp", "current_time", "current_date", "localtimestamp", "localtime", "today",
-     "get_current_timestamp", "get_current_time", "transaction_timestamp", "sysdate", "getdate", "unix_timestamp"), _CLOCK))
+REFUSED.update(
+    dict.fromkeys(
+        (
+            "now",
+            "current_timestamp",
+            "current_time",
+            "current_date",
+            "localtimestamp",
+            "localtime",
+            "today",
+            "get_current_timestamp",
+            "get_current_time",
+            "transaction_timestamp",
+            "sysdate",
+            "getdate",
+            "unix_timestamp",
+        ),
+        _CLOCK,
+    )
+)
 REFUSED.update(dict.fromkeys(("random", "rand", "randn", "uuid", "gen_random_uuid", "uuidv4", "uuidv7", "setseed",
                               "nextval", "currval"), _CHANCE))  # fmt: skip
 
@@ -62,7 +79,9 @@ def resolve(name: str, args: tuple[Expr, ...]) -> Expr:
         return resolve_in_duckdb(name, args)
     least, most = function.arity
     if len(args) < least or (most is not None and len(args) > most):
-        raise BindError(f"{name} does not take {len(args)} argument{'s' * (len(args) != 1)}", hint=f"use {function.usage}")
+        raise BindError(
+            f"{name} does not take {len(args)} argument{'s' * (len(args) != 1)}", hint=f"use {function.usage}"
+        )
     result = function.rule(args)
     if result is None:
         raise _mismatch(name, function, args)

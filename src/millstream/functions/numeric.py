@@ -89,7 +89,9 @@ def _sign(args: tuple[Expr, ...]) -> Expr | None:
 
 def _sign_spark(call: Call, args: tuple[str, ...]) -> str:
     nan = f"WHEN {args[0]} = {_NAN} THEN 0 " if call.args[0].type == DOUBLE else ""
-    return f"CAST(CASE {nan}WHEN {args[0]} > 0 THEN 1 WHEN {args[0]} < 0 THEN -1 WHEN {args[0]} = 0 THEN 0 END AS TINYINT)"
+    return (
+        f"CAST(CASE {nan}WHEN {args[0]} > 0 THEN 1 WHEN {args[0]} < 0 THEN -1 WHEN {args[0]} = 0 THEN 0 END AS TINYINT)"
+    )
 
 
 def _of_double(name: str) -> Rule:

@@ -24,7 +24,19 @@ from millstream.functions.casts import cast, coerce
 from millstream.functions.literals import fits
 from millstream.functions.registry import Rule, define, never, spark_trunc, unify
 from millstream.plan.expr import Call, Expr, Literal
-from millstream.types import BIGINT, BOOLEAN, DATE, DECIMAL, DOUBLE, INTEGER, INTERVAL, NULL, TIMESTAMP, VARCHAR, SqlType
+from millstream.types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DECIMAL,
+    DOUBLE,
+    INTEGER,
+    INTERVAL,
+    NULL,
+    TIMESTAMP,
+    VARCHAR,
+    SqlType,
+)
 
 _COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 _INSTANTS = ("TIMESTAMP", "TIMESTAMPTZ")
@@ -48,7 +60,8 @@ def _logic(name: str) -> Rule:
         for arg, part in zip(args, converted, strict=True):
             if part is None:
                 raise BindError(
-                    f"{name.upper()} needs a condition, not {arg.type}", hint="compare it, as in x <> 0, or cast it to BOOLEAN"
+                    f"{name.upper()} needs a condition, not {arg.type}",
+                    hint="compare it, as in x <> 0, or cast it to BOOLEAN",
                 )
         return Call(BOOLEAN, name, tuple(part for part in converted if part is not None))
 
@@ -195,7 +208,9 @@ def _binary(symbol: str, on: dict[str, str] | None = None) -> Callable[[Call, tu
 
     def spelling(call: Call, args: tuple[str, ...]) -> str:
         kinds = [arg.type.name for arg in call.args]
-        form = (on or {}).get(f"{kinds[0]}{symbol}{kinds[1]}", (on or {}).get(call.type.name, f"({{0}} {symbol} {{1}})"))
+        form = (on or {}).get(
+            f"{kinds[0]}{symbol}{kinds[1]}", (on or {}).get(call.type.name, f"({{0}} {symbol} {{1}})")
+        )
         return form.format(*args)
 
     return spelling
@@ -232,7 +247,9 @@ define("(a, b)", _logic("and"), name="and", duckdb="({0} AND {1})", kernel=True)
 define("(a, b)", _logic("or"), name="or", duckdb="({0} OR {1})", kernel=True)
 define("(a)", _logic("not"), name="not", duckdb="(NOT {0})", kernel=True)
 define("(a)", _is_null, name="is_null", duckdb="({0} IS NULL)", kernel=True)
-define("(a, b [, ...])", _in, name="in", duckdb=lambda call, args: f"({args[0]} IN ({', '.join(args[1:])}))", kernel=True)
+define(
+    "(a, b [, ...])", _in, name="in", duckdb=lambda call, args: f"({args[0]} IN ({', '.join(args[1:])}))", kernel=True
+)
 define("(a, b)", _arithmetic("+"), name="+", duckdb=_decimal_cast(_binary("+", _ADD)),
        spark=_decimal_cast(_binary("+", _SPARK_ADD)), fails=_overflows, kernel=True)  # fmt: skip
 define("(a, b)", _arithmetic("-"), name="-", duckdb=_decimal_cast(_binary("-", _SUBTRACT)),

@@ -29,6 +29,14 @@ def check_regex(pattern: str) -> None:
         raise BindError(f"'{pattern}' is not a regular expression", detail=str(error)) from None
 
 
+def matches_nothing(pattern: str) -> bool:
+    """Whether a pattern matches the empty text."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return bool(pc.match_substring_regex(pa.scalar(""), pattern).as_py())
+
+
 def java_regex(pattern: str) -> str:
     """An RE2 pattern as Java reads it: `$` is the very end of the text, and only a line feed ends a line."""
     out, i, depth = ["(?d)"], 0, 0

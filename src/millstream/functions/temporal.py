@@ -86,7 +86,19 @@ def _span(micros: int) -> Rule:
     return rule
 
 
-_KERNEL_PARTS = ("hour", "minute", "second", "millisecond", "microsecond", "dayofweek", "isodow", "year", "month", "quarter", "day")
+_KERNEL_PARTS = (
+    "hour",
+    "minute",
+    "second",
+    "millisecond",
+    "microsecond",
+    "dayofweek",
+    "isodow",
+    "year",
+    "month",
+    "quarter",
+    "day",
+)
 for _name, (_aliases, _spark) in _PARTS.items():
     define(f"{_name}(time)", _part(_name), duckdb=f"CAST({_name}({{0}}) AS BIGINT)", spark=f"CAST({_spark} AS BIGINT)",
            kernel=_name in _KERNEL_PARTS,

@@ -1,11 +1,15 @@
-"""Functions of text. Positions and lengths count code points and start at 1."""
+"""Functions of text. Positions and lengths count code points and start at 1.
+
+Letters change case one by one; Spark also knows letters that become two (upper('ß') is 'SS' there) and lower case that
+depends on the neighbours (a final Σ, and İ).
+"""
 
 from __future__ import annotations
 
 from millstream.errors import BindError
 from millstream.functions.casts import cast
 from millstream.functions.registry import Rule, constant, define, overloads
-from millstream.functions.regex import check_regex, group_count, java_regex, java_replacement
+from millstream.functions.regex import check_regex, group_count, java_regex, java_replacement, matches_nothing
 from millstream.plan.expr import Call, Expr, Literal
 from millstream.types import BIGINT, BOOLEAN, VARCHAR
 
@@ -23,20 +27,25 @@ def _text(name: str, *params: object) -> Rule:
 def _like(name: str) -> Rule:
     def rule(args: tuple[Expr, ...]) -> Expr | None:
         if len(args) == 3:
-            escape = constant(args[2])
-            if not isinstance(escape, str) or len(escape) != 1:
-                raise BindError("ESCAPE needs a constant of one character")
-            pattern = constant(args[1])
-            if isinstance(pattern, str) and (len(pattern) - len(pattern.rstrip(escape))) % 2:
-                raise BindError(f"the pattern '{pattern}' ends in its escape character")
+            _check_escape(constant(args[1]), constant(args[2]))
         return overloads(name, ((VARCHAR,) * len(args), BOOLEAN))(args)
 
     return rule
 
 
-def _like_fails(call: Call) -> bool:
-    """A pattern that is no constant may end in its escape character."""
-    return len(call.args) == 3 and not isinstance(call.args[1], Literal)
+def _check_escape(pattern: object, escape: object) -> None:
+    """Hosts differ in what an escaped letter means, so only what has a meaning can be escaped."""
+    if not isinstance(escape, str) or len(escape) != 1:
+        raise BindError("ESCAPE needs a constant of one character")
+    if not isinstance(pattern, str):
+        raise BindError("a pattern with ESCAPE must be constant text")
+    i = 0
+    while i < len(pattern):
+        if pattern[i] == escape:
+            i += 1
+            if pattern[i : i + 1] not in ("%", "_", escape):
+                raise BindError(f"the escape character in '{pattern}' must precede %, _ or itself")
+        i += 1
 
 
 def _like_duckdb(call: Call, args: tuple[str, ...]) -> str:
@@ -78,8 +87,11 @@ def _regexp(name: str, base: Rule) -> Rule:
         check_regex(pattern)
         if name == "regexp_replace":
             _constant_text(args[2], "the replacement of regexp_replace")
-            if len(args) == 4 and _constant_text(args[3], "the options of regexp_replace") not in ("g", ""):
+            options = _constant_text(args[3], "the options of regexp_replace") if len(args) == 4 else ""
+            if options not in ("g", ""):
                 raise BindError("regexp_replace knows no option but 'g' (replace all)")
+            if options and matches_nothing(pattern):
+                raise BindError(f"'{pattern}' matches the empty text, of which there is no end to replace all")
         if name == "regexp_extract" and len(args) == 3:
             group = constant(args[2])
             if not isinstance(group, int) or not 0 <= group <= group_count(pattern):
@@ -205,10 +217,8 @@ define("strpos(text, part)", overloads("strpos", ((VARCHAR, VARCHAR), BIGINT)), 
 define("position(part, text)", lambda args: overloads("strpos", ((VARCHAR, VARCHAR), BIGINT))(args[::-1]))
 define("split_part(text, separator, index)", _split_rule, duckdb=_split_duckdb, spark=_split_spark)
 define("md5(text)", _text("md5", VARCHAR))
-define("(text, pattern [, escape])", _like("like"), name="like", duckdb=_like_duckdb, spark=_like_spark,
-       fails=_like_fails)  # fmt: skip
-define("(text, pattern [, escape])", _like("ilike"), name="ilike", duckdb=_like_duckdb, spark=_like_spark,
-       fails=_like_fails)  # fmt: skip
+define("(text, pattern [, escape])", _like("like"), name="like", duckdb=_like_duckdb, spark=_like_spark)
+define("(text, pattern [, escape])", _like("ilike"), name="ilike", duckdb=_like_duckdb, spark=_like_spark)
 define("regexp_matches(text, pattern)", _regexp("regexp_matches", overloads("regexp_matches", ((VARCHAR, VARCHAR), BOOLEAN))),
        spark=lambda call, args: f"({args[0]} RLIKE {spark_text(java_regex(str(constant(call.args[1]))))})",
        aliases=("regexp_like",))  # fmt: skip

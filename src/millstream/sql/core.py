@@ -80,7 +80,14 @@ class StrictParser(DuckDBParser):
     def _parse_name(self, wanted: str) -> exp.Identifier:
         name = self._parse_id_var(any_token=False)
         if not isinstance(name, exp.Identifier):
-            self.unexpected(wanted)
+            failure = self._failure(f"expected {wanted}, found {quoted(self._curr)}", self._curr)
+            if (
+                self._curr
+                and self._curr.text.isalpha()
+                and self._curr.token_type not in self.TEXT_MATCH_EXCLUDED_TOKENS
+            ):
+                failure.hint = f'{self._curr.text} is a word of SQL; as a name, write "{self._curr.text}"'
+            raise failure
         return name
 
     def _advance_any(self, ignore_reserved: bool = False) -> Token | None:

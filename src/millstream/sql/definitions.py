@@ -61,11 +61,14 @@ class DefinitionParser(QueryParser):
         node = CreateStream(this=self._parse_name("the name of the stream"), **flags)
         if self._match(TokenType.L_PAREN, advance=False):
             node.set("columns", self._parse_wrapped_csv(self._parse_column_declaration))
-        while clause := self._parse_stream_clause():
+        while True:
+            first = self._curr
+            clause = self._parse_stream_clause()
+            if clause is None:
+                break
             key, value = clause
             if node.args.get(key):
-                self._retreat(self._clause_start)
-                self.unexpected("each clause once")
+                raise self._failure(f"{first.text.upper()} is given twice", first)
             node.set(key, value)
         if self._match(TokenType.ALIAS):
             node.set("query", self._parse_query())
@@ -74,7 +77,6 @@ class DefinitionParser(QueryParser):
         return node
 
     def _parse_stream_clause(self) -> tuple[str, Any] | None:
-        self._clause_start = self._index
         if self._match(TokenType.ORDER_BY) or self._match_text_seq("ORDERED", "BY"):
             return "order_by", self._parse_stream_order()
         if self._match_text_seq("SLACK"):

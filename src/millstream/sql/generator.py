@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from sqlglot import exp
-from sqlglot.generators.duckdb import DuckDBGenerator
+from sqlglot.generator import Generator
 
 from millstream.sql import nodes
 from millstream.sql.functions import PLAIN_CALLS
@@ -14,8 +14,8 @@ from millstream.sql.functions import PLAIN_CALLS
 _TRIMS = {"LEADING": "LTRIM", "TRAILING": "RTRIM"}
 
 
-def _plain_call(name: str, keys: tuple[str, ...]) -> Callable[[DuckDBGenerator, exp.Expr], str]:
-    def print_call(self: DuckDBGenerator, node: exp.Expr) -> str:
+def _plain_call(name: str, keys: tuple[str, ...]) -> Callable[[Generator, exp.Expr], str]:
+    def print_call(self: Generator, node: exp.Expr) -> str:
         values = (node.args.get(key) for key in keys)
         return self.func(name, *(part for value in values for part in (value if isinstance(value, list) else [value])))
 
@@ -26,22 +26,28 @@ def _unit(node: exp.Expr) -> exp.Literal:
     return exp.Literal.string(node.text("unit"))
 
 
-class MillstreamGenerator(DuckDBGenerator):
+class MillstreamGenerator(Generator):
     """Prints every node the parser makes in a form that the parser reads back to the same node."""
 
-    # Our parser takes these words as names, so they print as they were written.
-    RESERVED_KEYWORDS: ClassVar[set[str]] = set()
-    MULTI_ARG_DISTINCT = True
+    TYPE_MAPPING: ClassVar = {
+        **Generator.TYPE_MAPPING,
+        exp.DType.FLOAT: "REAL",
+        exp.DType.TIMESTAMPNTZ: "TIMESTAMP",
+        exp.DType.VARBINARY: "BLOB",
+    }
     TRANSFORMS: ClassVar = {
-        **DuckDBGenerator.TRANSFORMS,
+        **Generator.TRANSFORMS,
         **{node: _plain_call(name, keys) for node, (name, keys) in PLAIN_CALLS.items()},
         exp.BitwiseAnd: lambda self, node: self.binary(node, "&"),
         exp.BitwiseLeftShift: lambda self, node: self.binary(node, "<<"),
         exp.BitwiseOr: lambda self, node: self.binary(node, "|"),
         exp.BitwiseRightShift: lambda self, node: self.binary(node, ">>"),
+        exp.CurrentDate: lambda self, node: "CURRENT_DATE",
+        exp.CurrentTimestamp: lambda self, node: "CURRENT_TIMESTAMP",
         exp.DateDiff: lambda self, node: self.func("DATE_DIFF", _unit(node), node.expression, node.this),
         exp.DateTrunc: lambda self, node: self.func("DATE_TRUNC", _unit(node), node.this),
         exp.IgnoreNulls: lambda self, node: f"{self.sql(node, 'this')} IGNORE NULLS",
+        exp.IntDiv: lambda self, node: self.binary(node, "//"),
         exp.Pad: lambda self, node: self.func(
             "LPAD" if node.args.get("is_left") else "RPAD", node.this, node.expression, node.args.get("fill_pattern")
         ),

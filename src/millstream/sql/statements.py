@@ -16,6 +16,7 @@ from millstream.sql import words
 from millstream.sql.dialect import Millstream
 from millstream.sql.failures import SyntaxFailure, quoted, span_of_token
 from millstream.sql.parser import MillstreamParser
+from millstream.sql.spans import span_of
 
 _DIALECT = Millstream()
 _OPENING = {TokenType.L_PAREN: ")", TokenType.L_BRACKET: "]", TokenType.L_BRACE: "}"}
@@ -53,7 +54,10 @@ def parse(text: str) -> list[Statement]:
 
 def to_sql(ast: exp.Expr) -> str:
     """The text of a statement or of any part of one; `parse` reads it back to an equal AST."""
-    return _DIALECT.generate(ast, comments=False, normalize_functions=False, unsupported_level=ErrorLevel.IGNORE)
+    try:
+        return _DIALECT.generate(ast, comments=False, normalize_functions=False, unsupported_level=ErrorLevel.IGNORE)
+    except RecursionError:
+        raise ParseError("the statement is nested too deeply", span=span_of(ast)) from None
 
 
 def _parse_one(parser: MillstreamParser, tokens: list[Token], text: str) -> Statement:
@@ -72,6 +76,9 @@ def _tokenize(text: str) -> list[Token]:
     except sqlglot.errors.TokenError as error:
         raise _lexical_failure(text, error) from None
     _check(tokens)
+    for token in tokens:
+        # sqlglot carries comments into the tree and takes some of them for instructions.
+        token.comments = []
     return tokens
 
 
@@ -80,7 +87,10 @@ def _lexical_failure(text: str, error: sqlglot.errors.TokenError) -> SyntaxFailu
     if missing:
         start = min(int(missing[2]), max(0, len(text) - 1))
         return SyntaxFailure(f"expected a closing {missing[1]}, found the end of the text", Span(start, len(text)))
-    return SyntaxFailure("cannot read the text", Span(error.start or 0, error.end or len(text)))
+    opened = text.rfind("/*")
+    if opened >= 0:
+        return SyntaxFailure("this comment is never closed", Span(opened, len(text)))
+    return SyntaxFailure("cannot read the text", Span(error.start or 0, len(text)))
 
 
 def _check(tokens: list[Token]) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.tokenizer_core import TokenType
+from sqlglot.tokens import Tokenizer
 
 # Only these words are tokens of their own. Every other word (stream, source, slack, next, slide, rows, …) is an
 # ordinary name that the parser recognises where a clause may stand, so that it stays free as a column name.
@@ -70,43 +70,47 @@ _CLAUSE_TOKENS = frozenset(
         TokenType.WITH,
     }
 )
-# Types of one kind share a token, so that a type prints in one spelling and reads back as the same type.
-_TYPE_TOKENS = {
-    TokenType.BIGINT: TokenType.BIGINT,
-    TokenType.BOOLEAN: TokenType.BOOLEAN,
-    TokenType.CHAR: TokenType.TEXT,
-    TokenType.DATE: TokenType.DATE,
-    TokenType.DECIMAL: TokenType.DECIMAL,
-    TokenType.DOUBLE: TokenType.DOUBLE,
-    TokenType.FLOAT: TokenType.FLOAT,
-    TokenType.INT: TokenType.INT,
-    TokenType.INTERVAL: TokenType.INTERVAL,
-    TokenType.NCHAR: TokenType.TEXT,
-    TokenType.NVARCHAR: TokenType.TEXT,
-    TokenType.SMALLINT: TokenType.SMALLINT,
-    TokenType.TEXT: TokenType.TEXT,
-    TokenType.TIME: TokenType.TIME,
-    TokenType.TIMESTAMP: TokenType.TIMESTAMPNTZ,
-    TokenType.TIMESTAMPLTZ: TokenType.TIMESTAMPTZ,
-    TokenType.TIMESTAMPNTZ: TokenType.TIMESTAMPNTZ,
-    TokenType.TIMESTAMPTZ: TokenType.TIMESTAMPTZ,
-    TokenType.TINYINT: TokenType.TINYINT,
-    TokenType.VARBINARY: TokenType.VARBINARY,
-    TokenType.VARCHAR: TokenType.TEXT,
+# Spellings of one type share a token, so that a type prints in one spelling and reads back as the same type.
+_TYPES: dict[TokenType, tuple[str, ...]] = {
+    TokenType.BIGINT: ("BIGINT", "INT8", "LONG"),
+    TokenType.BOOLEAN: ("BOOL", "BOOLEAN"),
+    TokenType.DATE: ("DATE",),
+    TokenType.DECIMAL: ("DEC", "DECIMAL", "NUMERIC"),
+    TokenType.DOUBLE: ("DOUBLE", "DOUBLE PRECISION", "FLOAT8"),
+    TokenType.FLOAT: ("FLOAT", "FLOAT4", "REAL"),
+    TokenType.INT: ("INT", "INT4", "INTEGER"),
+    TokenType.INTERVAL: ("INTERVAL",),
+    TokenType.SMALLINT: ("INT2", "SHORT", "SMALLINT"),
+    TokenType.TEXT: (
+        "BPCHAR", "CHAR", "CHAR VARYING", "CHARACTER", "CHARACTER VARYING", "NCHAR", "NVARCHAR", "STRING", "TEXT",
+        "VARCHAR",
+    ),
+    TokenType.TIME: ("TIME",),
+    TokenType.TIMESTAMPNTZ: ("DATETIME", "TIMESTAMP", "TIMESTAMPNTZ", "TIMESTAMP_NTZ"),
+    TokenType.TIMESTAMPTZ: ("TIMESTAMPLTZ", "TIMESTAMPTZ", "TIMESTAMP_LTZ"),
+    TokenType.TINYINT: ("BYTE", "INT1", "TINYINT"),
+    TokenType.VARBINARY: ("BINARY", "BLOB", "BYTEA", "VARBINARY"),
+}  # fmt: skip
+_OPERATORS = {
+    "!=": TokenType.NEQ,
+    "**": TokenType.DSTAR,
+    "//": TokenType.DIV,
+    "::": TokenType.DCOLON,
+    "<=": TokenType.LTE,
+    "<>": TokenType.NEQ,
+    "==": TokenType.EQ,
+    "=>": TokenType.FARROW,
+    ">=": TokenType.GTE,
+    "||": TokenType.DPIPE,
 }
-_OPERATORS = ("||", "<=", ">=", "<>", "!=", "==", "::", "=>", "//", "**")
 
 KEYWORDS: dict[str, TokenType] = {
-    **{
-        word: token
-        for word, token in DuckDB.Tokenizer.KEYWORDS.items()
-        if token in _CLAUSE_TOKENS and word[0].isalpha()
-    },
-    **{word: _TYPE_TOKENS[token] for word, token in DuckDB.Tokenizer.KEYWORDS.items() if token in _TYPE_TOKENS},
-    **{operator: DuckDB.Tokenizer.KEYWORDS[operator] for operator in _OPERATORS},
+    **{word: token for word, token in Tokenizer.KEYWORDS.items() if token in _CLAUSE_TOKENS and word[0].isalpha()},
+    **{word: token for token, spellings in _TYPES.items() for word in spellings},
+    **_OPERATORS,
 }
 
-TYPE_TOKENS = frozenset(_TYPE_TOKENS.values())
+TYPE_TOKENS = frozenset(_TYPES)
 # Names of columns, streams and tables, and names given after AS.
 NAME_TOKENS = TYPE_TOKENS | {TokenType.VAR, TokenType.IDENTIFIER, TokenType.END, TokenType.FILTER, TokenType.WINDOW}
 # Names given without AS must not swallow the word of a following clause.

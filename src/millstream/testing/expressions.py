@@ -107,7 +107,9 @@ class Constant:
 
 _SMALL = Constant(BIGINT, 0, 1, -1, 2, -2, 3, 5, -7)
 _PART = Constant(VARCHAR, "", "a", "ab", "é", " ", "%", "b", "😀", "X")
-_PATTERN = Constant(VARCHAR, "", "%", "a%", "%b", "%a%", "_", "a_", "%é_%", "A%", "x\\y", "a%b", "%%", "_%", "%a%b%")
+_PATTERN = Constant(
+    VARCHAR, "", "%", "a%", "%b", "%a%", "_", "a_", "%é_%", "A%", "x\\y", "a%b", "%%", "_%", "%a%b%", "a%a_%aa"
+)
 _REGEX = Constant(VARCHAR, "a", "^a", "b$", "[a-z]+", "(a)(b)?", ".", "é|ß", r"\d+", "x*")
 _UNIT = Constant(
     VARCHAR, "microsecond", "millisecond", "second", "minute", "hour", "day", "week", "month", "quarter", "year"
@@ -142,9 +144,9 @@ OPERATIONS: list[tuple[str, tuple[Param, ...]]] = [
     *((fn, (VARCHAR, _SMALL, _PART)) for fn in ("lpad", "rpad")), ("replace", (VARCHAR, _PART, _PART)),
     ("replace", (VARCHAR, VARCHAR, VARCHAR)), ("concat_ws", (_PART, VARCHAR, VARCHAR)), ("concat", (VARCHAR, DATE, BIGINT)),
     ("split_part", (VARCHAR, _PART, _SMALL)), ("like", (VARCHAR, _PATTERN)), ("ilike", (VARCHAR, _PATTERN)),
-    ("like", (VARCHAR, VARCHAR)), ("like", (VARCHAR, _PATTERN, Constant(VARCHAR, "%"))),
+    ("like", (VARCHAR, VARCHAR)), ("like", (VARCHAR, _PATTERN, Constant(VARCHAR, "a"))),
     ("regexp_matches", (VARCHAR, _REGEX)), ("regexp_extract", (VARCHAR, _REGEX)), ("regexp_replace", (VARCHAR, _REGEX, _PART)),
-    ("regexp_replace", (VARCHAR, _REGEX, _PART, Constant(VARCHAR, "g"))), ("levenshtein", (VARCHAR, VARCHAR)),
+    ("regexp_replace", (VARCHAR, _REGEX, _PART, Constant(VARCHAR, "g"))), ("ascii", (VARCHAR,)), ("cbrt", (DOUBLE,)),
     *((part, (t,)) for part in ("year", "quarter", "month", "week", "day", "dayofweek", "isodow", "dayofyear")
       for t in (TIMESTAMP, TIMESTAMPTZ, DATE)),
     *((part, (t,)) for part in ("hour", "minute", "second", "millisecond", "microsecond") for t in (TIMESTAMP, TIMESTAMPTZ)),
@@ -164,7 +166,7 @@ CASTS: list[tuple[SqlType, SqlType]] = [
     (TIMESTAMPTZ, DATE), (MONEY, DECIMAL(6, 1)), (DOUBLE, DECIMAL(18, 3)),
 ]  # fmt: skip
 
-_INEXACT = frozenset({"exp", "ln", "log10", "log2", "power", "sin"})
+_INEXACT = frozenset({"exp", "ln", "log10", "log2", "power", "sin", "cbrt"})
 
 
 def is_exact(expr: Expr) -> bool:

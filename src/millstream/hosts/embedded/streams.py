@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 
@@ -63,10 +65,13 @@ class Stream:
         emit(self.sides["errors"], Batch.empty(ERRORS_SCHEMA.arrow, upto))
 
     def _enter(self, batch: Batch) -> None:
+        # late rows are told by the same progress as rows in time, so it is kept once
+        before = replace(self._reorder.state.progress)
         ordered = self._reorder.step(batch)
-        late = self._late.step(batch)
         self.frontier = ordered.upto
-        emit(self.sides["late"], late)
+        if self.sides["late"].in_use:
+            self._late.state = before
+            emit(self.sides["late"], self._late.step(batch))
         emit(self.sides["main"], ordered)
 
     def _refuse(self, rejected: tuple[Rejected, ...], first: int) -> None:

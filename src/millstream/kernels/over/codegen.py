@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from textwrap import indent
 
-from millstream.kernels.jit import source_of
-from millstream.kernels.over import loops
+from millstream.kernels.over import counting
 from millstream.kernels.over.emit import emit
-from millstream.kernels.over.layout import Arg, Edge, Extreme, Layout, NamedFrame, Sums
-from millstream.kernels.over.parts import functions
+from millstream.kernels.over.layout import Arg, Extreme, Layout, NamedFrame, Sums
+from millstream.kernels.over.loops import FIRST_CAPACITY, NULL_FLOAT, NULL_INT
+from millstream.kernels.over.parts import expire, indented, note, offer, put, take
 
 DONE, CELLS_NEEDED, TABLE_NEEDED, OVERFLOW = 0, 1, 1_000, 2_000
 FIRST, ADDED, LAST, WANTED, USED = range(5)
 
-_CONSTANTS = f"""\
+_HEADER = f"""\
+import math
+import numpy as np
+from millstream.kernels.jit.primitives import COMPILED, prefetch
+NULL_FLOAT, NULL_INT = {NULL_FLOAT:#x}, {NULL_INT:#x}
+{counting.CONSTANTS}\
 # What `step` answers: it is done, or it has to be called again with more room.
 DONE, CELLS_NEEDED, TABLE_NEEDED, OVERFLOW = {DONE}, {CELLS_NEEDED}, {TABLE_NEEDED}, {OVERFLOW}
 # Lanes of `state`: where to go on, how far, how many cells are wanted, and from USED on how full the tables are.
 FIRST, ADDED, LAST, WANTED, USED = {FIRST}, {ADDED}, {LAST}, {WANTED}, {USED}
-EARLIEST = -0x8000_0000_0000_0000
+FIRST_CAPACITY = {FIRST_CAPACITY}
 AHEAD = 8
 """
 
@@ -28,12 +32,11 @@ AHEAD = 8
 def generate(layout: Layout) -> str:
     """A module whose `step` takes the rows of one shard in and writes their results.
 
-    Names and widths are not in it: queries that differ in those alone share its compiled form.
+    Names and widths are not in it: queries that differ in those alone share its compiled form. It is one long function
+    because the compiler takes its time over every further one.
     """
-    own = "\n\n".join([_lanes(layout), *functions(layout), _step(layout)])
-    library = source_of(loops, *re.findall(r"\w+", own))
-    primitives = "from millstream.kernels.jit.primitives import COMPILED, prefetch\n"
-    return f"{primitives}{library}\n\n{_CONSTANTS}{own}\n"
+    resize = [_resize(layout)] if layout.logged else []
+    return "\n\n".join([_HEADER + _lanes(layout), *resize, _step(layout)])
 
 
 def parameters(layout: Layout) -> list[str]:
@@ -79,17 +82,17 @@ def _step(layout: Layout) -> str:
     for i, frame in enumerate(layout.frames):
         if frame in layout.logged:
             head += f"    {frame.name}_width = widths[{i}]\n"
-    enter = "\n".join(_enter(layout))
     early = [i for i, call in enumerate(layout.spec.calls) if call.frame.unit == "rows"]
     late = [i for i, call in enumerate(layout.spec.calls) if call.frame.unit == "range"]
-    enter += "\n" + "\n".join(line for i in early for line in emit(layout, i))
+    enter = "\n".join([*_enter(layout), *(line for i in early for line in emit(layout, i))])
     if not late:
         return f"""{head}\
     last = state[LAST]
     for q in range(state[ADDED], last):
         p = q
 {indent(enter, " " * 8)}
-    return DONE"""
+    return DONE
+"""
     leave = "\n".join([*_record(layout), *(line for i in late for line in emit(layout, i))])
     return f"""{head}\
     last = state[LAST]
@@ -105,7 +108,8 @@ def _step(layout: Layout) -> str:
         for q in range(p, stop):
 {indent(leave, " " * 12)}
         p = stop
-    return DONE"""
+    return DONE
+"""
 
 
 def _record(layout: Layout) -> Iterator[str]:
@@ -136,8 +140,11 @@ def _enter(layout: Layout) -> Iterator[str]:
         yield from _leave(layout, frame)
     if layout.logged:
         yield from _write_cell(layout)
-    for frame in layout.frames:
-        yield from _arrive(layout, frame)
+    for part in layout.parts:
+        if isinstance(part, Sums):
+            yield from put(layout, part)
+        else:
+            yield from offer(part) if isinstance(part, Extreme) else note(part)
 
 
 def _look_ahead(layout: Layout) -> Iterator[str]:
@@ -167,28 +174,29 @@ def _room(layout: Layout) -> Iterator[str]:
     stays = []
     for frame in layout.logged:
         if frame.is_range:
-            yield f"{frame.name}_since = max(t, EARLIEST + {frame.name}_width) - {frame.name}_width"
+            yield f"{frame.name}_since = max(t, NULL_INT + {frame.name}_width) - {frame.name}_width"
             yield f"{frame.name}_head = slots[s + {frame.name.upper()}_HEAD]"
             lows.append(f"{frame.name}_head")
-            stays.append(f"({frame.name}_head == low and cells[oldest + CELL_TIME] >= {frame.name}_since)")
+            stays.append(f"({frame.name}_head == oldest and cells[c + CELL_TIME] >= {frame.name}_since)")
         else:
             lows.append(f"max(0, tail - {frame.name}_width - 1)")
-            stays.append(f"low >= tail - {frame.name}_width")
-    low = lows[0] if len(lows) == 1 else f"min({', '.join(lows)})"
-    yield f"low = {low}"
-    yield "if tail - low == capacity:"
-    yield "    oldest = base + (low & (capacity - 1)) * CELL"
+            stays.append(f"oldest >= tail - {frame.name}_width")
+    together = ", ".join(lows)
+    yield f"oldest = min({together})" if len(lows) > 1 else f"oldest = {together}"
+    yield "wanted = capacity"
+    yield "if tail - oldest == capacity:"
+    yield "    c = base + (oldest & (capacity - 1)) * CELL"
     yield f"    if capacity == 0 or {' or '.join(stays)}:"
-    yield "        if not resize(slots, s, cells, regions, state, low, tail, max(FIRST_CAPACITY, 2 * capacity)):"
-    yield from _indented(_pause("CELLS_NEEDED"), 8)
-    yield "        base = slots[s + BASE]"
-    yield "        capacity = slots[s + CAPACITY]"
+    yield "        wanted = max(FIRST_CAPACITY, 2 * capacity)"
     if all(frame.is_range for frame in layout.logged):
-        yield "elif capacity > 64 and tail - low < capacity >> 3:"
-        yield "    if resize(slots, s, cells, regions, state, low, tail, capacity >> 1):"
-        yield "        base = slots[s + BASE]"
-        yield "        capacity = slots[s + CAPACITY]"
-    yield "mask = capacity - 1"
+        yield "elif capacity > 64 and tail - oldest < capacity >> 3:"
+        yield "    wanted = capacity >> 1"
+    yield "if wanted != capacity:"
+    yield "    if not resize(slots, s, cells, regions, oldest, tail, wanted):"
+    yield "        state[WANTED] = wanted"
+    yield from indented(_pause("CELLS_NEEDED"))
+    yield "    base = slots[s + BASE]"
+    yield "mask = wanted - 1"
 
 
 def _pause(answer: str) -> Iterator[str]:
@@ -212,51 +220,24 @@ def _leave(layout: Layout, frame: NamedFrame) -> Iterator[str]:
     """The rows that a frame leaves behind when this row comes."""
     name = frame.name
     sums = [part for part in layout.parts if isinstance(part, Sums) and part.frame == frame]
-    taken = [line for part in sums for line in _take(layout, part)]
+    taken = [line for part in sums for line in take(layout, part)]
     if frame.is_range:
         yield f"while {name}_head < tail:"
         yield f"    c = base + ({name}_head & mask) * CELL"
         yield f"    if cells[c + CELL_TIME] >= {name}_since:"
         yield "        break"
-        yield from _indented(taken, 4)
+        yield from indented(taken)
         yield f"    {name}_head += 1"
         yield f"slots[s + {name.upper()}_HEAD] = {name}_head"
     else:
         if taken:
             yield f"if tail > {name}_width:"
             yield f"    c = base + ((tail - {name}_width - 1) & mask) * CELL"
-            yield from _indented(taken, 4)
+            yield from indented(taken)
         yield f"{name}_head = max(0, tail - {name}_width)"
     for queue in layout.queues:
         if queue.frame == frame:
-            yield f"expire_{queue.name}(slots, cells, s, base, mask, {name}_head)"
-
-
-def _take(layout: Layout, part: Sums) -> Iterator[str]:
-    assert part.arg is not None
-    value, known = cell_value(layout, part.arg)
-    if part.distinct:
-        i = layout.tables.index(part)
-        value_word = word(part.arg, f"cells[c + CELL_{part.arg.name.upper()}]")
-        known += f" and count_out(table{i}, state, USED + {i}, s, {value_word})"
-    yield f"if {known}:"
-    yield f"    take_{part.name}(slots, sums, s{f', {value}' if part.arg.valued else ''})"
-
-
-def cell_value(layout: Layout, arg: Arg) -> tuple[str, str]:
-    """The value of an argument in cell c, and whether it is one."""
-    lane = f"c + CELL_{arg.name.upper()}"
-    value = f"fcells[{lane}]" if arg.kind == "float" else f"cells[{lane}]"
-    if arg.flagged:
-        return value, f"(cells[c + CELL_FLAGS] >> {layout.flag_bit(arg)}) & 1 != 0"
-    if arg.kind == "text":
-        return value, f"cells[{lane}] >= 0"
-    return value, f"cells[{lane}] != {'NULL_FLOAT' if arg.kind == 'float' else 'NULL_INT'}"
-
-
-def word(arg: Arg, bits: str) -> str:
-    """A value's bits as a word by which equal values are found."""
-    return f"word_of({bits})" if arg.kind == "float" else bits
+            yield from expire(queue)
 
 
 def _write_cell(layout: Layout) -> Iterator[str]:
@@ -274,50 +255,42 @@ def _write_cell(layout: Layout) -> Iterator[str]:
     yield "slots[s + TAIL] = end"
 
 
-def _arrive(layout: Layout, frame: NamedFrame) -> Iterator[str]:
-    """This row enters a frame."""
-    for part in layout.parts:
-        if part.frame != frame:
-            continue
-        if part.arg is None:
-            yield f"slots[s + {part.name.upper()}_COUNT] += 1"
-            continue
-        arg = part.arg
-        if isinstance(part, Sums):
-            condition = f"{arg.name}_in"
-            if part.distinct:
-                i = layout.tables.index(part)
-                bits = f"{arg.name}_bits[r]" if arg.kind == "float" else f"{arg.name}_v"
-                condition += f" and count_in(table{i}, state, USED + {i}, s, {word(arg, bits)})"
-            yield f"if {condition}:"
-            yield f"    put_{part.name}(slots, sums, s{f', {arg.name}_v' if arg.valued else ''})"
-            if frame.is_bounded and part.exact_sums and not part.distinct:
-                unsure = " or ".join(
-                    f"unsure(sums, s + {part.name.upper()}_{lane.upper()})" for lane in part.exact_sums
-                )
-                yield f"if {unsure}:"
-                yield f"    again_{part.name}(slots, sums, cells, fcells, s, base, mask, {frame.name}_head, end)"
-        elif isinstance(part, Extreme):
-            text = f", {arg.name}_starts, {arg.name}_lengths, {arg.name}_arena" if arg.kind == "text" else ""
-            ring = "cells, fcells, s, base, mask, tail" if frame.is_bounded else f"sums, s, {arg.name}_v"
-            yield f"if {arg.name}_in:"
-            yield f"    offer_{part.name}(slots, {ring}{text})"
-        else:
-            yield from _edge(part)
-
-
-def _edge(part: Edge) -> Iterator[str]:
-    arg = part.arg
-    known, value = (f"s + {part.name.upper()}_{lane}" for lane in ("KNOWN", "VALUE"))
-    target = "sums" if arg.kind == "float" else "slots"
-    if part.fn == "first_value":
-        yield f"if slots[{known}] == 0:"
-        yield f"    slots[{known}] = 1 if {arg.name}_in else 2"
-        yield f"    {target}[{value}] = {arg.name}_v"
+def _resize(layout: Layout) -> str:
+    """The one other function: it moves a ring to a larger or smaller region."""
+    queues = "".join(
+        f"""
+    for p in range(slots[s + {queue.name.upper()}_QUEUE_HEAD], slots[s + {queue.name.upper()}_QUEUE_TAIL]):
+        lane = CELL_{queue.name.upper()}_QUEUE
+        cells[place + (p & (wanted - 1)) * CELL + lane] = cells[base + (p & (capacity - 1)) * CELL + lane]"""
+        for queue in layout.queues
+    )
+    return f"""\
+def resize(slots, s, cells, regions, oldest, tail, wanted):
+    base = slots[s + BASE]
+    capacity = slots[s + CAPACITY]
+    # Regions that were given up wait in lists, one for each size, for the next that needs theirs.
+    kind = 1
+    size = FIRST_CAPACITY
+    old_kind = 1
+    while size < wanted or size < capacity:
+        size *= 2
+        kind += size <= wanted
+        old_kind += size <= capacity
+    place = regions[kind] - 1
+    if place >= 0:
+        regions[kind] = cells[place]
     else:
-        yield f"slots[{known}] = 1 if {arg.name}_in else 2"
-        yield f"{target}[{value}] = {arg.name}_v"
-
-
-def _indented(lines: Iterable[str], by: int) -> Iterator[str]:
-    return (" " * by + line for line in lines)
+        place = regions[0]
+        if place + wanted * CELL > len(cells):
+            return False
+        regions[0] = place + wanted * CELL
+    for p in range(oldest, tail):
+        for lane in range(CELL):
+            cells[place + (p & (wanted - 1)) * CELL + lane] = cells[base + (p & (capacity - 1)) * CELL + lane]{queues}
+    if capacity > 0:
+        cells[base] = regions[old_kind]
+        regions[old_kind] = base + 1
+    slots[s + BASE] = place
+    slots[s + CAPACITY] = wanted
+    return True
+"""

@@ -1,20 +1,22 @@
-"""How generated OVER source computes the result of a call."""
+"""Pieces of generated source: the result of a call."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from millstream.kernels.over.arithmetic import float_sum, spread
 from millstream.kernels.over.layout import Edge, Extreme, Layout, Sums
+from millstream.kernels.over.parts import cell_value, indented
 
 
 def emit(layout: Layout, number: int) -> Iterator[str]:
-    """The statements that write `out` and `ok` of a call for row r of slot s."""
+    """The statements that write `out` and `ok` of a call for row r of the record at s."""
     call = layout.spec.calls[number]
     out, ok = f"out{number}[r]", f"ok{number}[r]"
     frame = layout.frame(call)
     distinct = "distinct " if call.distinct else ""
     inside = "*" if call.arg is None else f"{distinct}{layout.arg(call).name}"
-    yield f"# {call.fn}({inside}) over {frame.name}: {'unbounded ' if not frame.is_bounded else ''}{frame.frame.unit}"
+    yield f"# {call.fn}({inside}) over {frame.name}: {'' if frame.is_bounded else 'unbounded '}{frame.frame.unit}"
     wanted = layout.part(call)
     if wanted is None:
         yield from _from_cells(layout, number)
@@ -28,18 +30,19 @@ def emit(layout: Layout, number: int) -> Iterator[str]:
             return
         least = 2 if call.fn in ("var_samp", "stddev_samp") else 1
         yield f"{ok} = n >= {least}"
-        yield f"{out} = 0"
         yield f"if n >= {least}:"
-        for line in _sum_result(part, number, call.fn, call.type.name):
-            yield f"    {line}"
+        yield from indented(_sum_result(part, number, call.fn, call.type.name))
+        yield "else:"
+        yield f"    {out} = 0"
     elif isinstance(part, Extreme) and frame.is_bounded:
         array = "fcells" if part.arg.kind == "float" else "cells"
-        yield f"{ok} = slots[{prefix}_QUEUE_HEAD] < slots[{prefix}_QUEUE_TAIL]"
-        yield f"{out} = 0"
-        yield f"if slots[{prefix}_QUEUE_HEAD] < slots[{prefix}_QUEUE_TAIL]:"
-        lane = f"CELL_{part.name.upper()}_QUEUE"
-        yield f"    best = cells[base + (slots[{prefix}_QUEUE_HEAD] & mask) * CELL + {lane}]"
-        yield f"    {out} = {array}[base + (best & mask) * CELL + CELL_{part.arg.name.upper()}]"
+        yield f"queue_head = slots[{prefix}_QUEUE_HEAD]"
+        yield f"{ok} = queue_head < slots[{prefix}_QUEUE_TAIL]"
+        yield f"if queue_head < slots[{prefix}_QUEUE_TAIL]:"
+        yield f"    position = cells[base + (queue_head & mask) * CELL + CELL_{part.name.upper()}_QUEUE]"
+        yield f"    {out} = {array}[base + (position & mask) * CELL + CELL_{part.arg.name.upper()}]"
+        yield "else:"
+        yield f"    {out} = 0"
     else:
         array = "sums" if part.arg.kind == "float" else "slots"
         known, value = ("KNOWN", "VALUE") if isinstance(part, Edge) else ("ANY", "BEST")
@@ -48,8 +51,6 @@ def emit(layout: Layout, number: int) -> Iterator[str]:
 
 
 def _from_cells(layout: Layout, number: int) -> Iterator[str]:
-    from millstream.kernels.over.codegen import cell_value
-
     call = layout.spec.calls[number]
     out, ok = f"out{number}[r]", f"ok{number}[r]"
     name = layout.frame(call).name
@@ -73,28 +74,31 @@ def _sum_result(part: Sums, number: int, fn: str, type_name: str) -> Iterator[st
     out = f"out{number}[r]"
     if fn in ("sum", "avg"):
         if part.arg.kind == "float":
-            total = f"float_sum(slots, sums, {prefix}_SUM)"
-            yield f"{out} = {total}" if fn == "sum" else f"{out} = {total} / n"
+            yield from float_sum(f"{prefix}_SUM", f"{prefix}_ODD", f"{prefix}_NET")
+            yield f"{out} = result" if fn == "sum" else f"{out} = result / n"
             return
         units = f"(n * {10.0**part.arg.type.scale!r})" if part.arg.type.scale else "n"
         if not part.arg.is_wide:
             yield f"{out} = slots[{prefix}_SUM]" if fn == "sum" else f"{out} = float(slots[{prefix}_SUM]) / {units}"
             return
-        yield f"high = slots[{prefix}_SUM] + (slots[{prefix}_SUM_LOW] >> 32)"
-        yield f"low_part = slots[{prefix}_SUM_LOW] & LOW_HALF"
+        yield f"upper = slots[{prefix}_SUM] + (slots[{prefix}_SUM_LOW] >> 32)"
+        yield f"under = slots[{prefix}_SUM_LOW] & LOW_HALF"
         if fn == "avg":
-            yield f"{out} = (high * 4294967296.0 + low_part) / {units}"
+            yield f"{out} = (upper * 4294967296.0 + under) / {units}"
             return
-        yield "if high < -0x8000_0000 or high > 0x7FFF_FFFF:"
+        yield "if upper < -0x8000_0000 or upper > 0x7FFF_FFFF:"
         yield f"    return OVERFLOW + {number}"
-        yield f"{out} = (high << 32) + low_part"
+        yield f"{out} = (upper << 32) + under"
         if type_name == "DECIMAL":
             yield f"if abs({out}) >= 1_000_000_000_000_000_000:"
             yield f"    return OVERFLOW + {number}"
         return
-    total, odd = "TOTAL", ""
+    total = "TOTAL"
     if part.arg.kind == "float":
-        total, odd = "SUM", f"slots[{prefix}_ODD] != 0 or slots[{prefix}_HUGE] != 0"
-    spread = f"spread(sums, {prefix}_{total}, {prefix}_SQUARES, n) / {'(n - 1)' if fn.endswith('samp') else 'n'}"
-    result = f"math.sqrt({spread})" if fn.startswith("stddev") else spread
-    yield f"{out} = {f'math.nan if {odd} else ' if odd else ''}{result}"
+        total = "SUM"
+    yield from spread(f"{prefix}_{total}", f"{prefix}_SQUARES")
+    yield f"result /= {'(n - 1)' if fn.endswith('samp') else 'n'}"
+    if part.arg.kind == "float":
+        yield f"if slots[{prefix}_ODD] != 0 or slots[{prefix}_HUGE] != 0:"
+        yield "    result = math.nan"
+    yield f"{out} = {'math.sqrt(result)' if fn.startswith('stddev') else 'result'}"

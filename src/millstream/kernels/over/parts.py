@@ -1,188 +1,200 @@
-"""The functions of generated OVER source: how each part of the state takes a value in and lets it go."""
+"""Pieces of generated source: how each part of the state takes a value in and lets it go."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from textwrap import indent
+from collections.abc import Iterable, Iterator
 
-from millstream.kernels.over.layout import Extreme, Layout, Sums
-
-
-def functions(layout: Layout) -> Iterator[str]:
-    """Everything that `step` calls besides the library."""
-    if layout.logged:
-        yield _resize(layout)
-    for part in layout.parts:
-        if isinstance(part, Sums) and part.arg is not None:
-            yield _change(part, entering=True)
-            if part.frame.is_bounded:
-                yield _change(part, entering=False)
-                if part.exact_sums and not part.distinct:
-                    yield _again(layout, part)
-        elif isinstance(part, Extreme):
-            if part.frame.is_bounded:
-                yield _offer_queue(part)
-                yield _expire_queue(part)
-            else:
-                yield _offer_best(part)
+from millstream.kernels.over.arithmetic import LARGEST_SQUARED, add_square, exact_add, reset, unsure
+from millstream.kernels.over.counting import count_in, count_out, word_of
+from millstream.kernels.over.layout import Arg, Edge, Extreme, Layout, Sums
 
 
-def _change(part: Sums, entering: bool) -> str:
+def cell_value(layout: Layout, arg: Arg) -> tuple[str, str]:
+    """The value of an argument in cell c, and whether it is one."""
+    lane = f"c + CELL_{arg.name.upper()}"
+    value = f"fcells[{lane}]" if arg.kind == "float" else f"cells[{lane}]"
+    if arg.flagged:
+        return value, f"(cells[c + CELL_FLAGS] >> {layout.flag_bit(arg)}) & 1 != 0"
+    if arg.kind == "text":
+        return value, f"cells[{lane}] >= 0"
+    return value, f"cells[{lane}] != {'NULL_FLOAT' if arg.kind == 'float' else 'NULL_INT'}"
+
+
+def put(layout: Layout, part: Sums) -> Iterator[str]:
+    """This row's value enters the sums of a frame."""
+    if part.arg is None:
+        yield f"slots[s + {part.name.upper()}_COUNT] += 1"
+        return
+    arg = part.arg
+    yield f"if {arg.name}_in:"
+    change = list(_change(part, f"{arg.name}_v", entering=True))
+    if part.distinct:
+        i = layout.tables.index(part)
+        bits = f"{arg.name}_bits[r]" if arg.kind == "float" else f"{arg.name}_v"
+        yield from indented([*word_of(arg.kind, bits), *count_in(f"table{i}", f"state[USED + {i}]")])
+        yield "    if changed:"
+        change = list(indented(change))
+    yield from indented(change)
+    if part.frame.is_bounded and part.exact_sums and not part.distinct:
+        yield f"if {' or '.join(unsure(f's + {part.name.upper()}_{lane.upper()}') for lane in part.exact_sums)}:"
+        yield from indented(_again(layout, part))
+
+
+def take(layout: Layout, part: Sums) -> Iterator[str]:
+    """The value in cell c leaves the sums of a frame."""
     assert part.arg is not None
-    prefix = part.name.upper()
-    sign, step, verb = ("", "+=", "put") if entering else ("-", "-=", "take")
-    lines = [f"slots[s + {prefix}_COUNT] {step} 1"]
+    arg = part.arg
+    value, known = cell_value(layout, arg)
+    yield f"if {known}:"
+    change = []
+    if arg.valued and (part.has_sum or part.has_squares):
+        change.append(f"{arg.name}_old = {value}")
+    change += _change(part, f"{arg.name}_old", entering=False)
+    if part.exact_sums:
+        change.append(f"if slots[s + {part.name.upper()}_COUNT] == 0:")
+        change += indented(_reset(part))
+    if part.distinct:
+        i = layout.tables.index(part)
+        bits = f"cells[c + CELL_{arg.name.upper()}]"
+        yield from indented([*word_of(arg.kind, bits), *count_out(f"table{i}", f"state[USED + {i}]")])
+        yield "    if changed:"
+        change = list(indented(change))
+    yield from indented(change)
+
+
+def _change(part: Sums, v: str, entering: bool) -> Iterator[str]:
+    assert part.arg is not None
+    prefix = f"s + {part.name.upper()}"
+    sign, step = ("", "+=") if entering else ("-", "-=")
+    yield f"slots[{prefix}_COUNT] {step} 1"
     if part.arg.kind == "float" and part.exact_sums:
-        lines += ["if v - v == 0.0:", f"    exact_add(sums, s + {prefix}_SUM, {sign}v)"]
+        yield f"if {v} - {v} == 0.0:"
+        yield from indented(exact_add(f"{prefix}_SUM", f"{sign}{v}"))
         if part.has_squares:
-            lines += [
-                "    if abs(v) < LARGEST_SQUARED:",
-                f"        add_square(sums, s + {prefix}_SQUARES, v, {sign}1.0)",
-                "    else:",
-                f"        slots[s + {prefix}_HUGE] {step} 1",
-            ]
-        lines += [
-            "elif v != v:",
-            f"    slots[s + {prefix}_ODD] {step} 1",
-            "else:",
-            f"    slots[s + {prefix}_ODD] {step} 1 << 32",
-            f"    slots[s + {prefix}_NET] {step} 1 if v > 0.0 else -1",
-        ]
+            yield f"    if abs({v}) < {LARGEST_SQUARED}:"
+            yield from indented(add_square(f"{prefix}_SQUARES", v, sign), 8)
+            yield "    else:"
+            yield f"        slots[{prefix}_HUGE] {step} 1"
+        yield f"elif {v} != {v}:"
+        yield f"    slots[{prefix}_ODD] {step} 1"
+        yield "else:"
+        yield f"    slots[{prefix}_ODD] {step} 1 << 32"
+        yield f"    slots[{prefix}_NET] {step} 1 if {v} > 0.0 else -1"
     elif part.has_sum and part.arg.is_wide:
-        lines += [f"slots[s + {prefix}_SUM] {step} v >> 32", f"slots[s + {prefix}_SUM_LOW] {step} v & LOW_HALF"]
+        yield f"slots[{prefix}_SUM] {step} {v} >> 32"
+        yield f"slots[{prefix}_SUM_LOW] {step} {v} & LOW_HALF"
     elif part.has_sum:
-        lines += [f"slots[s + {prefix}_SUM] {step} v"]
+        yield f"slots[{prefix}_SUM] {step} {v}"
     if part.arg.kind != "float" and part.has_squares:
-        lines += [
-            f"w = {scaled(part)}",
-            f"exact_add(sums, s + {prefix}_TOTAL, {sign}w)",
-            f"add_square(sums, s + {prefix}_SQUARES, w, {sign}1.0)",
-        ]
-    if not entering and part.exact_sums:
-        lines += [f"if slots[s + {prefix}_COUNT] == 0:", *(f"    {line}" for line in _reset(part))]
-    value = ", v" if part.arg.valued else ""
-    return f"def {verb}_{part.name}(slots, sums, s{value}):\n" + indent("\n".join(lines), "    ") + "\n"
+        yield f"number = {_scaled(part, v)}"
+        yield from exact_add(f"{prefix}_TOTAL", f"{sign}number")
+        yield from add_square(f"{prefix}_SQUARES", "number", sign)
 
 
-def scaled(part: Sums) -> str:
+def _scaled(part: Sums, value: str) -> str:
     """An integer argument as the number it stands for."""
     assert part.arg is not None
-    return f"float(v) / {10.0**part.arg.type.scale!r}" if part.arg.type.scale else "float(v)"
+    return f"float({value}) / {10.0**part.arg.type.scale!r}" if part.arg.type.scale else f"float({value})"
 
 
 def _reset(part: Sums) -> list[str]:
+    return [line for lane in part.exact_sums for line in reset(f"s + {part.name.upper()}_{lane.upper()}")]
+
+
+def _again(layout: Layout, part: Sums) -> Iterator[str]:
+    assert part.arg is not None
+    prefix = f"s + {part.name.upper()}"
+    value, known = cell_value(layout, part.arg)
+    yield "# A value that dwarfed all others took their digits with it: add up what is left anew."
+    yield from _reset(part)
+    yield f"for position in range({part.frame.name}_head, end):"
+    yield "    c = base + (position & mask) * CELL"
+    yield f"    if {known}:"
+    if part.arg.kind == "float":
+        yield f"        number = {value}"
+        yield "        if number - number == 0.0:"
+        yield from indented(exact_add(f"{prefix}_SUM", "number"), 12)
+        if part.has_squares:
+            yield f"            if abs(number) < {LARGEST_SQUARED}:"
+            yield from indented(add_square(f"{prefix}_SQUARES", "number", ""), 16)
+    else:
+        yield f"        number = {_scaled(part, value)}"
+        yield from indented(exact_add(f"{prefix}_TOTAL", "number"), 8)
+        yield from indented(add_square(f"{prefix}_SQUARES", "number", ""), 8)
+
+
+def _comes_first(part: Extreme, left: str, right: str) -> list[str]:
+    """`first`: whether one value beats another on the way to the extreme. Floats: NaN is greatest; text: by bytes."""
+    if part.fn == "max":
+        left, right = right, left
+    if part.arg.kind == "int":
+        return [f"first = {left} < {right}"]
+    if part.arg.kind == "float":
+        return [f"first = {left} < {right} or ({right} != {right} and {left} == {left})"]
+    starts, lengths, arena = (f"{part.arg.name}_{name}" for name in ("starts", "lengths", "arena"))
     return [
-        f"sums[s + {part.name.upper()}_{lane.upper()}] = 0.0"
-        for first in part.exact_sums
-        for lane in (first, f"{first}_low", f"{first}_error")
+        f"left_at = {starts}[{left}]",
+        f"right_at = {starts}[{right}]",
+        f"first = {lengths}[{left}] < {lengths}[{right}]",
+        f"for i in range(min({lengths}[{left}], {lengths}[{right}])):",
+        f"    if {arena}[left_at + i] != {arena}[right_at + i]:",
+        f"        first = {arena}[left_at + i] < {arena}[right_at + i]",
+        "        break",
     ]
 
 
-def _again(layout: Layout, part: Sums) -> str:
-    """A value that dwarfed all others took their digits with it: sum up what is left anew."""
-    from millstream.kernels.over.codegen import cell_value
-
-    assert part.arg is not None
-    prefix = part.name.upper()
-    value, known = cell_value(layout, part.arg)
-    lines = [*_reset(part), "for p in range(head, end):", "    c = base + (p & mask) * CELL", f"    if {known}:"]
-    lines += [f"        v = {value}"]
-    if part.arg.kind == "float":
-        lines += ["        if v - v == 0.0:", f"            exact_add(sums, s + {prefix}_SUM, v)"]
-        if part.has_squares:
-            lines += [
-                "            if abs(v) < LARGEST_SQUARED:",
-                f"                add_square(sums, s + {prefix}_SQUARES, v, 1.0)",
-            ]
-    else:
-        lines += [
-            f"        w = {scaled(part)}",
-            f"        exact_add(sums, s + {prefix}_TOTAL, w)",
-            f"        add_square(sums, s + {prefix}_SQUARES, w, 1.0)",
-        ]
-    body = indent("\n".join(lines), "    ")
-    return f"def again_{part.name}(slots, sums, cells, fcells, s, base, mask, head, end):\n{body}\n"
-
-
-def _before(part: Extreme, left: str, right: str) -> str:
-    """Whether one value comes before another on the way to the extreme."""
-    if part.fn == "max":
-        left, right = right, left
-    if part.arg.kind == "text":
-        return f"text_before({left}, {right}, starts, lengths, arena)"
-    return f"float_before({left}, {right})" if part.arg.kind == "float" else f"{left} < {right}"
-
-
-def _text(part: Extreme) -> str:
-    return ", starts, lengths, arena" if part.arg.kind == "text" else ""
-
-
-def _offer_queue(part: Extreme) -> str:
-    prefix = part.name.upper()
+def offer(part: Extreme) -> Iterator[str]:
+    """This row's value may become the extreme."""
+    prefix = f"s + {part.name.upper()}"
+    value = f"{part.arg.name}_v"
+    yield f"if {part.arg.name}_in:"
+    if not part.frame.is_bounded:
+        best = f"{'sums' if part.arg.kind == 'float' else 'slots'}[{prefix}_BEST]"
+        yield f"    first = slots[{prefix}_ANY] == 0"
+        yield "    if not first:"
+        yield f"        {part.arg.name}_old = {best}"
+        yield from indented(_comes_first(part, value, f"{part.arg.name}_old"), 8)
+        yield "    if first:"
+        yield f"        slots[{prefix}_ANY] = 1"
+        yield f"        {best} = {value}"
+        return
     array = "fcells" if part.arg.kind == "float" else "cells"
-    lane = f"CELL_{part.arg.name.upper()}"
-    return f"""\
-def offer_{part.name}(slots, cells, fcells, s, base, mask, tail{_text(part)}):
-    v = {array}[base + (tail & mask) * CELL + {lane}]
-    head = slots[s + {prefix}_QUEUE_HEAD]
-    end = slots[s + {prefix}_QUEUE_TAIL]
-    while head < end:
-        p = cells[base + ((end - 1) & mask) * CELL + CELL_{prefix}_QUEUE]
-        w = {array}[base + (p & mask) * CELL + {lane}]
-        if {_before(part, "w", "v")}:
-            break
-        end -= 1
-    cells[base + (end & mask) * CELL + CELL_{prefix}_QUEUE] = tail
-    slots[s + {prefix}_QUEUE_TAIL] = end + 1
-"""
+    lane = f"CELL_{part.name.upper()}_QUEUE"
+    yield f"    queue_head = slots[{prefix}_QUEUE_HEAD]"
+    yield f"    queue_tail = slots[{prefix}_QUEUE_TAIL]"
+    yield "    while queue_head < queue_tail:"
+    yield f"        position = cells[base + ((queue_tail - 1) & mask) * CELL + {lane}]"
+    yield f"        {part.arg.name}_old = {array}[base + (position & mask) * CELL + CELL_{part.arg.name.upper()}]"
+    yield from indented(_comes_first(part, f"{part.arg.name}_old", value), 8)
+    yield "        if first:"
+    yield "            break"
+    yield "        queue_tail -= 1"
+    yield f"    cells[base + (queue_tail & mask) * CELL + {lane}] = tail"
+    yield f"    slots[{prefix}_QUEUE_TAIL] = queue_tail + 1"
 
 
-def _expire_queue(part: Extreme) -> str:
-    prefix = part.name.upper()
-    return f"""\
-def expire_{part.name}(slots, cells, s, base, mask, first):
-    head = slots[s + {prefix}_QUEUE_HEAD]
-    end = slots[s + {prefix}_QUEUE_TAIL]
-    while head < end and cells[base + (head & mask) * CELL + CELL_{prefix}_QUEUE] < first:
-        head += 1
-    slots[s + {prefix}_QUEUE_HEAD] = head
-"""
+def expire(part: Extreme) -> Iterator[str]:
+    """Candidates that the frame has left behind go."""
+    prefix = f"s + {part.name.upper()}"
+    entry = f"cells[base + (queue_head & mask) * CELL + CELL_{part.name.upper()}_QUEUE]"
+    yield f"queue_head = slots[{prefix}_QUEUE_HEAD]"
+    yield f"while queue_head < slots[{prefix}_QUEUE_TAIL] and {entry} < {part.frame.name}_head:"
+    yield "    queue_head += 1"
+    yield f"slots[{prefix}_QUEUE_HEAD] = queue_head"
 
 
-def _offer_best(part: Extreme) -> str:
-    prefix = part.name.upper()
-    array = "sums" if part.arg.kind == "float" else "slots"
-    best = f"{array}[s + {prefix}_BEST]"
-    return f"""\
-def offer_{part.name}(slots, sums, s, v{_text(part)}):
-    if slots[s + {prefix}_ANY] == 0 or {_before(part, "v", best)}:
-        slots[s + {prefix}_ANY] = 1
-        {best} = v
-"""
+def note(part: Edge) -> Iterator[str]:
+    """This row's value may be the first or is the last."""
+    known, value = (f"s + {part.name.upper()}_{lane}" for lane in ("KNOWN", "VALUE"))
+    lines = [
+        f"slots[{known}] = 1 if {part.arg.name}_in else 2",
+        f"{'sums' if part.arg.kind == 'float' else 'slots'}[{value}] = {part.arg.name}_v",
+    ]
+    if part.fn == "first_value":
+        yield f"if slots[{known}] == 0:"
+        lines = list(indented(lines))
+    yield from lines
 
 
-def _resize(layout: Layout) -> str:
-    queues = "".join(
-        f"""
-    for p in range(slots[s + {queue.name.upper()}_QUEUE_HEAD], slots[s + {queue.name.upper()}_QUEUE_TAIL]):
-        lane = CELL_{queue.name.upper()}_QUEUE
-        cells[place + (p & (wanted - 1)) * CELL + lane] = cells[base + (p & (capacity - 1)) * CELL + lane]"""
-        for queue in layout.queues
-    )
-    return f"""\
-def resize(slots, s, cells, regions, state, low, tail, wanted):
-    place = take_region(cells, regions, wanted, CELL)
-    if place < 0:
-        state[WANTED] = wanted
-        return False
-    base = slots[s + BASE]
-    capacity = slots[s + CAPACITY]
-    for p in range(low, tail):
-        for lane in range(CELL):
-            cells[place + (p & (wanted - 1)) * CELL + lane] = cells[base + (p & (capacity - 1)) * CELL + lane]{queues}
-    if capacity > 0:
-        give_region(cells, regions, base, capacity)
-    slots[s + BASE] = place
-    slots[s + CAPACITY] = wanted
-    return True
-"""
+def indented(lines: Iterable[str], by: int = 4) -> Iterator[str]:
+    return (" " * by + line for line in lines)

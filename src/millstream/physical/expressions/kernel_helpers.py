@@ -202,10 +202,14 @@ def k_day(day: int) -> int:
     return in_year - (153 * ((5 * in_year + 2) // 153) + 2) // 5 + 1
 
 
-HELPERS: dict[str, Callable[..., Any]] = {name: value for name, value in list(globals().items()) if name.startswith("k_")}
+HELPERS: dict[str, Callable[..., Any]] = {
+    name: value for name, value in list(globals().items()) if name.startswith("k_")
+}
 """Every helper by the name generated source calls it."""
 
 
 def helper_source(names: Iterable[str]) -> str:
     """The source text of helpers, for a kernel that is sent as text; it needs `import numpy as np`."""
-    return "\n\n".join(inspect.getsource(HELPERS[name]).replace(": Number", "").replace(" -> Number", "") for name in sorted(names))
+    return "\n\n".join(
+        inspect.getsource(HELPERS[name]).replace(": Number", "").replace(" -> Number", "") for name in sorted(names)
+    )

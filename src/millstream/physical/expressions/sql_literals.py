@@ -69,9 +69,17 @@ def spark(literal: Literal) -> str:
         case "INTERVAL":
             return _spark_interval(value)
         case "TIMESTAMP":
-            return f"TIMESTAMP_NTZ '{_moment(value)}'" if _FIRST <= value <= _LAST else _spark_micros(value, "TIMESTAMP_NTZ")
+            return (
+                f"TIMESTAMP_NTZ '{_moment(value)}'"
+                if _FIRST <= value <= _LAST
+                else _spark_micros(value, "TIMESTAMP_NTZ")
+            )
         case "TIMESTAMPTZ":
-            return f"TIMESTAMP_LTZ '{_moment(value)}+00:00'" if _FIRST <= value <= _LAST else _spark_micros(value, "TIMESTAMP")
+            return (
+                f"TIMESTAMP_LTZ '{_moment(value)}+00:00'"
+                if _FIRST <= value <= _LAST
+                else _spark_micros(value, "TIMESTAMP")
+            )
         case "DATE" | "TIME":
             return f"{type_.name} '{_day_or_time(value, type_)}'"
         case "BIGINT" if value != -(2**63):

@@ -16,7 +16,7 @@ from millstream.errors import UnsupportedError
 from millstream.session import Database
 
 END = dt.datetime(2030, 1, 1)
-"""The time of a last row in every stream, which makes all rows before it final: a streaming query never ends by itself."""
+"""When a last row of every stream comes, which makes all before it final: a streaming query has no end of its own."""
 
 
 class MicroBatches:
@@ -65,7 +65,7 @@ class MicroBatches:
         self.restart()
 
     def _streams(self) -> list[StreamDef]:
-        return list(self._database.catalog.entries(StreamDef))
+        return [entry for entry in self._database.catalog.entries() if isinstance(entry, StreamDef)]
 
     def _home(self, stream: StreamDef) -> Path:
         home = self._directory / "streams" / stream.name

@@ -35,8 +35,8 @@ class Player:
     def __init__(self, script: Script, config: Config, directory: Path) -> None:
         self._script, self._config = script, config
         self._streaming = config.host == "spark-streaming"
-        keeps = self._streaming or config.restarts or script.uses("restart")
-        self._directory = directory if keeps else None
+        self._directory = directory
+        self._keeps = config.restarts or script.uses("restart")
         self._time = to_micros(dt.datetime.combine(DAY, dt.time()))
         self._started: list[str] = []
         self._failed: set[str] = set()
@@ -79,7 +79,7 @@ class Player:
         if self._config.engine == "spark":
             database = ms.connect(engine="spark", clock=lambda: self._time, **settings)
             return MicroBatches(database, self._directory) if self._streaming else database
-        return ms.connect(self._directory, clock=lambda: self._time, **settings)
+        return ms.connect(self._directory if self._keeps else None, clock=lambda: self._time, **settings)
 
     def _restart(self) -> None:
         if self._streaming:

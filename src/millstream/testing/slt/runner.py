@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from millstream.testing.slt.configs import DEFAULT, Config
-from millstream.testing.slt.player import Player
+from millstream.testing.slt.player import FAILURE, Player
 from millstream.testing.slt.records import Record, Script, parse
 
 
@@ -92,13 +92,15 @@ def _extend(totals: dict[str, list[str]], rows: Mapping[str, list[str]]) -> None
 
 
 def _by_query(lines: tuple[str, ...], running: tuple[str, ...]) -> dict[str, list[str]]:
-    if len(running) == 1:
-        return {running[0]: list(lines)}
+    """The lines of each query; failures of the step itself go under no name, for rows may come later than they do."""
     rows: dict[str, list[str]] = {}
     for line in lines:
         query, colon, row = line.partition(": ")
-        known = colon and query in running
-        rows.setdefault(query if known else "", []).append(row if known else line)
+        if len(running) == 1:
+            query, row = ("" if line.startswith(FAILURE) else running[0]), line
+        elif not colon or query not in running:
+            query, row = "", line
+        rows.setdefault(query, []).append(row)
     return rows
 
 

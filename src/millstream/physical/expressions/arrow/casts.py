@@ -85,14 +85,17 @@ def _to_text(source: SqlType) -> Convert | None:
         return None
     text = pa.string()
     if source.name == "TIMESTAMP":
-        return lambda x: _trimmed(x.cast(text))
+        return _time_to_text
     if source.name == "TIMESTAMPTZ":
-        return lambda x: pc.binary_join_element_wise(_trimmed(x.cast(pa.timestamp("us")).cast(text)), "+00", "")
+        return lambda x: pc.binary_join_element_wise(_time_to_text(x.cast(pa.timestamp("us"))), "+00", "")
     return lambda x: x.cast(text)
 
 
-def _trimmed(text: Datum) -> Datum:
-    return pc.replace_substring_regex(text, _TRAILING_ZEROS, r"\1")
+def _time_to_text(x: Datum) -> Datum:
+    whole = pc.floor_temporal(x, unit="second")
+    if whole.equals(x):
+        return whole.cast(pa.timestamp("s")).cast(pa.string())
+    return pc.replace_substring_regex(x.cast(pa.string()), _TRAILING_ZEROS, r"\1")
 
 
 def _always_fits(source: SqlType, target: SqlType) -> bool:

@@ -17,7 +17,7 @@ Compile = Callable[[Expr], Node | None]
 Builder = Callable[[Call, Compile], Node | None]
 Binary = Callable[[Datum, Datum], Datum]
 
-_NONE = pa.scalar(None, pa.bool_())
+_NONE, _FALSE, _ZERO = pa.scalar(None, pa.bool_()), pa.scalar(False), pa.scalar(0.0)
 
 
 def simple(function: Callable[..., Datum]) -> Builder:
@@ -118,12 +118,12 @@ def _in(call: Call, compile_: Compile) -> Node | None:
     has_null = len(scalars) < len(constants)
     doubles = subject.type == DOUBLE
     # Adding zero makes -0.0 the 0.0 it equals: sets compare bits.
-    plain: Callable[[Datum], Datum] = (lambda x: pc.add(x, 0.0)) if doubles else (lambda x: x)
+    plain: Callable[[Datum], Datum] = (lambda x: pc.add(x, _ZERO)) if doubles else (lambda x: x)
     values = pa.array([scalar.as_py() for scalar in map(plain, scalars)], subject.type.arrow) if scalars else None
 
     def node(rows: Rows) -> Datum:
         x = first(rows)
-        found: Datum = pa.scalar(False)
+        found: Datum = _FALSE
         if values is not None:
             found = pc.is_in(plain(x), value_set=values)
         found = pc.if_else(pc.is_valid(x), found, _NONE)
@@ -174,7 +174,7 @@ def _nullif(call: Call, compile_: Compile) -> Node | None:
     nothing = pa.scalar(None, call.type.arrow)
 
     def nullif(x: Datum, y: Datum) -> Datum:
-        return pc.if_else(pc.coalesce(same(x, y), False), nothing, x)
+        return pc.if_else(pc.coalesce(same(x, y), _FALSE), nothing, x)
 
     return simple(nullif)(call, compile_)
 

@@ -15,6 +15,8 @@ from millstream.physical.expressions.arrow.node import Datum, Node
 from millstream.plan.expr import Call, Literal
 from millstream.types import DOUBLE
 
+# Scalars are made once: to convert a Python number at each call costs more than to compute with it.
+_ONE, _MINUS_ONE, _ZERO = pa.scalar(1), pa.scalar(-1), pa.scalar(0.0)
 _AWAY = "half_towards_infinity"
 
 
@@ -55,14 +57,14 @@ def _days(call: Call, compile_: Compile, checked: Callable[[Datum, Datum], Datum
     return simple(lambda x, y: checked(x.cast(pa.int32()), y).cast(pa.date32()))(call, compile_)
 
 
-def _nonzero(divide: Callable[[Datum, Datum], Datum], zero: object) -> Builder:
+def _nonzero(divide: Callable[[Datum, Datum], Datum]) -> Builder:
     """A division of which NULL comes where the divisor is zero."""
 
     def build(call: Call, compile_: Compile) -> Node | None:
         divisor = call.args[1]
         if isinstance(divisor, Literal) and divisor.value:
             return simple(divide)(call, compile_)
-        nothing = pa.scalar(None, divisor.type.arrow)
+        nothing, zero = pa.scalar(None, divisor.type.arrow), pa.scalar(0, divisor.type.arrow)
 
         def safe(x: Datum, y: Datum) -> Datum:
             zeros = pc.equal(y, zero)
@@ -75,7 +77,7 @@ def _nonzero(divide: Callable[[Datum, Datum], Datum], zero: object) -> Builder:
 
 def _remainder(x: Datum, y: Datum) -> Datum:
     # The least BIGINT over -1 has no quotient, but its remainder is that of 1.
-    y = pc.if_else(pc.equal(y, -1), 1, y)
+    y = pc.if_else(pc.equal(y, _MINUS_ONE), _ONE, y)
     return pc.subtract(x, pc.multiply(pc.divide(x, y), y))
 
 
@@ -124,7 +126,7 @@ def _round(call: Call, compile_: Compile) -> Node | None:
         return lambda rows: pc.round(source(rows), digits, round_mode=_AWAY)
     if digits == 0:
         return lambda rows: pc.round(source(rows), 0, round_mode=_AWAY)
-    factor = float(10 ** abs(digits))
+    factor = pa.scalar(float(10 ** abs(digits)))
     scale, unscale = (pc.multiply, pc.divide) if digits > 0 else (pc.divide, pc.multiply)
 
     def rounded(x: Datum) -> Datum:
@@ -137,7 +139,7 @@ def _round(call: Call, compile_: Compile) -> Node | None:
 def _sign(x: Datum) -> Datum:
     sign = pc.sign(x)
     if pa.types.is_floating(sign.type):
-        sign = pc.if_else(pc.is_nan(sign), 0.0, sign)
+        sign = pc.if_else(pc.is_nan(sign), _ZERO, sign)
     return sign.cast(pa.int8())
 
 
@@ -150,16 +152,18 @@ def _interval_abs(call: Call, compile_: Compile) -> Node | None:
 def _negate(call: Call, compile_: Compile) -> Node | None:
     if call.type.name == "INTERVAL":
         return simple(lambda x: pc.negate_checked(x.cast(pa.int64())).cast(pa.duration("us")))(call, compile_)
-    return simple(pc.negate if call.type == DOUBLE or call.type.name == "DECIMAL" else pc.negate_checked)(call, compile_)
+    return simple(pc.negate if call.type == DOUBLE or call.type.name == "DECIMAL" else pc.negate_checked)(
+        call, compile_
+    )
 
 
 BUILDERS: dict[str, Builder] = {
     "+": _arithmetic(pc.add_checked, pc.add),
     "-": _arithmetic(pc.subtract_checked, pc.subtract),
     "*": _arithmetic(pc.multiply_checked, pc.multiply),
-    "/": _nonzero(pc.divide, 0.0),
-    "//": _by_type(_nonzero(lambda x, y: pc.trunc(pc.divide(x, y)), 0.0), _nonzero(pc.divide_checked, 0)),
-    "%": _by_type(_nonzero(_fmod, 0.0), _nonzero(_remainder, 0)),
+    "/": _nonzero(pc.divide),
+    "//": _by_type(_nonzero(lambda x, y: pc.trunc(pc.divide(x, y))), _nonzero(pc.divide_checked)),
+    "%": _by_type(_nonzero(_fmod), _nonzero(_remainder)),
     "neg": _negate,
     "abs": _interval_abs,
     "ceil": _not_decimal(simple(pc.ceil)),

@@ -13,6 +13,7 @@ from millstream.physical.expressions.arrow.node import Datum, Node
 from millstream.plan.expr import Call, Literal
 
 _NAIVE = pa.timestamp("us")
+_THOUSAND, _MILLION = pa.scalar(1000), pa.scalar(1e6)
 
 
 def _naive(datum: Datum) -> Datum:
@@ -55,13 +56,13 @@ def _micros(datum: Datum) -> Datum:
 def _millis(datum: Datum) -> Datum:
     micros = _micros(datum)
     # Division cuts towards zero; milliseconds before 1970 round down like all others.
-    quotient = pc.divide(micros, 1000)
-    below = pc.less(micros, pc.multiply(quotient, 1000))
+    quotient = pc.divide(micros, _THOUSAND)
+    below = pc.less(micros, pc.multiply(quotient, _THOUSAND))
     return pc.subtract(quotient, below.cast(pa.int64()))
 
 
 def _to_timestamp(seconds: Datum) -> Datum:
-    micros = pc.round(pc.multiply(seconds, 1e6), 0, round_mode="half_towards_infinity").cast(pa.int64())
+    micros = pc.round(pc.multiply(seconds, _MILLION), 0, round_mode="half_towards_infinity").cast(pa.int64())
     return micros.cast(pa.timestamp("us", "UTC"))
 
 
@@ -85,7 +86,7 @@ BUILDERS: dict[str, Builder] = {
     "millisecond": _of_second(1_000, (pc.millisecond,)),
     "microsecond": _of_second(1_000_000, (pc.millisecond, pc.microsecond)),
     "date_trunc": _date_trunc,
-    "epoch": simple(lambda x: pc.divide(_micros(x).cast(pa.float64(), safe=False), 1e6)),
+    "epoch": simple(lambda x: pc.divide(_micros(x).cast(pa.float64(), safe=False), _MILLION)),
     "epoch_ms": simple(_millis),
     "epoch_us": simple(_micros),
     "to_timestamp": simple(_to_timestamp),

@@ -101,13 +101,9 @@ def _strpos(part: str) -> Callable[[Datum], Datum]:
     return position
 
 
-def _regexp_replace(pattern: str, replacement: str, options: str = "") -> Callable[[Datum], Datum] | None:
-    if options == "g":
-        # DuckDB and Arrow disagree on matches of nothing.
-        return None if pc.match_substring_regex(pa.scalar(""), pattern).as_py() else (
-            lambda x: pc.replace_substring_regex(x, pattern, replacement)
-        )
-    return lambda x: pc.replace_substring_regex(x, pattern, replacement, max_replacements=1)
+def _regexp_replace(pattern: str, replacement: str, options: str = "") -> Callable[[Datum], Datum]:
+    most = None if options == "g" else 1
+    return lambda x: pc.replace_substring_regex(x, pattern, replacement, max_replacements=most)
 
 
 def _regexp_extract(call: Call, compile_: Compile) -> Node | None:

@@ -1,0 +1,175 @@
+"""`millstream shell`, as a script and on a terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import time
+from pathlib import Path
+
+from cli_tools import Invoke, Spawn
+
+SCRIPT = """\
+-- a remark; with a semicolon
+CREATE STREAM s (a INT, b VARCHAR, ts TIMESTAMP)
+    ORDER BY ts;
+SELECT a, b,
+       sum(a) OVER (PARTITION BY b RANGE 10 SECONDS PRECEDING) AS total
+FROM s;
+\\push s {"a": 1, "b": "x", "ts": "2026-01-01 00:00:00"} [2, "x", "2026-01-01 00:00:05"]
+\\push s [{"a": 3, "b": "y", "ts": "2026-01-01 00:00:06"}, {"a": 4, "b": "y", "ts": "2026-01-01 00:00:07"}]
+\\fetch q1
+\\advance s 2026-01-01 00:01:00
+\\fetch
+\\finish
+"""
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of lines that look like rows of numbers and words."""
+    return [line.split() for line in text.splitlines() if re.match(r"\s+\d", line)]
+
+
+def test_a_script(invoke: Invoke) -> None:
+    result = invoke("shell", input=SCRIPT)
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr == ""
+    assert "query q1 is running" in result.stdout
+    assert rows(result.stdout) == [["1", "x", "1"], ["2", "x", "3"], ["3", "y", "3"], ["4", "y", "7"]]
+    assert "millstream>" not in result.stdout
+
+
+def test_lists_and_descriptions(invoke: Invoke) -> None:
+    script = """\
+CREATE STREAM s (a INT, ts TIMESTAMP) ORDER BY ts SLACK 5 SECONDS;
+CREATE STREAM big AS SELECT a FROM s WHERE a > 10;
+CREATE TABLE t (k BIGINT, v VARCHAR);
+CREATE SINK o WITH (connector = 'blackhole');
+CREATE FUNCTION twice(x INT) AS x * 2;
+INSERT INTO o SELECT a FROM big;
+\\d
+\\d s
+\\d big
+\\d t
+\\d o
+\\d twice
+\\d q1
+"""
+    result = invoke("shell", input=script)
+    assert (result.exit_code, result.stderr) == (0, "")
+    listed, _, described = result.stdout.partition("stream s\n")
+    for words in (
+        "stream +s ",
+        "stream +big ",
+        "table +t ",
+        "sink +o +connector = blackhole",
+        "function +twice",
+        "query +q1",
+    ):
+        assert re.search(words, listed), words
+    assert "ordered by ts, slack 0:00:05" in described
+    assert re.search(r"v +VARCHAR", described)
+    assert "used by: big" in described
+    assert "used by: q1" in described
+    assert "sink o: connector = blackhole" in described
+    assert "INSERT INTO o SELECT a FROM big" in described
+
+
+def test_errors_do_not_end_a_script_unless_asked(invoke: Invoke) -> None:
+    script = "SELEC 1;\nCREATE TABLE t (a INT);\nINSERT INTO t VALUES (42);\n\\nonsense\nSELECT a FROM t;\n"
+    result = invoke("shell", input=script)
+    assert result.exit_code == 0
+    assert "42" in result.stdout
+    assert "did you mean SELECT?" in result.stderr
+    assert "    | ^^^^^" in result.stderr
+    assert "no command \\nonsense" in result.stderr
+    stopped = invoke("shell", "--stop-on-error", input=script)
+    assert stopped.exit_code == 1
+    assert "42" not in stopped.stdout
+    assert "nonsense" not in stopped.stderr
+    assert "Traceback" not in result.stderr + stopped.stderr
+
+
+def test_wrong_commands_say_what_is_right(invoke: Invoke) -> None:
+    script = """\
+CREATE STREAM s (a INT, ts TIMESTAMP) ORDER BY ts;
+\\push s
+\\push nowhere {"a": 1}
+\\push s {"a": 1
+\\push s 7
+\\advance s yesterday
+\\fetch
+\\fetch q9
+\\d nothing
+\\i nofile.sql
+"""
+    result = invoke("shell", input=script)
+    said = result.stderr.splitlines()
+    assert [line for line in said if line.startswith("error")] == [
+        "error: \\push takes a stream and rows",
+        "error: no stream nowhere",
+        "error: this is not JSON",
+        "error: 7 is not a row",
+        "error: 'yesterday' is not a time",
+        "error: no query is running",
+        "error: no query q9",
+        "error: nothing is called nothing",
+        "error: cannot read nofile.sql",
+    ]
+
+
+def test_sources_files_and_timing(invoke: Invoke, tmp_path: Path) -> None:
+    invoke("generate", "quotes", "--rows", 50, "--out", "quotes.csv")
+    (tmp_path / "declare.sql").write_text(
+        "CREATE STREAM quotes (symbol VARCHAR, price DOUBLE, ts TIMESTAMP) ORDER BY ts SOURCE 'quotes.csv';\n"
+        "SELECT count(*) OVER (ROWS UNBOUNDED PRECEDING) AS n FROM quotes"
+    )
+    result = invoke("shell", input="\\timing\n\\i declare.sql\n\\run\n\\timing\n\\q\nSELEC never;\n")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "q1: 50 rows" in result.stdout
+    assert result.stdout.count("time: ") >= 3
+    assert "timing is off" in result.stdout
+
+
+def test_help_and_explain(invoke: Invoke) -> None:
+    result = invoke("shell", input="\\?\nCREATE STREAM s (a INT); EXPLAIN SELECT a FROM s;\n")
+    assert "\\push stream JSON" in result.stdout
+    assert "physical plan:" in result.stdout
+
+
+def test_a_directory_keeps_everything(invoke: Invoke) -> None:
+    first = "CREATE STREAM s (a INT);\nSELECT sum(a) OVER (ROWS UNBOUNDED PRECEDING) AS t FROM s;\n\\push s [1] [2]\n"
+    assert invoke("shell", "home", input=first).exit_code == 0
+    result = invoke("shell", "home", input="\\push s [10]\n\\fetch\n")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert rows(result.stdout) == [["1"], ["3"], ["13"]]
+
+
+def test_on_a_terminal_there_is_a_prompt_and_a_history(spawn: Spawn, tmp_path: Path) -> None:
+    screen, terminal = pty.openpty()
+    env = {"TERM": "xterm", "XDG_CACHE_HOME": str(tmp_path / "cache"), "PROMPT_TOOLKIT_NO_CPR": "1"}
+    shell = spawn("shell", stdin=terminal, stdout=terminal, stderr=terminal, env=env)
+    os.close(terminal)
+    seen = ""
+
+    def see(wanted: str) -> None:
+        nonlocal seen
+        give_up = time.monotonic() + 60
+        while wanted not in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen):
+            assert time.monotonic() < give_up, seen
+            seen += os.read(screen, 4096).decode()
+        seen = ""
+
+    see("millstream> ")
+    os.write(screen, b"CREATE TABLE t (a INT);\r")
+    see("millstream> ")
+    os.write(screen, b"SELECT count(*) AS n\r")
+    see("...> ")
+    os.write(screen, b"FROM t;\r")
+    see(" n ")
+    see("millstream> ")
+    os.write(screen, b"\\q\r")
+    assert shell.wait(timeout=30) == 0
+    os.close(screen)
+    assert "CREATE TABLE t" in (tmp_path / "cache" / "millstream" / "history").read_text()
