@@ -147,6 +147,15 @@ def test_corrupted_text_files_keep_every_untouched_line(tmp_path_factory, wounds
         assert len(rows) + len(rejected) == sum(bool(line.strip()) for line in broken[start:].split(b"\n"))
 
 
+def test_an_arrow_file_cut_just_between_two_batches(tmp_path):
+    whole = arrow_bytes(tmp_path)
+    path = tmp_path / "a.arrow"
+    for length in range(0, len(whole), 8):
+        path.write_bytes(whole[:length])
+        rows, rejected, _ = read_all(source(path))
+        assert rows == ROWS[: len(rows)] and len(rejected) == 1
+
+
 def test_a_missing_footer_and_an_empty_parquet_file(tmp_path):
     (tmp_path / "a.parquet").write_bytes(parquet_bytes()[:-10])
     (tmp_path / "b.parquet").write_bytes(b"")

@@ -10,8 +10,7 @@ from millstream.errors import DataError
 from millstream.physical.expressions import compile_arrow
 from millstream.physical.expressions.duckdb_batch import DuckBatch
 from millstream.plan.expr import Expr
-from millstream.testing.expressions import CASTS, SCHEMA, batches, expressions, is_exact, same
-from millstream.functions import cast
+from millstream.testing.expressions import SCHEMA, batches, expressions, is_exact, same
 
 SLOW = settings(deadline=None, suppress_health_check=list(HealthCheck))
 

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import itertools
 
-import numpy as np
-import pyarrow as pa
 import pytest
+from test_every_operation import outcomes, rows_of
 
+from kernels import run, source_of
 from millstream.errors import BindError
-from millstream.functions import FUNCTIONS, cast, resolve
-from millstream.physical.expressions import HELPERS, compile_arrow, helper_source, to_kernel_source
-from millstream.physical.expressions.kernel_functions import MAKERS
-from millstream.plan.expr import Column, Expr, Literal
+from millstream.functions import cast, resolve
+from millstream.physical.expressions import compile_arrow
+from millstream.plan.expr import Column, Expr
 from millstream.schema import Field, Schema
 from millstream.testing.expressions import CASTS, OPERATIONS, Constant, is_exact, same
-from millstream.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, VARCHAR, SqlType, from_kernel
-
-from kernels import columns, run, source_of
-from test_every_operation import outcomes, rows_of
+from millstream.types import SqlType
 
 
 def check(expr: Expr, types: list[SqlType]) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from test_every_operation import EDGES, outcomes
 
 from millstream.errors import BindError
 from millstream.functions import cast, resolve
@@ -20,8 +21,6 @@ from millstream.plan.expr import Column, Expr, columns_of
 from millstream.schema import Field, Schema
 from millstream.testing.expressions import CASTS, OPERATIONS, Constant, array_of, is_exact, same
 from millstream.types import SqlType
-
-from test_every_operation import EDGES, outcomes
 
 pytestmark = [
     pytest.mark.spark,

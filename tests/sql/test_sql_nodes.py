@@ -130,7 +130,7 @@ def test_control_statements() -> None:
 
 
 def test_side_streams() -> None:
-    query = one("SELECT x FROM late(s) AS l, ERRORS(\"t u\")")
+    query = one('SELECT x FROM late(s) AS l, ERRORS("t u")')
     late, errors = query.find_all(SideStream)
     assert (late.kind, late.name, late.parent.alias) == ("LATE", "s", "l")
     assert (errors.kind, errors.name) == ("ERRORS", "t u")
@@ -189,13 +189,17 @@ def test_words_that_stay_free_as_names() -> None:
     ).split()
     columns = ", ".join(words)
     assert [column.name for column in stream(f"CREATE STREAM s ({columns})").columns] == words
-    assert [column.name for column in stream(f"CREATE STREAM s ({', '.join(f'{w} int' for w in words)})").columns] == words
+    assert [
+        column.name for column in stream(f"CREATE STREAM s ({', '.join(f'{w} int' for w in words)})").columns
+    ] == words
     query = one(f"SELECT {columns} FROM s")
     assert isinstance(query, exp.Select) and [select.name for select in query.selects] == words
     qualified = one(f"SELECT {', '.join(f's.{w} AS {w}' for w in words)} FROM s")
     assert isinstance(qualified, exp.Select) and [select.alias for select in qualified.selects] == words
     for word in words:
-        one(f"SELECT {word} + 1, f({word}) FROM s WHERE {word} > 1 AND s.{word} = {word} GROUP BY {word} ORDER BY {word}")
+        one(
+            f"SELECT {word} + 1, f({word}) FROM s WHERE {word} > 1 AND s.{word} = {word} GROUP BY {word} ORDER BY {word}"
+        )
 
 
 def test_functions_keep_the_name_they_were_called_by() -> None:
@@ -207,9 +211,3 @@ def test_functions_keep_the_name_they_were_called_by() -> None:
     assert function_name(exp.Sum(this=exp.column("x"))) == "SUM"
     # Too many arguments for the function of that name: left for the binder to judge.
     assert isinstance(one("SELECT length(a, b)").find(exp.Func), exp.Anonymous)
-
-
-def test_precedence() -> None:
-    assert one("SELECT a OR b AND NOT c = d + e * f") == one("SELECT a OR (b AND (NOT (c = (d + (e * f)))))").transform(
-        lambda node: node.this if isinstance(node, exp.Paren) else node
-    )

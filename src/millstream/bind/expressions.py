@@ -270,8 +270,13 @@ def coerce(expr: Expr, type_: SqlType) -> Expr:
 
 def bind_type(context: Context, node: exp.Expr) -> SqlType:
     """The SQL type a declaration or CAST names."""
-    text = node.sql(dialect="duckdb")
-    type_ = parse_type(text)
+    word = node.args.get("kind") or getattr(node.this, "value", node.this)
+    sizes = ", ".join(str(size.this.this) for size in node.expressions if isinstance(size, exp.DataTypeParam))
+    text = f"{word}({sizes})" if sizes else str(word)
+    try:
+        type_ = parse_type(text)
+    except ValueError as error:
+        context.fail(str(error), node)
     if type_ is None:
         context.fail(
             f"no type {text}",

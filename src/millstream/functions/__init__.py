@@ -89,7 +89,7 @@ def resolve(name: str, args: tuple[Expr, ...]) -> Expr:
 
 
 def can_fail(expr: Expr) -> bool:
-    """Whether evaluating an expression can be an error on some row: an overflow, or a cast of a value that does not fit.
+    """Whether an expression can be an error on some row: an overflow, or a cast of a value that does not fit.
 
     Such an expression must not be evaluated on rows that a condition in front of it excludes.
     """

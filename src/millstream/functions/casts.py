@@ -41,9 +41,9 @@ def cast(expr: Expr, type_: SqlType, safe: bool = False) -> Expr:
         return expr
     if isinstance(expr, Literal) and expr.value is None:
         return Literal(type_, None)
-    if type_.name not in _CASTS[expr.type.name] and expr.type.name != type_.name:
-        if not (expr.type.is_text and isinstance(expr, Literal)):
-            raise BindError(f"cannot cast {expr.type} to {type_}", hint=_instead(expr.type, type_))
+    is_text = expr.type.is_text and isinstance(expr, Literal)
+    if type_.name not in (*_CASTS[expr.type.name], expr.type.name) and not is_text:
+        raise BindError(f"cannot cast {expr.type} to {type_}", hint=_instead(expr.type, type_))
     if isinstance(expr, Literal):
         try:
             folded = _fold(expr, type_)

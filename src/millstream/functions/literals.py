@@ -23,9 +23,9 @@ TEXT_FORMS: dict[str, str] = {
     "SMALLINT": _INTEGER,
     "INTEGER": _INTEGER,
     "BIGINT": _INTEGER,
-    "DOUBLE": r"\s*([+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[iI][nN][fF]([iI][nN][iI][tT][yY])?)|[nN][aA][nN])\s*",
+    "DOUBLE": r"\s*([+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|(?i:inf(inity)?))|(?i:nan))\s*",
     "DECIMAL": r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)\s*",
-    "BOOLEAN": r"[tT]([rR][uU][eE])?|[fF]([aA][lL][sS][eE])?|[yY]([eE][sS])?|[nN][oO]?|1|0",
+    "BOOLEAN": r"(?i:t(rue)?|f(alse)?|y(es)?|no?|1|0)",
     "DATE": rf"\s*{_DAY}\s*",
     "TIME": rf"\s*{_CLOCK}\s*",
     "TIMESTAMP": rf"\s*{_DAY}([ T]{_CLOCK}( ?(Z|UTC))?)?\s*",
@@ -81,7 +81,7 @@ def interval(amount: int | float | str | Decimal, unit: str) -> Literal:
 
 def fits(value: int, type_: SqlType) -> bool:
     """Whether an integer is in the range of an integer type."""
-    bound = 2 ** (_INTEGER_BITS[type_.name] - 1)
+    bound: int = 2 ** (_INTEGER_BITS[type_.name] - 1)
     return -bound <= value < bound
 
 

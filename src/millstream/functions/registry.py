@@ -134,7 +134,7 @@ def _arity(usage: str) -> tuple[int, int | None]:
     inside = usage.partition("(")[2].removesuffix(")")
     required = [part for part in inside.partition("[")[0].split(",") if part.strip()]
     optional = [part for part in inside.partition("[")[2].split(",") if part.strip()]
-    if inside.endswith("...") or inside.endswith("...]"):
+    if inside.endswith("...]"):
         return len(required), None
     return len(required), len(required) + len(optional)
 

@@ -1,11 +1,11 @@
-"""Functions of times, dates and intervals. TIMESTAMPTZ is read in UTC; weeks start on Monday, days of the week at Sunday = 0."""
+"""Functions of times, dates and intervals. TIMESTAMPTZ is read in UTC; weeks start on Monday; Sunday is day 0."""
 
 from __future__ import annotations
 
 from millstream.errors import BindError
 from millstream.functions.casts import coerce
-from millstream.functions.registry import Rule, constant, define, lookup, overloads
 from millstream.functions.regex import java_time_format, time_codes
+from millstream.functions.registry import Rule, always, constant, define, lookup, overloads
 from millstream.functions.text import spark_text
 from millstream.plan.expr import Call, Expr, Literal
 from millstream.types import BIGINT, DATE, DOUBLE, INTERVAL, TIME, TIMESTAMP, TIMESTAMPTZ, VARCHAR, SqlType
@@ -109,12 +109,12 @@ define("date_trunc(unit, time)", _date_trunc,
        kernel=True, aliases=("datetrunc",))  # fmt: skip
 define("epoch(time)", _since_epoch("epoch", DOUBLE), duckdb="(epoch_us({0}) / 1e6)",
        spark=lambda call, args: f"({_micros_spark(call, args)} / 1e6D)", kernel=True)  # fmt: skip
-define("epoch_ms(time)", _since_epoch("epoch_ms", BIGINT), 
+define("epoch_ms(time)", _since_epoch("epoch_ms", BIGINT),
        duckdb="((epoch_us({0}) - (epoch_us({0}) % 1000 + 1000) % 1000) // 1000)",
        spark=lambda call, args: "(({0} - pmod({0}, 1000L)) div 1000L)".format(_micros_spark(call, args)),
        kernel=True)  # fmt: skip
 define("epoch_us(time)", _since_epoch("epoch_us", BIGINT), spark=_micros_spark, kernel=True)
-define("to_timestamp(seconds)", overloads("to_timestamp", ((DOUBLE,), TIMESTAMPTZ)), fails=lambda call: True,
+define("to_timestamp(seconds)", overloads("to_timestamp", ((DOUBLE,), TIMESTAMPTZ)), fails=always,
        spark="timestamp_micros(CAST(round({0} * 1e6D) AS BIGINT))", kernel=True)  # fmt: skip
 define("make_timestamp(microseconds)", overloads("make_timestamp", ((BIGINT,), TIMESTAMP)),
        spark="CAST(timestamp_micros({0}) AS TIMESTAMP_NTZ)", kernel=True)  # fmt: skip

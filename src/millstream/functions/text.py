@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from millstream.errors import BindError
 from millstream.functions.casts import cast
-from millstream.functions.registry import Rule, constant, define, overloads
 from millstream.functions.regex import check_regex, group_count, java_regex, java_replacement, matches_nothing
+from millstream.functions.registry import Rule, Spelling, always, constant, define, overloads
 from millstream.plan.expr import Call, Expr, Literal
-from millstream.types import BIGINT, BOOLEAN, VARCHAR
+from millstream.types import BIGINT, BOOLEAN, VARCHAR, SqlType
 
 
 def spark_text(text: str) -> str:
@@ -20,8 +20,8 @@ def spark_text(text: str) -> str:
     return "'" + escaped.replace("\0", "\\u0000") + "'"
 
 
-def _text(name: str, *params: object) -> Rule:
-    return overloads(name, (tuple(params), VARCHAR))  # type: ignore[arg-type]
+def _text(name: str, *params: SqlType) -> Rule:
+    return overloads(name, (params, VARCHAR))
 
 
 def _like(name: str) -> Rule:
@@ -142,10 +142,6 @@ def _substring_spark(call: Call, args: tuple[str, ...]) -> str:
     return f"CASE WHEN {args[1]} = 0 THEN substring({args[0]}, 1, {numbers[1]} - 1) ELSE {plain} END"
 
 
-def _ends_duckdb(call: Call, args: tuple[str, ...]) -> str:
-    return f"{call.fn}({', '.join(args)})"
-
-
 def _ends_spark(call: Call, args: tuple[str, ...]) -> str:
     plain = f"{call.fn}({args[0]}, CAST({args[1]} AS INT))"
     if _at_least(call, 1, 0):
@@ -166,10 +162,6 @@ def _pad_duckdb(call: Call, args: tuple[str, ...]) -> str:
     return f"CASE WHEN {args[2]} = '' THEN substring({args[0]}, 1, greatest({args[1]}, 0)) ELSE {text} END"
 
 
-def _split_rule(args: tuple[Expr, ...]) -> Expr | None:
-    return overloads("split_part", ((VARCHAR, VARCHAR, BIGINT), VARCHAR))(args)
-
-
 def _split_duckdb(call: Call, args: tuple[str, ...]) -> str:
     text = "split_part({0}, {1}, {2})"
     if not constant(call.args[1]):
@@ -184,49 +176,62 @@ def _split_spark(call: Call, args: tuple[str, ...]) -> str:
     return text.format(*args)
 
 
-for _name in ("lower", "upper"):
-    define(f"{_name}(text)", _text(_name, VARCHAR), aliases={"lower": ("lcase",), "upper": ("ucase",)}[_name])
+def _any_number_of_texts(name: str) -> Rule:
+    return lambda args: overloads(name, ((VARCHAR,) * len(args), VARCHAR))(args)
+
+
+def _text_and_numbers(name: str, texts: int) -> Rule:
+    return lambda args: overloads(name, ((VARCHAR,) * texts + (BIGINT,) * (len(args) - texts), VARCHAR))(args)
+
+
+def _trim_spark(side: str) -> Spelling:
+    return lambda call, args: f"trim({side} {args[1]} FROM {args[0]})" if len(args) == 2 else f"{call.fn}({args[0]})"
+
+
+def _pattern_spark(call: Call) -> str:
+    return spark_text(java_regex(str(constant(call.args[1]))))
+
+
+def _test(name: str) -> Rule:
+    return overloads(name, ((VARCHAR, VARCHAR), BOOLEAN))
+
+
+define("lower(text)", _text("lower", VARCHAR), aliases=("lcase",))
+define("upper(text)", _text("upper", VARCHAR), aliases=("ucase",))
 define("length(text)", overloads("length", ((VARCHAR,), BIGINT)), spark="CAST(length({0}) AS BIGINT)",
        aliases=("char_length", "character_length", "len"))  # fmt: skip
 # DuckDB reverses grapheme by grapheme; parts of one code point each do what the others do.
-define("reverse(text)", _text("reverse", VARCHAR),
-       duckdb="CASE WHEN {0} = '' THEN '' ELSE array_to_string(list_reverse(string_split({0}, '')), '') END",
-       spark="reverse")  # fmt: skip
-define("repeat(text, times)", _text("repeat", VARCHAR, BIGINT), duckdb="repeat({0}, {1})",
-       spark="repeat({0}, CAST({1} AS INT))", fails=lambda call: True)  # fmt: skip
-define("substring(text, start [, length])", lambda args: _text("substring", VARCHAR, *(BIGINT,) * (len(args) - 1))(args),
-       duckdb=_substring_duckdb, spark=_substring_spark, aliases=("substr", "mid"))  # fmt: skip
-for _name in ("left", "right"):
-    define(f"{_name}(text, length)", _text(_name, VARCHAR, BIGINT), duckdb=_ends_duckdb, spark=_ends_spark)
+define("reverse(text)", _text("reverse", VARCHAR), spark="reverse",
+       duckdb="CASE WHEN {0} = '' THEN '' ELSE array_to_string(list_reverse(string_split({0}, '')), '') END")  # fmt: skip
+define("repeat(text, times)", _text("repeat", VARCHAR, BIGINT), spark="repeat({0}, CAST({1} AS INT))", fails=always)
+define("substring(text, start [, length])", _text_and_numbers("substring", 1), duckdb=_substring_duckdb,
+       spark=_substring_spark, aliases=("substr", "mid"))  # fmt: skip
+define("left(text, length)", _text("left", VARCHAR, BIGINT), spark=_ends_spark)
+define("right(text, length)", _text("right", VARCHAR, BIGINT), spark=_ends_spark)
 for _name in ("lpad", "rpad"):
     define(f"{_name}(text, length [, padding])", _pad_rule(_name), duckdb=_pad_duckdb,
-           spark="%s({0}, CAST({1} AS INT), {2})" % _name)  # fmt: skip
+           spark=f"{_name}({{0}}, CAST({{1}} AS INT), {{2}})")  # fmt: skip
 for _name, _side in (("trim", "BOTH"), ("ltrim", "LEADING"), ("rtrim", "TRAILING")):
-    define(f"{_name}(text [, characters])",
-           lambda args, _name=_name: _text(_name, *(VARCHAR,) * len(args))(args),  # type: ignore[misc]
-           spark=lambda call, args, _side=_side:  # type: ignore[misc]
-           f"trim({_side} {args[1]} FROM {args[0]})" if len(args) == 2 else f"{call.fn}({args[0]})")  # fmt: skip
+    define(f"{_name}(text [, characters])", _any_number_of_texts(_name), spark=_trim_spark(_side))
 define("replace(text, from, to)", _text("replace", VARCHAR, VARCHAR, VARCHAR))
 define("concat(x [, ...])", _joined("concat"), spark=lambda call, args: f"concat_ws('', {', '.join(args)})")
 define("concat_ws(separator, x [, ...])", _joined("concat_ws"))
-for _name, _spark in (("contains", "contains"), ("starts_with", "startswith"), ("ends_with", "endswith")):
-    define(f"{_name}(text, part)", overloads(_name, ((VARCHAR, VARCHAR), BOOLEAN)), spark=_spark,
-           aliases={"contains": (), "starts_with": ("startswith", "prefix"), "ends_with": ("endswith", "suffix")}[_name])  # fmt: skip
+define("contains(text, part)", _test("contains"))
+define("starts_with(text, part)", _test("starts_with"), spark="startswith", aliases=("startswith", "prefix"))
+define("ends_with(text, part)", _test("ends_with"), spark="endswith", aliases=("endswith", "suffix"))
 define("strpos(text, part)", overloads("strpos", ((VARCHAR, VARCHAR), BIGINT)), spark="CAST(instr({0}, {1}) AS BIGINT)",
        aliases=("instr",))  # fmt: skip
 define("position(part, text)", lambda args: overloads("strpos", ((VARCHAR, VARCHAR), BIGINT))(args[::-1]))
-define("split_part(text, separator, index)", _split_rule, duckdb=_split_duckdb, spark=_split_spark)
+define(
+    "split_part(text, separator, index)", _text_and_numbers("split_part", 2), duckdb=_split_duckdb, spark=_split_spark
+)
 define("md5(text)", _text("md5", VARCHAR))
-define("(text, pattern [, escape])", _like("like"), name="like", duckdb=_like_duckdb, spark=_like_spark)
-define("(text, pattern [, escape])", _like("ilike"), name="ilike", duckdb=_like_duckdb, spark=_like_spark)
-define("regexp_matches(text, pattern)", _regexp("regexp_matches", overloads("regexp_matches", ((VARCHAR, VARCHAR), BOOLEAN))),
-       spark=lambda call, args: f"({args[0]} RLIKE {spark_text(java_regex(str(constant(call.args[1]))))})",
-       aliases=("regexp_like",))  # fmt: skip
+for _name in ("like", "ilike"):
+    define("(text, pattern [, escape])", _like(_name), name=_name, duckdb=_like_duckdb, spark=_like_spark)
+define("regexp_matches(text, pattern)", _regexp("regexp_matches", _test("regexp_matches")), aliases=("regexp_like",),
+       spark=lambda call, args: f"({args[0]} RLIKE {_pattern_spark(call)})")  # fmt: skip
 define("regexp_replace(text, pattern, replacement [, options])",
-       _regexp("regexp_replace", lambda args: _text("regexp_replace", *(VARCHAR,) * len(args))(args)),
-       spark=_regexp_replace_spark)  # fmt: skip
-define("regexp_extract(text, pattern [, group])",
-       _regexp("regexp_extract", lambda args: _text("regexp_extract", VARCHAR, VARCHAR, *(BIGINT,) * (len(args) - 2))(args)),
+       _regexp("regexp_replace", _any_number_of_texts("regexp_replace")), spark=_regexp_replace_spark)  # fmt: skip
+define("regexp_extract(text, pattern [, group])", _regexp("regexp_extract", _text_and_numbers("regexp_extract", 2)),
        duckdb=lambda call, args: f"regexp_extract({args[0]}, {args[1]}, {regexp_group(call)})",
-       spark=lambda call, args:
-       f"regexp_extract({args[0]}, {spark_text(java_regex(str(constant(call.args[1]))))}, {regexp_group(call)})")  # fmt: skip
+       spark=lambda call, args: f"regexp_extract({args[0]}, {_pattern_spark(call)}, {regexp_group(call)})")  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from millstream.functions import can_fail
 from millstream.plan.expr import Expr, columns_of, conjunction, conjuncts, may_fail, substitute
 from millstream.plan.joins import equality
 from millstream.plan.nodes import Distinct, Filter, JoinTable, Node, Over, Project, Union
@@ -27,7 +28,7 @@ def push_down_filter(node: Node) -> Node:
             return Distinct(Filter(below, predicate))
         case Filter(input=Over() as below):
             keys = set(below.keys)
-            moving, staying = _part(node.predicate, lambda part: columns_of(part) <= keys)
+            moving, staying = _part(node.predicate, lambda part: columns_of(part) <= keys and not can_fail(part))
             if moving:
                 return _filter(replace(below, input=_filter(below.input, moving)), staying)
         case Filter(input=JoinTable() as below):
@@ -37,7 +38,8 @@ def push_down_filter(node: Node) -> Node:
 
 def _into_join(node: Filter, join: JoinTable) -> Node:
     stream, table = set(join.input.schema.names), set(join.table.schema.names)
-    to_stream, rest = _part(node.predicate, lambda part: columns_of(part) <= stream and not may_fail(part))
+    # what can fail stays behind the conditions before it, and behind the join, which may leave the row out
+    to_stream, rest = _part(node.predicate, lambda part: columns_of(part) <= stream and not can_fail(part))
     to_table: list[Expr] = []
     pairs: list[tuple[Expr, Expr]] = []
     staying: list[Expr] = []
@@ -46,7 +48,7 @@ def _into_join(node: Filter, join: JoinTable) -> Node:
         pair = None if join.outer else equality(part, join.input.schema, join.table.schema)
         if pair is not None:
             pairs.append(pair)
-        elif not join.outer and columns_of(part) <= table and not may_fail(part):
+        elif not join.outer and columns_of(part) <= table and not can_fail(part):
             to_table.append(part)
         else:
             staying.append(part)

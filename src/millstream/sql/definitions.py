@@ -9,10 +9,11 @@ from sqlglot import exp
 from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokenizer_core import TokenType
 
-from millstream.sql.failures import did_you_mean, quoted
+from millstream.errors import Span
+from millstream.sql.failures import SyntaxFailure, did_you_mean, quoted
 from millstream.sql.nodes import CreateSink, CreateStream, Option
 from millstream.sql.queries import QueryParser
-from millstream.sql.spans import cover
+from millstream.sql.spans import cover, span_of
 
 _DROPPABLE = ("STREAM", "TABLE", "SINK", "FUNCTION", "QUERY", "VIEW")
 _CREATABLE = ("STREAM", "TABLE", "SINK", "FUNCTION", "VIEW")
@@ -114,6 +115,10 @@ class DefinitionParser(QueryParser):
         self._expect(TokenType.L_PAREN, "'('")
         options = self._parse_list(self._parse_option, "an option")
         self._match_r_paren()
+        names = [option.name for option in options]
+        for option in options:
+            if names.count(option.name) > 1:
+                raise SyntaxFailure(f"the option '{option.name}' is given twice", span_of(option) or Span(0, 1))
         return options
 
     def _parse_option(self) -> Option:

@@ -169,8 +169,10 @@ class ExpressionParser(IntervalParser):
         return node
 
     def _parse_is_rhs(self, distinct: bool = False) -> exp.Expr | None:
+        index = self._index
         rhs = super()._parse_is_rhs(distinct)
         if rhs is None or not (distinct or isinstance(rhs, exp.Null | exp.Boolean)):
+            self._retreat(index)
             self.unexpected("NULL, TRUE, FALSE or DISTINCT FROM")
         return rhs
 

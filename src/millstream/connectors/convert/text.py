@@ -90,6 +90,11 @@ def parse_interval(text: str) -> timedelta:
     return total
 
 
+def fits_interval(length: timedelta) -> bool:
+    """Whether a length of time fits 64 bits of microseconds, which Python's own need not."""
+    return abs(length // timedelta(microseconds=1)) < 2**63
+
+
 _UNITS = {
     "microsecond": 1e-6, "us": 1e-6, "millisecond": 1e-3, "ms": 1e-3, "second": 1, "sec": 1, "s": 1,
     "minute": 60, "min": 60, "m": 60, "hour": 3600, "h": 3600, "day": 86400, "d": 86400, "week": 604800,
@@ -156,8 +161,10 @@ def _by_value(texts: pa.Array, type_: SqlType, parse: Callable[[str], timedelta 
     for row, text in enumerate(texts.to_pylist()):
         try:
             values.append(None if text is None else parse(text))
+            if isinstance(values[-1], timedelta) and not fits_interval(values[-1]):
+                raise OverflowError
         except (ValueError, OverflowError):
-            values.append(None)
+            values[row:] = [None]
             failed.append(row)
     return pa.array(values, type_.arrow), failed
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.connectors.convert.common import CAST_ERRORS, Reasons, Rules, not_a
-from millstream.connectors.convert.text import parse_text
+from millstream.connectors.convert.text import fits_interval, parse_text
 from millstream.types import SqlType
 
 # Columns that hold only these exact Python types go to Arrow as they are: it converts them without loss or complains.
@@ -209,7 +209,7 @@ def _time(value: Any, type_: SqlType, rules: Rules) -> dt.time:
 
 
 def _interval(value: Any, type_: SqlType, rules: Rules) -> dt.timedelta:
-    if isinstance(value, dt.timedelta):
+    if isinstance(value, dt.timedelta) and fits_interval(value):
         return value
     raise TypeError
 

@@ -137,6 +137,8 @@ class ArrowFile(_BinaryFile):
                     batch.validate(full=True)
                     yield from self._fit(batch, at, limit)
                     at = row
+                if not _is_complete(file):
+                    raise EOFError("the file ends early")
         except _UNREADABLE as error:
             yield self._lost(f"not a readable Arrow file: {_brief(error)}", at, None, done=True)
 
@@ -149,6 +151,13 @@ def _after_magic(file: Any) -> Any:
     start = 8 if bytes(file.read(len(_ARROW_MAGIC))) == _ARROW_MAGIC else 0
     file.seek(start)
     return file
+
+
+def _is_complete(file: Any) -> bool:
+    """Whether a file that begins with the magic word also ends with it: it may be cut just between two batches."""
+    if bytes(file.read_at(len(_ARROW_MAGIC), 0)) != _ARROW_MAGIC:
+        return True
+    return bytes(file.read_at(len(_ARROW_MAGIC), file.size() - len(_ARROW_MAGIC))) == _ARROW_MAGIC
 
 
 def _brief(error: BaseException) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import importlib
 import importlib.util
 import inspect
 import re
@@ -20,9 +20,10 @@ import numpy.typing as npt
 from millstream.kernels.jit import policy, store
 
 _HEADER = "from __future__ import annotations\nfrom numba import njit\n"
-_DECORATOR = '@njit(nogil=True, cache=True, error_model="numpy")\n'
+_DECORATOR = '@njit(nogil=True, cache=True, error_model="numpy", no_cfunc_wrapper=True)\n'
 _FUTURE = re.compile(r"^from __future__ import annotations\n", re.MULTILINE)
-_PYTHON_FORMS, _COMPILED_FORMS = (f"from millstream.kernels.jit.{name} import" for name in ("primitives", "intrinsics"))
+_IMPORT = re.compile(r"^from (millstream\.kernels\.[\w.]+) import", re.MULTILINE)
+_PRIMITIVES, _INTRINSICS = (f"millstream.kernels.jit.{name}" for name in ("primitives", "intrinsics"))
 _TOP_LEVEL_FUNCTION = re.compile(r"^(?=def )", re.MULTILINE)
 
 
@@ -72,8 +73,16 @@ class _Module:
 
     @cached_property
     def _path(self) -> Path:
-        text = _HEADER + _TOP_LEVEL_FUNCTION.sub(_DECORATOR, self.source.replace(_PYTHON_FORMS, _COMPILED_FORMS))
+        text = _HEADER + _TOP_LEVEL_FUNCTION.sub(_DECORATOR, _IMPORT.sub(_compiled_import, self.source))
         return store.put(f"k{store.fingerprint(text)}.py", text)
+
+
+def _compiled_import(match: re.Match[str]) -> str:
+    """What compiled source imports instead: the compiled form of a module that is kernel source too."""
+    name = match[1]
+    if name != _PRIMITIVES:
+        name = _module(source_of(importlib.import_module(name))).compiled().__name__
+    return f"from {_INTRINSICS if name == _PRIMITIVES else name} import"
 
 
 class Compiled:
@@ -127,34 +136,17 @@ def compile_kernel(source: str, name: str) -> Compiled:
 
     Equal sources share one module, so that a kernel built twice is compiled once.
     """
+    return Compiled(_module(source), name)
+
+
+def _module(source: str) -> _Module:
     with _modules_lock:
-        module = _modules.setdefault(source, _Module(source))
-    return Compiled(module, name)
+        return _modules.setdefault(source, _Module(source))
 
 
-def source_of(module: ModuleType, *names: str) -> str:
-    """The text of a module that is written to be kernel source; with names, only what these functions need of it."""
-    text = inspect.getsource(module)
-    if not names:
-        return text
-    statements = ast.parse(text).body
-    wanted = set(names)
-    kept: list[ast.stmt] = []
-    # What a function uses is defined above it.
-    for statement in reversed(statements):
-        if isinstance(statement, ast.Import | ast.ImportFrom) or wanted & _defined(statement):
-            kept.append(statement)
-            wanted |= {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
-    pieces = [(type(statement), ast.get_source_segment(text, statement) or "") for statement in reversed(kept)]
-    return "\n".join(f"\n\n{piece}\n" if kind is ast.FunctionDef else piece for kind, piece in pieces) + "\n"
-
-
-def _defined(statement: ast.stmt) -> set[str]:
-    if isinstance(statement, ast.FunctionDef):
-        return {statement.name}
-    if isinstance(statement, ast.Assign):
-        return {node.id for target in statement.targets for node in ast.walk(target) if isinstance(node, ast.Name)}
-    return set()
+def source_of(module: ModuleType) -> str:
+    """The text of a module that is written to be kernel source."""
+    return inspect.getsource(module)
 
 
 def as_input(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -2,41 +2,45 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from textwrap import indent
 
-from millstream.kernels.over import counting
+from millstream.kernels.over import loops
 from millstream.kernels.over.emit import emit
 from millstream.kernels.over.layout import Arg, Extreme, Layout, NamedFrame, Sums
-from millstream.kernels.over.loops import FIRST_CAPACITY, NULL_FLOAT, NULL_INT
 from millstream.kernels.over.parts import expire, indented, note, offer, put, take
 
 DONE, CELLS_NEEDED, TABLE_NEEDED, OVERFLOW = 0, 1, 1_000, 2_000
 FIRST, ADDED, LAST, WANTED, USED = range(5)
 
 _HEADER = f"""\
-import math
-import numpy as np
-from millstream.kernels.jit.primitives import COMPILED, prefetch
-NULL_FLOAT, NULL_INT = {NULL_FLOAT:#x}, {NULL_INT:#x}
-{counting.CONSTANTS}\
 # What `step` answers: it is done, or it has to be called again with more room.
 DONE, CELLS_NEEDED, TABLE_NEEDED, OVERFLOW = {DONE}, {CELLS_NEEDED}, {TABLE_NEEDED}, {OVERFLOW}
 # Lanes of `state`: where to go on, how far, how many cells are wanted, and from USED on how full the tables are.
 FIRST, ADDED, LAST, WANTED, USED = {FIRST}, {ADDED}, {LAST}, {WANTED}, {USED}
-FIRST_CAPACITY = {FIRST_CAPACITY}
+LARGEST_SQUARED = 1e140
 AHEAD = 8
 """
+_LIBRARY = [
+    name for name in vars(loops) if not name.startswith("_") and name not in ("annotations", "math", "np", "Any")
+]
 
 
 def generate(layout: Layout) -> str:
     """A module whose `step` takes the rows of one shard in and writes their results.
 
-    Names and widths are not in it: queries that differ in those alone share its compiled form. It is one long function
-    because the compiler takes its time over every further one.
+    Names and widths are not in it: queries that differ in those alone share its compiled form.
     """
-    resize = [_resize(layout)] if layout.logged else []
-    return "\n\n".join([_HEADER + _lanes(layout), *resize, _step(layout)])
+    own = f"{_HEADER}{_lanes(layout)}\n\n{_step(layout)}"
+    defined = {name.upper() for name in layout.slot_lanes}
+    used = [name for name in _LIBRARY if re.search(rf"\b{name}\b", own) and name not in defined]
+    imports = [
+        "import math",
+        "from millstream.kernels.jit.primitives import COMPILED, prefetch",
+        f"from {loops.__name__} import {', '.join(used)}",
+    ]
+    return "\n".join(imports[: 3 if used else 2]) + "\n\n" + own
 
 
 def parameters(layout: Layout) -> list[str]:
@@ -46,7 +50,7 @@ def parameters(layout: Layout) -> list[str]:
         names += argument_names(arg)
     names += ["slots", "sums"]
     if layout.logged:
-        names += ["cells", "fcells", "regions"]
+        names += ["cells", "fcells", "regions", "shape"]
     names += [f"table{i}" for i in range(len(layout.tables))]
     for i in range(len(layout.spec.calls)):
         names += [f"out{i}", f"ok{i}"]
@@ -192,7 +196,7 @@ def _room(layout: Layout) -> Iterator[str]:
         yield "elif capacity > 64 and tail - oldest < capacity >> 3:"
         yield "    wanted = capacity >> 1"
     yield "if wanted != capacity:"
-    yield "    if not resize(slots, s, cells, regions, oldest, tail, wanted):"
+    yield "    if not resize(slots, s, cells, regions, shape, oldest, tail, wanted):"
     yield "        state[WANTED] = wanted"
     yield from indented(_pause("CELLS_NEEDED"))
     yield "    base = slots[s + BASE]"
@@ -253,44 +257,3 @@ def _write_cell(layout: Layout) -> Iterator[str]:
             yield f"{target}[c + CELL_{arg.name.upper()}] = {arg.name}_v"
     yield "end = tail + 1"
     yield "slots[s + TAIL] = end"
-
-
-def _resize(layout: Layout) -> str:
-    """The one other function: it moves a ring to a larger or smaller region."""
-    queues = "".join(
-        f"""
-    for p in range(slots[s + {queue.name.upper()}_QUEUE_HEAD], slots[s + {queue.name.upper()}_QUEUE_TAIL]):
-        lane = CELL_{queue.name.upper()}_QUEUE
-        cells[place + (p & (wanted - 1)) * CELL + lane] = cells[base + (p & (capacity - 1)) * CELL + lane]"""
-        for queue in layout.queues
-    )
-    return f"""\
-def resize(slots, s, cells, regions, oldest, tail, wanted):
-    base = slots[s + BASE]
-    capacity = slots[s + CAPACITY]
-    # Regions that were given up wait in lists, one for each size, for the next that needs theirs.
-    kind = 1
-    size = FIRST_CAPACITY
-    old_kind = 1
-    while size < wanted or size < capacity:
-        size *= 2
-        kind += size <= wanted
-        old_kind += size <= capacity
-    place = regions[kind] - 1
-    if place >= 0:
-        regions[kind] = cells[place]
-    else:
-        place = regions[0]
-        if place + wanted * CELL > len(cells):
-            return False
-        regions[0] = place + wanted * CELL
-    for p in range(oldest, tail):
-        for lane in range(CELL):
-            cells[place + (p & (wanted - 1)) * CELL + lane] = cells[base + (p & (capacity - 1)) * CELL + lane]{queues}
-    if capacity > 0:
-        cells[base] = regions[old_kind]
-        regions[old_kind] = base + 1
-    slots[s + BASE] = place
-    slots[s + CAPACITY] = wanted
-    return True
-"""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from millstream.kernels.over.arithmetic import float_sum, spread
 from millstream.kernels.over.layout import Edge, Extreme, Layout, Sums
 from millstream.kernels.over.parts import cell_value, indented
 
@@ -74,8 +73,7 @@ def _sum_result(part: Sums, number: int, fn: str, type_name: str) -> Iterator[st
     out = f"out{number}[r]"
     if fn in ("sum", "avg"):
         if part.arg.kind == "float":
-            yield from float_sum(f"{prefix}_SUM", f"{prefix}_ODD", f"{prefix}_NET")
-            yield f"{out} = result" if fn == "sum" else f"{out} = result / n"
+            yield f"{out} = float_sum(slots, sums, {prefix}_SUM){'' if fn == 'sum' else ' / n'}"
             return
         units = f"(n * {10.0**part.arg.type.scale!r})" if part.arg.type.scale else "n"
         if not part.arg.is_wide:
@@ -93,11 +91,8 @@ def _sum_result(part: Sums, number: int, fn: str, type_name: str) -> Iterator[st
             yield f"if abs({out}) >= 1_000_000_000_000_000_000:"
             yield f"    return OVERFLOW + {number}"
         return
-    total = "TOTAL"
-    if part.arg.kind == "float":
-        total = "SUM"
-    yield from spread(f"{prefix}_{total}", f"{prefix}_SQUARES")
-    yield f"result /= {'(n - 1)' if fn.endswith('samp') else 'n'}"
+    total = "SUM" if part.arg.kind == "float" else "TOTAL"
+    yield f"result = spread(sums, {prefix}_{total}, {prefix}_SQUARES, n) / {'(n - 1)' if fn.endswith('samp') else 'n'}"
     if part.arg.kind == "float":
         yield f"if slots[{prefix}_ODD] != 0 or slots[{prefix}_HUGE] != 0:"
         yield "    result = math.nan"

@@ -32,7 +32,7 @@ from millstream.kernels.over.spec import OverSpec
 from millstream.kernels.over.state import OverState, Shard, new_state
 from millstream.kernels.over.sweep import sweep
 
-_deal = compile_kernel(source_of(loops, "deal"), "deal")
+_deal = compile_kernel(source_of(loops), "deal")
 _PARALLEL_ROWS = 8_192
 
 
@@ -45,6 +45,7 @@ class OverKernel:
         self.source = generate(self.layout)
         self._step = compile_kernel(self.source, "step")
         self._widths = as_input(np.array([frame.frame.preceding or 0 for frame in self.layout.frames]))
+        self._shape = as_input(np.array(self.layout.shape))
         self._keys = [spec.input.index(key) for key in spec.keys]
         self._args = [spec.input.index(arg.column) for arg in self.layout.args]
 
@@ -129,7 +130,7 @@ class OverKernel:
         self, step: Any, shard: Shard, own: Array, at: Array, inputs: list[Array], outputs: list[Array]
     ) -> int:
         while True:
-            ring = (shard.cells, shard.cells.view(np.float64), shard.regions) if self.layout.logged else ()
+            ring = (shard.cells, shard.cells.view(np.float64), shard.regions, self._shape) if self.layout.logged else ()
             answer = int(
                 step(
                     own, at, shard.state, *inputs, shard.slots, shard.slots.view(np.float64), *ring,

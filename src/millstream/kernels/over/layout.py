@@ -244,6 +244,16 @@ class Layout:
         # A frame of rows that only counts still has its ring.
         return {name: lane for lane, name in enumerate(names or ["nothing"])}
 
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """What moving a ring needs to know: the width of a cell; of each queue its head, its tail and its entries."""
+        lanes = self.slot_lanes
+        queues = [
+            (lanes[f"{q.name}_queue_head"], lanes[f"{q.name}_queue_tail"], self.cell_lanes[f"{q.name}_queue"])
+            for q in self.queues
+        ]
+        return (len(self.cell_lanes), *(lane for queue in queues for lane in queue))
+
     def flag_bit(self, arg: Arg) -> int:
         return [other.name for other in self.logged_args if other.flagged].index(arg.name)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from millstream.kernels.over.arithmetic import LARGEST_SQUARED, add_square, exact_add, reset, unsure
-from millstream.kernels.over.counting import count_in, count_out, word_of
 from millstream.kernels.over.layout import Arg, Edge, Extreme, Layout, Sums
 
 
@@ -26,17 +24,15 @@ def put(layout: Layout, part: Sums) -> Iterator[str]:
         yield f"slots[s + {part.name.upper()}_COUNT] += 1"
         return
     arg = part.arg
-    yield f"if {arg.name}_in:"
-    change = list(_change(part, f"{arg.name}_v", entering=True))
+    counted = ""
     if part.distinct:
-        i = layout.tables.index(part)
         bits = f"{arg.name}_bits[r]" if arg.kind == "float" else f"{arg.name}_v"
-        yield from indented([*word_of(arg.kind, bits), *count_in(f"table{i}", f"state[USED + {i}]")])
-        yield "    if changed:"
-        change = list(indented(change))
-    yield from indented(change)
+        counted = f" and {_counted('in', layout, part, bits)}"
+    yield f"if {arg.name}_in{counted}:"
+    yield from indented(_change(part, f"{arg.name}_v", entering=True))
     if part.frame.is_bounded and part.exact_sums and not part.distinct:
-        yield f"if {' or '.join(unsure(f's + {part.name.upper()}_{lane.upper()}') for lane in part.exact_sums)}:"
+        lanes = [f"s + {part.name.upper()}_{lane.upper()}" for lane in part.exact_sums]
+        yield f"if {' or '.join(f'unsure(sums, {lane})' for lane in lanes)}:"
         yield from indented(_again(layout, part))
 
 
@@ -45,21 +41,22 @@ def take(layout: Layout, part: Sums) -> Iterator[str]:
     assert part.arg is not None
     arg = part.arg
     value, known = cell_value(layout, arg)
-    yield f"if {known}:"
-    change = []
-    if arg.valued and (part.has_sum or part.has_squares):
-        change.append(f"{arg.name}_old = {value}")
-    change += _change(part, f"{arg.name}_old", entering=False)
-    if part.exact_sums:
-        change.append(f"if slots[s + {part.name.upper()}_COUNT] == 0:")
-        change += indented(_reset(part))
     if part.distinct:
-        i = layout.tables.index(part)
-        bits = f"cells[c + CELL_{arg.name.upper()}]"
-        yield from indented([*word_of(arg.kind, bits), *count_out(f"table{i}", f"state[USED + {i}]")])
-        yield "    if changed:"
-        change = list(indented(change))
-    yield from indented(change)
+        known += f" and {_counted('out', layout, part, f'cells[c + CELL_{arg.name.upper()}]')}"
+    yield f"if {known}:"
+    if part.has_sum or part.has_squares:
+        yield f"    {arg.name}_old = {value}"
+    yield from indented(_change(part, f"{arg.name}_old", entering=False))
+    if part.exact_sums:
+        yield f"    if slots[s + {part.name.upper()}_COUNT] == 0:"
+        yield from indented(_reset(part), 8)
+
+
+def _counted(way: str, layout: Layout, part: Sums, bits: str) -> str:
+    assert part.arg is not None
+    i = layout.tables.index(part)
+    word = f"word_of({bits})" if part.arg.kind == "float" else bits
+    return f"count_{way}(table{i}, state, USED + {i}, s, {word})"
 
 
 def _change(part: Sums, v: str, entering: bool) -> Iterator[str]:
@@ -69,10 +66,10 @@ def _change(part: Sums, v: str, entering: bool) -> Iterator[str]:
     yield f"slots[{prefix}_COUNT] {step} 1"
     if part.arg.kind == "float" and part.exact_sums:
         yield f"if {v} - {v} == 0.0:"
-        yield from indented(exact_add(f"{prefix}_SUM", f"{sign}{v}"))
+        yield f"    exact_add(sums, {prefix}_SUM, {sign}{v})"
         if part.has_squares:
-            yield f"    if abs({v}) < {LARGEST_SQUARED}:"
-            yield from indented(add_square(f"{prefix}_SQUARES", v, sign), 8)
+            yield f"    if abs({v}) < LARGEST_SQUARED:"
+            yield f"        add_square(sums, {prefix}_SQUARES, {v}, {sign}1.0)"
             yield "    else:"
             yield f"        slots[{prefix}_HUGE] {step} 1"
         yield f"elif {v} != {v}:"
@@ -87,8 +84,8 @@ def _change(part: Sums, v: str, entering: bool) -> Iterator[str]:
         yield f"slots[{prefix}_SUM] {step} {v}"
     if part.arg.kind != "float" and part.has_squares:
         yield f"number = {_scaled(part, v)}"
-        yield from exact_add(f"{prefix}_TOTAL", f"{sign}number")
-        yield from add_square(f"{prefix}_SQUARES", "number", sign)
+        yield f"exact_add(sums, {prefix}_TOTAL, {sign}number)"
+        yield f"add_square(sums, {prefix}_SQUARES, number, {sign}1.0)"
 
 
 def _scaled(part: Sums, value: str) -> str:
@@ -98,7 +95,8 @@ def _scaled(part: Sums, value: str) -> str:
 
 
 def _reset(part: Sums) -> list[str]:
-    return [line for lane in part.exact_sums for line in reset(f"s + {part.name.upper()}_{lane.upper()}")]
+    first = (f"s + {part.name.upper()}_{lane.upper()}" for lane in part.exact_sums)
+    return [f"sums[{at}{more}] = 0.0" for at in first for more in ("", " + 1", " + 2")]
 
 
 def _again(layout: Layout, part: Sums) -> Iterator[str]:
@@ -113,34 +111,25 @@ def _again(layout: Layout, part: Sums) -> Iterator[str]:
     if part.arg.kind == "float":
         yield f"        number = {value}"
         yield "        if number - number == 0.0:"
-        yield from indented(exact_add(f"{prefix}_SUM", "number"), 12)
+        yield f"            exact_add(sums, {prefix}_SUM, number)"
         if part.has_squares:
-            yield f"            if abs(number) < {LARGEST_SQUARED}:"
-            yield from indented(add_square(f"{prefix}_SQUARES", "number", ""), 16)
+            yield "            if abs(number) < LARGEST_SQUARED:"
+            yield f"                add_square(sums, {prefix}_SQUARES, number, 1.0)"
     else:
         yield f"        number = {_scaled(part, value)}"
-        yield from indented(exact_add(f"{prefix}_TOTAL", "number"), 8)
-        yield from indented(add_square(f"{prefix}_SQUARES", "number", ""), 8)
+        yield f"        exact_add(sums, {prefix}_TOTAL, number)"
+        yield f"        add_square(sums, {prefix}_SQUARES, number, 1.0)"
 
 
-def _comes_first(part: Extreme, left: str, right: str) -> list[str]:
-    """`first`: whether one value beats another on the way to the extreme. Floats: NaN is greatest; text: by bytes."""
+def _comes_first(part: Extreme, left: str, right: str) -> str:
+    """Whether one value beats another on the way to the extreme; among floats NaN is greatest."""
     if part.fn == "max":
         left, right = right, left
     if part.arg.kind == "int":
-        return [f"first = {left} < {right}"]
+        return f"{left} < {right}"
     if part.arg.kind == "float":
-        return [f"first = {left} < {right} or ({right} != {right} and {left} == {left})"]
-    starts, lengths, arena = (f"{part.arg.name}_{name}" for name in ("starts", "lengths", "arena"))
-    return [
-        f"left_at = {starts}[{left}]",
-        f"right_at = {starts}[{right}]",
-        f"first = {lengths}[{left}] < {lengths}[{right}]",
-        f"for i in range(min({lengths}[{left}], {lengths}[{right}])):",
-        f"    if {arena}[left_at + i] != {arena}[right_at + i]:",
-        f"        first = {arena}[left_at + i] < {arena}[right_at + i]",
-        "        break",
-    ]
+        return f"{left} < {right} or ({right} != {right} and {left} == {left})"
+    return f"text_before({left}, {right}, {', '.join(f'{part.arg.name}_{a}' for a in ('starts', 'lengths', 'arena'))})"
 
 
 def offer(part: Extreme) -> Iterator[str]:
@@ -150,11 +139,8 @@ def offer(part: Extreme) -> Iterator[str]:
     yield f"if {part.arg.name}_in:"
     if not part.frame.is_bounded:
         best = f"{'sums' if part.arg.kind == 'float' else 'slots'}[{prefix}_BEST]"
-        yield f"    first = slots[{prefix}_ANY] == 0"
-        yield "    if not first:"
-        yield f"        {part.arg.name}_old = {best}"
-        yield from indented(_comes_first(part, value, f"{part.arg.name}_old"), 8)
-        yield "    if first:"
+        yield f"    {part.arg.name}_old = {best}"
+        yield f"    if slots[{prefix}_ANY] == 0 or {_comes_first(part, value, f'{part.arg.name}_old')}:"
         yield f"        slots[{prefix}_ANY] = 1"
         yield f"        {best} = {value}"
         return
@@ -165,8 +151,7 @@ def offer(part: Extreme) -> Iterator[str]:
     yield "    while queue_head < queue_tail:"
     yield f"        position = cells[base + ((queue_tail - 1) & mask) * CELL + {lane}]"
     yield f"        {part.arg.name}_old = {array}[base + (position & mask) * CELL + CELL_{part.arg.name.upper()}]"
-    yield from indented(_comes_first(part, f"{part.arg.name}_old", value), 8)
-    yield "        if first:"
+    yield f"        if {_comes_first(part, f'{part.arg.name}_old', value)}:"
     yield "            break"
     yield "        queue_tail -= 1"
     yield f"    cells[base + (queue_tail & mask) * CELL + {lane}] = tail"

@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.kernels.batch import BEGIN, Batch, Ints
-from millstream.kernels.jit import compile_kernel
+from millstream.kernels.jit import compile_kernel, source_of
 from millstream.kernels.keys import ByteTable, KeyTable
+from millstream.kernels.over import loops
 from millstream.kernels.over.codegen import USED
-from millstream.kernels.over.counting import REFILL
 from millstream.kernels.over.layout import Layout
 
-_refill = compile_kernel(REFILL, "refill")
+_refill = compile_kernel(source_of(loops), "refill")
 
 SIZE_CLASSES = 48
 _FIRST_TABLE = 16

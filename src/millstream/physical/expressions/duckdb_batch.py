@@ -39,14 +39,15 @@ class DuckBatch:
         """The error of the first expression that fails alone."""
         import duckdb
 
-        culprit = self.exprs[0]
-        if len(self.exprs) > 1:
-            for culprit, column in zip(self.exprs, self._columns, strict=True):
-                try:
-                    _run(_select([column]), rows)
-                except duckdb.Error as own:
-                    error = own
-                    break
+        culprits = list(zip(self.exprs, self._columns, strict=True))
+        while len(culprits) > 1:
+            try:
+                _run(_select([culprits[0][1]]), rows)
+            except duckdb.Error as own:
+                error = own
+                break
+            culprits.pop(0)
+        culprit = culprits[0][0]
         reason = str(error).splitlines()[0].partition(" Error: ")[2] or str(error)
         return DataError(f"cannot evaluate {culprit}", detail=reason.rstrip("."))
 

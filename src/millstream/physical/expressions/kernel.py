@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from millstream.physical.expressions import kernel_functions as forms
-from millstream.physical.expressions.kernel_functions import Form, Scope, Value, zero
+from millstream.physical.expressions import kernel_functions as functions
+from millstream.physical.expressions.kernel_forms import Form, Scope, Value, not_, zero
 from millstream.plan.expr import Call, Case, Cast, Column, Expr, Literal
 from millstream.types import SqlType
 
@@ -31,7 +31,7 @@ class KernelExpr:
     @property
     def valid(self) -> str:
         """Text that is true where the value is not NULL."""
-        return forms.not_(self.null)
+        return not_(self.null)
 
 
 def to_kernel_source(expr: Expr, names: Mapping[str, str]) -> KernelExpr | None:
@@ -51,13 +51,13 @@ def to_kernel_source(expr: Expr, names: Mapping[str, str]) -> KernelExpr | None:
                 return _literal(part)
             case Case():
                 whens = [(compile_(when), compile_(then)) for when, then in part.whens]
-                return None if part.type.is_coded else forms.case(part.type, whens, compile_(part.default))
+                return None if part.type.is_coded else functions.case(part.type, whens, compile_(part.default))
             case Cast():
-                return forms.cast(part, compile_(part.arg), scope)
+                return functions.cast(part, compile_(part.arg), scope)
             case Call():
                 args = [compile_(arg) for arg in part.args]
                 present = [arg for arg in args if arg is not None]
-                return forms.call(part, present, scope) if len(present) == len(args) else None
+                return functions.call(part, present, scope) if len(present) == len(args) else None
         return None
 
     form = compile_(expr)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from millstream.functions.numeric import round_digits
+from millstream.physical.expressions.kernel_forms import Form, Scope, Truth, Value, and_, choose, not_, or_, zero
 from millstream.plan.expr import Call, Cast, Literal
 from millstream.types import DOUBLE, SqlType
 
@@ -16,72 +16,7 @@ _UNITS = {
 }  # fmt: skip
 
 
-@dataclass(slots=True)
-class Scope:
-    """What the source needs besides its variables."""
-
-    helpers: set[str] = field(default_factory=set)
-
-    def call(self, helper: str, *args: object) -> str:
-        self.helpers.add(helper)
-        return f"{helper}({', '.join(map(str, args))})"
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """A value and whether it is NULL, as source; the value counts only where `null` is false."""
-
-    type: SqlType
-    value: str
-    null: str
-
-    def as_value(self) -> Value:
-        return self
-
-    def as_truth(self) -> Truth:
-        return Truth(and_(not_(self.null), self.value), and_(not_(self.null), not_(self.value)))
-
-
-@dataclass(frozen=True, slots=True)
-class Truth:
-    """A condition as source: where it is true, and where it is false; elsewhere it is NULL."""
-
-    true: str
-    false: str
-
-    def as_value(self) -> Value:
-        from millstream.types import BOOLEAN
-
-        return Value(BOOLEAN, self.true, and_(not_(self.true), not_(self.false)))
-
-    def as_truth(self) -> Truth:
-        return self
-
-
-Form = Value | Truth
-Maker = Callable[[Call, Sequence[Value], Scope], "Form | None"]
-
-
-def not_(text: str) -> str:
-    """Not, without the obvious."""
-    return {"True": "False", "False": "True"}.get(text) or f"(not {text})"
-
-
-def and_(*parts: str) -> str:
-    """And, without the obvious."""
-    kept = [part for part in parts if part != "True"]
-    return "False" if "False" in kept else f"({' and '.join(kept)})" if kept else "True"
-
-
-def or_(*parts: str) -> str:
-    """Or, without the obvious."""
-    kept = list(dict.fromkeys(part for part in parts if part != "False"))
-    return "True" if "True" in kept else f"({' or '.join(kept)})" if kept else "False"
-
-
-def zero(type_: SqlType) -> str:
-    """A value of a type that stands where there is none."""
-    return {"DOUBLE": "0.0", "BOOLEAN": "False"}.get(type_.name, "0")
+Maker = Callable[[Call, Sequence[Value], Scope], Form | None]
 
 
 def case(type_: SqlType, whens: Sequence[tuple[Form | None, Form | None]], default: Form | None) -> Form | None:
@@ -95,10 +30,10 @@ def case(type_: SqlType, whens: Sequence[tuple[Form | None, Form | None]], defau
         condition = when.as_truth().true
         if type_.name == "BOOLEAN":
             yes, no = then.as_truth(), result.as_truth()
-            result = Truth(_choose(condition, yes.true, no.true), _choose(condition, yes.false, no.false))
+            result = Truth(choose(condition, yes.true, no.true), choose(condition, yes.false, no.false))
         else:
             first, rest = then.as_value(), result.as_value()
-            value, null = _choose(condition, first.value, rest.value), _choose(condition, first.null, rest.null)
+            value, null = choose(condition, first.value, rest.value), choose(condition, first.null, rest.null)
             result = Value(type_, value, null)
     return result
 
@@ -159,12 +94,6 @@ def call(expr: Call, args: Sequence[Form], scope: Scope) -> Form | None:
             return Truth(truth.false, truth.true)
     maker = MAKERS.get(expr.fn)
     return maker(expr, [arg.as_value() for arg in args], scope) if maker else None
-
-
-def _choose(condition: str, yes: str, no: str) -> str:
-    if condition in ("True", "False"):
-        return yes if condition == "True" else no
-    return yes if yes == no else f"({yes} if {condition} else {no})"
 
 
 def _compared(symbol: str, type_: SqlType, x: str, y: str, scope: Scope) -> str:
@@ -280,7 +209,7 @@ def _extreme(helper: str) -> Maker:
     def make(expr: Call, args: Sequence[Value], scope: Scope) -> Form:
         best, *others = args
         for other in others:
-            parts = [(_choose(one.null, zero(one.type), one.value), one.null) for one in (best, other)]
+            parts = [(choose(one.null, zero(one.type), one.value), one.null) for one in (best, other)]
             value = scope.call(helper, *parts[0], *parts[1])
             best = Value(expr.type, value, and_(best.null, other.null))
         return best
@@ -292,7 +221,7 @@ def _coalesce(expr: Call, args: Sequence[Value], scope: Scope) -> Form:
     *firsts, last = args
     value = last.value
     for arg in reversed(firsts):
-        value = _choose(arg.null, value, arg.value)
+        value = choose(arg.null, value, arg.value)
     return Value(expr.type, value, and_(*(arg.null for arg in args)))
 
 

@@ -123,7 +123,7 @@ def k_round(a: float) -> float:
     size = abs(a)
     if not size < 4503599627370496.0:
         return a
-    whole = np.floor(size)
+    whole: float = np.floor(size)
     if size - whole >= 0.5:
         whole += 1.0
     return -whole if a < 0.0 else whole

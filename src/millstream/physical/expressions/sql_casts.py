@@ -72,7 +72,8 @@ def _spark_double_to_text(text: str) -> str:
     signed = f"regexp_replace(replace({plain}, '.0E', 'E'), 'E([0-9])', 'e+$1')"
     exponent = f"regexp_replace(replace({signed}, 'E-', 'e-'), '([+-])([0-9])$', '$10$2')"
     return (
-        f"CASE WHEN {text} = double('NaN') THEN 'nan' WHEN {text} = {_INF} THEN 'inf' WHEN {text} = -{_INF} THEN '-inf' "
+        f"CASE WHEN {text} = double('NaN') THEN 'nan' WHEN {text} = {_INF} THEN 'inf' "
+        f"WHEN {text} = -{_INF} THEN '-inf' "
         f"WHEN {text} = 0D OR (abs({text}) >= 1e-3D AND abs({text}) < 1e7D) THEN {plain} "
         f"WHEN abs({text}) >= 1e-4D AND abs({text}) < 1e16D THEN {digits} ELSE {exponent} END"
     )

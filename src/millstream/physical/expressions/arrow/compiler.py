@@ -68,8 +68,8 @@ def _case(expr: Case, compile_: Compile) -> Node | None:
         return None
     arms = [(when, then) for when, then in zip(whens, thens, strict=True) if when is not None and then is not None]
     eager, careful = _eager_case(arms, default), _careful_case(arms, default, expr.type)
-    first, *parts = expr.children()
-    return guarded(eager, careful) if any(map(can_fail, parts)) else eager
+    # The first condition is evaluated on all rows in any case.
+    return guarded(eager, careful) if any(map(can_fail, expr.children()[1:])) else eager
 
 
 def _eager_case(arms: list[tuple[Node, Node]], default: Node) -> Node:

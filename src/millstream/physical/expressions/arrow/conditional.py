@@ -24,14 +24,17 @@ def simple(function: Callable[..., Datum]) -> Builder:
     """A builder for a function of its arguments' values alone."""
 
     def build(call: Call, compile_: Compile) -> Node | None:
-        nodes = [compile_(arg) for arg in call.args]
-        match nodes:
-            case [first] if first is not None:
-                return lambda rows: function(first(rows))
-            case [first, second] if first is not None and second is not None:
-                return lambda rows: function(first(rows), second(rows))
-        present = [node for node in nodes if node is not None]
-        return (lambda rows: function(*(node(rows) for node in present))) if len(present) == len(nodes) else None
+        compiled = [compile_(arg) for arg in call.args]
+        nodes = [node for node in compiled if node is not None]
+        if len(nodes) < len(compiled):
+            return None
+        if len(nodes) == 1:
+            first = nodes[0]
+            return lambda rows: function(first(rows))
+        if len(nodes) == 2:
+            left, right = nodes
+            return lambda rows: function(left(rows), right(rows))
+        return lambda rows: function(*(node(rows) for node in nodes))
 
     return build
 

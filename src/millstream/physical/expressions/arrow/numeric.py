@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -96,7 +97,7 @@ def _fmod(x: Datum, y: Datum) -> Datum:
     return pa.array(values, mask=mask.to_numpy(zero_copy_only=False))
 
 
-def _floats(datum: Datum) -> object:
+def _floats(datum: Datum) -> Any:
     return datum.as_py() if isinstance(datum, pa.Scalar) else datum.to_numpy(zero_copy_only=False)
 
 

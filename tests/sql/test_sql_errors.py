@@ -1,0 +1,128 @@
+"""Syntax errors: what is said, what is underlined, what is hinted."""
+
+import pytest
+
+from millstream.errors import ParseError
+from millstream.sql import parse
+
+
+def failure(text: str) -> ParseError:
+    with pytest.raises(ParseError) as caught:
+        parse(text)
+    assert caught.value.sql == text
+    assert caught.value.detail is None, "an error of sqlglot's own slipped through"
+    return caught.value
+
+
+# (text with the culprit between ⟨ and ⟩, message, hint where one matters)
+CASES = [
+    ("⟨SELEC⟩ x", "expected a statement, found 'SELEC'", "did you mean SELECT?"),
+    ("SELECT 1; ⟨CRATE⟩ STREAM s (a int)", "expected a statement, found 'CRATE'", "did you mean CREATE?"),
+    ("⟨ALTER⟩ TABLE t ADD x int", "expected a statement, found 'ALTER'", None),
+    ("⟨VACUUM⟩", "expected a statement, found 'VACUUM'", None),
+    ("⟨x⟩ + 1", "expected a statement, found 'x'", None),
+    ("SELECT a FORM ⟨s⟩", "unexpected 's'", "did you mean FROM instead of FORM?"),
+    ("SELECT a FROM s WEHRE ⟨x⟩ > 1", "unexpected 'x'", "did you mean WHERE instead of WEHRE?"),
+    ("SELECT a FROM s GROUP ⟨a⟩", "unexpected 'a'", "did you mean GROUP BY instead of GROUP?"),
+    ("SELECT a FROM s ⟨42⟩", "unexpected '42'", None),
+    ("SELECT a b ⟨c⟩ FROM s", "unexpected 'c'", None),
+    ("SELECT a FROM s WHERE⟨⟩", "expected an expression, found the end of the statement", None),
+    ("SELECT ⟨FROM⟩ s", "expected an expression after SELECT, found 'FROM'", None),
+    ("SELECT a,⟨,⟩ b FROM s", "expected an expression, found ','", None),
+    ("SELECT f(a,⟨)⟩ FROM s", "expected an expression, found ')'", None),
+    ("SELECT a AS ⟨FROM⟩ s", "expected a name after AS, found 'FROM'", None),
+    ("SELECT a FROM s JOIN t ⟨WHERE⟩ a", "expected ON or USING, found 'WHERE'", None),
+    ("SELECT a FROM s ORDER BY a ⟨WHERE⟩ b", "unexpected 'WHERE'", None),
+    ("SELECT a FROM s WHERE b⟨,⟩ t", "unexpected ','", None),
+    ("SELECT a FROM (s ⟨WHERE⟩ b)", "expected ')', found 'WHERE'", None),
+    ("SELECT CASE WHEN a THEN 1 ⟨FROM⟩ s", "expected END, found 'FROM'", None),
+    ("SELECT CASE WHEN a ⟨1⟩ END", "expected THEN, found '1'", None),
+    ("SELECT a BETWEEN 1 ⟨OR⟩ 2", "expected AND, found 'OR'", None),
+    ("SELECT a IS ⟨5⟩", "expected NULL, TRUE, FALSE or DISTINCT FROM, found '5'", None),
+    ("SELECT ⟨(⟩a FROM s", "this '(' is never closed", None),
+    ("SELECT a⟨)⟩ FROM s", "unexpected ')'", None),
+    ("SELECT ⟨'abc⟩", "expected a closing ', found the end of the text", None),
+    ("SELECT a ⟨/* abc⟩", "this comment is never closed", None),
+    ("SELECT ⟨?⟩", "unexpected character '?'", None),
+    ("SELECT 12⟨abc⟩", "unexpected 'abc' after a number", None),
+    ("SELECT 'a' ⟨'b'⟩", "expected ',' or an operator between two strings", None),
+    ("SELECT s.⟨left⟩ FROM s", "expected a name after '.', found 'left'", None),
+    ("CREATE ⟨STREEM⟩ s (a int)", "expected STREAM, TABLE, SINK, FUNCTION or VIEW, found 'STREEM'", "did you mean STREAM?"),
+    ("CREATE ⟨QUERY⟩ q AS SELECT 1", "expected STREAM, TABLE, SINK, FUNCTION or VIEW, found 'QUERY'", None),
+    ("CREATE STREAM⟨⟩", "expected the name of the stream, found the end of the statement", None),
+    ("CREATE STREAM s⟨⟩", "expected '(' or AS, found the end of the statement", None),
+    ("CREATE STREAM s (⟨)⟩", "expected the name of a column, found ')'", None),
+    ("CREATE STREAM s (a int ⟨b⟩ int)", "expected ')', found 'b'", None),
+    ("CREATE STREAM s (⟨select⟩ int)", "expected the name of a column, found 'select'", 'select is a word of SQL; as a name, write "select"'),
+    ("CREATE STREAM s (a int) ORDER BY a⟨,⟩ b", "a stream is ordered by one column", None),
+    ("CREATE STREAM s (a int) ORDER BY a ⟨ORDER BY⟩ a", "ORDER BY is given twice", None),
+    ("CREATE STREAM s (a int) SLACK ⟨5⟩", "expected a time span such as 5 SECONDS, found '5'", None),
+    ("CREATE STREAM s (a int) SLACK 5 ⟨SECNDS⟩", "expected a unit of time, found 'SECNDS'", "did you mean SECONDS?"),
+    ("CREATE STREAM s (a int) SOURCE ⟨port⟩", "expected a string or a function call, found 'port'", None),
+    ("CREATE STREAM s (a int) WITH (x = ⟨file⟩)", "expected a literal, found 'file'", "write 'file' in quotes"),
+    ("CREATE STREAM s (a int) WITH (⟨a = 1⟩, A = 2)", "the option 'a' is given twice", None),
+    ("CREATE STREAM s (a int) ⟨LIKE⟩ t", "unexpected 'LIKE'", None),
+    ("CREATE TABLE t (a int) ⟨ENGINE⟩ = x", "unexpected 'ENGINE'", None),
+    ("CREATE FUNCTION f(x int) RETURNS int⟨⟩", "expected AS or RETURN, found the end of the statement", None),
+    ("CREATE SINK s ⟨AS⟩ SELECT 1", "expected WITH (connector = …), found 'AS'", None),
+    ("CREATE ⟨AGGREGATE⟩ a(x int) : int { }", "expected STREAM, TABLE, SINK, FUNCTION or VIEW, found 'AGGREGATE'", None),
+    ("INSERT ⟨t⟩ VALUES (1)", "expected INTO, found 't'", None),
+    ("INSERT INTO t VALUES (1) ⟨x⟩", "unexpected 'x'", None),
+    ("UPDATE t ⟨a⟩ = 1", "expected SET, found 'a'", None),
+    ("DELETE ⟨t⟩", "expected FROM, found 't'", None),
+    ("DROP ⟨s⟩", "expected STREAM, TABLE, SINK, FUNCTION, QUERY or VIEW, found 's'", None),
+    ("DROP STREAM s ⟨t⟩", "unexpected 't'", None),
+    ("SHOW ⟨STREAM⟩", "expected STREAMS, TABLES, QUERIES, SINKS or FUNCTIONS, found 'STREAM'", "did you mean STREAMS?"),
+    ("EXPLAIN ⟨DROP⟩ TABLE t", "only queries, INSERT and CREATE … AS can be explained", None),
+    ("SET x⟨⟩", "expected '=', found the end of the statement", None),
+    ("SELECT sum(x) OVER (ROWS 3 ⟨)⟩ FROM s", "expected PRECEDING, found ')'", None),
+    ("SELECT sum(x) OVER (ROWS BETWEEN 3 PRECEDING⟨)⟩ FROM s", "expected AND, found ')'", None),
+    ("SELECT sum(x) OVER (ROWS 3 ⟨FOLLOWING⟩) FROM s", "expected PRECEDING, found 'FOLLOWING'", None),
+    ("SELECT sum(x) OVER (ROWS 49 PRECEDING ⟨SLIDE⟩ 10) FROM s", "expected ')', found 'SLIDE'", None),
+    ("SELECT sum(x) OVER (RANGE 10 ⟨SECNDS⟩ PRECEDING)", "expected a unit of time, found 'SECNDS'", "did you mean SECONDS?"),
+    ("SELECT INTERVAL ⟨'ten days'⟩", "cannot read 'ten days' as a time span", None),
+    ("SELECT * FROM Bid WINDOW⟨(⟩RANGE 10 MINUTES)", "expected the name of a window, found '('", None),
+    ("SELECT * FROM Bid ⟨[⟩RANGE 10 MINUTES]", "unexpected '['", None),
+    ("SELECT a FROM s LIMIT 1 ⟨UNION⟩ SELECT b FROM t", "unexpected 'UNION'", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("marked", "message", "hint"), CASES, ids=[case[0] for case in CASES])
+def test_message_place_and_hint(marked: str, message: str, hint: str | None) -> None:
+    start, end = marked.index("⟨"), marked.index("⟩")
+    text = marked.replace("⟨", "").replace("⟩", "")
+    error = failure(text)
+    assert error.message == message
+    assert error.span is not None and error.span.start == start
+    assert text[start : error.span.end] == marked[start + 1 : end]
+    if hint is not None:
+        assert error.hint == hint
+
+
+def test_the_place_counts_from_the_whole_text() -> None:
+    text = "SELECT 1;\n-- comment\nSELECT a FROM s WHERE;\nSELECT 2"
+    error = failure(text)
+    assert error.span is not None and error.span.start == text.index(";\nSELECT 2")
+    assert "  3 | SELECT a FROM s WHERE;" in str(error)
+
+
+def test_deep_nesting_is_an_error_and_long_chains_are_not() -> None:
+    assert failure("SELECT " + "(" * 2000 + "a" + ")" * 2000).message == "the statement is nested too deeply"
+    [statement] = parse("SELECT a FROM s WHERE " + " AND ".join(f"a <> {i}" for i in range(1000)))
+    assert statement.text.endswith("999")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT a FROM s PARTITION BY k AS (X, *Y) WHERE X.p > 1",
+        "SELECT x FROM S [RANGE 10 MINUTES]",
+        "FILTER{x > 1}(S) NEXT{x} T",
+        "SELECT ISTREAM(a FROM s)",
+        "CALL f()", "PRAGMA x", "BEGIN", "COPY t TO 'x'", "GRANT ALL ON t TO u", "FROM s", "KILL 5", "USE x", "MERGE INTO t",
+        "SELECT a FROM t TABLESAMPLE (10)", "SELECT a FROM t PIVOT (sum(x) FOR y IN (1))", "SELECT [1, 2]", "SELECT {'a': 1}", "SELECT a -> b",
+        "SELECT $1", "SELECT @x", "SELECT #1", "SELECT a:b", "SELECT x'ab' c", "SELECT e'a'", "SELECT lambda x: x",
+    ],
+)  # fmt: skip
+def test_what_is_not_of_the_language_is_refused(text: str) -> None:
+    failure(text)
