@@ -128,7 +128,7 @@ LINES = st.one_of(
 
 
 @given(st.lists(LINES, max_size=12), st.integers(1, 3))
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_arrow_and_python_agree(lines, limit):
     data = "\n".join(lines).encode()
     schema = Schema.of(a=BIGINT, b=VARCHAR)

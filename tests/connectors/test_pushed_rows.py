@@ -178,7 +178,8 @@ def test_values_that_convert(value, type_, expected):
     [
         (1.255, DECIMAL(10, 2)), (10**9, DECIMAL(10, 2)), (Decimal("NaN"), DECIMAL(10, 2)), (True, DECIMAL(10, 2)),
         (1, BOOLEAN), ("true", BOOLEAN), (b"x", VARCHAR), ("x", BLOB), (T, DATE), (200, TINYINT), (2**63, BIGINT),
-        (dt.time(1, tzinfo=dt.UTC), TIME), (5, INTERVAL), (dt.timedelta.max, INTERVAL), ("999999999 days", INTERVAL), (10**400, DOUBLE), (T, TIME), (np.int64(2**40), INTEGER),
+        (dt.time(1, tzinfo=dt.UTC), TIME), (5, INTERVAL), (dt.timedelta.max, INTERVAL),
+        ("999999999 days", INTERVAL), (10**400, DOUBLE), (T, TIME), (np.int64(2**40), INTEGER),
     ],
 )  # fmt: skip
 def test_values_that_do_not(value, type_):

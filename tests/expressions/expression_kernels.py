@@ -1,4 +1,4 @@
-"""Running kernel source of expressions row by row, as plain Python."""
+"""Running the kernel source of expressions row by row, as plain Python."""
 
 from __future__ import annotations
 
@@ -13,16 +13,28 @@ from millstream.plan.expr import Expr
 from millstream.schema import Schema
 from millstream.types import from_kernel, to_kernel
 
+ROW = """
+def row({names}):
+    if {null}:
+        return True, {zero}
+    return False, {value}
+"""
+
 
 def source_of(expr: Expr, schema: Schema) -> KernelExpr | None:
     return to_kernel_source(expr, {field.name: f"c{i}" for i, field in enumerate(schema)})
 
 
+def row_source(kernel: KernelExpr, schema: Schema) -> str:
+    """A function of the columns of one row: whether the result is NULL, and the result."""
+    names = ", ".join(f"{kind}_c{i}" for i in range(len(schema)) for kind in "vn")
+    zero = {"float64": "0.0", "bool": "False"}.get(kernel.type.kernel, "0")
+    return ROW.format(names=names, null=kernel.null, value=kernel.value, zero=zero)
+
+
 def python_function(kernel: KernelExpr, schema: Schema) -> Callable[..., tuple[bool, Any]]:
-    names = [f"{kind}_c{i}" for i in range(len(schema)) for kind in "vn"]
-    text = f"def row({', '.join(names)}):\n    if {kernel.null}:\n        return True, 0\n    return False, {kernel.value}\n"
     namespace: dict[str, Any] = {"np": np, **{name: HELPERS[name] for name in kernel.helpers}}
-    exec(compile(text, "<kernel>", "exec"), namespace)
+    exec(compile(row_source(kernel, schema), "<kernel>", "exec"), namespace)
     return namespace["row"]
 
 
@@ -36,7 +48,7 @@ def columns(rows: pa.RecordBatch, schema: Schema) -> list[np.ndarray]:
 
 
 def run(kernel: KernelExpr, rows: pa.RecordBatch, schema: Schema) -> tuple[pa.Array, list[bool]]:
-    """Values and which rows failed."""
+    """Values, and which rows are errors (NULL among the values)."""
     function, arrays = python_function(kernel, schema), columns(rows, schema)
     values = np.zeros(rows.num_rows, kernel.type.kernel)
     nulls, errors = np.zeros(rows.num_rows, bool), [False] * rows.num_rows

@@ -47,7 +47,7 @@ def test_duration(text: str, expected: int | None) -> None:
     assert measured(text) == expected
 
 
-@pytest.mark.parametrize("unit", "MICROSECOND MILLISECOND SECOND MINUTE HOUR DAY WEEK".split())
+@pytest.mark.parametrize("unit", ["MICROSECOND", "MILLISECOND", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK"])
 def test_units_in_both_numbers_and_any_case(unit: str) -> None:
     spellings = [unit, unit + "S", unit.lower(), unit.title() + "s"]
     values = {measured(f"INTERVAL '7' {spelling}") for spelling in spellings}

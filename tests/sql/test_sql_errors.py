@@ -47,13 +47,21 @@ CASES = [
     ("SELECT 12⟨abc⟩", "unexpected 'abc' after a number", None),
     ("SELECT 'a' ⟨'b'⟩", "expected ',' or an operator between two strings", None),
     ("SELECT s.⟨left⟩ FROM s", "expected a name after '.', found 'left'", None),
-    ("CREATE ⟨STREEM⟩ s (a int)", "expected STREAM, TABLE, SINK, FUNCTION or VIEW, found 'STREEM'", "did you mean STREAM?"),
+    (
+        "CREATE ⟨STREEM⟩ s (a int)",
+        "expected STREAM, TABLE, SINK, FUNCTION or VIEW, found 'STREEM'",
+        "did you mean STREAM?",
+    ),
     ("CREATE ⟨QUERY⟩ q AS SELECT 1", "expected STREAM, TABLE, SINK, FUNCTION or VIEW, found 'QUERY'", None),
     ("CREATE STREAM⟨⟩", "expected the name of the stream, found the end of the statement", None),
     ("CREATE STREAM s⟨⟩", "expected '(' or AS, found the end of the statement", None),
     ("CREATE STREAM s (⟨)⟩", "expected the name of a column, found ')'", None),
     ("CREATE STREAM s (a int ⟨b⟩ int)", "expected ')', found 'b'", None),
-    ("CREATE STREAM s (⟨select⟩ int)", "expected the name of a column, found 'select'", 'select is a word of SQL; as a name, write "select"'),
+    (
+        "CREATE STREAM s (⟨select⟩ int)",
+        "expected the name of a column, found 'select'",
+        'select is a word of SQL; as a name, write "select"',
+    ),
     ("CREATE STREAM s (a int) ORDER BY a⟨,⟩ b", "a stream is ordered by one column", None),
     ("CREATE STREAM s (a int) ORDER BY a ⟨ORDER BY⟩ a", "ORDER BY is given twice", None),
     ("CREATE STREAM s (a int) SLACK ⟨5⟩", "expected a time span such as 5 SECONDS, found '5'", None),
@@ -65,7 +73,11 @@ CASES = [
     ("CREATE TABLE t (a int) ⟨ENGINE⟩ = x", "unexpected 'ENGINE'", None),
     ("CREATE FUNCTION f(x int) RETURNS int⟨⟩", "expected AS or RETURN, found the end of the statement", None),
     ("CREATE SINK s ⟨AS⟩ SELECT 1", "expected WITH (connector = …), found 'AS'", None),
-    ("CREATE ⟨AGGREGATE⟩ a(x int) : int { }", "expected STREAM, TABLE, SINK, FUNCTION or VIEW, found 'AGGREGATE'", None),
+    (
+        "CREATE ⟨AGGREGATE⟩ a(x int) : int { }",
+        "expected STREAM, TABLE, SINK, FUNCTION or VIEW, found 'AGGREGATE'",
+        None,
+    ),
     ("INSERT ⟨t⟩ VALUES (1)", "expected INTO, found 't'", None),
     ("INSERT INTO t VALUES (1) ⟨x⟩", "unexpected 'x'", None),
     ("UPDATE t ⟨a⟩ = 1", "expected SET, found 'a'", None),
@@ -79,12 +91,16 @@ CASES = [
     ("SELECT sum(x) OVER (ROWS BETWEEN 3 PRECEDING⟨)⟩ FROM s", "expected AND, found ')'", None),
     ("SELECT sum(x) OVER (ROWS 3 ⟨FOLLOWING⟩) FROM s", "expected PRECEDING, found 'FOLLOWING'", None),
     ("SELECT sum(x) OVER (ROWS 49 PRECEDING ⟨SLIDE⟩ 10) FROM s", "expected ')', found 'SLIDE'", None),
-    ("SELECT sum(x) OVER (RANGE 10 ⟨SECNDS⟩ PRECEDING)", "expected a unit of time, found 'SECNDS'", "did you mean SECONDS?"),
+    (
+        "SELECT sum(x) OVER (RANGE 10 ⟨SECNDS⟩ PRECEDING)",
+        "expected a unit of time, found 'SECNDS'",
+        "did you mean SECONDS?",
+    ),
     ("SELECT INTERVAL ⟨'ten days'⟩", "cannot read 'ten days' as a time span", None),
     ("SELECT * FROM Bid WINDOW⟨(⟩RANGE 10 MINUTES)", "expected the name of a window, found '('", None),
     ("SELECT * FROM Bid ⟨[⟩RANGE 10 MINUTES]", "unexpected '['", None),
     ("SELECT a FROM s LIMIT 1 ⟨UNION⟩ SELECT b FROM t", "unexpected 'UNION'", None),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("marked", "message", "hint"), CASES, ids=[case[0] for case in CASES])
@@ -119,10 +135,28 @@ def test_deep_nesting_is_an_error_and_long_chains_are_not() -> None:
         "SELECT x FROM S [RANGE 10 MINUTES]",
         "FILTER{x > 1}(S) NEXT{x} T",
         "SELECT ISTREAM(a FROM s)",
-        "CALL f()", "PRAGMA x", "BEGIN", "COPY t TO 'x'", "GRANT ALL ON t TO u", "FROM s", "KILL 5", "USE x", "MERGE INTO t",
-        "SELECT a FROM t TABLESAMPLE (10)", "SELECT a FROM t PIVOT (sum(x) FOR y IN (1))", "SELECT [1, 2]", "SELECT {'a': 1}", "SELECT a -> b",
-        "SELECT $1", "SELECT @x", "SELECT #1", "SELECT a:b", "SELECT x'ab' c", "SELECT e'a'", "SELECT lambda x: x",
+        "CALL f()",
+        "PRAGMA x",
+        "BEGIN",
+        "COPY t TO 'x'",
+        "GRANT ALL ON t TO u",
+        "FROM s",
+        "KILL 5",
+        "USE x",
+        "MERGE INTO t",
+        "SELECT a FROM t TABLESAMPLE (10)",
+        "SELECT a FROM t PIVOT (sum(x) FOR y IN (1))",
+        "SELECT [1, 2]",
+        "SELECT {'a': 1}",
+        "SELECT a -> b",
+        "SELECT $1",
+        "SELECT @x",
+        "SELECT #1",
+        "SELECT a:b",
+        "SELECT x'ab' c",
+        "SELECT e'a'",
+        "SELECT lambda x: x",
     ],
-)  # fmt: skip
+)
 def test_what_is_not_of_the_language_is_refused(text: str) -> None:
     failure(text)

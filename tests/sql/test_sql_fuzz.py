@@ -14,11 +14,12 @@ from millstream.sql.dialect import Millstream
 
 CORPUS = parse((Path(__file__).parent / "identity.sql").read_text(encoding="utf-8"))
 FOREIGN = """
-    [ ] { } ? $1 @x # ~ -> : := `a` |> \\ ! && 0x1F 1. PIVOT LATERAL TOP FETCH ASOF WITHIN GROUP EXCLUDE TIES FOR AT OF START
-    CONNECT MATCH_RECOGNIZE REPLACE COLUMNS STRUCT ARRAY MAP COLLATE RETURNING CYCLE MATERIALIZED UESCAPE JSON UNSIGNED FORMAT
-    DEFAULT SYMMETRIC NEAREST KEEP RESPECT NULLS OVERLAPS DIV XOR RLIKE GLOB ISNULL IF ANY TRIM LEADING PER STORED KEY VALUE
-    /*+x*/ SQLGLOT.META é ☃ \u00a0 '' "" -- /* */ ; , . ( ) :: || => ** // 1e5 .5 'x' "y z"
-""".split()
+    [ ] { } ? $1 @x # ~ -> : := `a` |> \\ ! && 0x1F 1. PIVOT LATERAL TOP FETCH ASOF WITHIN GROUP EXCLUDE TIES
+    FOR AT OF START CONNECT MATCH_RECOGNIZE REPLACE COLUMNS STRUCT ARRAY MAP COLLATE RETURNING CYCLE
+    MATERIALIZED UESCAPE JSON UNSIGNED FORMAT DEFAULT SYMMETRIC NEAREST KEEP RESPECT NULLS OVERLAPS DIV XOR
+    RLIKE GLOB ISNULL IF ANY TRIM LEADING PER STORED KEY VALUE /*+x*/ SQLGLOT.META é ☃ \u00a0 '' "" -- /* */ ; ,
+    . ( ) :: || => ** // 1e5 .5 'x' "y z"
+""".split()  # noqa: SIM905
 
 
 def pieces(text: str) -> list[str]:
@@ -130,7 +131,7 @@ truths = st.deferred(
 ROWS = "(VALUES (1, 2, TRUE, FALSE), (2, NULL, FALSE, NULL), (3, 1, NULL, TRUE)) AS v(a, b, p, q)"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.one_of(truths, numbers))
 def test_expressions_bind_as_in_duckdb(expression: str) -> None:
     """What we print means in DuckDB what was written meant: no operator moved."""
@@ -139,4 +140,5 @@ def test_expressions_bind_as_in_duckdb(expression: str) -> None:
     except duckdb.Error:
         return
     [statement] = read(f"SELECT {expression} AS x FROM {ROWS}")
-    assert duckdb.sql(to_sql(statement.ast)).fetchall() == expected
+    # NaN equals nothing, itself included; its text does.
+    assert str(duckdb.sql(to_sql(statement.ast)).fetchall()) == str(expected)

@@ -28,8 +28,8 @@ def test_printing_drops_nothing(statement: Statement) -> None:
 def test_the_corpus_has_many_kinds_of_statement() -> None:
     kinds = {type(statement.ast).__name__ for statement in CORPUS}
     assert kinds >= {
-        "Create", "CreateSink", "CreateStream", "Delete", "Describe", "Drop", "Except", "Explain", "Insert", "Intersect",
-        "ResetOption", "Select", "SetOption", "Show", "Stop", "Union", "Update", "Values",
+        "Create", "CreateSink", "CreateStream", "Delete", "Describe", "Drop", "Except", "Explain", "Insert",
+        "Intersect", "ResetOption", "Select", "SetOption", "Show", "Stop", "Union", "Update", "Values",
     }  # fmt: skip
 
 

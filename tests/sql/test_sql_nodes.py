@@ -158,7 +158,8 @@ def test_one_form_of_a_frame(frame: str) -> None:
 
 def test_frames_of_rows() -> None:
     specs = one(
-        "SELECT sum(x) OVER (ROWS 49 PRECEDING), sum(x) OVER (ROWS UNBOUNDED PRECEDING), sum(x) OVER (RANGE 7 PRECEDING)"
+        "SELECT sum(x) OVER (ROWS 49 PRECEDING), sum(x) OVER (ROWS UNBOUNDED PRECEDING), "
+        "sum(x) OVER (RANGE 7 PRECEDING)"
     ).find_all(exp.WindowSpec)
     assert [(s.args["kind"], s.text("start") or s.args["start"].name) for s in specs] == [
         ("ROWS", "49"),
@@ -182,11 +183,12 @@ def test_trailing_commas_of_the_papers() -> None:
 
 
 def test_words_that_stay_free_as_names() -> None:
-    words = (
-        "timestamp time date price type name source slack current_time next window slide stream rows range interval value "
-        "start end first last query row key user sink table view function set show stop describe explain partition group "
-        "order by year month day hour minute second unbounded preceding current late errors text double filter replace"
-    ).split()
+    words = """
+        timestamp time date price type name source slack current_time next window slide stream rows
+        range interval value start end first last query row key user sink table view function set
+        show stop describe explain partition group order by year month day hour minute second
+        unbounded preceding current late errors text double filter replace
+    """.split()  # noqa: SIM905
     columns = ", ".join(words)
     assert [column.name for column in stream(f"CREATE STREAM s ({columns})").columns] == words
     assert [
@@ -197,9 +199,8 @@ def test_words_that_stay_free_as_names() -> None:
     qualified = one(f"SELECT {', '.join(f's.{w} AS {w}' for w in words)} FROM s")
     assert isinstance(qualified, exp.Select) and [select.alias for select in qualified.selects] == words
     for word in words:
-        one(
-            f"SELECT {word} + 1, f({word}) FROM s WHERE {word} > 1 AND s.{word} = {word} GROUP BY {word} ORDER BY {word}"
-        )
+        one(f"SELECT {word} + 1, f({word}) FROM s WHERE {word} > 1 AND s.{word} = {word}")
+        one(f"SELECT max(x) OVER (PARTITION BY {word} ORDER BY {word}) FROM s GROUP BY {word} ORDER BY {word}")
 
 
 def test_functions_keep_the_name_they_were_called_by() -> None:

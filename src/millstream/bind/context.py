@@ -37,7 +37,9 @@ class Context:
         self, message: str, node: exp.Expr | None = None, *, detail: str | None = None, hint: str | None = None
     ) -> NoReturn:
         """Like `fail`, for what is understood but has no meaning on a stream."""
-        raise UnsupportedError(message, detail=detail, hint=hint, span=None if node is None else span_of(node), sql=self.sql)
+        raise UnsupportedError(
+            message, detail=detail, hint=hint, span=None if node is None else span_of(node), sql=self.sql
+        )
 
     @contextmanager
     def blaming(self, node: exp.Expr) -> Iterator[None]:

@@ -49,9 +49,7 @@ def bind_query(node: exp.Expr, context: Context) -> Bound:
     return context.fail("a query is expected here", node)
 
 
-def bind_named(
-    node: exp.Expr, context: Context, at: exp.Expr, names: tuple[str, ...] | None = None
-) -> Bound:
+def bind_named(node: exp.Expr, context: Context, at: exp.Expr, names: tuple[str, ...] | None = None) -> Bound:
     """A query whose columns are referred to by name, so the names must differ; `names` replaces its own."""
     bound = bind_query(node, context)
     if names is not None:

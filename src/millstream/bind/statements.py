@@ -22,6 +22,7 @@ from millstream.catalog import (
     TableDef,
 )
 from millstream.plan.expr import Column
+from millstream.plan.nodes import Kind
 from millstream.schema import Field, Schema
 from millstream.sql import duration_us, options_of
 from millstream.sql.nodes import CreateSink, CreateStream, Explain, ResetOption, SetOption, Show, SideStream, Stop
@@ -145,8 +146,22 @@ def bind_select_statement(node: exp.Expr, context: Context) -> Query | OnTables:
     """A query over streams, or an ad-hoc query on stored tables."""
     if _only_tables(node, context):
         return _on_tables(node, context, is_query=True)
+    return Query(_bind_stream(node, context), frozenset(context.uses))
+
+
+def _bind_stream(node: exp.Expr, context: Context) -> Bound:
     bound = bind_query(node, context)
-    return Query(bound, frozenset(context.uses))
+    _require_stream(bound, node, context)
+    return bound
+
+
+def _require_stream(bound: Bound, node: exp.Expr, context: Context) -> None:
+    if bound.plan.kind is Kind.TABLE:
+        context.refuse(
+            "this query reads stored tables only, so it is not a stream",
+            node,
+            hint="ask for the rows at once with SELECT, or keep them with CREATE TABLE … AS",
+        )
 
 
 def _explained(node: exp.Expr, catalog: Catalog, sql: str, context: Context) -> Query:
@@ -166,6 +181,7 @@ def _create_stream(node: CreateStream, context: Context) -> Define:
     if query is not None:
         listed = node.args.get("columns") or []
         bound = bind_named(query, context, node, tuple(column.name for column in listed) or None)
+        _require_stream(bound, query, context)
         clocks = context.clocks_of(bound.plan)
         clock = Clock.LATENT if Clock.LATENT in clocks else Clock.EXTERNAL
         return Define(DerivedDef(name, bound.plan, clock), replace, quiet, frozenset(context.uses))
@@ -245,7 +261,7 @@ def _create_sink(node: CreateSink, context: Context) -> Define | Query:
     query = node.args.get("query")
     if query is None:
         return Define(sink, bool(node.args.get("or_replace")), bool(node.args.get("if_not_exists")))
-    return Query(bind_query(query, context), frozenset(context.uses), sink)
+    return Query(_bind_stream(query, context), frozenset(context.uses), sink)
 
 
 def _create_table(node: exp.Create, context: Context) -> Define | OnTables:
@@ -308,7 +324,7 @@ def _insert(node: exp.Insert, context: Context) -> Query | OnTables:
         case SinkDef():
             if not isinstance(node.expression, exp.Query):
                 context.fail("a sink takes the rows of a query", node, hint=f"INSERT INTO {entry.name} SELECT …")
-            bound = bind_query(node.expression, context)
+            bound = _bind_stream(node.expression, context)
             return Query(bound, frozenset({*context.uses, entry.name}), entry)
         case TableDef():
             if isinstance(node.expression, exp.Query) and not _only_tables(node.expression, context):

@@ -62,7 +62,9 @@ class IntervalParser(StrictParser):
             return None
         if isinstance(amount, exp.Paren):
             # Prints in parentheses anyway; a number prints as a string.
-            amount = exp.Literal.string(amount.this.name) if amount.this.is_number else amount.this
+            inner = amount.this
+            number = isinstance(inner, exp.Literal) and not inner.is_string
+            amount = exp.Literal.string(inner.name) if number else inner
         return exp.Interval(this=amount, unit=self._parse_unit())
 
     def _is_negative_amount(self) -> bool:

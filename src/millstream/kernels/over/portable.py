@@ -110,7 +110,8 @@ def export(layout: Layout, state: OverState) -> Portable:
         state.upto,
     )
     for arg in layout.texts:
-        used = np.unique(np.concatenate([codes[where] for codes, where in portable.codes(layout, arg)]))
+        held = [codes[where] for codes, where in portable.codes(layout, arg)]
+        used = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *held]))
         portable.texts[arg.name] = state.texts[arg.name].values(used)
         portable.renumber(layout, arg, partial(np.searchsorted, used))
     return portable
