@@ -16,7 +16,7 @@ from millstream.types import VARCHAR, SqlType
 if TYPE_CHECKING:
     from sqlglot import exp
 
-Options = Mapping[str, str | int | float | bool | None]
+Options = Mapping[str, str | int | float | bool]
 
 
 class Clock(Enum):
@@ -87,13 +87,10 @@ class FunctionDef:
 Entry = StreamDef | DerivedDef | TableDef | SinkDef | FunctionDef
 E = TypeVar("E", bound=Entry)
 
-WORDS: dict[type[Entry], str] = {
-    StreamDef: "stream",
-    DerivedDef: "stream",
-    TableDef: "table",
-    SinkDef: "sink",
-    FunctionDef: "function",
-}
+
+def word_for(kind: type) -> str:
+    """What an entry of that kind is called in messages."""
+    return {TableDef: "table", SinkDef: "sink", FunctionDef: "function"}.get(kind, "stream")
 
 
 class Catalog:
@@ -114,7 +111,7 @@ class Catalog:
         if key in space:
             if not replace:
                 raise CatalogError(
-                    f"{WORDS[type(space[key])]} {entry.name} already exists",
+                    f"{word_for(type(space[key]))} {entry.name} already exists",
                     hint="use CREATE OR REPLACE, IF NOT EXISTS, or DROP it first",
                 )
             self._check_unused(key)
@@ -132,9 +129,9 @@ class Catalog:
         space: Mapping[str, Entry] = self._functions if kind is FunctionDef else self._entries
         entry = space.get(name.lower())
         if entry is None:
-            raise CatalogError(f"no {WORDS[kind]} {name}", hint=self.suggest(name))
+            raise CatalogError(f"no {word_for(kind)} {name}", hint=self.suggest(name))
         if not isinstance(entry, kind):
-            raise CatalogError(f"{entry.name} is a {WORDS[type(entry)]}, not a {WORDS[kind]}")
+            raise CatalogError(f"{entry.name} is a {word_for(type(entry))}, not a {word_for(kind)}")
         return entry
 
     def drop(self, name: str, kinds: tuple[type[Entry], ...]) -> None:
@@ -143,9 +140,9 @@ class Catalog:
         space = self._functions if FunctionDef in kinds else self._entries
         entry = space.get(name.lower())
         if entry is None or not isinstance(entry, kinds):
-            what = WORDS[kinds[0]]
+            what = word_for(kinds[0])
             if entry is not None:
-                raise CatalogError(f"{entry.name} is a {WORDS[type(entry)]}, not a {what}")
+                raise CatalogError(f"{entry.name} is a {word_for(type(entry))}, not a {what}")
             raise CatalogError(f"no {what} {name}", hint=self.suggest(name))
         self._check_unused(name.lower())
         del space[name.lower()]

@@ -238,7 +238,7 @@ def _slack(node: CreateStream, clock: Clock, context: Context) -> int:
 
 
 def _source(node: CreateStream, context: Context) -> Options | None:
-    options = options_of(node)
+    options = _options(node, context)
     clause = node.args.get("source")
     if clause is None:
         return options or None
@@ -256,8 +256,16 @@ def _source(node: CreateStream, context: Context) -> Options | None:
     return {**parsed, **options}
 
 
+def _options(node: exp.Expr, context: Context) -> dict[str, str | int | float | bool]:
+    options = {name.lower(): value for name, value in options_of(node).items()}
+    for name, value in options.items():
+        if value is None:
+            context.fail(f"option {name} is NULL", node, hint="leave it out for its default")
+    return {name: value for name, value in options.items() if value is not None}
+
+
 def _create_sink(node: CreateSink, context: Context) -> Define | Query:
-    sink = SinkDef(str(node.name), options_of(node))
+    sink = SinkDef(str(node.name), _options(node, context))
     query = node.args.get("query")
     if query is None:
         return Define(sink, bool(node.args.get("or_replace")), bool(node.args.get("if_not_exists")))

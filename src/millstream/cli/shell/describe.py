@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 def list_all(database: Database) -> RenderableType:
     """Streams, tables, sinks, functions and running queries."""
-    from millstream.catalog import WORDS
+    from millstream.catalog import word_for
 
     table = _table("kind", "name", "what")
     for entry in database.catalog.entries():
-        table.add_row(WORDS[type(entry)], entry.name, Text(_what(entry)))
+        table.add_row(word_for(type(entry)), entry.name, Text(_what(entry)))
     for query in database.queries():
         table.add_row("query", query.name, Text(" ".join(query.sql.split())))
     return table if table.row_count else Text("nothing is declared yet; CREATE STREAM … makes a stream")
@@ -31,12 +31,12 @@ def list_all(database: Database) -> RenderableType:
 
 def describe(database: Database, name: str) -> RenderableType:
     """The columns of a stream, table or query, and what else is known of it."""
-    from millstream.catalog import WORDS, DerivedDef, StreamDef, TableDef
+    from millstream.catalog import DerivedDef, StreamDef, TableDef, word_for
 
     entry = database.catalog.find(name) or database.catalog.function(name)
     if entry is None:
         return _describe_query(database, name)
-    head = f"{WORDS[type(entry)]} {entry.name}"
+    head = f"{word_for(type(entry))} {entry.name}"
     if not isinstance(entry, StreamDef | DerivedDef | TableDef):
         return Text(f"{head}: {_what(entry)}")
     table = _table("column", "type")
