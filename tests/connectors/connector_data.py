@@ -112,3 +112,25 @@ def read_all(source, offset=None, limit=None):
         rejected += chunk.rejected
         chunks.append(chunk)
     return rows, rejected, chunks
+
+
+def decode_piecemeal(form, data: bytes, step: int, limit: int = 10**6):
+    """Rows and rejections when the bytes come a few at a time, as from a slow writer."""
+    rows, bad = [], []
+    begun, buffer, line, received = None, b"", 0, 0
+    while True:
+        ended = received >= len(data)
+        buffer += data[received : received + step]
+        received += step
+        if begun is None:
+            begun = form.begin(buffer, ended)
+            if begun is None:
+                continue
+            line, buffer = buffer.count(b"\n", 0, begun[1]), buffer[begun[1] :]
+        while buffer and (decoded := begun[0].decode(buffer, ended, limit)).consumed:
+            rows += plain(decoded.rows)
+            bad += [(line + entry.line, entry.text) for entry in decoded.bad]
+            line, buffer = line + decoded.lines, buffer[decoded.consumed :]
+        if ended:
+            assert buffer == b""
+            return rows, bad

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from connector_data import EVERY_TYPE, QUOTES, plain, rows_of_every_type, texts, to_record_batch
+from connector_data import EVERY_TYPE, QUOTES, decode_piecemeal, plain, rows_of_every_type, texts, to_record_batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -132,6 +132,13 @@ def test_the_fast_way_and_the_exact_way_agree(text, limit, cut):
         expected = exactly(data, **options)
         assert decode(data, **options) == expected
         assert decode(data, limit=limit, **options) == expected
+
+
+@given(WILD, st.integers(1, 40), st.integers(1, 5))
+def test_the_pieces_in_which_bytes_come_change_nothing(text, step, limit):
+    data = text.encode()
+    for options in ({}, {"multiline": False}):
+        assert decode_piecemeal(CsvFormat(PAIR, **options), data, step, limit) == exactly(data, **options)
 
 
 @given(rows_of_every_type())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from connector_data import EVERY_TYPE, plain, rows_of_every_type, to_record_batch
+from connector_data import EVERY_TYPE, decode_piecemeal, plain, rows_of_every_type, to_record_batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -135,6 +135,12 @@ def test_arrow_and_python_agree(lines, limit):
     expected = by_python(data, schema)
     assert decode(data, schema) == expected
     assert decode(data, schema, limit=limit) == expected
+
+
+@given(st.lists(LINES, max_size=12), st.integers(1, 40), st.integers(1, 5))
+def test_the_pieces_in_which_bytes_come_change_nothing(lines, step, limit):
+    data = "\n".join(lines).encode()
+    assert decode_piecemeal(JsonFormat(PAIR), data, step, limit) == by_python(data)
 
 
 @given(rows_of_every_type())

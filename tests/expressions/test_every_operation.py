@@ -1,4 +1,4 @@
-"""Every function, operator and cast on the values where engines differ: Arrow and DuckDB agree row by row, errors too."""
+"""Every function, operator and cast on the values where engines differ: Arrow and DuckDB agree, on errors too."""
 
 from __future__ import annotations
 

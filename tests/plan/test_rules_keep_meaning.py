@@ -70,6 +70,10 @@ def join(source: str, kind: str, on: str) -> str:
     return f"SELECT {columns} FROM ({source}) AS j {kind} JOIN d ON {on}"
 
 
+def union(first: str, word: str, second: str) -> str:
+    return f"SELECT * FROM ({first} {word} {second}) AS u"
+
+
 streams = st.sampled_from(["a", "b"]).map(lambda name: f"SELECT * FROM {name}")
 
 
@@ -80,8 +84,8 @@ def larger(smaller: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
         st.builds(window, smaller, aggregates, partitions, frames),
         st.builds(join, smaller, st.just(""), st.sampled_from(["j.k = d.k", "j.k = d.k AND d.w > 1", "j.v < d.w"])),
         st.builds(join, smaller, st.just("LEFT"), st.sampled_from(["j.k = d.k", "j.k = d.k AND j.v > d.w"])),
-        st.builds(lambda p, word, q: f"SELECT * FROM ({p} {word} {q}) AS u", smaller, st.sampled_from(["UNION ALL", "UNION"]), smaller),
-    )  # fmt: skip
+        st.builds(union, smaller, st.sampled_from(["UNION ALL", "UNION"]), smaller),
+    )
 
 
 queries = st.builds(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -30,14 +30,15 @@ def errors() -> Console:
     return console if console.is_terminal else Console(stderr=True, highlight=False, width=UNLIMITED)
 
 
-def rows_table(rows: pa.Table, title: str | None = None, caption: str | None = None) -> Table:
+def rows_table(rows: pa.Table, title: str | None = None) -> RenderableType:
     """Rows with their column names, numbers to the right, NULL told from text."""
-    table = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, title_justify="left", caption_justify="left")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for field in rows.schema:
         table.add_column(Text(field.name), justify="right" if _is_number(field.type) else "left", overflow="fold")
     for row in plain_rows(rows):
         table.add_row(*(Text("NULL", style="dim") if cell is None else Text(cell) for cell in row))
-    return table
+    # a title of the table's own would be broken to its width
+    return table if title is None else Group(Text(title, style="bold"), table)
 
 
 def plain_rows(rows: pa.Table) -> Iterable[Sequence[str | None]]:

@@ -201,8 +201,12 @@ define("upper(text)", _text("upper", VARCHAR), aliases=("ucase",))
 define("length(text)", overloads("length", ((VARCHAR,), BIGINT)), spark="CAST(length({0}) AS BIGINT)",
        aliases=("char_length", "character_length", "len"))  # fmt: skip
 # DuckDB reverses grapheme by grapheme; parts of one code point each do what the others do.
-define("reverse(text)", _text("reverse", VARCHAR), spark="reverse",
-       duckdb="CASE WHEN {0} = '' THEN '' ELSE array_to_string(list_reverse(string_split({0}, '')), '') END")  # fmt: skip
+define(
+    "reverse(text)",
+    _text("reverse", VARCHAR),
+    duckdb="CASE WHEN {0} = '' THEN '' ELSE array_to_string(list_reverse(string_split({0}, '')), '') END",
+    spark="reverse",
+)
 define("repeat(text, times)", _text("repeat", VARCHAR, BIGINT), spark="repeat({0}, CAST({1} AS INT))", fails=always)
 define("substring(text, start [, length])", _text_and_numbers("substring", 1), duckdb=_substring_duckdb,
        spark=_substring_spark, aliases=("substr", "mid"))  # fmt: skip

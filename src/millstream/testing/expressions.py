@@ -113,7 +113,7 @@ def expressions(draw: st.DrawFn, schema: Schema = SCHEMA, type_: SqlType | None 
         return _call(draw, schema, fn, params, depth) or draw(expressions(schema, BIGINT, 0))
     columns = [field for field in schema if field.type == type_]
     if depth <= 0 or draw(st.integers(0, 3)) == 0:
-        if columns and draw(st.integers(0, 3)):
+        if draw(st.integers(0, 3)) > 0 and columns:
             column = draw(st.sampled_from(columns))
             return Column(column.type, column.name)
         return Literal(type_, draw(st.none() | VALUES[type_]))

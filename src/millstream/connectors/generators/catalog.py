@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from millstream.connectors.generators.clicks import Clicks
-from millstream.connectors.generators.nexmark import Auctions, Bids, ClosedAuctions, Persons
+from millstream.connectors.generators.nexmark import Auctions, Bids, Persons
+from millstream.connectors.generators.nexmark_closed import ClosedAuctions
 from millstream.connectors.generators.quotes import Quotes
 from millstream.connectors.generators.table import GeneratedRows
 from millstream.connectors.options import closest

@@ -33,7 +33,7 @@ FIRST_ID = 1000
 OPEN_AUCTIONS = 100
 ACTIVE_PEOPLE = 1000
 # A bid names an auction at most 100 before the newest one, so auction a is bid on until a + 98 begins a group.
-_BIDDABLE = OPEN_AUCTIONS - AUCTIONS + 1
+BIDDABLE = OPEN_AUCTIONS - AUCTIONS + 1
 
 _FIRST_NAMES = ("Peter", "Paul", "Luke", "John", "Saul", "Vicky", "Kate", "Julie", "Sarah", "Deiter", "Walter")
 _LAST_NAMES = ("Shultz", "Abrams", "Spencer", "White", "Bartels", "Walton", "Smith", "Jones", "Noris")
@@ -239,67 +239,6 @@ class Bids(_Rows):
         return self.draws.below("channel", self.rows, len(_CHANNELS))
 
 
-class ClosedAuctions(GeneratedRows):
-    """Auctions that close, in the order they opened: the buyer is the highest bidder, NULL if there was no bid."""
-
-    columns: ClassVar = {
-        "id": Column(NUMBER, ("itemid", "auction", "auctionid", "item")),
-        "buyer": Column(NUMBER, ("buyerid", "bidder", "bidderid")),
-        "price": Column(REAL, ("finalprice", "closeprice", "bidprice")),
-        "seller": Column(NUMBER, ("sellerid",)),
-        "date_time": Column(TIME, ("closetime", "endtime", *TIME_NAMES)),
-    }
-
-    @cached_property
-    def id(self) -> Numbers:
-        return self.rows + FIRST_ID
-
-    @cached_property
-    def seller(self) -> Numbers:
-        return Auctions(self.rows, self.settings, self.draws).seller
-
-    @cached_property
-    def date_time(self) -> Numbers:
-        return instants(closing_event(self.rows), self.settings)
-
-    @cached_property
-    def buyer(self) -> pa.Array:
-        return self._sale[0]
-
-    @cached_property
-    def price(self) -> Reals:
-        return self._sale[1]
-
-    @cached_property
-    def _sale(self) -> tuple[pa.Array, Reals]:
-        """The highest bid on each auction, the first of equal ones, found among all bids made while they were open."""
-        if len(self.rows) == 0:
-            return pa.array([], pa.int64()), np.empty(0)
-        low, high = int(self.rows.min()), int(self.rows.max())
-        groups = low // AUCTIONS, (high + _BIDDABLE) // AUCTIONS
-        bids = Bids(np.arange(groups[0] * BIDS, (groups[1] + 1) * BIDS), self.settings, self.draws)
-        on = bids.auction_row
-        relevant = np.flatnonzero((on >= low) & (on <= high))
-        order = relevant[np.lexsort((relevant, -bids.price[relevant], on[relevant]))]
-        sold, best = np.unique(on[order], return_index=True)
-        best = order[best]
-        place = np.searchsorted(sold, self.rows)
-        found = np.minimum(place, max(len(sold) - 1, 0))
-        has = sold[found] == self.rows if len(sold) else np.zeros(len(self.rows), dtype=bool)
-        winner = best[found] if len(sold) else np.zeros(len(self.rows), dtype=np.int64)
-        buyer = pa.array(bids.bidder[winner], mask=~has)
-        return buyer, np.where(has, bids.price[winner], start_price(self.rows, self.draws))
-
-    @classmethod
-    def rows_spanning(cls, micros: int, settings: Settings) -> int:
-        return max(1, (int(micros * settings.rate / MICROS) // GROUP - 1) * AUCTIONS)
-
-    @classmethod
-    def rows_of_events(cls, events: int) -> int:
-        """Auctions that close among the first `events` events."""
-        return max(0, Auctions.rows_of_events(max(0, events - GROUP)) - _BIDDABLE)
-
-
 def start_price(auctions: Numbers, draws: Draws) -> Reals:
     """From 1 to 10,000, low prices more often."""
     prices: Reals = np.round(np.exp(draws.uniform("start", auctions) * np.log(10_000.0)), 2)
@@ -308,7 +247,7 @@ def start_price(auctions: Numbers, draws: Draws) -> Reals:
 
 def closing_event(auctions: Numbers) -> Numbers:
     """The event number at which an auction closes: in the group after the last that can bid on it."""
-    group, place = np.divmod(auctions + _BIDDABLE, AUCTIONS)
+    group, place = np.divmod(auctions + BIDDABLE, AUCTIONS)
     events: Numbers = (group + 1) * GROUP + 1 + place
     return events
 

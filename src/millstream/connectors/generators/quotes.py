@@ -83,7 +83,7 @@ def symbol_name(rank: int) -> str:
     """Three or four letters, different for every rank.
 
     >>> symbol_name(0), symbol_name(1)
-    ('HMZ', 'TDO')
+    ('HMZ', 'TFO')
     """
     block, rest = divmod(rank, 26**3)
     number = (rest * 7919 + 5069) % 26**3

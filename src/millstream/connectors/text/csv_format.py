@@ -12,6 +12,7 @@ import pyarrow.csv as arrow_csv
 from millstream.connectors.convert.common import DEFAULT_RULES, Fitted, Reasons, Rules, assemble, blame, empty
 from millstream.connectors.convert.fit import locate
 from millstream.connectors.convert.text import FALSE_TEXTS, TRUE_TEXTS, parse_text
+from millstream.connectors.text.csv_boundaries import filled_records, quotes_within_lines, record_ends
 from millstream.connectors.text.csv_records import Dialect, Malformed, Record, read_record, read_records, wrong_width
 from millstream.connectors.text.decoder import (
     BOM,
@@ -28,7 +29,6 @@ from millstream.connectors.text.decoder import (
 )
 from millstream.schema import Schema
 
-_QUOTE = ord('"')
 _FEW = 64
 """Below this many records, a block that Arrow refuses is read record by record."""
 _REFUSALS = 24
@@ -115,7 +115,7 @@ class CsvDecoder:
 
     def decode(self, data: bytes, final: bool, limit: int) -> Decoded:
         quoted = b'"' in data
-        ends = _record_ends(data, final, self._dialect) if quoted and self._dialect.multiline else None
+        ends = record_ends(data, final, self._dialect) if quoted and self._dialect.multiline else None
         if ends is None:
             if quoted and self._dialect.multiline:
                 return self._one_by_one(data, final, limit)
@@ -134,7 +134,7 @@ class CsvDecoder:
         if fitted is None:
             return self._one_by_one(data, final, limit)
         starts = line_starts(ends)
-        records = np.flatnonzero(_filled(block, ends, self._width))
+        records = np.flatnonzero(filled_records(block, ends, self._width))
         bad = []
         for row, reason in fitted.bad.items():
             record = records[row]
@@ -154,7 +154,7 @@ class CsvDecoder:
             part = block[offset : int(ends[last - 1])]
             part_ends = ends[first:last] - offset
             starts = line_starts(part_ends)
-            lines = np.flatnonzero(_filled(part, part_ends, self._width))
+            lines = np.flatnonzero(filled_records(part, part_ends, self._width))
             fitted = self._columnar(part, part_ends) if refusals < _REFUSALS else None
             if fitted is None and b'"' not in part and is_utf8(part):
                 fitted, lines = self._without_wrong_widths(part, part_ends, lines, bad, first)
@@ -203,9 +203,9 @@ class CsvDecoder:
         lengths = np.diff(ends, prepend=0)
         if not is_utf8(block) or block.count(b"\r") != block.count(b"\r\n") or lengths.max() > MAX_ROW_BYTES:
             return None
-        if b'"' in block and not self._dialect.multiline and not _quotes_within_lines(block, self._dialect):
+        if b'"' in block and not self._dialect.multiline and not quotes_within_lines(block, self._dialect):
             return None
-        expected = int(np.count_nonzero(_filled(block, ends, self._width)))
+        expected = int(np.count_nonzero(filled_records(block, ends, self._width)))
         if expected == 0:
             return Fitted(empty(self._schema))
         table = self._read(block, self._as_declared, expected)
@@ -264,39 +264,3 @@ class CsvDecoder:
 def _is_direct(type_name: str) -> bool:
     """Types whose text Arrow's reader converts exactly as `parse_text` does, only sooner."""
     return type_name in ("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "DOUBLE", "DECIMAL")
-
-
-def _filled(block: bytes, ends: Lines, width: int) -> np.ndarray[Any, Any]:
-    """Which records are rows: in a file of several columns an empty line is none, in a file of one it is NULL."""
-    lengths = np.diff(ends, prepend=0)
-    if width == 1:
-        return np.ones(len(ends), dtype=bool)
-    letters = np.frombuffer(block, dtype=np.uint8)
-    first = letters[line_starts(ends)]
-    blank = ((lengths == 1) & (first == 10)) | ((lengths == 2) & (first == 13))
-    return np.asarray(~blank)
-
-
-def _quotes_within_lines(block: bytes, dialect: Dialect) -> bool:
-    """Whether every quoted value is closed on its line."""
-    ends = _record_ends(block, True, dialect)
-    return ends is not None and len(ends) == block.count(b"\n")
-
-
-def _record_ends(data: bytes, final: bool, dialect: Dialect) -> Lines | None:
-    """Positions just after each line end outside quotes; None if quotes stand elsewhere than around fields."""
-    letters = np.frombuffer(data, dtype=np.uint8)
-    quotes = np.flatnonzero(letters == _QUOTE)
-    if final and len(quotes) % 2:
-        return None
-    newlines = np.flatnonzero(letters == 10)
-    opening, closing = quotes[0::2], quotes[1::2]
-    separators = (10, 13, ord(dialect.delimiter))
-    before = letters[opening[opening > 0] - 1]
-    after = letters[closing[closing + 1 < len(letters)] + 1]
-    # A doubled quote closes and opens at once: its second half is preceded by, and its first half followed by, a quote.
-    if not np.isin(before, (*separators[::2], _QUOTE)).all() or not np.isin(after, (*separators, _QUOTE)).all():
-        return None
-    outside = np.searchsorted(quotes, newlines) % 2 == 0
-    ends: Lines = newlines[outside] + 1
-    return ends

@@ -50,7 +50,7 @@ def read_records(
     bad: list[BadRow] = []
     position = line = 0
     while position < len(data) and len(records) + len(bad) < limit:
-        if width > 1 and (blank := _blank_line(data, position, final)):
+        if width > 1 and (blank := _blank_line(data, position)):
             position += blank
             line += 1
             continue
@@ -97,7 +97,7 @@ def read_record(data: bytes, start: int, final: bool, dialect: Dialect) -> Recor
 
 def _quoted_record(data: bytes, start: int, line_end: int, final: bool, dialect: Dialect) -> Record | None:
     reach = min(len(data), start + MAX_ROW_BYTES) if dialect.multiline else line_end
-    fields: list[str | None] = []
+    parts: list[tuple[bytes, bool]] = []
     delimiter = dialect.delimiter.encode()
     position = start
     while True:
@@ -114,16 +114,17 @@ def _quoted_record(data: bytes, start: int, line_end: int, final: bool, dialect:
         rest = dialect.plain.match(data, position, reach)
         assert rest is not None
         position = rest.end()
-        if data.startswith(delimiter, position):
-            fields.append(_value(value + rest[0], quoted, dialect))
+        if position < reach and data.startswith(delimiter, position):
+            parts.append((value + rest[0], quoted))
             position += len(delimiter)
             continue
-        fields.append(_value(value + rest[0].removesuffix(b"\r"), quoted, dialect))
-        if position < reach:
-            return Record(fields, data[start : position + 1], position + 1)
-        if reach < len(data):
+        parts.append((value + rest[0].removesuffix(b"\r"), quoted))
+        if position == reach < len(data):
             raise Malformed("too long")
-        return Record(fields, data[start:], position) if final else None
+        if position == len(data) and not final:
+            return None
+        end = min(position + 1, len(data))
+        return Record([_value(*part, dialect) for part in parts], data[start:end], end)
 
 
 def _value(raw: bytes, quoted: bool, dialect: Dialect) -> str | None:
@@ -134,7 +135,7 @@ def _value(raw: bytes, quoted: bool, dialect: Dialect) -> str | None:
     return None if not quoted and text in ("", dialect.null_value) else text
 
 
-def _blank_line(data: bytes, position: int, final: bool) -> int:
+def _blank_line(data: bytes, position: int) -> int:
     if data.startswith(b"\n", position):
         return 1
     return 2 if data.startswith(b"\r\n", position) else 0

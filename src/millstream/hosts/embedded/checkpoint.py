@@ -119,7 +119,7 @@ def _read_again(host: EmbeddedHost, stream: str, offset: Offset, count: int) -> 
             )
         host.offsets[stream] = chunk.offset
         host.arrive(stream, chunk.rows, chunk.rejected)
-        count -= chunk.rows.num_rows + len(chunk.rejected)
+        count -= chunk.rows.num_rows + sum(row.count for row in chunk.rejected)
     host.offsets[stream] = offset
 
 

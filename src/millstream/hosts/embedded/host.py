@@ -103,6 +103,7 @@ class EmbeddedHost:
     def resume(self, program: Program, ids: list[str] | None, committed: Offset) -> None:
         """Start a query, on saved vertices if `ids` are given; its sink goes on after `committed`."""
         with self.lock:
+            self._set_policy()
             if ids is None:
                 self._rewind(program)
             running = Running(program)
@@ -239,7 +240,7 @@ class EmbeddedHost:
         rows = self._stamped(entry.definition, rows)
         if self.journal is not None:
             if self.sources[stream].replayable and entry.definition.clock is not Clock.INTERNAL:
-                count = rows.num_rows + len(rejected)
+                count = rows.num_rows + sum(row.count for row in rejected)
                 self.journal({"op": "read", "stream": stream, "offset": offset, "count": count}, None)
             else:
                 note = {"op": "push", "stream": stream, "rejected": _plain(rejected), "offset": offset}
@@ -349,5 +350,5 @@ def _without_stamp(stream: StreamDef) -> Schema:
     return Schema(tuple(field for field in stream.schema if field.name != stream.time_column))
 
 
-def _plain(rejected: tuple[Rejected, ...]) -> list[list[str]]:
-    return [[row.error, row.row, row.origin] for row in rejected]
+def _plain(rejected: tuple[Rejected, ...]) -> list[list[str | int]]:
+    return [[row.error, row.row, row.origin, row.count] for row in rejected]

@@ -75,7 +75,7 @@ class Stream:
         emit(self.sides["main"], ordered)
 
     def _refuse(self, rejected: tuple[Rejected, ...], first: int) -> None:
-        self.rejected += len(rejected)
+        self.rejected += sum(row.count for row in rejected)
         arrays = [pa.array([getattr(row, name) for row in rejected], pa.string()) for name in ERRORS_SCHEMA.names]
         rows = pa.RecordBatch.from_arrays(arrays, schema=ERRORS_SCHEMA.arrow)
         number: Ints = np.full(len(rejected), first, dtype=np.int64)

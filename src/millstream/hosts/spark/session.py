@@ -79,7 +79,6 @@ def _settings(master: str) -> dict[str, str]:
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
-        "spark.python.daemon.module": "millstream.hosts.spark.daemon",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "WARN",
     }

@@ -53,15 +53,16 @@ class OverKernel:
         return new_state(self.layout, threads())
 
     def step(self, state: OverState, batch: Batch) -> Batch:
+        state.upto = max(state.upto, batch.upto)
         if state.pending is not None:
             batch = concat([state.pending, batch], batch.upto)
             state.pending = None
         if self.spec.waits:
             ready = int(np.searchsorted(batch.time, batch.upto))
             if ready < len(batch):
-                state.pending = batch.slice(ready, len(batch))
+                # A copy: a few rows that wait must not keep a large batch in memory.
+                state.pending = batch.take(np.arange(ready, len(batch)))
                 batch = batch.slice(0, ready)
-        state.upto = batch.upto
         columns = self._results(state, batch)
         sweep(self.layout, state)
         return batch.with_rows(
@@ -113,8 +114,7 @@ class OverKernel:
 
         def run(number: int) -> int:
             shard = state.shards[number]
-            own = np.empty(rows, dtype=np.int32)
-            at = np.empty(rows, dtype=np.int64)
+            own, at = shard.scratch(rows)
             count = deal(slots, len(state.shards), state.shift, number, shard.width, own, at)
             shard.state[[FIRST, ADDED, LAST]] = 0, 0, count
             return self._run_shard(step, shard, own, at, inputs, outputs)

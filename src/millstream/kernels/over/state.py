@@ -31,9 +31,17 @@ class Shard:
         self.regions: Ints = np.zeros(1 + SIZE_CLASSES, dtype=np.int64)
         self.state: Ints = np.zeros(USED + len(layout.tables), dtype=np.int64)
         self.tables: list[Ints] = [np.zeros(3 * _FIRST_TABLE, dtype=np.int64) for _ in layout.tables]
+        self._rows: npt.NDArray[np.int32] = np.empty(0, dtype=np.int32)
+        self._at: Ints = np.empty(0, dtype=np.int64)
+
+    def scratch(self, rows: int) -> tuple[npt.NDArray[np.int32], Ints]:
+        """Room to note which rows are its own and where their records begin."""
+        if len(self._rows) < rows:
+            self._rows, self._at = np.empty(rows, dtype=np.int32), np.empty(rows, dtype=np.int64)
+        return self._rows, self._at
 
     @property
-    def records(self) -> Ints:
+    def records(self) -> npt.NDArray[np.int64]:
         """The slot records, one per row."""
         return self.slots.reshape(-1, self.width)
 
@@ -41,13 +49,11 @@ class Shard:
         """Make room for that many records."""
         have = len(self.slots) // self.width
         if records > have:
-            more = max(records, 2 * have, 16) - have
-            self.slots = np.concatenate([self.slots, np.zeros(more * self.width, dtype=np.int64)])
+            self.slots = _longer(self.slots, max(records, 2 * have, 16) * self.width)
 
     def more_cells(self, wanted: int) -> None:
         """Make room for a region of `wanted` cells, and then some."""
-        more = max(wanted * self.cell, len(self.cells), 1024)
-        self.cells = np.concatenate([self.cells, np.zeros(more, dtype=np.int64)])
+        self.cells = _longer(self.cells, len(self.cells) + max(wanted * self.cell, len(self.cells), 1024))
 
     def entries(self, table: int) -> npt.NDArray[np.int64]:
         """The counted values of a table: record offset + 1, word, count."""
@@ -65,6 +71,13 @@ class Shard:
 
     def more_table(self, table: int) -> None:
         self.set_entries(table, self.entries(table))
+
+
+def _longer(array: Ints, length: int) -> Ints:
+    """The array with zeros behind it; memory that is not used yet is not touched."""
+    longer = np.zeros(length, dtype=np.int64)
+    longer[: len(array)] = array
+    return longer
 
 
 @dataclass

@@ -41,32 +41,31 @@ def to_kernel_source(expr: Expr, names: Mapping[str, str]) -> KernelExpr | None:
     times (µs), dates (days) and intervals (µs) are int64, DOUBLE is float64. Text takes part only in IS NULL.
     """
     scope = Scope()
-
-    def compile_(part: Expr) -> Form | None:
-        match part:
-            case Column():
-                name = names.get(part.name)
-                return None if name is None else Value(part.type, f"v_{name}", f"n_{name}")
-            case Literal():
-                return _literal(part)
-            case Case():
-                whens = [(compile_(when), compile_(then)) for when, then in part.whens]
-                return None if part.type.is_coded else functions.case(part.type, whens, compile_(part.default))
-            case Cast():
-                return functions.cast(part, compile_(part.arg), scope)
-            case Call():
-                args = [compile_(arg) for arg in part.args]
-                present = [arg for arg in args if arg is not None]
-                return functions.call(part, present, scope) if len(present) == len(args) else None
-        return None
-
-    form = compile_(expr)
+    form = _compile(expr, names, scope)
     if form is None or (isinstance(expr, Literal) and expr.type.is_coded):
         return None
     value = form.as_value()
-    if len(value.value) + len(value.null) > _LONGEST:
-        return None
     return KernelExpr(expr.type, value.value, value.null, frozenset(scope.helpers))
+
+
+def _compile(expr: Expr, names: Mapping[str, str], scope: Scope) -> Form | None:
+    parts = [_compile(part, names, scope) for part in expr.children()]
+    if any(part is None for part in parts):
+        return None
+    form: Form | None = None
+    match expr:
+        case Column() if expr.name in names:
+            form = Value(expr.type, f"v_{names[expr.name]}", f"n_{names[expr.name]}")
+        case Literal():
+            form = _literal(expr)
+        case Case() if not expr.type.is_coded:
+            form = functions.case(expr.type, list(zip(parts[:-1:2], parts[1:-1:2], strict=True)), parts[-1])
+        case Cast():
+            form = functions.cast(expr, parts[0], scope)
+        case Call():
+            form = functions.call(expr, [part for part in parts if part is not None], scope)
+    # Text repeats what is needed both for a value and for its NULL, so it can outgrow the expression.
+    return form if form is None or form.size <= _LONGEST else None
 
 
 def _literal(literal: Literal) -> Form | None:

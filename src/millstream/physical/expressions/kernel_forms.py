@@ -26,6 +26,10 @@ class Value:
     value: str
     null: str
 
+    @property
+    def size(self) -> int:
+        return len(self.value) + len(self.null)
+
     def as_value(self) -> Value:
         return self
 
@@ -40,8 +44,13 @@ class Truth:
     true: str
     false: str
 
+    @property
+    def size(self) -> int:
+        return len(self.true) + len(self.false)
+
     def as_value(self) -> Value:
-        return Value(BOOLEAN, self.true, and_(not_(self.true), not_(self.false)))
+        null = "False" if self.false == not_(self.true) else and_(not_(self.true), not_(self.false))
+        return Value(BOOLEAN, self.true, null)
 
     def as_truth(self) -> Truth:
         return self
@@ -52,6 +61,8 @@ Form = Value | Truth
 
 def not_(text: str) -> str:
     """Not, without the obvious."""
+    if text.startswith("(not ") and text[5:-1].isidentifier():
+        return text[5:-1]
     return {"True": "False", "False": "True"}.get(text) or f"(not {text})"
 
 

@@ -56,7 +56,8 @@ def cast(expr: Cast, arg: Form | None, scope: Scope) -> Form | None:
         bound = _RANGES[target.name]
         if source == DOUBLE:
             bounds = (float(-bound), float(bound))
-            null = or_(null, not_(scope.call("k_fits", x, *bounds))) if expr.safe else null
+            if expr.safe:
+                null = or_(null, not_(scope.call("k_fits", x, *bounds)))
             return Value(target, scope.call("k_to_integer", x, *bounds), null)
         if _RANGES[source.name] <= bound:
             return Value(target, x, null)
@@ -210,17 +211,15 @@ def _extreme(helper: str) -> Maker:
         best, *others = args
         for other in others:
             parts = [(choose(one.null, zero(one.type), one.value), one.null) for one in (best, other)]
-            value = scope.call(helper, *parts[0], *parts[1])
-            best = Value(expr.type, value, and_(best.null, other.null))
+            best = Value(expr.type, scope.call(helper, *parts[0], *parts[1]), and_(best.null, other.null))
         return best
 
     return make
 
 
 def _coalesce(expr: Call, args: Sequence[Value], scope: Scope) -> Form:
-    *firsts, last = args
-    value = last.value
-    for arg in reversed(firsts):
+    value = args[-1].value
+    for arg in reversed(args[:-1]):
         value = choose(arg.null, value, arg.value)
     return Value(expr.type, value, and_(*(arg.null for arg in args)))
 

@@ -1,0 +1,96 @@
+"""Windows against DuckDB: every row that OVER delivers is the row that DuckDB gives on the table of all rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from oracle_data import Feed, assert_same, feeds, ours, theirs
+
+PATIENT = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+CALLS = [
+    "count(*)", "count(v)", "count(g)", "count(DISTINCT v)", "count(DISTINCT g)", "sum(v)", "sum(x)", "sum(DISTINCT v)",
+    "avg(v)", "avg(x)", "min(v)", "max(v)", "min(x)", "max(x)", "min(g)", "max(g)", "min(ts)", "max(k)",
+    "var_pop(x)", "var_samp(x)", "stddev_pop(x)", "stddev_samp(x)", "stddev(x)", "variance(x)",
+    "sum(x * 2 + 1)", "sum(CASE WHEN v > 0 THEN 1 ELSE 0 END)", "max(coalesce(v, 0) % 3)",
+]  # fmt: skip
+PICKS = ["first_value(v)", "last_value(v)", "first_value(g)", "last_value(x)"]
+KEYS = ["", "k", "g", "k, g", "v % 2", "k, ts"]
+CONDITIONS = ["TRUE", "v > 0", "x IS NOT NULL", "k = 1 OR g = 'a'", "v % 2 = 0", "g < 'b'", "NOT (x > 1)"]
+
+
+@dataclass(frozen=True)
+class Call:
+    """An aggregate over a frame, as each side writes it."""
+
+    call: str
+    key: str
+    unit: str
+    length: int | None
+
+    @property
+    def ours(self) -> str:
+        reach = "UNBOUNDED" if self.length is None else f"{self.length} {'SECONDS' if self.unit == 'RANGE' else ''}"
+        return f"{self.call} OVER ({self._partition}{self.unit} {reach} PRECEDING)"
+
+    @property
+    def theirs(self) -> str:
+        order = "ts" if self.unit == "RANGE" else "ts, seq"
+        length = f"INTERVAL {self.length} SECONDS" if self.unit == "RANGE" else str(self.length)
+        reach = "UNBOUNDED" if self.length is None else length
+        call = self.call.replace(")", " ORDER BY ts, seq)") if self.call in PICKS else self.call
+        frame = f"{self.unit} BETWEEN {reach} PRECEDING AND CURRENT ROW"
+        return f"{call} OVER ({self._partition}ORDER BY {order} {frame})"
+
+    @property
+    def _partition(self) -> str:
+        return f"PARTITION BY {self.key} " if self.key else ""
+
+
+def calls(*which: str) -> st.SearchStrategy[Call]:
+    units, lengths = st.sampled_from(["ROWS", "RANGE"]), st.sampled_from([None, 0, 1, 2, 5, 40])
+    return st.builds(Call, st.sampled_from(which or (*CALLS, *PICKS)), st.sampled_from(KEYS), units, lengths)
+
+
+def compare(windows: list[Call], condition: str, feed: Feed, slack: int = 0) -> None:
+    mine = ", ".join(f"{window.ours} AS c{i}" for i, window in enumerate(windows))
+    other = ", ".join(f"{window.theirs} AS c{i}" for i, window in enumerate(windows))
+    got = ours(f"SELECT k, v, ts, {mine} FROM s WHERE {condition}", slack=slack, s=feed)
+    want = theirs(f"SELECT k, v, ts, {other} FROM s WHERE {condition} ORDER BY ts, seq", s=feed)
+    assert_same(got, want)
+
+
+@PATIENT
+@given(windows=st.lists(calls(), min_size=1, max_size=3), condition=st.sampled_from(CONDITIONS), feed=feeds())
+def test_over(windows: list[Call], condition: str, feed: Feed) -> None:
+    compare(windows, condition, feed)
+
+
+@settings(PATIENT, max_examples=30)
+@given(windows=st.lists(calls(), min_size=1, max_size=2), feed=feeds(jitter=7))
+def test_over_out_of_order_within_slack(windows: list[Call], feed: Feed) -> None:
+    compare(windows, "TRUE", feed, slack=7)
+
+
+@pytest.mark.parametrize("unit", ["ROWS", "RANGE"])
+@pytest.mark.parametrize("call", CALLS + PICKS)
+@settings(PATIENT, max_examples=3)
+@given(length=st.sampled_from([None, 0, 2, 5]), key=st.sampled_from(["", "k"]), feed=feeds(max_size=60))
+def test_every_aggregate(call: str, unit: str, length: int | None, key: str, feed: Feed) -> None:
+    compare([Call(call, key, unit, length)], "TRUE", feed)
+
+
+@settings(PATIENT, max_examples=30)
+@given(
+    inner=calls("sum(v)", "max(v)", "count(*)"),
+    outer=calls("sum(v)", "avg(v)", "min(v)", "count(DISTINCT v)"),
+    feed=feeds(),
+)
+def test_over_of_over(inner: Call, outer: Call, feed: Feed) -> None:
+    got = ours(f"SELECT v, {outer.ours} AS c FROM (SELECT k, g, ts, {inner.ours} AS v FROM s) AS i WHERE v > 0", s=feed)
+    source = f"SELECT k, g, ts, seq, {inner.theirs} AS v FROM s"
+    want = theirs(f"SELECT v, {outer.theirs} AS c FROM ({source}) AS i WHERE v > 0 ORDER BY ts, seq", s=feed)
+    assert_same(got, want)
