@@ -1,10 +1,10 @@
 """Millstream the PySpark way: DataFrames in, a DataFrame out.
 
-    from millstream.spark import Millstream
+from millstream.spark import Millstream
 
-    m = Millstream(spark)
-    m.register("quotes", quotes, time="ts", slack="5 seconds")
-    m.sql("SELECT symbol, avg(price) OVER (PARTITION BY symbol RANGE 1 MINUTE PRECEDING) AS mean FROM quotes")
+m = Millstream(spark)
+m.register("quotes", quotes, time="ts", slack="5 seconds")
+m.sql("SELECT symbol, avg(price) OVER (PARTITION BY symbol RANGE 1 MINUTE PRECEDING) AS mean FROM quotes")
 """
 
 from __future__ import annotations
@@ -40,9 +40,7 @@ class Millstream:
         """The session that queries run on."""
         return self._host.spark
 
-    def register(
-        self, name: str, df: DataFrame, time: str | None = None, slack: str | timedelta | None = None
-    ) -> None:
+    def register(self, name: str, df: DataFrame, time: str | None = None, slack: str | timedelta | None = None) -> None:
         """Make a DataFrame known: with `time` as a stream ordered by that column, without it as a table.
 
         Rows of a stream may be out of order by `slack`; in a streaming query it is the delay of the watermark.
@@ -61,7 +59,8 @@ class Millstream:
         column = schema[time]
         if not (column.type.is_integer or column.type.name in ("TIMESTAMP", "TIMESTAMPTZ", "DATE")):
             raise CatalogError(
-                f"{time} is {column.type}, which does not order a stream", hint="it is a timestamp, a date or an integer"
+                f"{time} is {column.type}, which does not order a stream",
+                hint="it is a timestamp, a date or an integer",
             )
         stream = StreamDef(name, schema, Clock.EXTERNAL, column.name, to_span(slack))
         self._database.catalog.add(stream, replace=True)

@@ -90,18 +90,17 @@ def test_a_bad_cast_names_the_expression_and_the_value() -> None:
     with pytest.raises(DataError) as caught:
         values(cast(S, INTEGER))
     assert "CAST(s AS INTEGER)" in caught.value.message
-    assert "x" in (caught.value.detail or "")
+    assert caught.value.detail == "'x' is not a INTEGER"
     with pytest.raises(DataError, match="CAST\\(f AS BIGINT\\)"):
         values(cast(F, BIGINT))
     assert values(cast(F, BIGINT, safe=True)) == [0, None, None, 2]
 
 
 def test_the_failing_expression_of_several_is_named() -> None:
-    good, bad = resolve("md5", (S,)), resolve("error", (S,))
+    good = resolve("md5", (S,))
     with pytest.raises(DataError) as caught:
-        DuckBatch([good, cast(S, DOUBLE), resolve("md5", (S,))])(ROWS)
+        DuckBatch([good, cast(S, DOUBLE), good])(ROWS)
     assert caught.value.message == "cannot evaluate CAST(s AS DOUBLE)"
-    assert bad.type is not None
 
 
 def test_conditions_guard_what_follows() -> None:
@@ -168,11 +167,22 @@ def test_names_of_every_kind() -> None:
 
 @pytest.mark.parametrize(
     "constant",
-    [Literal(BIGINT, -(2**63)), Literal(INTEGER, -5), Literal(DOUBLE, -0.0), Literal(DOUBLE, 1e-310), Literal(DOUBLE, 0.1),
-     Literal(DOUBLE, math.inf), text("it's \\ \0 é\n"), Literal(TIMESTAMP, -1), Literal(TIMESTAMPTZ, 10**15), Literal(DATE, -1),
-     Literal(INTERVAL, -1), Literal(TIMESTAMP, 10**18), Literal(BOOLEAN, None)],
-    ids=str,
-)  # fmt: skip
+    [
+        Literal(BIGINT, -(2**63)),
+        Literal(INTEGER, -5),
+        Literal(DOUBLE, -0.0),
+        Literal(DOUBLE, 1e-310),
+        Literal(DOUBLE, 0.1),
+        Literal(DOUBLE, math.inf),
+        text("it's \\ \0 é\n"),
+        Literal(TIMESTAMP, -1),
+        Literal(TIMESTAMPTZ, 10**15),
+        Literal(DATE, -1),
+        Literal(INTERVAL, -1),
+        Literal(TIMESTAMP, 10**18),
+        Literal(BOOLEAN, None),
+    ],
+)
 def test_constants_in_duckdb(constant: Literal) -> None:
     one = ROWS.slice(0, 1)
     (ours,), (theirs,) = compile_arrow([constant], SCHEMA)(one), DuckBatch([constant])(one)

@@ -125,10 +125,14 @@ def test_resolves(fn: str, args: tuple[Expr, ...], printed: str, type_: SqlType)
         ("strftime", (TS, text("%Q")), "unknown code %Q in the format '%Q'", "%Y"),
         ("round", (F, I4), "the digits of round must be a constant integer", None),
         ("like", (S, text("a!"), text("!")), "the escape character in 'a!' must precede %, _ or itself", None),
-        ("+", (Column(DECIMAL(38, 10), "x"), Column(DECIMAL(38, 10), "x")), "DECIMAL(38, 10) + DECIMAL(38, 10) needs 39 digits,"
-         " and a DECIMAL has at most 38", "cast"),
+        (
+            "+",
+            (Column(DECIMAL(38, 10), "x"), Column(DECIMAL(38, 10), "x")),
+            "DECIMAL(38, 10) + DECIMAL(38, 10) needs 39 digits, and a DECIMAL has at most 38",
+            "cast",
+        ),
     ],
-)  # fmt: skip
+)
 def test_refuses(fn: str, args: tuple[Expr, ...], message: str, hint: str | None) -> None:
     with pytest.raises(BindError) as caught:
         resolve(fn, args)
@@ -176,22 +180,43 @@ def test_common_functions_do_not_start_duckdb() -> None:
 @pytest.mark.parametrize(
     "written,type_,value",
     [
-        ("1970-01-02", TIMESTAMP, 86_400_000_000), ("1970-01-01T00:00:00.5Z", TIMESTAMP, 500_000), ("1969-12-31", DATE, -1),
-        ("1970-01-01 02:00+02:00", TIMESTAMPTZ, 0), ("1970-01-01", TIMESTAMPTZ, 0), ("01:00:00.000001", TIME, 3_600_000_001),
-        (" 12 ", INTEGER, 12), ("1e3", DOUBLE, 1000.0), ("-inf", DOUBLE, float("-inf")), ("yes", BOOLEAN, True),
-        ("1.005", DECIMAL(10, 2), Decimal("1.01")), ("10 seconds", INTERVAL, 10_000_000), ("é", BLOB, "é".encode()),
-        ("1 day 02:00:00", INTERVAL, 93_600_000_000), ("-00:00:01", INTERVAL, -1_000_000), ("2 weeks", INTERVAL, 14 * 86_400_000_000),
+        ("1970-01-02", TIMESTAMP, 86_400_000_000),
+        ("1970-01-01T00:00:00.5Z", TIMESTAMP, 500_000),
+        ("1969-12-31", DATE, -1),
+        ("1970-01-01 02:00+02:00", TIMESTAMPTZ, 0),
+        ("1970-01-01", TIMESTAMPTZ, 0),
+        ("01:00:00.000001", TIME, 3_600_000_001),
+        (" 12 ", INTEGER, 12),
+        ("1e3", DOUBLE, 1000.0),
+        ("-inf", DOUBLE, float("-inf")),
+        ("yes", BOOLEAN, True),
+        ("1.005", DECIMAL(10, 2), Decimal("1.01")),
+        ("10 seconds", INTERVAL, 10_000_000),
+        ("é", BLOB, "é".encode()),
+        ("1 day 02:00:00", INTERVAL, 93_600_000_000),
+        ("-00:00:01", INTERVAL, -1_000_000),
+        ("2 weeks", INTERVAL, 14 * 86_400_000_000),
     ],
-)  # fmt: skip
+)
 def test_text_becomes_a_constant(written: str, type_: SqlType, value: object) -> None:
     assert literal(written, type_) == Literal(type_, value)
 
 
 @pytest.mark.parametrize(
     "written,type_",
-    [("300", TINYINT), ("0x10", INTEGER), ("1_0", INTEGER), ("2024-02-30", DATE), ("25:00", TIME), ("on", BOOLEAN),
-     ("12345678901.00", DECIMAL(10, 2)), ("1 month", INTERVAL), ("soon", INTERVAL), ("2024", DATE)],
-)  # fmt: skip
+    [
+        ("300", TINYINT),
+        ("0x10", INTEGER),
+        ("1_0", INTEGER),
+        ("2024-02-30", DATE),
+        ("25:00", TIME),
+        ("on", BOOLEAN),
+        ("12345678901.00", DECIMAL(10, 2)),
+        ("1 month", INTERVAL),
+        ("soon", INTERVAL),
+        ("2024", DATE),
+    ],
+)
 def test_other_text_does_not(written: str, type_: SqlType) -> None:
     with pytest.raises(BindError):
         literal(written, type_)
@@ -257,10 +282,13 @@ def test_what_can_fail() -> None:
 
 
 def test_every_name_is_found() -> None:
-    wanted = """abs ceil ceiling floor round sqrt exp ln log10 log2 power pow sign greatest least coalesce nullif ifnull if iff
-    lower upper length char_length substring substr trim ltrim rtrim replace concat concat_ws contains starts_with ends_with left
-    right lpad rpad reverse repeat strpos position split_part regexp_matches regexp_replace regexp_extract md5 year month day hour
-    minute second dayofweek extract date_trunc epoch epoch_ms epoch_us to_timestamp make_timestamp strftime isnan isfinite pi"""
+    wanted = """
+        abs ceil ceiling floor round sqrt exp ln log10 log2 power pow sign greatest least coalesce nullif ifnull
+        if iff lower upper length char_length substring substr trim ltrim rtrim replace concat concat_ws
+        contains starts_with ends_with left right lpad rpad reverse repeat strpos position split_part
+        regexp_matches regexp_replace regexp_extract md5 year month day hour minute second dayofweek extract
+        date_trunc epoch epoch_ms epoch_us to_timestamp make_timestamp strftime isnan isfinite pi
+    """
     assert set(wanted.split()) <= set(known_names())
     operators = "= <> < <= > >= + - * / // % || and or not neg is_null in like ilike is_distinct"
     assert all(lookup(name) for name in operators.split())

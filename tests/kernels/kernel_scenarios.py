@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from millstream import types
 from millstream.kernels.aggregates import NAMES, result_type
 from millstream.kernels.batch import BEGIN, FOREVER, Batch
 from millstream.kernels.contract import KernelSpec
@@ -21,20 +22,13 @@ from millstream.kernels.merge import MergeSpec
 from millstream.kernels.over import Frame, OverCall, OverSpec
 from millstream.kernels.reorder import LateSpec, ReorderSpec
 from millstream.schema import Schema
-from millstream.types import BIGINT, BOOLEAN, DATE, DECIMAL, DOUBLE, INTEGER, TIMESTAMP, VARCHAR, SqlType
+from millstream.types import BIGINT, DECIMAL, DOUBLE, VARCHAR, SqlType
 
 COLUMNS = Schema.of(
-    k=BIGINT,
-    name=VARCHAR,
-    x=DOUBLE,
-    i=INTEGER,
-    b=BIGINT,
-    d=DECIMAL(9, 2),
-    s=VARCHAR,
-    flag=BOOLEAN,
-    day=DATE,
-    at=TIMESTAMP,
-)
+    k=BIGINT, name=VARCHAR, x=DOUBLE, i=types.INTEGER, b=BIGINT, d=DECIMAL(9, 2), s=VARCHAR, flag=types.BOOLEAN,
+    day=types.DATE, at=types.TIMESTAMP, tz=types.TIMESTAMPTZ, clock=types.TIME, span=types.INTERVAL, raw=types.BLOB,
+    tiny=types.TINYINT, nothing=types.NULL,
+)  # fmt: skip
 
 _VALUES: dict[str, st.SearchStrategy[Any]] = {
     "BIGINT": st.integers(-5, 5) | st.integers(-(2**53), 2**53),
@@ -43,8 +37,14 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
     "DECIMAL": st.integers(-(10**9) + 1, 10**9 - 1).map(lambda v: Decimal(v).scaleb(-2)),
     "VARCHAR": st.sampled_from(["", "a", "b", "ab", "é", "z", "𝄞", "a longer string", "a longer strong"]),
     "BOOLEAN": st.booleans(),
+    "TINYINT": st.integers(-128, 127),
+    "BLOB": st.sampled_from([b"", b"\x00", b"\xff", b"\x7f\x80"]),
     "DATE": st.integers(-1000, 1000),
     "TIMESTAMP": st.integers(-(10**15), 10**15),
+    "TIMESTAMPTZ": st.integers(-(10**15), 10**15),
+    "TIME": st.integers(0, 86_400_000_000 - 1),
+    "INTERVAL": st.integers(-(10**12), 10**12),
+    "NULL": st.none(),
 }
 
 
@@ -62,7 +62,7 @@ class Scenario:
 
 
 def column(type_: SqlType, values: list[Any]) -> pa.Array:
-    if type_.name in ("DATE", "TIMESTAMP"):
+    if type_.is_temporal or type_.name == "INTERVAL":
         return pa.array(values, pa.int32() if type_.name == "DATE" else pa.int64()).cast(type_.arrow)
     return pa.array(values, type_.arrow)
 

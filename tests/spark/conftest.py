@@ -12,4 +12,6 @@ import pytest
 def spark() -> Iterator[Any]:
     from millstream.hosts.spark.session import get_session
 
-    yield get_session("local[2]")
+    # a JVM that lives for seconds spends most of its time compiling; the quick compiler is enough here
+    options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    yield get_session("local[2]", {"spark.driver.extraJavaOptions": options})

@@ -53,7 +53,9 @@ def test_files_with_bad_rows(spark: Any, tmp_path: Path) -> None:
     host.start(program(source(), "rows"))
     host.start(program(source(schema=ERRORS_SCHEMA, side="errors"), "errors"))
     host.start(program(apply(over(()), source()), "over"))
-    host.run(("rows", "errors", "over"))
+    told: list[Progress] = []
+    host.run(("rows", "errors", "over"), told.append)
+    assert told[-1].rows_in == {"trades": 3} and told[-1].rejected == 2
     timed = [row for row in rows if row[2] is not None]
     assert as_rows(host.fetch("rows")) == [("ü", 1.0, 2 * SECOND), ("B", 2.5, 9 * SECOND), ("C", None, 9 * SECOND)]
     assert as_rows(host.fetch("over")) == in_process(over(()), timed)
@@ -114,7 +116,9 @@ def test_generators_are_spread_over_tasks(spark: Any, monkeypatch: pytest.Monkey
     options = {"connector": "quotes", "rows": 3500, "seed": 5}
     host = declared(spark, options, schema)
     host.start(program(source(schema=schema), "rows"))
-    host.run(("rows",))
+    told: list[Progress] = []
+    host.run(("rows",), told.append)
+    assert told[-1] == Progress({"trades": 3500}, {"rows": 3500}, total=3500)
     assert as_rows(host.fetch("rows")) == read_in_process(options, schema)[0]
 
 
@@ -134,7 +138,7 @@ def test_a_generator_without_end_runs_until_interrupted(spark: Any) -> None:
     host.run(("rows",), look)
     watchdog.cancel()
     rows = as_rows(host.fetch("rows"))
-    assert len(rows) >= 1000
+    assert seen[-1].rows_in["trades"] >= len(rows) >= 1000
     assert rows[:1000] == read_in_process({**options, "rows": 1000})[0]
 
 

@@ -114,6 +114,11 @@ class Job:
             with self._screen(messages, display, signals) as tick:
                 watch(work, database.interrupt, tick, signals)
             how = "interrupted" if signals.received else "done"
+        except Exception:
+            # a signal to the whole process group also ends the processes of the engine: that is what was wanted
+            if signals.received is None:
+                raise
+            how = "interrupted"
         finally:
             meter.end()
             for feed in feeds if on_screen else ():

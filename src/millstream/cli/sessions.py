@@ -68,7 +68,7 @@ def _on_spark(wish: Wish, settings: Mapping[str, Any], spark_conf: Mapping[str, 
         ) as database:
             yield Opened(database, lambda: spark_session.activity(spark))
     finally:
-        spark.stop()
+        spark_session.stop_spark(spark)
 
 
 def _split(conf: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:

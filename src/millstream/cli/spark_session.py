@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,14 @@ def start_spark(master: str | None, conf: Mapping[str, str]) -> SparkSession:
         raise EngineMissing(
             error.message, detail=error.detail, hint=f"{hint}; {EMBEDDED_HINT}" if hint else EMBEDDED_HINT
         ) from None
+
+
+def stop_spark(spark: SparkSession) -> None:
+    """End Spark; a signal to the whole process group may have ended it already."""
+    from py4j.protocol import Py4JError
+
+    with suppress(Py4JError, OSError):
+        spark.stop()
 
 
 def spark_database(
@@ -73,8 +82,13 @@ def activity(spark: SparkSession) -> str:
     """The tasks that Spark is at, in a few words; empty if it does nothing or does not tell."""
     if not hasattr(spark, "_jsparkSession"):
         return ""
-    tracker = spark.sparkContext.statusTracker()
-    stages = [info for info in map(tracker.getStageInfo, tracker.getActiveStageIds()) if info is not None]
+    from py4j.protocol import Py4JError
+
+    try:
+        tracker = spark.sparkContext.statusTracker()
+        stages = [info for info in map(tracker.getStageInfo, tracker.getActiveStageIds()) if info is not None]
+    except (Py4JError, OSError):
+        return ""
     if not stages:
         return ""
     done, total = sum(info.numCompletedTasks for info in stages), sum(info.numTasks for info in stages)

@@ -42,10 +42,13 @@ def result_type(fn: str, distinct: bool, arg_type: SqlType | None) -> SqlType | 
     >>> result_type("sum", False, DECIMAL(9, 2)), result_type("sum", False, SqlType("VARCHAR"))
     (DECIMAL(18, 2), None)
     """
-    if fn == "count":
-        return BIGINT if arg_type is not None or not distinct else None
+    if fn == "count" and not distinct:
+        return BIGINT
+    # Values are 64 bits inside kernels, which hold decimals of up to 18 digits.
     if arg_type is None or (arg_type.name == "DECIMAL" and arg_type.precision > 18):
         return None
+    if fn == "count":
+        return BIGINT
     if fn in ("min", "max"):
         return arg_type
     if fn in ("first_value", "last_value"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,6 @@ from millstream.errors import StateError
 from millstream.kernels.batch import Batch
 
 _FORMAT = "1"
-_TIME, _OTHER, _SEQ = "__time", "__other", "__seq"
 
 
 @dataclass(frozen=True)
@@ -36,12 +35,9 @@ class Saved:
         return pa.RecordBatch.from_struct_array(self._column(name))
 
     def batch(self, name: str, upto: int, port: int = 0) -> Batch:
-        """A batch saved by `batch_columns`."""
-        rows = self.rows(name)
-        own = rows.select([field for field in rows.schema.names if field not in (_TIME, _OTHER, _SEQ)])
-        time, seq = (rows.column(field).to_numpy() for field in (_TIME, _SEQ))
-        other = rows.column(_OTHER).to_numpy() if _OTHER in rows.schema.names else None
-        return Batch(own, time, seq, upto, other, port)
+        """Rows with their times."""
+        other = self.array(f"{name}.other") if f"{name}.other" in self else None
+        return Batch(self.rows(name), self.array(f"{name}.time"), self.array(f"{name}.seq"), upto, other, port)
 
     def __contains__(self, name: str) -> bool:
         return name in self.columns
@@ -59,7 +55,7 @@ def fingerprint(spec: object) -> str:
 
 def save(spec: object, parts: Mapping[str, npt.NDArray[Any] | pa.Array | pa.RecordBatch | Batch]) -> bytes:
     """Snapshot bytes: one row whose columns are lists, one for each named part."""
-    columns = {name: _as_column(part) for name, part in parts.items()}
+    columns = {name: column for given, part in parts.items() for name, column in _columns(given, part)}
     lists = [
         pa.LargeListArray.from_arrays(pa.array([0, len(column)], pa.int64()), column) for column in columns.values()
     ]
@@ -99,13 +95,14 @@ def load(spec: object, saved: bytes) -> Saved:
     return Saved(columns)
 
 
-def _as_column(part: npt.NDArray[Any] | pa.Array | pa.RecordBatch | Batch) -> pa.Array:
+def _columns(name: str, part: npt.NDArray[Any] | pa.Array | pa.RecordBatch | Batch) -> Iterator[tuple[str, pa.Array]]:
     if isinstance(part, Batch):
-        times = {_TIME: part.time, _SEQ: part.seq} | ({} if part.other is None else {_OTHER: part.other})
-        arrays = [*part.rows.columns, *(pa.array(values) for values in times.values())]
-        part = pa.RecordBatch.from_arrays(arrays, names=[*part.rows.schema.names, *times])
-    if isinstance(part, pa.RecordBatch):
-        return part.to_struct_array()
-    if isinstance(part, np.ndarray):
-        return pa.array(part.reshape(-1))
-    return part
+        yield from _columns(name, part.rows)
+        times = {"time": part.time, "seq": part.seq, "other": part.other}
+        for suffix, values in times.items():
+            if values is not None:
+                yield f"{name}.{suffix}", pa.array(values)
+    elif isinstance(part, pa.RecordBatch):
+        yield name, part.to_struct_array()
+    else:
+        yield name, pa.array(part.reshape(-1)) if isinstance(part, np.ndarray) else part

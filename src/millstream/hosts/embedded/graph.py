@@ -19,6 +19,9 @@ from millstream.hosts.tables import TableStore
 from millstream.kernels.batch import Batch
 from millstream.physical.nodes import Apply, Compute, Physical, Source, StoredTable, TableJoin
 
+Key = tuple[Physical, tuple[str, ...]]
+"""What a vertex computes: its operator, and the ids of the vertices it takes from."""
+
 Deliver = Callable[[Batch], None]
 Fail = Callable[[MillstreamError], None]
 
@@ -30,6 +33,7 @@ class Vertex:
     id: str
     operator: Operator
     inputs: tuple[Vertex, ...] = ()
+    key: Key | None = None
     consumers: list[tuple[Vertex, int]] = field(default_factory=list)
     outlets: dict[str, Outlet] = field(default_factory=dict)
 
@@ -52,7 +56,7 @@ class Graph:
     def __init__(self, tables: TableStore, entry: Callable[[Source], Vertex]) -> None:
         self._tables = tables
         self._entry = entry
-        self._shared: dict[tuple[Physical, tuple[str, ...]], Vertex] = {}
+        self._shared: dict[Key, Vertex] = {}
         self._made = 0
 
     def attach(self, name: str, plan: Physical, outlet: Outlet, ids: list[str] | None = None) -> Vertex:
@@ -70,9 +74,8 @@ class Graph:
     def _prune(self, vertex: Vertex) -> None:
         if vertex.in_use or not vertex.inputs:
             return
-        for key, known in list(self._shared.items()):
-            if known is vertex:
-                del self._shared[key]
+        if vertex.key is not None and self._shared.get(vertex.key) is vertex:
+            del self._shared[vertex.key]
         for source in vertex.inputs:
             source.consumers = [edge for edge in source.consumers if edge[0] is not vertex]
             self._prune(source)
@@ -104,7 +107,7 @@ class Graph:
         if known is not None and (not known.operator.touched if saved is None else known.id == saved):
             return known
         self._made += 1
-        vertex = Vertex(saved or f"{self._made}", make(), inputs)
+        vertex = Vertex(saved or f"{self._made}", make(), inputs, key)
         if saved is not None:
             self._made = max(self._made, int(saved))
         for port, source in enumerate(inputs):

@@ -6,7 +6,7 @@ The same code serves rows pushed in the driver and rows read in workers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from time import time_ns
 
@@ -20,6 +20,7 @@ from millstream.connectors.generators.source import GeneratorSource
 from millstream.connectors.registry import make_source
 from millstream.hosts.arrivals import refuse_untimed, times_of
 from millstream.hosts.spark import blobs
+from millstream.hosts.spark.meters import Meter
 from millstream.hosts.spark.steps import Batches
 from millstream.schema import Schema
 
@@ -34,12 +35,14 @@ class Entry:
     stream: StreamDef
     side: str
     wanted: Schema
+    meter: Meter = field(default=Meter(), compare=False)
 
     def rows(self, rows: pa.RecordBatch, rejected: Sequence[Rejected], first: int) -> pa.RecordBatch:
         """What a chunk brings, with arrival numbers from `first`."""
         if self.stream.clock is not Clock.LATENT:
             rows, untimed = refuse_untimed(rows, self.stream)
             rejected = (*rejected, *untimed)
+        self.meter.add(rows.num_rows, sum(row.count for row in rejected))
         if self.side == "errors":
             return self._refused(rejected, first)
         seq = np.arange(first, first + rows.num_rows, dtype=np.int64)
@@ -145,7 +148,7 @@ def unstamped(stream: StreamDef) -> Schema:
     """The columns that a source delivers: not the one that arrival stamps."""
     if stream.clock is not Clock.INTERNAL:
         return stream.schema
-    return Schema(tuple(field for field in stream.schema if field.name != stream.time_column))
+    return Schema(tuple(column for column in stream.schema if column.name != stream.time_column))
 
 
 def stamped(rows: pa.RecordBatch, stream: StreamDef, now: int) -> pa.RecordBatch:

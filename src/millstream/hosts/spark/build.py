@@ -31,7 +31,7 @@ class Builder:
 
     spark: SparkSession
     clockwork: Clockwork
-    source: Callable[[Source, Clockwork], Branch]
+    source: Callable[[Source], Branch]
     table: Callable[[StoredTable], SparkTable]
     buckets: int | None = None
     _built: dict[Physical, tuple[Branch, ...]] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Builder:
     def _made(self, node: Physical) -> tuple[Branch, ...]:
         match node:
             case Source():
-                return (self.source(node, self.clockwork),)
+                return (self.source(node),)
             case Compute():
                 return tuple(computed(branch, node) for branch in self._node(node.input))
             case TableJoin():

@@ -13,31 +13,22 @@ import pyarrow as pa
 
 from millstream.catalog import Clock, StreamDef
 from millstream.connectors.contract import Rejected, Source
-from millstream.connectors.files.source import FileSource
-from millstream.connectors.generators.source import GeneratorSource
-from millstream.connectors.registry import make_source
 from millstream.errors import CatalogError, DataError, EngineError, MillstreamError
 from millstream.hosts.contract import Program, Progress, Report
 from millstream.hosts.spark import streaming
-from millstream.hosts.spark.arrive import stamped, unstamped
+from millstream.hosts.spark.arrive import stamped
 from millstream.hosts.spark.branches import Branch, Clockwork
 from millstream.hosts.spark.build import Builder, is_exchange
 from millstream.hosts.spark.explain import explained
 from millstream.hosts.spark.failures import telling
+from millstream.hosts.spark.inputs import bounded_input, input_of
+from millstream.hosts.spark.meters import Meters
 from millstream.hosts.spark.runs import Outcome, run_bounded, watched
-from millstream.hosts.spark.sources import (
-    DriverSource,
-    Files,
-    FollowedFiles,
-    Generated,
-    Input,
-    PushedRows,
-    RegisteredFrame,
-    is_ticks,
-)
+from millstream.hosts.spark.sources import Input, PushedRows, Reading, RegisteredFrame
 from millstream.hosts.spark.streaming import Trigger
 from millstream.hosts.spark.surface import surface
 from millstream.hosts.spark.tables import SparkTable, registered_table, stored_table
+from millstream.hosts.spark.times import is_ticks
 from millstream.physical import nodes as physical
 from millstream.schema import Schema
 
@@ -84,36 +75,17 @@ class SparkHost:
         self._stamp = 0
         self._finished = False
         self._stop = Event()
-        self._read: dict[str, int] = {}
+        self._read: dict[str, tuple[int, int]] = {}
+        self._metered: Meters | None = None
 
     # -- streams, tables and queries -------------------------------------------------------------------------------
 
     def declare(self, stream: StreamDef) -> None:
-        self._inputs[stream.name.lower()] = self._input(stream)
-
-    def _input(self, stream: StreamDef) -> Input:
-        if stream.source is None:
-            return PushedRows(stream)
-        source = make_source(stream.source, unstamped(stream), stream.name)
-        if source is None:
-            return PushedRows(stream)
-        if isinstance(source, FileSource):
-            return Files(stream, source) if source.bounded else FollowedFiles(stream, stream.source)
-        if isinstance(source, GeneratorSource):
-            return Generated(stream, source, stream.source)
-        if not source.bounded:
-            raise EngineError(
-                f"stream {stream.name}: the source {stream.source.get('connector')} does not yet run on Spark",
-                detail="it has no end, and Spark has no streaming reader for it here",
-                hint="run it in-process: ms.connect(), or millstream run --engine embedded",
-            )
-        return DriverSource(stream, source)
+        self._inputs[stream.name.lower()] = input_of(stream)
 
     def bind_source(self, stream: str, source: Source) -> None:
         """Let a stream's rows come from `source`, which must be bounded."""
-        definition = self._find(stream).stream
-        known: Input = DriverSource(definition, source)
-        self._inputs[stream.lower()] = Files(definition, source) if isinstance(source, FileSource) else known
+        self._inputs[stream.lower()] = bounded_input(self._find(stream).stream, source)
 
     def register_stream(self, stream: StreamDef, df: DataFrame) -> None:
         """A stream whose rows are those of a DataFrame with the same columns, static or streaming."""
@@ -157,12 +129,13 @@ class SparkHost:
 
     # -- programs --------------------------------------------------------------------------------------------------
 
-    def branches(self, program: Program, since: int = 0) -> tuple[Branch, ...]:
+    def branches(self, program: Program, since: int = 0, meters: Meters | None = None) -> tuple[Branch, ...]:
         """The program's rows with their hidden columns."""
         clockwork = self._clockwork(program.plan)
+        reading = Reading(self.spark, clockwork, meters or Meters({}), since)
 
-        def source(node: physical.Source, clockwork: Clockwork) -> Branch:
-            return self._find(node.stream).branch(self.spark, node, clockwork, since)
+        def source(node: physical.Source) -> Branch:
+            return self._find(node.stream).branch(node, reading)
 
         with telling():
             return Builder(self.spark, clockwork, source, self._table, self._buckets).build(program.plan)
@@ -219,11 +192,13 @@ class SparkHost:
             self._run_unbounded(unbounded, report)
 
     def _run_bounded(self, query: Running, report: Report | None) -> None:
+        meters = Meters.of(self.spark, streams_of(query.program.plan))
+
         def work() -> Outcome:
-            return run_bounded(query.program, self.branches(query.program, query.since))
+            return run_bounded(query.program, self.branches(query.program, query.since, meters))
 
         try:
-            outcome = watched(self.spark, work, self._stop, lambda: self._tell(report))
+            outcome = watched(self.spark, work, self._stop, lambda: self._tell(report, meters))
         except MillstreamError as error:
             query.error = error
             return
@@ -231,20 +206,41 @@ class SparkHost:
             query.ended = True
             query.rows += outcome.count
             query.produced += outcome.fetched
-            self._tell(report)
+            self._tell(report, meters)
 
     def _run_unbounded(self, queries: list[Running], report: Report | None) -> None:
         """Streaming queries side by side until `interrupt`; without a checkpoint directory they start afresh."""
-        with TemporaryDirectory(prefix="millstream-") as scratch:
-            base = self.checkpoint or scratch
-            started = {q.program.name: self.start_streaming(q.program, f"{base}/{q.program.name}") for q in queries}
-            streaming.wait(started, self._stop, lambda read: self._tell(report, read))
+        meters = Meters.of(self.spark, [name for query in queries for name in streams_of(query.program.plan)])
 
-    def _tell(self, report: Report | None, read: Mapping[str, int] | None = None) -> None:
-        for name, count in (read or {}).items():
-            self._read[name] = self._read.get(name, 0) + count
-        if report is not None:
-            report(Progress(dict(self._read), {q.program.name: q.rows for q in self._queries.values()}))
+        def look(written: Mapping[str, int]) -> None:
+            for query in queries:
+                query.rows += written[query.program.name]
+            self._tell(report, meters)
+
+        with TemporaryDirectory(prefix="millstream-", ignore_cleanup_errors=True) as scratch:
+            base = self.checkpoint or scratch
+            self._metered = meters
+            try:
+                started = {q.program.name: self.start_streaming(q.program, f"{base}/{q.program.name}") for q in queries}
+            finally:
+                self._metered = None
+            streaming.wait(started, self._stop, look)
+
+    def _tell(self, report: Report | None, meters: Meters) -> None:
+        if report is None:
+            return
+        for name, meter in meters.by_stream.items():
+            now, before = meter.counted, self._read.get(name, (0, 0))
+            self._read[name] = (max(now[0], before[0]), max(now[1], before[1]))
+        sizes = [self._find(name).size() for name in self._read]
+        report(
+            Progress(
+                {self._find(name).stream.name: rows for name, (rows, _) in self._read.items()},
+                {query.program.name: query.rows for query in self._queries.values()},
+                sum(rejected for _, rejected in self._read.values()),
+                total=None if None in sizes else sum(size or 0 for size in sizes),
+            )
+        )
 
     def interrupt(self) -> None:
         self._stop.set()
@@ -258,7 +254,8 @@ class SparkHost:
                 running.rows += rows.num_rows
                 running.produced.append(rows)
 
-        return streaming.start(program, self.branches(program), checkpoint, trigger, deliver)
+        branches = self.branches(program, meters=self._metered)
+        return streaming.start(program, branches, checkpoint, trigger, deliver)
 
     # -- output ----------------------------------------------------------------------------------------------------
 

@@ -87,6 +87,8 @@ def _settings(master: str) -> dict[str, str]:
             # failed tasks come back as exceptions with their whole story; the log would only repeat it
             "spark.log.level": "FATAL",
             "spark.ui.enabled": "false",
+            # programs say themselves how many tasks they want; planning again between stages only takes time
+            "spark.sql.adaptive.enabled": "false",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.memory": f"{_driver_memory_mb()}m",

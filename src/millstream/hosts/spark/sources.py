@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from millstream.catalog import Clock, Options, StreamDef
+from millstream.catalog import Options, StreamDef
 from millstream.connectors.contract import Rejected
 from millstream.connectors.contract import Source as BoundSource
 from millstream.connectors.files.source import FileSource
@@ -25,11 +25,12 @@ from millstream.hosts.spark.arrive import (
 )
 from millstream.hosts.spark.blobs import SEQ, TIME, layout_of
 from millstream.hosts.spark.branches import Branch, Clockwork, rows_ddl
+from millstream.hosts.spark.meters import Meters
 from millstream.hosts.spark.steps import Step
 from millstream.hosts.spark.tables import arrow_frame
+from millstream.hosts.spark.times import time_sql, zone_of
 from millstream.physical.nodes import Source
 from millstream.schema import Schema
-from millstream.types import DATE, TIMESTAMP, TIMESTAMPTZ
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,6 +47,19 @@ FILES_PER_TRIGGER = "spark.millstream.filesPerTrigger"
 """How many followed files a micro-batch reads; all that are there if it is not set."""
 
 
+@dataclass(frozen=True)
+class Reading:
+    """The program that reads: its session, how it sees time, and from which pushed row on it reads."""
+
+    spark: SparkSession
+    clockwork: Clockwork
+    meters: Meters
+    since: int = 0
+
+    def entry(self, stream: StreamDef, node: Source) -> Entry:
+        return Entry(stream, node.side, node.schema, self.meters[stream.name])
+
+
 class Input(Protocol):
     """Where the rows of one stream come from."""
 
@@ -54,8 +68,12 @@ class Input(Protocol):
     @property
     def streaming(self) -> bool: ...
 
-    def branch(self, spark: SparkSession, node: Source, clockwork: Clockwork, since: int) -> Branch:
-        """The rows a program reads; of pushed ones, those from arrival number `since` on."""
+    def branch(self, node: Source, reading: Reading) -> Branch:
+        """The rows that a program reads from the stream."""
+        ...
+
+    def size(self) -> int | None:
+        """How many rows there are, or about how many, if that is known."""
         ...
 
 
@@ -67,17 +85,20 @@ class PushedRows:
     chunks: list[tuple[int, pa.RecordBatch, tuple[Rejected, ...]]] = field(default_factory=list)
     streaming: bool = False
 
-    def branch(self, spark: SparkSession, node: Source, clockwork: Clockwork, since: int) -> Branch:
-        entry = Entry(self.stream, node.side, node.schema)
+    def branch(self, node: Source, reading: Reading) -> Branch:
+        entry = reading.entry(self.stream, node)
         entered = [
             entry.rows(rows, rejected, first)
             for first, rows, rejected in self.chunks
-            if first >= since and node.side != "late"
+            if first >= reading.since and node.side != "late"
         ]
         table = pa.Table.from_batches(entered, layout_of(node.schema))
         last = max((int(batch.column(1)[-1].as_py()) for batch in entered if batch.num_rows), default=0)
-        df = arrow_frame(spark, table, rows_ddl(node.schema))
-        return Branch(df, node.schema, clockwork, bits=max(1, last.bit_length()))
+        df = arrow_frame(reading.spark, table, rows_ddl(node.schema))
+        return Branch(df, node.schema, reading.clockwork, bits=max(1, last.bit_length()))
+
+    def size(self) -> int | None:
+        return sum(int(rows.num_rows) for _, rows, _ in self.chunks)
 
 
 @dataclass
@@ -91,7 +112,7 @@ class RegisteredFrame:
     def streaming(self) -> bool:
         return bool(self.df.isStreaming)
 
-    def branch(self, spark: SparkSession, node: Source, clockwork: Clockwork, since: int) -> Branch:
+    def branch(self, node: Source, reading: Reading) -> Branch:
         schema = self.stream.schema
         df = self.df.toDF(*[f"s{i}" for i in range(len(schema))])
         time = f"s{schema.index(self.stream.time_column or '')}"
@@ -99,16 +120,19 @@ class RegisteredFrame:
             columns = [_column(schema, name) + f" AS c{i}" for i, name in enumerate(node.schema.names)]
             number = "0L" if self.streaming else "monotonically_increasing_id()"
             timed = df.where(f"{time} IS NOT NULL").selectExpr(
-                f"{time_sql(schema, self.stream.time_column or '', time, zone_of(spark))} AS {TIME}",
+                f"{time_sql(schema, self.stream.time_column or '', time, zone_of(reading.spark))} AS {TIME}",
                 f"{number} AS {SEQ}",
                 *columns,
             )
-            return _fresh(timed, node.schema, clockwork, self.stream, FRAME_BITS)
+            return _fresh(timed, node.schema, reading.clockwork, self.stream, FRAME_BITS)
         if node.side == "late":
-            return no_rows(spark, node.schema, clockwork)
+            return no_rows(reading, node.schema)
         untimed = df.where(f"{time} IS NULL").selectExpr(*[_column(schema, name) for name in schema.names])
-        step = RefuseUntimed(Entry(self.stream, "errors", node.schema))
-        return Branch(untimed, node.schema, clockwork, step, FRAME_BITS, numbered=not self.streaming)
+        step = RefuseUntimed(reading.entry(self.stream, node))
+        return Branch(untimed, node.schema, reading.clockwork, step, FRAME_BITS, numbered=not self.streaming)
+
+    def size(self) -> int | None:
+        return None
 
 
 @dataclass
@@ -119,13 +143,16 @@ class Files:
     source: FileSource
     streaming: bool = False
 
-    def branch(self, spark: SparkSession, node: Source, clockwork: Clockwork, since: int) -> Branch:
+    def branch(self, node: Source, reading: Reading) -> Branch:
         if node.side == "late":
-            return no_rows(spark, node.schema, clockwork)
+            return no_rows(reading, node.schema)
         paths = tuple(str(path) for path in self.source.files())
-        df = spark.range(0, len(paths), 1, len(paths))
-        read = ReadFiles(Entry(self.stream, node.side, node.schema), self.source, paths)
-        return Branch(df, node.schema, clockwork, read, FILE_BITS + len(paths).bit_length())
+        df = reading.spark.range(0, len(paths), 1, len(paths))
+        read = ReadFiles(reading.entry(self.stream, node), self.source, paths)
+        return Branch(df, node.schema, reading.clockwork, read, FILE_BITS + len(paths).bit_length())
+
+    def size(self) -> int | None:
+        return self.source.size()
 
 
 @dataclass
@@ -136,18 +163,21 @@ class FollowedFiles:
     options: Options
     streaming: bool = True
 
-    def branch(self, spark: SparkSession, node: Source, clockwork: Clockwork, since: int) -> Branch:
+    def branch(self, node: Source, reading: Reading) -> Branch:
         if node.side == "late":
-            return no_rows(spark, node.schema, clockwork)
-        reader = spark.readStream.format("binaryFile").schema(
+            return no_rows(reading, node.schema)
+        reader = reading.spark.readStream.format("binaryFile").schema(
             "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
         )
-        per_trigger = spark.conf.get(FILES_PER_TRIGGER, None)
+        per_trigger = reading.spark.conf.get(FILES_PER_TRIGGER, None)
         if per_trigger is not None:
             reader = reader.option("maxFilesPerTrigger", per_trigger)
         df = reader.load(str(self.options["path"])).select("path")
-        read = ReadPaths(Entry(self.stream, node.side, node.schema), tuple(self.options.items()))
-        return _fresh(df, node.schema, clockwork, self.stream, FRAME_BITS, read)
+        read = ReadPaths(reading.entry(self.stream, node), tuple(self.options.items()))
+        return _fresh(df, node.schema, reading.clockwork, self.stream, FRAME_BITS, read)
+
+    def size(self) -> int | None:
+        return None
 
 
 @dataclass
@@ -162,20 +192,23 @@ class Generated:
     def streaming(self) -> bool:
         return not self.source.bounded
 
-    def branch(self, spark: SparkSession, node: Source, clockwork: Clockwork, since: int) -> Branch:
+    def branch(self, node: Source, reading: Reading) -> Branch:
         if node.side == "late":
-            return no_rows(spark, node.schema, clockwork)
-        entry = Entry(self.stream, node.side, node.schema)
+            return no_rows(reading, node.schema)
+        entry = reading.entry(self.stream, node)
         now = time_ns() // 1000
         rows = self.source.size()
         if rows is None:
-            ticks, stretch = self._ticks(spark)
+            ticks, stretch = self._ticks(reading.spark)
             read = ReadGenerated(entry, self.source, now, stretch)
-            return _fresh(ticks, node.schema, clockwork, self.stream, FRAME_BITS, read)
+            return _fresh(ticks, node.schema, reading.clockwork, self.stream, FRAME_BITS, read)
         count = max(1, -(-rows // GENERATED_ROWS))
-        df = spark.range(0, count, 1, count)
+        df = reading.spark.range(0, count, 1, count)
         read = ReadGenerated(entry, self.source, now, GENERATED_ROWS)
-        return Branch(df, node.schema, clockwork, read, max(1, rows.bit_length()))
+        return Branch(df, node.schema, reading.clockwork, read, max(1, rows.bit_length()))
+
+    def size(self) -> int | None:
+        return self.source.size()
 
     def _ticks(self, spark: SparkSession) -> tuple[DataFrame, int]:
         """A stream of numbers, each standing for a stretch of rows: at the generator's own pace, or Spark's."""
@@ -196,16 +229,18 @@ class DriverSource:
     source: BoundSource
     streaming: bool = False
 
-    def branch(self, spark: SparkSession, node: Source, clockwork: Clockwork, since: int) -> Branch:
+    def branch(self, node: Source, reading: Reading) -> Branch:
         if node.side == "late":
-            return no_rows(spark, node.schema, clockwork)
-        entry = Entry(self.stream, node.side, node.schema)
+            return no_rows(reading, node.schema)
+        entry = reading.entry(self.stream, node)
         batches = list(entered(entry, self.source.read({}, lambda: False), 0))
         table = pa.Table.from_batches(batches, layout_of(node.schema))
         last = int(batches[-1].column(1)[-1].as_py()) if batches else 0
-        return Branch(
-            arrow_frame(spark, table, rows_ddl(node.schema)), node.schema, clockwork, bits=max(1, last.bit_length())
-        )
+        df = arrow_frame(reading.spark, table, rows_ddl(node.schema))
+        return Branch(df, node.schema, reading.clockwork, bits=max(1, last.bit_length()))
+
+    def size(self) -> int | None:
+        return self.source.size()
 
 
 def _fresh(
@@ -218,42 +253,16 @@ def _fresh(
     return Branch(df, schema, clockwork, read, numbered=False, slack=slack)
 
 
-def no_rows(spark: SparkSession, schema: Schema, clockwork: Clockwork) -> Branch:
+def no_rows(reading: Reading, schema: Schema) -> Branch:
     """An empty branch: in a bounded run, where all rows are put in order, none is late."""
-    if clockwork.streaming:
+    if reading.clockwork.streaming:
         raise EngineError(
             "LATE(stream) does not yet run in a streaming query on Spark",
             hint="run it in-process, or bounded, where no row is late",
         )
-    return Branch(spark.createDataFrame([], rows_ddl(schema)), schema, clockwork, bits=1)
-
-
-def time_sql(schema: Schema, name: str, column: str, zone: str) -> str:
-    """The order time of a row, int64 µs (or an integer column's own numbers), from its time column."""
-    type_ = schema[name].type
-    if type_ == DATE:
-        return f"unix_date({column}) * 86400000000L"
-    if type_ == TIMESTAMPTZ:
-        return f"unix_micros({column})"
-    if type_ != TIMESTAMP:
-        return f"CAST({column} AS BIGINT)"
-    if zone in ("UTC", "Etc/UTC", "GMT", "Z", "+00:00"):
-        return f"unix_micros(CAST({column} AS TIMESTAMP))"
-    # a cast to an instant would read the time in the session's zone
-    since = f"CAST({column} - TIMESTAMP_NTZ '1970-01-01 00:00:00' AS INTERVAL SECOND)"
-    return f"CAST(CAST({since} AS DECIMAL(20, 6)) * 1000000 AS BIGINT)"
-
-
-def zone_of(spark: SparkSession) -> str:
-    return str(spark.conf.get("spark.sql.session.timeZone", ""))
+    empty = reading.spark.createDataFrame([], rows_ddl(schema))
+    return Branch(empty, schema, reading.clockwork, bits=1)
 
 
 def _column(schema: Schema, name: str) -> str:
     return f"CAST(s{schema.index(name)} AS {schema[name].type.spark})"
-
-
-def is_ticks(stream: StreamDef) -> bool:
-    """Whether a stream's times are plain numbers."""
-    if stream.clock is Clock.LATENT or stream.time_column is None:
-        return False
-    return stream.schema[stream.time_column].type.is_integer

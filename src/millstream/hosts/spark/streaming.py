@@ -23,6 +23,9 @@ Trigger = Mapping[str, Any]
 
 LOOK_SECONDS = 0.2
 
+COUNTED = "millstream"
+"""The name under which Spark tells how many rows a micro-batch wrote."""
+
 
 def start(
     program: Program,
@@ -33,8 +36,11 @@ def start(
 ) -> StreamingQuery:
     """Start a streaming query into the program's sink, or to `deliver` if it has none."""
     if program.sink is not None and is_file_sink(program.sink):
+        from pyspark.sql import functions as F
+
         form, path, options = spark_format(program.sink)
-        writer = surface(branches, program.columns).writeStream.format(form).options(**options).option("path", path)
+        df = surface(branches, program.columns).observe(COUNTED, F.count(F.lit(1)).alias("rows"))
+        writer = df.writeStream.format(form).options(**options).option("path", path)
     else:
         sink = None if program.sink is None else driver_sink(program, program.sink)
 
@@ -57,25 +63,26 @@ def start(
 
 def wait(queries: Mapping[str, StreamingQuery], stop: Event, look: Callable[[Mapping[str, int]], None]) -> None:
     """Wait until every query has ended or `stop` is set; then stop them in good order. A failure is told as ours."""
-    read = dict.fromkeys(queries, -1)
+    seen = dict.fromkeys(queries, -1)
     try:
         while any(query.isActive for query in queries.values()) and not stop.wait(LOOK_SECONDS):
-            look(_rows_read(queries, read))
-        for query in queries.values():
-            error = query.exception()
-            if error is not None:
-                raise translated(error) from None
-        look(_rows_read(queries, read))
+            look(_written(queries, seen))
     finally:
         for query in queries.values():
             query.stop()
+    look(_written(queries, seen))
+    for query in queries.values():
+        error = query.exception()
+        if error is not None:
+            raise translated(error) from None
 
 
-def _rows_read(queries: Mapping[str, StreamingQuery], seen: dict[str, int]) -> dict[str, int]:
-    """Rows that each query read in the micro-batches since the last look."""
+def _written(queries: Mapping[str, StreamingQuery], seen: dict[str, int]) -> dict[str, int]:
+    """Rows that each query wrote through Spark's writers in the micro-batches since the last look."""
     news = {}
     for name, query in queries.items():
         rounds = [entry for entry in query.recentProgress if entry["batchId"] > seen[name]]
-        news[name] = sum(int(entry["numInputRows"]) for entry in rounds)
+        counts = [dict(entry["observedMetrics"]).get(COUNTED) for entry in rounds]
+        news[name] = sum(int(count["rows"]) for count in counts if count is not None)
         seen[name] = max([seen[name], *(int(entry["batchId"]) for entry in rounds)])
     return news

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from millstream.kernels.jit import policy
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 Result = TypeVar("Result")
 
@@ -31,6 +33,8 @@ def run_all(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
 
 
 def _executor() -> ThreadPoolExecutor:
+    from concurrent.futures import ThreadPoolExecutor
+
     global _pool, _workers
     if _pool is None or _workers < policy.threads() - 1:
         _workers = max(1, policy.threads() - 1)

@@ -9,7 +9,6 @@ import platform
 import sys
 import tempfile
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 
 _FORMAT = "1"
@@ -17,6 +16,8 @@ _FORMAT = "1"
 
 @cache
 def _versions() -> str:
+    from importlib.metadata import version
+
     return f"{_FORMAT} python {platform.python_version()} numba {version('numba')}"
 
 

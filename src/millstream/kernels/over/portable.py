@@ -68,6 +68,11 @@ class Portable:
                 found.append((table.rows[:, 0], np.ones(len(table.rows), dtype=np.bool_)))
         return found
 
+    def used_codes(self, layout: Layout, arg: Arg) -> Ints:
+        """The numbers of the strings that are held."""
+        held = [codes[where] for codes, where in self.codes(layout, arg)]
+        return np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *held]))
+
     def renumber(self, layout: Layout, arg: Arg, number: Callable[[Ints], Any]) -> None:
         """Give the strings of an argument other numbers."""
         for codes, where in self.codes(layout, arg):
@@ -110,8 +115,7 @@ def export(layout: Layout, state: OverState) -> Portable:
         state.upto,
     )
     for arg in layout.texts:
-        held = [codes[where] for codes, where in portable.codes(layout, arg)]
-        used = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *held]))
+        used = portable.used_codes(layout, arg)
         portable.texts[arg.name] = state.texts[arg.name].values(used)
         portable.renumber(layout, arg, partial(np.searchsorted, used))
     return portable
@@ -182,7 +186,9 @@ def rebuild(layout: Layout, portable: Portable, threads: int) -> OverState:
     """A running state; the portable is used up."""
     state = new_state(layout, threads)
     for arg in layout.texts:
-        codes = state.texts[arg.name].slots(portable.texts[arg.name], add=True)
+        used = portable.used_codes(layout, arg)
+        codes = np.zeros(len(portable.texts[arg.name]), dtype=np.int64)
+        codes[used] = state.texts[arg.name].slots(portable.texts[arg.name].take(pa.array(used)), add=True)
         portable.renumber(layout, arg, partial(np.take, codes))
     if state.keys is not None and portable.keys is not None:
         state.keys.encode(portable.keys.columns)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millstream.errors import DataError
 from millstream.physical.expressions.arrow.node import Datum, Node, Rows, as_array, failing
 from millstream.physical.expressions.duckdb_batch import DuckBatch
 from millstream.plan.expr import Cast, Column, Expr
@@ -107,7 +108,7 @@ def _always_fits(source: SqlType, target: SqlType) -> bool:
 def _from_text(expr: Cast, arg: Node) -> Node:
     """Arrow reads the usual forms; where it refuses some text, DuckDB reads all that we accept."""
     type_ = expr.type.arrow
-    duck = DuckBatch([Cast(expr.type, Column(expr.arg.type, "x"), expr.safe)])
+    duck = DuckBatch([Cast(expr.type, Column(expr.arg.type, "x"), safe=True)])
 
     def node(rows: Rows) -> Datum:
         text = arg(rows)
@@ -117,7 +118,11 @@ def _from_text(expr: Cast, arg: Node) -> Node:
             except pa.ArrowInvalid:
                 pass
         one = isinstance(text, pa.Scalar)
-        (result,) = duck(pa.record_batch([as_array(text, 1 if one else len(text))], names=["x"]))
+        texts = as_array(text, 1 if one else len(text))
+        (result,) = duck(pa.record_batch([texts], names=["x"]))
+        if not expr.safe and result.null_count > texts.null_count:
+            unread = texts.filter(pc.and_not(result.is_null(), texts.is_null()))[0]
+            raise DataError(f"cannot evaluate {expr}", detail=f"'{unread}' is not a {expr.type}")
         return result[0] if one else result
 
     return failing(node, expr)

@@ -1,0 +1,101 @@
+"""The PySpark way: register DataFrames, get DataFrames."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from millstream.errors import BindError, CatalogError, EngineError
+from millstream.spark import Millstream
+
+pytestmark = pytest.mark.spark
+
+T0 = dt.datetime(2026, 1, 1)
+
+
+def at(seconds: float) -> dt.datetime:
+    return T0 + dt.timedelta(seconds=seconds)
+
+
+ROWS = [("IBM", 10.0, at(1)), ("SUN", 5.0, at(0)), ("IBM", 20.0, at(2)), ("IBM", 30.0, None), (None, 7.0, at(3))]
+COLUMNS = "symbol STRING, price FLOAT, `event.time` TIMESTAMP_NTZ"
+
+
+@pytest.fixture
+def m(spark: Any) -> Millstream:
+    return Millstream(spark)
+
+
+def test_static_streams_and_tables(m: Millstream, spark: Any) -> None:
+    m.register("quotes", spark.createDataFrame(ROWS, COLUMNS), time="event.time")
+    m.register("names", spark.createDataFrame([("IBM", "big"), ("SUN", "blue")], "symbol STRING, name STRING"))
+    m.execute("CREATE STREAM named AS SELECT q.symbol, n.name, price FROM quotes q, names n WHERE q.symbol = n.symbol")
+    df = m.sql("SELECT name, sum(price) OVER (PARTITION BY symbol ROWS UNBOUNDED PRECEDING) AS total FROM named")
+    assert not df.isStreaming
+    assert sorted(df.collect()) == [("big", 10.0), ("big", 30.0), ("blue", 5.0)]
+    assert dict(df.dtypes) == {"name": "string", "total": "double"}
+    refused = m.sql("SELECT error, origin FROM ERRORS(quotes)").collect()
+    assert refused == [("event.time is NULL, and orders the stream", "quotes")]
+    assert "packed exchange by symbol" in m.explain(
+        "SELECT count(*) OVER (PARTITION BY symbol ROWS 1 PRECEDING) FROM quotes"
+    )
+
+
+def test_a_stored_table_of_our_own(m: Millstream, spark: Any) -> None:
+    m.register("quotes", spark.createDataFrame(ROWS, COLUMNS), time="event.time")
+    m.execute("CREATE TABLE limits (symbol VARCHAR, most DOUBLE); INSERT INTO limits VALUES ('IBM', 15)")
+    df = m.sql("SELECT q.symbol, price FROM quotes q, limits l WHERE q.symbol = l.symbol AND price > most")
+    assert df.collect() == [("IBM", 20.0)]
+
+
+def test_a_session_in_another_time_zone(m: Millstream, spark: Any) -> None:
+    try:
+        spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+        # an hour that New York's clocks skip: read as local times, these three would lose their distance
+        times = [dt.datetime(2026, 3, 8, 1, 59, 59), dt.datetime(2026, 3, 8, 2, 30), dt.datetime(2026, 3, 8, 3, 0)]
+        rows = [("a", float(i), time) for i, time in enumerate(times)]
+        m.register("quotes", spark.createDataFrame(rows, COLUMNS), time="event.time")
+        df = m.sql("SELECT price, count(*) OVER (RANGE 31 MINUTES PRECEDING) AS n FROM quotes")
+        assert sorted(df.collect()) == [(0.0, 1), (1.0, 2), (2.0, 2)]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def test_streaming_in_streaming_out(m: Millstream, spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    table = pa.table(
+        {"symbol": ["a", "b", "a", "a"], "price": [1.0, 2.0, 4.0, 8.0], "ts": [at(1), at(2), at(3), at(60)]},
+        schema=pa.schema([("symbol", pa.string()), ("price", pa.float64()), ("ts", pa.timestamp("us", "UTC"))]),
+    )
+    pq.write_table(table, tmp_path / "in" / "1.parquet")
+    frame = spark.readStream.schema("symbol STRING, price DOUBLE, ts TIMESTAMP").parquet(str(tmp_path / "in"))
+    m.register("quotes", frame, time="ts", slack="5 seconds")
+    df = m.sql("SELECT symbol, sum(price) OVER (PARTITION BY symbol RANGE 10 SECONDS PRECEDING) AS s FROM quotes")
+    assert df.isStreaming
+    query = (
+        df.writeStream.format("memory").queryName("sums").option("checkpointLocation", str(tmp_path / "check"))
+        .trigger(availableNow=True).start()
+    )  # fmt: skip
+    query.awaitTermination()
+    assert sorted(spark.table("sums").collect()) == [("a", 1.0), ("a", 5.0), ("b", 2.0)]
+
+
+def test_what_does_not_fit_is_said(m: Millstream, spark: Any) -> None:
+    df = spark.createDataFrame(ROWS, COLUMNS)
+    with pytest.raises(CatalogError, match="no column nosuch"):
+        m.register("quotes", df, time="nosuch")
+    with pytest.raises(CatalogError, match="does not order a stream"):
+        m.register("quotes", df, time="symbol")
+    with pytest.raises(EngineError, match="no counterpart"):
+        m.register("nested", spark.sql("SELECT array(1) AS xs, 1 AS x"))
+    with pytest.raises(CatalogError, match="two columns"):
+        m.register("twice", spark.sql("SELECT 1 AS a, 2 AS A"))
+    with pytest.raises(EngineError, match="without a time"):
+        m.register("live", spark.readStream.format("rate").load())
+    with pytest.raises(BindError):
+        m.sql("SELECT x FROM nowhere")
