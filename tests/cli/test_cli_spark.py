@@ -31,7 +31,7 @@ def test_the_main_job_on_both_engines(invoke: Invoke, spawn: Spawn, tmp_path: Pa
 def test_bad_sql_and_signals_on_spark(spawn: Spawn, tmp_path: Path) -> None:
     (tmp_path / "bad.sql").write_text("CREATE STREAM s (a INT);\nSELECT b FROM s")
     bad = spawn("run", "bad.sql", "--master", "local[1]")
-    _, err = bad.communicate(timeout=120)
+    _, err = bad.communicate(timeout=300)
     assert bad.returncode == 1
     assert "  2 | SELECT b FROM s\n    |        ^" in err
     assert "Traceback" not in err
@@ -49,7 +49,7 @@ def test_bad_sql_and_signals_on_spark(spawn: Spawn, tmp_path: Path) -> None:
         (tmp_path / "in" / file).write_text(f"a,b\n{rows[-1] // 10},z\n")
         wait_for_rows(tmp_path / "out", len(rows))
         run.send_signal(signal.SIGTERM)
-        _, err = run.communicate(timeout=120)
+        _, err = run.communicate(timeout=300)
         assert run.returncode == 143, err
         assert committed(tmp_path / "out") == rows
 
@@ -62,7 +62,7 @@ def committed(out: Path) -> list[int]:
 
 
 def wait_for_rows(out: Path, count: int) -> None:
-    give_up = time.monotonic() + 120
+    give_up = time.monotonic() + 300
     while len(committed(out)) < count:
         assert time.monotonic() < give_up, f"no {count} rows in {out}"
         time.sleep(0.2)

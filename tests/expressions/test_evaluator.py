@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 import threading
 
 import pyarrow as pa
@@ -222,3 +224,27 @@ def test_the_long_tail_in_spark_sql() -> None:
     assert to_spark_sql(path) == "CAST(GET_JSON_OBJECT(`s`, '$.a') AS STRING)"
     inner = resolve("cbrt", (resolve("/", (F, F)),))
     assert to_spark_sql(inner) == "CAST(CBRT((`f` / nullif(`f`, 0D))) AS DOUBLE)"
+
+
+def test_the_first_batch_loads_nothing_heavy() -> None:
+    """pyarrow imports pandas when it first converts a Python object, which costs more than many a query."""
+    code = """
+import sys
+import pyarrow as pa
+from millstream.functions import case, resolve
+from millstream.physical.expressions import compile_arrow, compile_filter
+from millstream.plan.expr import Column, Literal
+from millstream.schema import Schema
+from millstream.types import BIGINT, DOUBLE, INTEGER, VARCHAR
+schema = Schema.of(n=BIGINT, f=DOUBLE, s=VARCHAR)
+n, f, s = (Column(field.type, field.name) for field in schema)
+rows = pa.record_batch([pa.nulls(2, field.type.arrow) for field in schema], schema=schema.arrow)
+more = resolve(">", (f, Literal(DOUBLE, 1.0)))
+compile_filter(more, schema)(rows)
+same = resolve("in", (s, Literal(VARCHAR, "a"), Literal(VARCHAR, "b")))
+like = resolve("like", (s, Literal(VARCHAR, "a%")))
+exprs = [case(((more, n),), Literal(INTEGER, 0)), same, resolve("/", (f, n)), like]
+compile_arrow(exprs, schema)(rows)
+assert not {"pandas", "duckdb", "numba", "pyspark", "sqlglot"} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -63,7 +63,8 @@ def _feed(drawn: list[tuple[Any, ...]]) -> Feed:
 def ours(query: str, *, slack: int = 0, **streams: Feed) -> list[tuple[Any, ...]]:
     """All rows of a query, after everything has been pushed into its streams in turn."""
     with ms.connect() as database:
-        database.execute(TABLE)
+        if " d ON " in query:
+            database.execute(TABLE)
         for name in streams:
             database.execute(f"CREATE STREAM {name} ({COLUMNS}) ORDER BY ts SLACK {slack} SECONDS")
         running = database.sql(query)

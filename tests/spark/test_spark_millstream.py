@@ -46,6 +46,18 @@ def test_static_streams_and_tables(m: Millstream, spark: Any) -> None:
     )
 
 
+def test_rows_that_come_in_many_arrow_batches(m: Millstream, spark: Any) -> None:
+    size = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    before = spark.conf.get(size)
+    try:
+        spark.conf.set(size, "2")
+        m.register("numbers", spark.range(20, numPartitions=3).selectExpr("id", "id DIV 2 AS at"), time="at")
+        df = m.sql("SELECT id, count(*) OVER (ROWS UNBOUNDED PRECEDING) AS n FROM numbers")
+        assert sorted(df.collect()) == [(i, i + 1) for i in range(20)]
+    finally:
+        spark.conf.set(size, before)
+
+
 def test_a_stored_table_of_our_own(m: Millstream, spark: Any) -> None:
     m.register("quotes", spark.createDataFrame(ROWS, COLUMNS), time="event.time")
     m.execute("CREATE TABLE limits (symbol VARCHAR, most DOUBLE); INSERT INTO limits VALUES ('IBM', 15)")

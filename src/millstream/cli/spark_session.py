@@ -39,7 +39,7 @@ def start_spark(master: str | None, conf: Mapping[str, str]) -> SparkSession:
 
 def stop_spark(spark: SparkSession) -> None:
     """End Spark; a signal to the whole process group may have ended it already."""
-    from py4j.protocol import Py4JError
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped,unused-ignore]
 
     with suppress(Py4JError, OSError):
         spark.stop()
@@ -82,7 +82,7 @@ def activity(spark: SparkSession) -> str:
     """The tasks that Spark is at, in a few words; empty if it does nothing or does not tell."""
     if not hasattr(spark, "_jsparkSession"):
         return ""
-    from py4j.protocol import Py4JError
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped,unused-ignore]
 
     try:
         tracker = spark.sparkContext.statusTracker()

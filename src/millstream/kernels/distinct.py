@@ -63,7 +63,7 @@ class DistinctKernel:
 
     def step(self, state: DistinctState, batch: Batch) -> Batch:
         if len(batch):
-            if len(state.seen):
+            if int(batch.time[0]) > state.time and len(state.seen):
                 state.seen = KeyTable(self._types)
             known = state.seen.size
             other = batch.time if batch.other is None else batch.other

@@ -81,12 +81,9 @@ class StrictParser(DuckDBParser):
         name = self._parse_id_var(any_token=False)
         if not isinstance(name, exp.Identifier):
             failure = self._failure(f"expected {wanted}, found {quoted(self._curr)}", self._curr)
-            if (
-                self._curr
-                and self._curr.text.isalpha()
-                and self._curr.token_type not in self.TEXT_MATCH_EXCLUDED_TOKENS
-            ):
-                failure.hint = f'{self._curr.text} is a word of SQL; as a name, write "{self._curr.text}"'
+            word = self._curr.text
+            if self._curr and word.isalpha() and self._curr.token_type not in self.TEXT_MATCH_EXCLUDED_TOKENS:
+                failure.hint = f'{word} is a word of SQL; as a name, write "{word}"'
             raise failure
         return name
 

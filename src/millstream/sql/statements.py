@@ -154,8 +154,8 @@ def _split(tokens: list[Token]) -> Iterator[list[Token]]:
 
 
 def _declares_stream(tokens: list[Token]) -> bool:
-    words = [token.text.upper() for token in tokens[:4]]
-    return words[:1] == ["STREAM"] or (words[:1] == ["CREATE"] and "STREAM" in words)
+    head = [token.text.upper() for token in tokens[:4]]
+    return head[:1] == ["STREAM"] or (head[:1] == ["CREATE"] and "STREAM" in head)
 
 
 def _is_source(tokens: list[Token]) -> bool:

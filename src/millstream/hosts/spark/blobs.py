@@ -26,9 +26,9 @@ def layout_of(schema: Schema) -> pa.Schema:
 
 
 def fit(rows: pa.RecordBatch, layout: pa.Schema) -> pa.RecordBatch:
-    """The rows with exactly the layout's types: Spark has its own time unit and zone names."""
-    if rows.schema.types == layout.types:
-        return rows if rows.schema.names == layout.names else pa.RecordBatch.from_arrays(rows.columns, schema=layout)
+    """The rows with exactly the layout's schema: Spark has its own time unit, zone names and non-null columns."""
+    if rows.schema == layout:
+        return rows
     columns = [
         column if column.type == field.type else column.cast(field.type)
         for column, field in zip(rows.columns, layout, strict=True)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.errors import DataError
-from millstream.physical.expressions.arrow.node import Datum, Node, Rows, as_array, failing
+from millstream.physical.expressions.arrow.node import Datum, Node, Rows, as_array, constant, failing
 from millstream.physical.expressions.duckdb_batch import DuckBatch
 from millstream.plan.expr import Cast, Column, Expr
-from millstream.types import DOUBLE, SqlType
+from millstream.types import DOUBLE, VARCHAR, SqlType
 
 Compile = Callable[[Expr], Node | None]
 Convert = Callable[[Datum], Datum]
@@ -43,7 +44,7 @@ def _conversion(source: SqlType, target: SqlType) -> Convert | None:
     if source.is_text:
         return lambda x: x.cast(type_)
     if target.name == "BOOLEAN" and source.name == "DECIMAL":
-        zero = pa.scalar(0, source.arrow)
+        zero = constant(Decimal(0), source)[0]
         return lambda x: pc.not_equal(x, zero)
     if target == DOUBLE or target.name == "BOOLEAN":
         return lambda x: x.cast(type_, safe=False)
@@ -84,11 +85,11 @@ def round_decimal(x: Datum, type_: SqlType, digits: int) -> Datum:
 def _to_text(source: SqlType) -> Convert | None:
     if source == DOUBLE or source.name in ("DECIMAL", "TIME"):
         return None
-    text = pa.string()
+    text, zone, nothing = pa.string(), constant("+00", VARCHAR)[0], constant("", VARCHAR)[0]
     if source.name == "TIMESTAMP":
         return _time_to_text
     if source.name == "TIMESTAMPTZ":
-        return lambda x: pc.binary_join_element_wise(_time_to_text(x.cast(pa.timestamp("us"))), "+00", "")
+        return lambda x: pc.binary_join_element_wise(_time_to_text(x.cast(pa.timestamp("us"))), zone, nothing)
     return lambda x: x.cast(text)
 
 

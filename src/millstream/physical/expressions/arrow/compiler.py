@@ -14,6 +14,7 @@ from millstream.physical.expressions.arrow.node import (
     Node,
     Rows,
     as_array,
+    boolean,
     chosen,
     failing,
     guarded,
@@ -25,6 +26,7 @@ from millstream.schema import Schema
 from millstream.types import SqlType
 
 Compile = Callable[[Expr], Node | None]
+_TRUE, _FALSE = boolean(True), boolean(False)
 Builder = Callable[[Call, Compile], Node | None]
 _BUILDERS: dict[str, Builder] = {**conditional.BUILDERS, **numeric.BUILDERS, **text.BUILDERS, **temporal.BUILDERS}
 
@@ -78,7 +80,7 @@ def _eager_case(arms: list[tuple[Node, Node]], default: Node) -> Node:
         if isinstance(condition, pa.Scalar):
             return then(rows) if condition.as_py() else default(rows)
         if condition.null_count:
-            condition = condition.fill_null(False)
+            condition = condition.fill_null(_FALSE)
         return pc.if_else(condition, then(rows), default(rows))
 
     def several(rows: Rows) -> Datum:
@@ -93,7 +95,7 @@ def _careful_case(arms: list[tuple[Node, Node]], default: Node, type_: SqlType) 
     arrow = type_.arrow
 
     def node(rows: Rows) -> Datum:
-        left = pa.repeat(pa.scalar(True), rows.num_rows)
+        left = pa.repeat(_TRUE, rows.num_rows)
         result = pa.nulls(rows.num_rows, arrow)
         for when, then in arms:
             taken = chosen(on_chosen(when, rows, left, pa.bool_()), rows.num_rows)

@@ -9,7 +9,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.functions import can_fail
-from millstream.physical.expressions.arrow.node import Datum, Node, Rows, as_array, guarded, on_chosen, scalar_of
+from millstream.physical.expressions.arrow.node import (
+    Datum,
+    Node,
+    Rows,
+    as_array,
+    boolean,
+    constant,
+    guarded,
+    number,
+    on_chosen,
+)
 from millstream.plan.expr import Call, Expr, Literal
 from millstream.types import DOUBLE
 
@@ -17,7 +27,7 @@ Compile = Callable[[Expr], Node | None]
 Builder = Callable[[Call, Compile], Node | None]
 Binary = Callable[[Datum, Datum], Datum]
 
-_NONE, _FALSE, _ZERO = pa.scalar(None, pa.bool_()), pa.scalar(False), pa.scalar(0.0)
+_NONE, _TRUE, _FALSE, _ZERO = boolean(None), boolean(True), boolean(False), number(0.0)
 
 
 def simple(function: Callable[..., Datum]) -> Builder:
@@ -102,7 +112,7 @@ def _logic(kleene: Binary, decided: bool) -> Builder:
 
         def careful(rows: Rows) -> Datum:
             known = as_array(first(rows), rows.num_rows)
-            undecided = pc.fill_null(known if not decided else pc.invert(known), True)
+            undecided = pc.fill_null(known if not decided else pc.invert(known), _TRUE)
             return kleene(known, on_chosen(second, rows, undecided, pa.bool_()))
 
         return guarded(eager, careful) if can_fail(call.args[1]) else eager
@@ -117,12 +127,12 @@ def _in(call: Call, compile_: Compile) -> Node | None:
     if first is None or any(node is None for _, node in others):
         return None
     constants = [item for item in items if isinstance(item, Literal)]
-    scalars = [scalar_of(item) for item in constants if item.value is not None]
-    has_null = len(scalars) < len(constants)
+    arrays = [constant(item.value, item.type) for item in constants if item.value is not None]
+    has_null = len(arrays) < len(constants)
     doubles = subject.type == DOUBLE
     # Adding zero makes -0.0 the 0.0 it equals: sets compare bits.
     plain: Callable[[Datum], Datum] = (lambda x: pc.add(x, _ZERO)) if doubles else (lambda x: x)
-    values = pa.array([scalar.as_py() for scalar in map(plain, scalars)], subject.type.arrow) if scalars else None
+    values = plain(pa.concat_arrays(arrays)) if arrays else None
 
     def node(rows: Rows) -> Datum:
         x = first(rows)
@@ -174,7 +184,7 @@ def _coalesce(call: Call, compile_: Compile) -> Node | None:
 
 def _nullif(call: Call, compile_: Compile) -> Node | None:
     same = comparison("=", *call.args)
-    nothing = pa.scalar(None, call.type.arrow)
+    nothing = constant(None, call.type)[0]
 
     def nullif(x: Datum, y: Datum) -> Datum:
         return pc.if_else(pc.coalesce(same(x, y), _FALSE), nothing, x)

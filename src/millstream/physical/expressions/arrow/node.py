@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Context, Decimal
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.errors import DataError
 from millstream.plan.expr import Expr, Literal
+from millstream.types import BIGINT, BOOLEAN, DOUBLE, VARCHAR, SqlType
 
 Datum = Any
 """An Arrow array with a value for each row, or an Arrow scalar that stands for all of them."""
@@ -25,6 +28,26 @@ class Rows(Protocol):
 
 
 Node = Callable[[Rows], Datum]
+
+
+def boolean(value: bool | None) -> pa.Scalar:
+    """A truth value as an Arrow scalar."""
+    return constant(value, BOOLEAN)[0]
+
+
+def whole(value: int) -> pa.Scalar:
+    """A BIGINT as an Arrow scalar."""
+    return constant(value, BIGINT)[0]
+
+
+def number(value: float) -> pa.Scalar:
+    """A DOUBLE as an Arrow scalar."""
+    return constant(value, DOUBLE)[0]
+
+
+def text(value: str | None) -> pa.Scalar:
+    """A VARCHAR as an Arrow scalar."""
+    return constant(value, VARCHAR)[0]
 
 
 class Selected:
@@ -44,11 +67,26 @@ class Selected:
 
 def scalar_of(literal: Literal) -> pa.Scalar:
     """A constant as an Arrow scalar of its type."""
-    value, type_ = literal.value, literal.type.arrow
-    if value is None or not (literal.type.is_temporal or literal.type.name == "INTERVAL"):
-        return pa.scalar(value, type_)
-    storage = pa.int32() if literal.type.name == "DATE" else pa.int64()
-    return pa.scalar(value, storage).cast(type_)
+    return constant(literal.value, literal.type)[0]
+
+
+def constant(value: object, type_: SqlType) -> pa.Array:
+    """A constant as an Arrow array of one, from its bytes: Arrow imports pandas to convert a Python object."""
+    arrow = type_.arrow
+    if value is None:
+        return pa.nulls(1, arrow)
+    if isinstance(value, str | bytes):
+        data = value.encode() if isinstance(value, str) else value
+        offsets = np.array([0, len(data)], np.int32)
+        return pa.Array.from_buffers(arrow, 1, [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(data)])
+    if isinstance(value, Decimal):
+        unscaled = int(value.scaleb(type_.scale, Context(prec=50)))
+        return pa.Array.from_buffers(arrow, 1, [None, pa.py_buffer(unscaled.to_bytes(16, "little", signed=True))])
+    storage = np.array([value], f"{'f' if type_ == DOUBLE else 'i'}{max(1, arrow.bit_width // 8)}")
+    return pa.Array.from_buffers(arrow, 1, [None, pa.py_buffer(storage.tobytes())])
+
+
+_FALSE = boolean(False)
 
 
 def as_array(datum: Datum, length: int) -> pa.Array:
@@ -61,7 +99,7 @@ def as_array(datum: Datum, length: int) -> pa.Array:
 def chosen(mask: Datum, length: int) -> pa.Array:
     """A condition as a mask: NULL is false."""
     array = as_array(mask, length)
-    return array.fill_null(False) if array.null_count else array
+    return array.fill_null(_FALSE) if array.null_count else array
 
 
 def on_chosen(node: Node, rows: Rows, mask: pa.Array, type_: pa.DataType) -> pa.Array:

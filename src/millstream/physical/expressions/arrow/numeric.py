@@ -12,12 +12,12 @@ import pyarrow.compute as pc
 from millstream.functions.numeric import round_digits
 from millstream.physical.expressions.arrow.casts import round_decimal
 from millstream.physical.expressions.arrow.conditional import Builder, Compile, simple
-from millstream.physical.expressions.arrow.node import Datum, Node
+from millstream.physical.expressions.arrow.node import Datum, Node, constant, number, whole
 from millstream.plan.expr import Call, Literal
 from millstream.types import DOUBLE
 
 # Scalars are made once: to convert a Python number at each call costs more than to compute with it.
-_ONE, _MINUS_ONE, _ZERO = pa.scalar(1), pa.scalar(-1), pa.scalar(0.0)
+_ONE, _MINUS_ONE, _ZERO = whole(1), whole(-1), number(0.0)
 _AWAY = "half_towards_infinity"
 
 
@@ -65,7 +65,7 @@ def _nonzero(divide: Callable[[Datum, Datum], Datum]) -> Builder:
         divisor = call.args[1]
         if isinstance(divisor, Literal) and divisor.value:
             return simple(divide)(call, compile_)
-        nothing, zero = pa.scalar(None, divisor.type.arrow), pa.scalar(0, divisor.type.arrow)
+        nothing, zero = constant(None, divisor.type)[0], constant(0, divisor.type)[0]
 
         def safe(x: Datum, y: Datum) -> Datum:
             zeros = pc.equal(y, zero)
@@ -127,7 +127,7 @@ def _round(call: Call, compile_: Compile) -> Node | None:
         return lambda rows: pc.round(source(rows), digits, round_mode=_AWAY)
     if digits == 0:
         return lambda rows: pc.round(source(rows), 0, round_mode=_AWAY)
-    factor = pa.scalar(float(10 ** abs(digits)))
+    factor = number(float(10 ** abs(digits)))
     scale, unscale = (pc.multiply, pc.divide) if digits > 0 else (pc.divide, pc.multiply)
 
     def rounded(x: Datum) -> Datum:

@@ -9,11 +9,11 @@ import pyarrow.compute as pc
 
 from millstream.functions.regex import time_codes
 from millstream.physical.expressions.arrow.conditional import Builder, Compile, simple
-from millstream.physical.expressions.arrow.node import Datum, Node
+from millstream.physical.expressions.arrow.node import Datum, Node, number, whole
 from millstream.plan.expr import Call, Literal
 
 _NAIVE = pa.timestamp("us")
-_THOUSAND, _MILLION = pa.scalar(1000), pa.scalar(1e6)
+_THOUSAND, _MILLION = whole(1000), number(1e6)
 
 
 def _naive(datum: Datum) -> Datum:
@@ -25,14 +25,14 @@ def _part(function: Callable[[Datum], Datum]) -> Builder:
     return simple(lambda x: function(_naive(x)))
 
 
-def _of_second(scale: int, parts: tuple[Callable[[Datum], Datum], ...]) -> Builder:
+def _of_second(*parts: Callable[[Datum], Datum]) -> Builder:
     """Seconds and their fraction as one number of smaller units, as DuckDB counts milliseconds."""
 
     def value(x: Datum) -> Datum:
         x = _naive(x)
-        total = pc.multiply(pc.second(x), scale)
-        for part, factor in zip(parts, (scale // 1000, 1), strict=False):
-            total = pc.add(total, pc.multiply(part(x), factor))
+        total = pc.second(x)
+        for part in parts:
+            total = pc.add(pc.multiply(total, _THOUSAND), part(x))
         return total
 
     return simple(value)
@@ -83,8 +83,8 @@ BUILDERS: dict[str, Builder] = {
     "dayofyear": _part(pc.day_of_year),
     "dayofweek": _part(lambda x: pc.day_of_week(x, count_from_zero=True, week_start=7)),
     "isodow": _part(lambda x: pc.day_of_week(x, count_from_zero=False, week_start=1)),
-    "millisecond": _of_second(1_000, (pc.millisecond,)),
-    "microsecond": _of_second(1_000_000, (pc.millisecond, pc.microsecond)),
+    "millisecond": _of_second(pc.millisecond),
+    "microsecond": _of_second(pc.millisecond, pc.microsecond),
     "date_trunc": _date_trunc,
     "epoch": simple(lambda x: pc.divide(_micros(x).cast(pa.float64(), safe=False), _MILLION)),
     "epoch_ms": simple(_millis),

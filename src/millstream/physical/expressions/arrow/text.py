@@ -10,8 +10,10 @@ import pyarrow.compute as pc
 from millstream.functions.regex import group_count, like_regex, re2_quote
 from millstream.functions.text import regexp_group
 from millstream.physical.expressions.arrow.conditional import Builder, Compile, simple
-from millstream.physical.expressions.arrow.node import Datum, Node
+from millstream.physical.expressions.arrow.node import Datum, Node, text, whole
 from millstream.plan.expr import Call, Literal
+
+_ZERO, _ONE, _EMPTY, _NONE = whole(0), whole(1), text(""), text(None)
 
 
 def _with_constants(make: Callable[..., Callable[[Datum], Datum] | None], *kinds: type) -> Builder:
@@ -38,7 +40,8 @@ def _like(pattern: str, escape: str | None = None) -> Callable[[Datum], Datum]:
     if escape is None and not set("%_") & set(body):
         starts, ends = pattern.startswith("%"), pattern.endswith("%")
         if not starts and not ends:
-            return lambda x: pc.equal(x, pattern)
+            whole_text = text(pattern)
+            return lambda x: pc.equal(x, whole_text)
         if starts and ends:
             return lambda x: pc.match_substring(x, body)
         return (lambda x: pc.ends_with(x, body)) if starts else (lambda x: pc.starts_with(x, body))
@@ -47,8 +50,8 @@ def _like(pattern: str, escape: str | None = None) -> Callable[[Datum], Datum]:
 
 
 def _ilike(pattern: str, escape: str | None = None) -> Callable[[Datum], Datum] | None:
-    lowered = pc.utf8_lower(pa.scalar(pattern)).as_py()
-    like = _like(lowered, pc.utf8_lower(pa.scalar(escape)).as_py() if escape else None)
+    lowered = pc.utf8_lower(text(pattern)).as_py()
+    like = _like(lowered, pc.utf8_lower(text(escape)).as_py() if escape else None)
     return lambda x: like(pc.utf8_lower(x))
 
 
@@ -96,7 +99,7 @@ def _strpos(part: str) -> Callable[[Datum], Datum]:
     def position(x: Datum) -> Datum:
         # Arrow finds bytes, and positions count code points: measure what precedes the match.
         before = pc.utf8_length(pc.replace_substring_regex(x, rest, "", max_replacements=1)).cast(pa.int64())
-        return pc.if_else(pc.match_substring(x, part), pc.add(before, 1), 0)
+        return pc.if_else(pc.match_substring(x, part), pc.add(before, _ONE), _ZERO)
 
     return position
 
@@ -115,29 +118,29 @@ def _regexp_extract(call: Call, compile_: Compile) -> Node | None:
 
     def extract(x: Datum) -> Datum:
         found = pc.struct_field(pc.extract_regex(x, regex), "found")
-        return pc.if_else(pc.is_valid(x), pc.coalesce(found, ""), pa.scalar(None, pa.string()))
+        return pc.if_else(pc.is_valid(x), pc.coalesce(found, _EMPTY), _NONE)
 
     return lambda rows: extract(source(rows))
 
 
 def _repeat(x: Datum, times: Datum) -> Datum:
-    return pc.binary_repeat(x, pc.max_element_wise(times, 0, skip_nulls=False))
+    return pc.binary_repeat(x, pc.max_element_wise(times, _ZERO, skip_nulls=False))
 
 
 def _concat(*parts: Datum) -> Datum:
-    return pc.binary_join_element_wise(*parts, "", null_handling="replace", null_replacement="")
+    return pc.binary_join_element_wise(*parts, _EMPTY, null_handling="replace", null_replacement="")
 
 
 def _concat_ws(call: Call, compile_: Compile) -> Node | None:
     separator = call.args[0]
     if not isinstance(separator, Literal) or not isinstance(separator.value, str):
         return None
-    text = separator.value
+    head, length = text(separator.value), len(separator.value)
 
     def join(_: Datum, *parts: Datum) -> Datum:
         # Arrow's own way of skipping NULLs loses rows of nothing else.
-        separated = [pc.binary_join_element_wise(text, part, "") for part in parts]
-        return pc.utf8_slice_codeunits(_concat(*separated), len(text))
+        separated = [pc.binary_join_element_wise(head, part, _EMPTY) for part in parts]
+        return pc.utf8_slice_codeunits(_concat(*separated), length)
 
     return simple(join)(call, compile_)
 
@@ -148,7 +151,7 @@ BUILDERS: dict[str, Builder] = {
     "length": simple(lambda x: pc.utf8_length(x).cast(pa.int64())),
     "reverse": simple(pc.utf8_reverse),
     "repeat": simple(_repeat),
-    "||": simple(lambda x, y: pc.binary_join_element_wise(x, y, "")),
+    "||": simple(lambda x, y: pc.binary_join_element_wise(x, y, _EMPTY)),
     "concat": simple(_concat),
     "concat_ws": _concat_ws,
     "substring": _with_constants(_substring, int, int),
