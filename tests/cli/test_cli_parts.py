@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -178,3 +181,29 @@ def test_what_the_work_raises_is_raised() -> None:
     with Signals().caught() as signals, pytest.raises(StateError):
         watch(work, lambda: None, lambda: None, signals)
     assert signals.exit_code == 0
+
+
+def test_the_same_signal_sent_twice_at_once_is_one_signal() -> None:
+    with Signals().caught() as signals:
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert signals.exit_code == 143
+
+
+def test_a_second_signal_ends_the_process_at_once() -> None:
+    # work that does not care about being interrupted
+    code = (
+        "import time; from millstream.cli.watch import *\n"
+        "with Signals().caught() as signals:\n"
+        "    print('ready', flush=True)\n"
+        "    watch(lambda: time.sleep(60), lambda: print('asked', flush=True), lambda: None, signals)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGTERM)
+    assert process.stdout.readline() == "asked\n"
+    time.sleep(0.6)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=20) == 130
+    process.stdout.close()

@@ -28,14 +28,7 @@ def test_the_main_job_on_both_engines(invoke: Invoke, spawn: Spawn, tmp_path: Pa
         assert pq.read_table(f"spark/{sink}").equals(pq.read_table(f"here/{sink}"))
 
 
-def test_bad_sql_and_signals_on_spark(spawn: Spawn, tmp_path: Path) -> None:
-    (tmp_path / "bad.sql").write_text("CREATE STREAM s (a INT);\nSELECT b FROM s")
-    bad = spawn("run", "bad.sql", "--master", "local[1]")
-    _, err = bad.communicate(timeout=300)
-    assert bad.returncode == 1
-    assert "  2 | SELECT b FROM s\n    |        ^" in err
-    assert "Traceback" not in err
-    # a stream that never ends, until somebody ends it
+def test_followed_files_are_interrupted_and_resumed(spawn: Spawn, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.csv").write_text("a,b\n1,x\n2,y\n")
     (tmp_path / "follow.sql").write_text(

@@ -73,6 +73,13 @@ def test_empty_and_sliced_batches() -> None:
                 assert one.to_pylist() == pytest.approx(all_.to_pylist()[start:stop], nan_ok=True)
 
 
+def test_no_row_is_no_error() -> None:
+    bad = cast(cast(Literal(BOOLEAN, True), VARCHAR), INTEGER)
+    assert values(bad, ROWS.slice(0, 0)) == []
+    with pytest.raises(DataError):
+        values(bad)
+
+
 def test_a_filter_has_no_nulls() -> None:
     mask = compile_filter(resolve(">", (F, Literal(DOUBLE, 1.0))), SCHEMA)(ROWS)
     assert mask.null_count == 0

@@ -240,3 +240,26 @@ def test_threads_change_nothing(spec: OverSpec) -> None:
         in_small_batches = content(run(spec.build(), cut(batch, 5_000)))
     assert together == alone
     assert in_small_batches == alone
+
+
+@pytest.mark.parametrize("spec", compiled_specs(), ids=lambda spec: "+".join(spec.keys))
+def test_full_rings_survive_restarts_and_sharding(spec: OverSpec) -> None:
+    inputs = cut(many_rows(spec, 6_000, 30, 3), 500)
+    with jit.using("on", threads=2):
+        undisturbed = content(run(spec.build(), inputs))
+        kernel = spec.build()
+        state = kernel.open()
+        outputs = []
+        for batch in inputs:
+            state = kernel.restore(kernel.snapshot(state))
+            state = kernel.merge(kernel.split(state, 3))
+            outputs.append(kernel.step(state, batch))
+        assert content(outputs) == undisturbed
+        states = [kernel.open() for _ in range(3)]
+        outputs = []
+        for batch in inputs:
+            buckets = bucket_of([batch.rows.column(spec.input.index(key)) for key in spec.keys], 3)
+            pieces = [batch.take(np.flatnonzero(buckets == part)) for part in range(3)]
+            states = kernel.split(kernel.merge(states), 3)
+            outputs += [kernel.step(part, piece) for part, piece in zip(states, pieces, strict=True)]
+        assert sorted(content(outputs), key=lambda row: row[:2]) == undisturbed

@@ -106,6 +106,9 @@ def test_files_followed_by_a_streaming_query(spark: Any, tmp_path: Path) -> None
         query.awaitTermination()
     assert sorted(as_rows(host.fetch("rows")), key=repr) == sorted([row[:2] for row in rows], key=repr)
     assert host.fetch("errors").num_rows == 2
+    host.start(program(apply(over(()), source()), "bounded"))
+    host.finish()
+    assert host.fetch("bounded").num_rows == 40
 
 
 def test_generators_are_spread_over_tasks(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:

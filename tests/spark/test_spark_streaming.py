@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from spark_cases import SECOND, TRADES, apply, as_rows, in_process, over, program, random_trades, source, stream, trades
 
-from millstream.catalog import SinkDef
+from millstream.catalog import Clock, SinkDef, StreamDef
 from millstream.errors import EngineError, StateError
 from millstream.hosts.contract import Program
 from millstream.hosts.spark.failures import translated
@@ -20,9 +20,11 @@ from millstream.hosts.spark.host import SparkHost
 from millstream.hosts.spark.session import PROVIDER, ROCKSDB, check_streaming
 from millstream.hosts.spark.sources import FILES_PER_TRIGGER
 from millstream.kernels.merge import MergeSpec
+from millstream.kernels.over import Frame, OverCall, OverSpec
 from millstream.physical.nodes import Compute, Physical
 from millstream.plan.expr import Call, Column, Literal
-from millstream.types import BOOLEAN, DOUBLE
+from millstream.schema import Schema
+from millstream.types import BIGINT, BOOLEAN, DOUBLE, VARCHAR
 
 pytestmark = pytest.mark.spark
 
@@ -145,6 +147,34 @@ def test_declared_files_through_a_kernel(spark: Any, inbox: Inbox, tmp_path: Pat
     host.declare(replace(stream(slack=SLACK), source=options))
     host.start(program(apply(over(), source())))
     assert run(host, tmp_path / "checkpoint") == in_process(over(), rows, passed(rows))
+
+
+def test_arrival_is_the_time_of_a_stream_that_has_none(
+    spark: Any, inbox: Inbox, tmp_path: Path, one_file_at_a_time: None
+) -> None:
+    rows = random_trades(30, 2)
+    for start in (0, 10, 20):
+        inbox.add(rows[start : start + 10])
+    host = SparkHost(spark, lambda node: pa.table({}), buckets=2)
+    options = {"connector": "file", "path": str(inbox.folder), "follow": True}
+    host.declare(StreamDef("trades", TRADES, Clock.LATENT, source=options))
+    counts = OverSpec(TRADES, ("symbol",), over().calls[:1])
+    host.start(program(apply(counts, source())))
+    as_if_timed = [(symbol, price, i) for i, (symbol, price, _) in enumerate(rows)]
+    expected = [(*row[:2], row[3]) for row in in_process(counts, as_if_timed)]
+    assert [(*row[:2], row[3]) for row in run(host, tmp_path / "checkpoint")] == expected
+
+
+def test_whole_numbers_are_times_too(spark: Any, inbox: Inbox, tmp_path: Path) -> None:
+    schema = Schema.of(symbol=VARCHAR, price=DOUBLE, ts=BIGINT)
+    inbox.add([("a", 1.0, 5 * SECOND), ("a", 2.0, 7 * SECOND), ("a", 4.0, 6 * SECOND), ("a", 8.0, 9 * SECOND)])
+    frame = inbox.frame().selectExpr("symbol", "price", "unix_micros(CAST(ts AS TIMESTAMP)) DIV 1000000 AS ts")
+    host = SparkHost(spark, lambda node: pa.table({}), buckets=2)
+    host.register_stream(stream(slack=1, schema=schema), frame)
+    total = OverCall("total", "sum", "price", Frame("range", 1), False, DOUBLE)
+    host.start(program(apply(OverSpec(schema, ("symbol",), (total,)), source(schema=schema))))
+    delivered = run(host, tmp_path / "checkpoint")
+    assert [(row[2], row[3]) for row in delivered] == [(5, 1.0), (6, 5.0), (7, 6.0)]
 
 
 def test_another_kernel_on_the_same_checkpoint_is_refused(spark: Any, inbox: Inbox, tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ from types import FrameType
 
 TICK = 0.1
 ASK_AGAIN = 2.0
+ECHO = 0.5
+"""A second signal within so many seconds is the first again, sent to the process and to its group."""
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
@@ -20,6 +22,7 @@ class Signals:
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
+        self._when = 0.0
 
     @contextmanager
     def caught(self) -> Iterator[Signals]:
@@ -36,9 +39,10 @@ class Signals:
         return 0 if self.received is None else CODES[self.received]
 
     def _note(self, number: int, _: FrameType | None) -> None:
-        if self.received is not None:
+        if self.received is None:
+            self.received, self._when = signal.Signals(number), time.monotonic()
+        elif time.monotonic() - self._when > ECHO:
             os._exit(CODES[signal.Signals(number)])
-        self.received = signal.Signals(number)
 
 
 def watch(work: Callable[[], None], interrupt: Callable[[], None], tick: Callable[[], None], signals: Signals) -> None:

@@ -46,8 +46,8 @@ _UNITS = {
 def literal(text: str, type_: SqlType) -> Literal:
     """The constant of a type that `text` stands for.
 
-    >>> literal("2024-01-07 10:00", parse_type("TIMESTAMP"))
-    Literal(type=TIMESTAMP, value=1704621600000000)
+    >>> print(literal("2024-01-07T10:00Z", SqlType("TIMESTAMP")))
+    TIMESTAMP '2024-01-07 10:00:00'
     """
     if type_.is_text:
         return Literal(type_, text)

@@ -24,7 +24,7 @@ from millstream.hosts.spark.failures import telling
 from millstream.hosts.spark.inputs import bounded_input, input_of
 from millstream.hosts.spark.meters import Meters
 from millstream.hosts.spark.runs import Outcome, run_bounded, watched
-from millstream.hosts.spark.sources import Input, PushedRows, Reading, RegisteredFrame
+from millstream.hosts.spark.sources import FollowedFiles, Input, PushedRows, Reading, RegisteredFrame
 from millstream.hosts.spark.streaming import Trigger
 from millstream.hosts.spark.surface import surface
 from millstream.hosts.spark.tables import SparkTable, registered_table, stored_table
@@ -171,7 +171,12 @@ class SparkHost:
     # -- running ---------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        self._run([running for running in self._queries.values() if not running.ended], None)
+        """All inputs end: followed files with those that are there; a generator without end has brought nothing."""
+        for name, entry in self._inputs.items():
+            if isinstance(entry, FollowedFiles):
+                self._inputs[name] = entry.as_bounded()
+        left = [query for query in self._queries.values() if not query.ended]
+        self._run([query for query in left if not self._clockwork(query.program.plan).streaming], None)
         self._finished = True
 
     def run(self, names: tuple[str, ...], report: Report | None = None) -> None:

@@ -13,6 +13,7 @@ from millstream.connectors.contract import Rejected
 from millstream.connectors.contract import Source as BoundSource
 from millstream.connectors.files.source import FileSource
 from millstream.connectors.generators.source import GeneratorSource
+from millstream.connectors.registry import make_source
 from millstream.errors import EngineError
 from millstream.hosts.spark.arrive import (
     FILE_BITS,
@@ -22,6 +23,7 @@ from millstream.hosts.spark.arrive import (
     ReadPaths,
     RefuseUntimed,
     entered,
+    unstamped,
 )
 from millstream.hosts.spark.blobs import SEQ, TIME, layout_of
 from millstream.hosts.spark.branches import Branch, Clockwork, rows_ddl
@@ -175,6 +177,12 @@ class FollowedFiles:
         df = reader.load(str(self.options["path"])).select("path")
         read = ReadPaths(reading.entry(self.stream, node), tuple(self.options.items()))
         return _fresh(df, node.schema, reading.clockwork, self.stream, FRAME_BITS, read)
+
+    def as_bounded(self) -> Files:
+        """The files that are there now, as if no others ever came."""
+        source = make_source({**self.options, "follow": False}, unstamped(self.stream), self.stream.name)
+        assert isinstance(source, FileSource)
+        return Files(self.stream, source)
 
     def size(self) -> int | None:
         return None

@@ -32,7 +32,7 @@ def low_positions(layout: Layout, records: Records) -> Ints:
         if frame.is_range:
             low = np.minimum(low, records[:, lanes[f"{frame.name}_head"]])
         else:
-            low = np.minimum(low, np.maximum(0, tail - frame.preceding))
+            low = np.minimum(low, np.maximum(0, tail - (frame.preceding + 1)))
     return low
 
 

@@ -26,7 +26,7 @@ class DuckBatch:
 
     def __call__(self, rows: pa.RecordBatch) -> list[pa.Array]:
         if rows.num_rows == 0:
-            return [pa.array([], expr.type.arrow) for expr in self.exprs]
+            return [pa.nulls(0, expr.type.arrow) for expr in self.exprs]
         import duckdb
 
         try:
@@ -83,7 +83,7 @@ def _exported(sql: str, type_: SqlType) -> str:
 def _imported(column: pa.ChunkedArray, type_: SqlType) -> pa.Array:
     array = column.combine_chunks()
     if isinstance(array, pa.ChunkedArray):
-        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.nulls(0, array.type)
     if array.type == type_.arrow:
         return array
     return pa.nulls(len(array), type_.arrow) if type_.name == "NULL" else array.cast(type_.arrow)
