@@ -101,7 +101,9 @@ def test_released_slots_are_used_again(data: st.DataObject) -> None:
         assert table.lookup(dropped_keys).tolist() == [-1] * len(dropped)
         assert table.live().tolist() == kept.tolist()
         assert tuples(table.keys().columns) == kept_keys
+        size, count = table.size, len(table)
         table.encode(data.draw(key_columns(types, 8)))
+        assert table.size == max(size, len(table)), f"{count} keys before"
         assert table.lookup(table.keys(kept).columns).tolist() == kept.tolist()
         assert tuples(table.keys(kept).columns) == kept_keys
 

@@ -181,7 +181,7 @@ def many_rows(spec: OverSpec, size: int, keys: int, seed: int) -> Batch:
 def compiled_specs() -> list[OverSpec]:
     """Few sources, since each takes the compiler a second, that together have every part of the generator."""
     schema = Schema(tuple(COLUMNS[name] for name in ("k", "name", "x", "i", "b", "s")))
-    near, past, all_rows, all_time = Frame("rows", 7), Frame("range", 40), Frame("rows", None), Frame("range", None)
+    near, past, all_rows, all_time = Frame("rows", 7), Frame("range", 400), Frame("rows", None), Frame("range", None)
     groups: list[tuple[tuple[str, ...], list[tuple[str, str | None, Frame, bool]]]] = [
         (("k",), [("avg", "x", near, False), ("max", "x", near, False), ("count", None, near, False)]),
         (
@@ -222,7 +222,7 @@ def cut(batch: Batch, size: int) -> list[Batch]:
 
 @pytest.mark.parametrize("spec", compiled_specs(), ids=lambda spec: "+".join(spec.keys))
 def test_compiled_equals_python(spec: OverSpec) -> None:
-    inputs = cut(many_rows(spec, 3_000, 40, 1), 700)
+    inputs = cut(many_rows(spec, 2_500, 5, 1), 700)
     with jit.using("off", threads=1):
         python = content(run(spec.build(), inputs))
     with jit.using("on", threads=1):
@@ -232,7 +232,7 @@ def test_compiled_equals_python(spec: OverSpec) -> None:
 
 @pytest.mark.parametrize("spec", compiled_specs(), ids=lambda spec: "+".join(spec.keys))
 def test_threads_change_nothing(spec: OverSpec) -> None:
-    batch = many_rows(spec, 60_000, 500, 2)
+    batch = many_rows(spec, 60_000, 40, 2)
     with jit.using("on", threads=1):
         alone = content(run(spec.build(), cut(batch, 25_000)))
     with jit.using("on", threads=4):
@@ -244,7 +244,7 @@ def test_threads_change_nothing(spec: OverSpec) -> None:
 
 @pytest.mark.parametrize("spec", compiled_specs(), ids=lambda spec: "+".join(spec.keys))
 def test_full_rings_survive_restarts_and_sharding(spec: OverSpec) -> None:
-    inputs = cut(many_rows(spec, 6_000, 30, 3), 500)
+    inputs = cut(many_rows(spec, 6_000, 4, 3), 500)
     with jit.using("on", threads=2):
         undisturbed = content(run(spec.build(), inputs))
         kernel = spec.build()

@@ -49,7 +49,7 @@ class Display:
         meter, latest = self._meter, self._meter.latest
         parts = [duration(meter.elapsed)]
         if meter.fraction is not None:
-            parts.append(f"{meter.fraction:.0%}")
+            parts.append(f"{meter.fraction:.0%} read")
         if latest.rows_in:
             parts.append(f"in {some_rows(sum(latest.rows_in.values()))} ({count(int(meter.rate()))}/s)")
         parts += [f"{outlet.label} {count(latest.rows_out.get(outlet.query.name, 0))}" for outlet in self._outlets]
@@ -75,7 +75,7 @@ class Display:
             words.append("  stopping; again to stop at once", style="yellow")
         cells: list[RenderableType] = [words]
         if meter.fraction is not None:
-            cells += [ProgressBar(total=1.0, completed=meter.fraction, width=30), Text(f"{meter.fraction:4.0%}")]
+            cells += [ProgressBar(total=1.0, completed=meter.fraction, width=30), Text(f"{meter.fraction:4.0%} read")]
         cells += [Text(", ".join(self._troubles()), style="yellow"), Text(self._activity(), style="dim")]
         grid.add_row(*cells)
         return grid

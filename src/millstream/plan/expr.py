@@ -51,7 +51,11 @@ class Literal(Expr):
         if isinstance(self.value, bool):
             return str(self.value).upper()
         if self.type.is_temporal or self.type.name == "INTERVAL":
-            return f"{self.type.name} {_readable(self)}"
+            try:
+                return f"{self.type.name} {_readable(self)}"
+            except (OverflowError, ValueError):
+                # outside the years that Python's calendar knows
+                return f"{self.type.name} {self.value}"
         return str(self.value)
 
 

@@ -16,19 +16,21 @@ LOW_HALF = 0xFFFFFFFF
 def hash_bytes(data: Any, start: Any, length: Any) -> Any:
     """A hash of bytes that is the same on every machine."""
     hashed = np.int64(length) * MULTIPLIER
-    at = start
-    end = start + length
-    while at + 8 <= end:
+    at = np.int64(start)
+    end = at + length
+    while at + 8 < end:
         hashed = (hashed ^ load_word(data, at)) * MULTIPLIER
         hashed ^= (hashed >> 32) & LOW_HALF
         at += 8
-    tail = np.int64(0)
-    shift = 0
-    while at < end:
-        tail |= np.int64(data[at]) << shift
-        shift += 8
-        at += 1
-    hashed = (hashed ^ tail) * MULTIPLIER
+    # What is left is the last eight bytes, some of them seen before, or all there is.
+    last = np.int64(0)
+    if length >= 8:
+        last = load_word(data, end - 8)
+    else:
+        while at < end:
+            last = (last << 8) | data[at]
+            at += 1
+    hashed = (hashed ^ last) * MULTIPLIER
     hashed ^= (hashed >> 32) & LOW_HALF
     return hashed
 
@@ -40,6 +42,8 @@ def same_bytes(left: Any, left_start: Any, right: Any, right_start: Any, length:
         if load_word(left, left_start + at) != load_word(right, right_start + at):
             return False
         at += 8
+    if length >= 8:
+        return load_word(left, left_start + length - 8) == load_word(right, right_start + length - 8)  # type: ignore[no-any-return]
     while at < length:
         if left[left_start + at] != right[right_start + at]:
             return False
