@@ -17,7 +17,7 @@ Jit = Literal["auto", "on", "off"]
 class Config:
     """Every setting with its default; results never depend on them, only speed and what EXPLAIN shows."""
 
-    batch_rows: int = 65_536
+    batch_rows: int = 262_144
     """rows an operator sees at once, at most"""
     threads: int = field(default_factory=lambda: os.cpu_count() or 1)
     """threads a kernel may use"""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,13 @@ import pytest
 from spark_cases import SECOND, TRADES, apply, as_rows, in_process, over, program, random_trades, source, trades
 
 from millstream.catalog import ERRORS_SCHEMA, Clock, SinkDef, StreamDef
+from millstream.connectors.ports.source import PortSource
 from millstream.connectors.registry import make_source
-from millstream.errors import ConnectorError, DataError, EngineError
+from millstream.errors import ConnectorError, DataError
 from millstream.hosts.contract import Program, Progress
 from millstream.hosts.spark.host import SparkHost
+from millstream.hosts.spark.sources import DriverSource
+from millstream.hosts.spark.spool import Spooled
 from millstream.physical.nodes import Compute
 from millstream.plan.expr import Column
 from millstream.schema import Schema
@@ -71,12 +75,65 @@ def test_no_files_is_an_error_at_declaration(spark: Any, tmp_path: Path) -> None
         declared(spark, {"connector": "file", "path": str(tmp_path / "none.csv")})
 
 
-def test_a_port_is_a_named_gap_and_pushing_to_files_an_error(spark: Any, tmp_path: Path) -> None:
-    with pytest.raises(EngineError, match="does not yet run on Spark"):
-        declared(spark, {"connector": "port", "port": 0})
+def test_a_port_is_spooled_and_followed(spark: Any) -> None:
+    host = declared(spark, {"connector": "port", "port": 0})
+    entry = host._inputs["trades"]
+    assert isinstance(entry, Spooled) and isinstance(entry.source, PortSource)
+    host.start(program(source(), "rows"))
+    host.start(program(source(schema=ERRORS_SCHEMA, side="errors"), "errors"))
+    assert "streaming query" in host.explain(host._queries["rows"].program)
+    assert entry.source.server is None
+    port = entry.source.listen()
+
+    def talk() -> None:
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(b'{"symbol": "a", "price": 1.5, "ts": "1970-01-01 00:00:01"}\n{"symbol": 7\n')
+
+    def look(progress: Progress) -> None:
+        if all(progress.rows_out.values()):
+            host.interrupt()
+
+    threading.Timer(1, talk).start()
+    watchdog = threading.Timer(60, host.interrupt)
+    watchdog.start()
+    host.run(("rows", "errors"), look)
+    watchdog.cancel()
+    assert as_rows(host.fetch("rows")) == [("a", 1.5, SECOND)]
+    assert host.fetch("errors").num_rows == 1
+    host.close()
+
+
+def test_a_port_in_use_is_told(spark: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        host = declared(spark, {"connector": "port", "port": taken.getsockname()[1]})
+        host.start(program(source()))
+        with pytest.raises(ConnectorError, match="cannot listen"):
+            host.run(("q",))
+
+
+def test_rows_may_be_pushed_where_a_port_is_declared_but_not_to_files(spark: Any, tmp_path: Path) -> None:
+    host = declared(spark, {"connector": "port", "port": 0})
+    host.start(program(source()))
+    host.push("trades", trades([("a", 1.0, 1)]))
+    host.finish()
+    assert as_rows(host.fetch("q")) == [("a", 1.0, 1)]
     (tmp_path / "1.csv").write_text("symbol,price,ts\n")
     with pytest.raises(DataError, match="source of its own"):
         declared(spark, {"connector": "file", "path": str(tmp_path)}).push("trades", trades([]))
+
+
+def test_a_port_that_ends_is_read_once_for_all_queries(spark: Any) -> None:
+    host = declared(spark, {"connector": "port", "port": 0, "until": "disconnect", "format": "csv"})
+    entry = host._inputs["trades"]
+    assert isinstance(entry, DriverSource) and isinstance(entry.source, PortSource)
+    port = entry.source.listen()
+    for name in ("one", "two"):
+        host.start(program(source(), name))
+        host.explain(host._queries[name].program)
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        client.sendall(b"symbol,price,ts\na,1.5,1970-01-01 00:00:01\n")
+    host.run(("one", "two"))
+    assert as_rows(host.fetch("one")) == as_rows(host.fetch("two")) == [("a", 1.5, SECOND)]
 
 
 def test_files_followed_by_a_streaming_query(spark: Any, tmp_path: Path) -> None:

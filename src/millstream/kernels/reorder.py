@@ -83,6 +83,18 @@ class Progress:
         self.late_count += int(np.count_nonzero(late))
         return reached[:-1], late, max(self.beat, int(reached[-1]))
 
+    def follow(self, batch: Batch, slack: int) -> int | None:
+        """Take arrivals in that come in order of time, none of them late: where time stands now; None if they do not."""
+        time = batch.time
+        if len(time):
+            first, last = int(time[0]), int(time[-1])
+            reached = max(self.beat, int(_less(np.array([self.highest]), slack)[0]))
+            if first < reached or bool((time[1:] < time[:-1]).any()):
+                return None
+            self.highest = max(self.highest, last)
+        self.beat = max(self.beat, batch.upto)
+        return max(self.beat, int(_less(np.array([self.highest]), slack)[0]))
+
     def parts(self) -> Ints:
         return np.array([self.beat, self.highest, self.late_count], dtype=np.int64)
 
@@ -113,9 +125,11 @@ class ReorderKernel(Indivisible):
         return ReorderState()
 
     def step(self, state: ReorderState, batch: Batch) -> Batch:
-        _, late, upto = state.progress.advance(batch, self.spec.slack)
-        if late.any():
-            batch = batch.take(np.flatnonzero(~late))
+        upto = state.progress.follow(batch, self.spec.slack)
+        if upto is None:
+            _, late, upto = state.progress.advance(batch, self.spec.slack)
+            if late.any():
+                batch = batch.take(np.flatnonzero(~late))
         waiting = state.waiting
         if self.spec.slack == 0 and len(waiting) == 0:
             # Without slack a row in time is not below any before it: nothing waits, nothing moves.

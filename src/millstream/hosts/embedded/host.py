@@ -112,6 +112,9 @@ class EmbeddedHost:
                 running.sink.open(program.plan.schema, committed)
             running.top = self._graph.attach(program.name, program.plan, Outlet(running.deliver, running.fail), ids)
             self.queries[program.name.lower()] = running
+            if ids is None:
+                for stream in streams_of(program.plan):
+                    self.streams[stream].tell_progress()
             self.start_readers()
 
     def stop(self, name: str) -> None:

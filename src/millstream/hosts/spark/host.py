@@ -25,6 +25,7 @@ from millstream.hosts.spark.inputs import bounded_input, input_of
 from millstream.hosts.spark.meters import Meters
 from millstream.hosts.spark.runs import Outcome, run_bounded, watched
 from millstream.hosts.spark.sources import FollowedFiles, Input, PushedRows, Reading, RegisteredFrame
+from millstream.hosts.spark.spool import Spooled
 from millstream.hosts.spark.streaming import Trigger
 from millstream.hosts.spark.surface import surface
 from millstream.hosts.spark.tables import SparkTable, registered_table, stored_table
@@ -81,7 +82,7 @@ class SparkHost:
     # -- streams, tables and queries -------------------------------------------------------------------------------
 
     def declare(self, stream: StreamDef) -> None:
-        self._inputs[stream.name.lower()] = input_of(stream)
+        self._inputs[stream.name.lower()] = input_of(stream, self.checkpoint)
 
     def bind_source(self, stream: str, source: Source) -> None:
         """Let a stream's rows come from `source`, which must be bounded."""
@@ -116,7 +117,7 @@ class SparkHost:
         entry = self._find(stream)
         if self._finished:
             raise DataError(f"stream {entry.stream.name} has ended", hint="finish() comes last")
-        if not isinstance(entry, PushedRows):
+        if not isinstance(entry, PushedRows | Spooled):
             raise DataError(f"stream {entry.stream.name} has a source of its own", hint="push() is for streams without")
         self._stamp = max(self._stamp, self._now())
         rows = stamped(rows, entry.stream, self._stamp)
@@ -129,10 +130,16 @@ class SparkHost:
 
     # -- programs --------------------------------------------------------------------------------------------------
 
-    def branches(self, program: Program, since: int = 0, meters: Meters | None = None) -> tuple[Branch, ...]:
-        """The program's rows with their hidden columns."""
+    def branches(
+        self, program: Program, since: int = 0, meters: Meters | None = None, dry: bool = False
+    ) -> tuple[Branch, ...]:
+        """The program's rows with their hidden columns; `dry` only to look at it."""
         clockwork = self._clockwork(program.plan)
-        reading = Reading(self.spark, clockwork, meters or Meters({}), since)
+        reading = Reading(self.spark, clockwork, meters or Meters({}), since, dry)
+        if not dry:
+            for entry in map(self._find, streams_of(program.plan)):
+                if isinstance(entry, Spooled):
+                    entry.begin()
 
         def source(node: physical.Source) -> Branch:
             return self._find(node.stream).branch(node, reading)
@@ -173,7 +180,7 @@ class SparkHost:
     def finish(self) -> None:
         """All inputs end: followed files with those that are there; a generator without end has brought nothing."""
         for name, entry in self._inputs.items():
-            if isinstance(entry, FollowedFiles):
+            if isinstance(entry, FollowedFiles | Spooled):
                 self._inputs[name] = entry.as_bounded()
         left = [query for query in self._queries.values() if not query.ended]
         self._run([query for query in left if not self._clockwork(query.program.plan).streaming], None)
@@ -220,6 +227,9 @@ class SparkHost:
         def look(written: Mapping[str, int]) -> None:
             for query in queries:
                 query.rows += written[query.program.name]
+            for entry in map(self._find, meters.by_stream):
+                if isinstance(entry, Spooled):
+                    entry.check()
             self._tell(report, meters)
 
         with TemporaryDirectory(prefix="millstream-", ignore_cleanup_errors=True) as scratch:
@@ -230,6 +240,8 @@ class SparkHost:
             finally:
                 self._metered = None
             streaming.wait(started, self._stop, look)
+        for query in queries:
+            query.ended = True
 
     def _tell(self, report: Report | None, meters: Meters) -> None:
         if report is None:
@@ -277,11 +289,14 @@ class SparkHost:
     def explain(self, program: Program) -> str:
         with telling():
             clockwork = self._clockwork(program.plan)
-            return explained(program, clockwork, self.to_dataframe(program))
+            return explained(program, clockwork, surface(self.branches(program, dry=True), program.columns))
 
     def close(self) -> None:
         """Forget everything; the Spark session stays, others may use it."""
         self._stop.set()
+        for entry in self._inputs.values():
+            if isinstance(entry, Spooled):
+                entry.close()
         self._queries.clear()
         self._inputs.clear()
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from millstream.catalog import StreamDef
 from millstream.connectors.contract import Source
 from millstream.connectors.files.source import FileSource
 from millstream.connectors.generators.source import GeneratorSource
 from millstream.connectors.registry import make_source
-from millstream.errors import EngineError
 from millstream.hosts.spark.arrive import unstamped
 from millstream.hosts.spark.sources import DriverSource, Files, FollowedFiles, Generated, Input, PushedRows
+from millstream.hosts.spark.spool import Spooled
 
 
-def input_of(stream: StreamDef) -> Input:
-    """Where the rows of a declaration come from; an error if Spark cannot read there."""
+def input_of(stream: StreamDef, kept: str | None) -> Input:
+    """Where the rows of a declaration come from; `kept` is the directory of checkpoints, if there is one."""
     source = None if stream.source is None else make_source(stream.source, unstamped(stream), stream.name)
     if source is None or stream.source is None:
         return PushedRows(stream)
@@ -22,11 +24,7 @@ def input_of(stream: StreamDef) -> Input:
     if isinstance(source, GeneratorSource):
         return Generated(stream, source, stream.source)
     if not source.bounded:
-        raise EngineError(
-            f"stream {stream.name}: the source {stream.source.get('connector')} does not yet run on Spark",
-            detail="it has no end, and Spark has no streaming reader for it here",
-            hint="run it in-process: ms.connect(), or millstream run --engine embedded",
-        )
+        return Spooled(stream, source, None if kept is None else Path(kept) / "spool" / stream.name)
     return bounded_input(stream, source)
 
 

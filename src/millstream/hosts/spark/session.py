@@ -22,11 +22,15 @@ EMBEDDED_HINT = "the in-process engine needs neither Java nor Spark: ms.connect(
 
 
 def get_session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> SparkSession:
-    """The active Spark session, or a new one on `master` set up as Millstream needs it; `conf` has the last word."""
+    """The Spark session of this process, as it is; or a new one on `master`, where `conf` has the last word."""
     session_class = _session_class()
+    from pyspark import SparkContext
+
     active = session_class.getActiveSession()
-    if active is not None and active.sparkContext._jsc is not None:
+    if active is not None:
         return active
+    if SparkContext._active_spark_context is not None:
+        return session_class.builder.getOrCreate()
     for variable in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         # workers must run the interpreter that has millstream, not whatever python3 is on the PATH
         os.environ[variable] = sys.executable
@@ -125,8 +129,6 @@ def _start_context(master: str, settings: Mapping[str, str]) -> None:
     from pyspark.errors import PySparkException
     from pyspark.java_gateway import launch_gateway
 
-    if SparkContext._active_spark_context is not None:
-        return
     gateway = SparkContext._gateway
     home = os.environ.get("JAVA_HOME")
     if gateway is None and not _java():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from time import time_ns
 from typing import TYPE_CHECKING, Protocol
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from millstream.catalog import Options, StreamDef
-from millstream.connectors.contract import Rejected
+from millstream.connectors.contract import Chunk, Rejected
 from millstream.connectors.contract import Source as BoundSource
 from millstream.connectors.files.source import FileSource
 from millstream.connectors.generators.source import GeneratorSource
@@ -57,6 +58,8 @@ class Reading:
     clockwork: Clockwork
     meters: Meters
     since: int = 0
+    dry: bool = False
+    """whether the program is only looked at: nothing is read in the driver"""
 
     def entry(self, stream: StreamDef, node: Source) -> Entry:
         return Entry(stream, node.side, node.schema, self.meters[stream.name])
@@ -126,7 +129,7 @@ class RegisteredFrame:
                 f"{number} AS {SEQ}",
                 *columns,
             )
-            return _fresh(timed, node.schema, reading.clockwork, self.stream, FRAME_BITS)
+            return fresh(timed, node.schema, reading.clockwork, self.stream)
         if node.side == "late":
             return no_rows(reading, node.schema)
         untimed = df.where(f"{time} IS NULL").selectExpr(*[_column(schema, name) for name in schema.names])
@@ -168,15 +171,9 @@ class FollowedFiles:
     def branch(self, node: Source, reading: Reading) -> Branch:
         if node.side == "late":
             return no_rows(reading, node.schema)
-        reader = reading.spark.readStream.format("binaryFile").schema(
-            "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
-        )
-        per_trigger = reading.spark.conf.get(FILES_PER_TRIGGER, None)
-        if per_trigger is not None:
-            reader = reader.option("maxFilesPerTrigger", per_trigger)
-        df = reader.load(str(self.options["path"])).select("path")
+        df = followed(reading.spark, str(self.options["path"]))
         read = ReadPaths(reading.entry(self.stream, node), tuple(self.options.items()))
-        return _fresh(df, node.schema, reading.clockwork, self.stream, FRAME_BITS, read)
+        return fresh(df, node.schema, reading.clockwork, self.stream, read)
 
     def as_bounded(self) -> Files:
         """The files that are there now, as if no others ever came."""
@@ -209,7 +206,7 @@ class Generated:
         if rows is None:
             ticks, stretch = self._ticks(reading.spark)
             read = ReadGenerated(entry, self.source, now, stretch)
-            return _fresh(ticks, node.schema, reading.clockwork, self.stream, FRAME_BITS, read)
+            return fresh(ticks, node.schema, reading.clockwork, self.stream, read)
         count = max(1, -(-rows // GENERATED_ROWS))
         df = reading.spark.range(0, count, 1, count)
         read = ReadGenerated(entry, self.source, now, GENERATED_ROWS)
@@ -237,26 +234,45 @@ class DriverSource:
     source: BoundSource
     streaming: bool = False
 
+    def __post_init__(self) -> None:
+        self._read: list[Chunk] | None = None
+
     def branch(self, node: Source, reading: Reading) -> Branch:
         if node.side == "late":
             return no_rows(reading, node.schema)
-        entry = reading.entry(self.stream, node)
-        batches = list(entered(entry, self.source.read({}, lambda: False), 0))
+        batches = [] if reading.dry else list(entered(reading.entry(self.stream, node), self._chunks(), 0))
         table = pa.Table.from_batches(batches, layout_of(node.schema))
         last = int(batches[-1].column(1)[-1].as_py()) if batches else 0
         df = arrow_frame(reading.spark, table, rows_ddl(node.schema))
         return Branch(df, node.schema, reading.clockwork, bits=max(1, last.bit_length()))
 
+    def _chunks(self) -> Iterable[Chunk]:
+        """What the source brings; if it can be read only once, it is kept for other queries."""
+        if self.source.replayable:
+            return self.source.read({}, lambda: False)
+        if self._read is None:
+            self._read = list(self.source.read({}, lambda: False))
+        return self._read
+
     def size(self) -> int | None:
         return self.source.size()
 
 
-def _fresh(
-    df: DataFrame, schema: Schema, clockwork: Clockwork, stream: StreamDef, bits: int, read: Step | None = None
-) -> Branch:
+def followed(spark: SparkSession, path: str) -> DataFrame:
+    """The paths of files as they appear in a directory; Spark remembers which it has seen."""
+    reader = spark.readStream.format("binaryFile").schema(
+        "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
+    )
+    per_trigger = spark.conf.get(FILES_PER_TRIGGER, None)
+    if per_trigger is not None:
+        reader = reader.option("maxFilesPerTrigger", per_trigger)
+    return reader.load(path).select("path")
+
+
+def fresh(df: DataFrame, schema: Schema, clockwork: Clockwork, stream: StreamDef, read: Step | None = None) -> Branch:
     """A source's branch: in a streaming query it still needs arrival numbers and a watermark."""
     if not clockwork.streaming:
-        return Branch(df, schema, clockwork, read, bits)
+        return Branch(df, schema, clockwork, read, FRAME_BITS)
     slack = None if clockwork.latent or not clockwork.timed else stream.slack
     return Branch(df, schema, clockwork, read, numbered=False, slack=slack)
 

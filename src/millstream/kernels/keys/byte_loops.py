@@ -13,14 +13,20 @@ MULTIPLIER = -7046029254386353131
 LOW_HALF = 0xFFFFFFFF
 
 
+def mix(word: Any) -> Any:
+    """A bijection of words after which every bit shows in the low half."""
+    word ^= (word >> 32) & LOW_HALF
+    word *= MULTIPLIER
+    return word ^ ((word >> 32) & LOW_HALF)
+
+
 def hash_bytes(data: Any, start: Any, length: Any) -> Any:
     """A hash of bytes that is the same on every machine."""
     hashed = np.int64(length) * MULTIPLIER
     at = np.int64(start)
     end = at + length
     while at + 8 < end:
-        hashed = (hashed ^ load_word(data, at)) * MULTIPLIER
-        hashed ^= (hashed >> 32) & LOW_HALF
+        hashed = mix(hashed ^ load_word(data, at))
         at += 8
     # What is left is the last eight bytes, some of them seen before, or all there is.
     last = np.int64(0)
@@ -30,9 +36,7 @@ def hash_bytes(data: Any, start: Any, length: Any) -> Any:
         while at < end:
             last = (last << 8) | data[at]
             at += 1
-    hashed = (hashed ^ last) * MULTIPLIER
-    hashed ^= (hashed >> 32) & LOW_HALF
-    return hashed
+    return mix(hashed ^ last)
 
 
 def same_bytes(left: Any, left_start: Any, right: Any, right_start: Any, length: Any) -> bool:

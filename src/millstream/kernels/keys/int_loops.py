@@ -22,7 +22,8 @@ def find_ints(
         if nulls and not valid[i]:
             slot = meta[NULL_SLOT]
         else:
-            hashed = keys[i] * MULTIPLIER
+            hashed = keys[i]
+            hashed = (hashed ^ ((hashed >> 32) & LOW_HALF)) * MULTIPLIER
             hashed ^= (hashed >> 32) & LOW_HALF
             at = hashed & mask
             slot = index_slot[at]
@@ -56,7 +57,7 @@ def add_ints(
             continue
         is_null = nulls and not valid[i]
         key = keys[i]
-        hashed = key * MULTIPLIER
+        hashed = (key ^ ((key >> 32) & LOW_HALF)) * MULTIPLIER
         hashed ^= (hashed >> 32) & LOW_HALF
         at = hashed & mask
         if is_null:

@@ -15,7 +15,9 @@ def hash_words(words: Any, row: int) -> Any:
     """A hash of one row."""
     hashed = np.int64(0)
     for j in range(words.shape[1]):
-        hashed = (hashed ^ words[row, j]) * MULTIPLIER
+        hashed ^= words[row, j]
+        hashed ^= (hashed >> 32) & LOW_HALF
+        hashed *= MULTIPLIER
         hashed ^= (hashed >> 32) & LOW_HALF
     return hashed
 

@@ -9,7 +9,7 @@ from textwrap import indent
 from millstream.kernels.over import loops
 from millstream.kernels.over.emit import emit
 from millstream.kernels.over.layout import Arg, Extreme, Layout, NamedFrame, Sums
-from millstream.kernels.over.parts import expire, indented, note, offer, put, take
+from millstream.kernels.over.parts import cell_at, expire, indented, note, offer, put, take
 
 DONE, CELLS_NEEDED, TABLE_NEEDED, OVERFLOW = 0, 1, 1_000, 2_000
 FIRST, ADDED, LAST, WANTED, USED = range(5)
@@ -20,6 +20,7 @@ DONE, CELLS_NEEDED, TABLE_NEEDED, OVERFLOW = {DONE}, {CELLS_NEEDED}, {TABLE_NEED
 # Lanes of `state`: where to go on, how far, how many cells are wanted, and from USED on how full the tables are.
 FIRST, ADDED, LAST, WANTED, USED = {FIRST}, {ADDED}, {LAST}, {WANTED}, {USED}
 LARGEST_SQUARED = 1e140
+POSITIVE = 0x7FFF_FFFF_FFFF_FFFF
 AHEAD = 8
 """
 _LIBRARY = [
@@ -189,7 +190,7 @@ def _room(layout: Layout) -> Iterator[str]:
     yield f"oldest = min({together})" if len(lows) > 1 else f"oldest = {together}"
     yield "wanted = capacity"
     yield "if tail - oldest == capacity:"
-    yield "    c = base + (oldest & (capacity - 1)) * CELL"
+    yield "    c = (base + (oldest & (capacity - 1)) * CELL) & POSITIVE"
     yield f"    if capacity == 0 or {' or '.join(stays)}:"
     yield "        wanted = max(FIRST_CAPACITY, 2 * capacity)"
     if all(frame.is_range for frame in layout.logged):
@@ -227,7 +228,7 @@ def _leave(layout: Layout, frame: NamedFrame) -> Iterator[str]:
     taken = [line for part in sums for line in take(layout, part)]
     if frame.is_range:
         yield f"while {name}_head < tail:"
-        yield f"    c = base + ({name}_head & mask) * CELL"
+        yield f"    c = {cell_at(f'{name}_head')}"
         yield f"    if cells[c + CELL_TIME] >= {name}_since:"
         yield "        break"
         yield from indented(taken)
@@ -236,7 +237,7 @@ def _leave(layout: Layout, frame: NamedFrame) -> Iterator[str]:
     else:
         if taken:
             yield f"if tail > {name}_width:"
-            yield f"    c = base + ((tail - {name}_width - 1) & mask) * CELL"
+            yield f"    c = {cell_at(f'(tail - {name}_width - 1)')}"
             yield from indented(taken)
         yield f"{name}_head = max(0, tail - {name}_width)"
     for queue in layout.queues:
@@ -245,7 +246,7 @@ def _leave(layout: Layout, frame: NamedFrame) -> Iterator[str]:
 
 
 def _write_cell(layout: Layout) -> Iterator[str]:
-    yield "c = base + (tail & mask) * CELL"
+    yield f"c = {cell_at('tail')}"
     if "time" in layout.cell_lanes:
         yield "cells[c + CELL_TIME] = t"
     flags = [f"({arg.name}_in << {layout.flag_bit(arg)})" for arg in layout.logged_args if arg.flagged]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from millstream.kernels.over.layout import Edge, Extreme, Layout, Sums
-from millstream.kernels.over.parts import cell_value, indented
+from millstream.kernels.over.parts import cell_at, cell_value, indented
 
 
 def emit(layout: Layout, number: int) -> Iterator[str]:
@@ -38,8 +38,8 @@ def emit(layout: Layout, number: int) -> Iterator[str]:
         yield f"queue_head = slots[{prefix}_QUEUE_HEAD]"
         yield f"{ok} = queue_head < slots[{prefix}_QUEUE_TAIL]"
         yield f"if queue_head < slots[{prefix}_QUEUE_TAIL]:"
-        yield f"    position = cells[base + (queue_head & mask) * CELL + CELL_{part.name.upper()}_QUEUE]"
-        yield f"    {out} = {array}[base + (position & mask) * CELL + CELL_{part.arg.name.upper()}]"
+        yield f"    position = cells[{cell_at('queue_head')} + CELL_{part.name.upper()}_QUEUE]"
+        yield f"    {out} = {array}[{cell_at('position')} + CELL_{part.arg.name.upper()}]"
         yield "else:"
         yield f"    {out} = 0"
     else:
@@ -62,7 +62,7 @@ def _from_cells(layout: Layout, number: int) -> Iterator[str]:
         yield f"{out} = {arg.name}_v"
         return
     value, known = cell_value(layout, arg)
-    yield f"c = base + ({name}_head & mask) * CELL"
+    yield f"c = {cell_at(f'{name}_head')}"
     yield f"{ok} = {known}"
     yield f"{out} = {value}"
 

@@ -7,6 +7,12 @@ from collections.abc import Iterable, Iterator
 from millstream.kernels.over.layout import Arg, Edge, Extreme, Layout, Sums
 
 
+def cell_at(position: str) -> str:
+    """Where the cell of a position begins; cut to a positive number, so that the compiler need not expect an index that
+    counts from the end."""
+    return f"((base + ({position} & mask) * CELL) & POSITIVE)"
+
+
 def cell_value(layout: Layout, arg: Arg) -> tuple[str, str]:
     """The value of an argument in cell c, and whether it is one."""
     lane = f"c + CELL_{arg.name.upper()}"
@@ -106,7 +112,7 @@ def _again(layout: Layout, part: Sums) -> Iterator[str]:
     yield "# A value that dwarfed all others took their digits with it: add up what is left anew."
     yield from _reset(part)
     yield f"for position in range({part.frame.name}_head, end):"
-    yield "    c = base + (position & mask) * CELL"
+    yield f"    c = {cell_at('position')}"
     yield f"    if {known}:"
     if part.arg.kind == "float":
         yield f"        number = {value}"
@@ -149,19 +155,19 @@ def offer(part: Extreme) -> Iterator[str]:
     yield f"    queue_head = slots[{prefix}_QUEUE_HEAD]"
     yield f"    queue_tail = slots[{prefix}_QUEUE_TAIL]"
     yield "    while queue_head < queue_tail:"
-    yield f"        position = cells[base + ((queue_tail - 1) & mask) * CELL + {lane}]"
-    yield f"        {part.arg.name}_old = {array}[base + (position & mask) * CELL + CELL_{part.arg.name.upper()}]"
+    yield f"        position = cells[{cell_at('(queue_tail - 1)')} + {lane}]"
+    yield f"        {part.arg.name}_old = {array}[{cell_at('position')} + CELL_{part.arg.name.upper()}]"
     yield f"        if {_comes_first(part, f'{part.arg.name}_old', value)}:"
     yield "            break"
     yield "        queue_tail -= 1"
-    yield f"    cells[base + (queue_tail & mask) * CELL + {lane}] = tail"
+    yield f"    cells[{cell_at('queue_tail')} + {lane}] = tail"
     yield f"    slots[{prefix}_QUEUE_TAIL] = queue_tail + 1"
 
 
 def expire(part: Extreme) -> Iterator[str]:
     """Candidates that the frame has left behind go."""
     prefix = f"s + {part.name.upper()}"
-    entry = f"cells[base + (queue_head & mask) * CELL + CELL_{part.name.upper()}_QUEUE]"
+    entry = f"cells[{cell_at('queue_head')} + CELL_{part.name.upper()}_QUEUE]"
     yield f"queue_head = slots[{prefix}_QUEUE_HEAD]"
     yield f"while queue_head < slots[{prefix}_QUEUE_TAIL] and {entry} < {part.frame.name}_head:"
     yield "    queue_head += 1"

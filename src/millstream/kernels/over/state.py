@@ -16,6 +16,9 @@ from millstream.kernels.over.layout import Layout
 
 _refill = compile_kernel(source_of(loops), "refill")
 
+# Unsigned, so that the compiler need not expect indices that count from the end.
+Places = npt.NDArray[np.uint32]
+
 SIZE_CLASSES = 48
 _FIRST_TABLE = 16
 
@@ -31,13 +34,13 @@ class Shard:
         self.regions: Ints = np.zeros(1 + SIZE_CLASSES, dtype=np.int64)
         self.state: Ints = np.zeros(USED + len(layout.tables), dtype=np.int64)
         self.tables: list[Ints] = [np.zeros(3 * _FIRST_TABLE, dtype=np.int64) for _ in layout.tables]
-        self._rows: npt.NDArray[np.int32] = np.empty(0, dtype=np.int32)
-        self._at: Ints = np.empty(0, dtype=np.int64)
+        self._rows: Places = np.empty(0, dtype=np.uint32)
+        self._at: Places = np.empty(0, dtype=np.uint32)
 
-    def scratch(self, rows: int) -> tuple[npt.NDArray[np.int32], Ints]:
+    def scratch(self, rows: int) -> tuple[Places, Places]:
         """Room to note which rows are its own and where their records begin."""
         if len(self._rows) < rows:
-            self._rows, self._at = np.empty(rows, dtype=np.int32), np.empty(rows, dtype=np.int64)
+            self._rows, self._at = np.empty(rows, dtype=np.uint32), np.empty(rows, dtype=np.uint32)
         return self._rows, self._at
 
     @property

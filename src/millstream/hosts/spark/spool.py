@@ -1,0 +1,146 @@
+"""Sources without an end that only the driver can read, such as ports: spooled to files, which Spark follows.
+
+What has been spooled can be read again, so a streaming query that fails or restarts loses nothing that arrived.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event, Thread
+from time import monotonic, time_ns
+
+import pyarrow as pa
+
+from millstream.catalog import StreamDef
+from millstream.connectors.contract import Chunk, Rejected, Source
+from millstream.errors import ConnectorError, MillstreamError
+from millstream.hosts.spark.arrive import Entry, local_path, stamped, unstamped
+from millstream.hosts.spark.branches import Branch
+from millstream.hosts.spark.sources import PushedRows, Reading, followed, fresh, no_rows
+from millstream.hosts.spark.steps import Batches
+from millstream.physical import nodes as physical
+
+GATHER_SECONDS = 0.2
+"""Rows that arrive within this time share a file."""
+
+GATHER_ROWS = 65_536
+
+
+@dataclass
+class Spooled:
+    """A live source: read on a thread from the moment a streaming query wants it. Rows may be pushed to it as well."""
+
+    stream: StreamDef
+    source: Source
+    directory: Path | None = None
+    """where spooled files are kept beyond this process; None is a temporary place"""
+    chunks: list[tuple[int, pa.RecordBatch, tuple[Rejected, ...]]] = field(default_factory=list)
+    streaming: bool = True
+    error: Exception | None = None
+
+    def __post_init__(self) -> None:
+        self._stop = Event()
+        self._thread: Thread | None = None
+        self._place: Path | None = None
+
+    def branch(self, node: physical.Source, reading: Reading) -> Branch:
+        if node.side == "late":
+            return no_rows(reading, node.schema)
+        step = ReadSpool(reading.entry(self.stream, node))
+        return fresh(followed(reading.spark, str(self._home())), node.schema, reading.clockwork, self.stream, step)
+
+    def as_bounded(self) -> PushedRows:
+        """What was pushed, as if nothing else ever came."""
+        return PushedRows(self.stream, self.chunks)
+
+    def size(self) -> int | None:
+        return None
+
+    def begin(self) -> None:
+        """Start to read, if nobody does."""
+        if self._thread is None:
+            self._thread = Thread(target=self._read, daemon=True)
+            self._thread.start()
+
+    def check(self) -> None:
+        """Raise what ended the reading, if something did."""
+        if self.error is not None:
+            raise self.error if isinstance(self.error, MillstreamError) else ConnectorError(str(self.error))
+
+    def close(self) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(timeout=10)
+        if self.directory is None and self._place is not None:
+            shutil.rmtree(self._place, ignore_errors=True)
+
+    def _home(self) -> Path:
+        if self._place is None:
+            self._place = self.directory or Path(tempfile.mkdtemp(prefix="millstream-spool-"))
+            self._place.mkdir(parents=True, exist_ok=True)
+        return self._place
+
+    def _read(self) -> None:
+        try:
+            for rows, rejected in gathered(self.source.read({}, self._stop.is_set), unstamped(self.stream).arrow):
+                self._write(stamped(rows, self.stream, time_ns() // 1000), rejected)
+        except Exception as error:
+            self.error = error
+
+    def _write(self, rows: pa.RecordBatch, rejected: list[Rejected]) -> None:
+        """A file that appears whole; its name tells the order of arrival."""
+        notes = json.dumps([[row.error, row.row, row.origin, row.count] for row in rejected])
+        schema = rows.schema.with_metadata({"rejected": notes})
+        name = f"{time_ns():020d}.arrow"
+        hidden = self._home() / f".{name}"
+        with pa.OSFile(str(hidden), "wb") as file, pa.ipc.new_file(file, schema) as writer:
+            writer.write_batch(pa.RecordBatch.from_arrays(rows.columns, schema=schema))
+        hidden.rename(self._home() / name)
+
+
+def gathered(chunks: Iterator[Chunk], schema: pa.Schema) -> Iterator[tuple[pa.RecordBatch, list[Rejected]]]:
+    """Chunks put together while they come quickly."""
+    parts: list[pa.RecordBatch] = []
+    rejected: list[Rejected] = []
+    since = monotonic()
+    for chunk in chunks:
+        if not parts and not rejected:
+            since = monotonic()
+        if chunk.rows.num_rows:
+            parts.append(chunk.rows)
+        rejected += chunk.rejected
+        full = sum(part.num_rows for part in parts) >= GATHER_ROWS
+        if (parts or rejected) and (full or monotonic() - since >= GATHER_SECONDS):
+            yield _one(parts, schema), rejected
+            parts, rejected = [], []
+    if parts or rejected:
+        yield _one(parts, schema), rejected
+
+
+def _one(parts: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    return pa.concat_batches(parts) if parts else pa.RecordBatch.from_pylist([], schema=schema)
+
+
+@dataclass(frozen=True)
+class ReadSpool:
+    """A worker's step: the spooled files whose paths it is given."""
+
+    entry: Entry
+
+    def __call__(self, batches: Batches) -> Batches:
+        for batch in batches:
+            for uri in batch.column(0).to_pylist():
+                with pa.memory_map(local_path(uri)) as file:
+                    reader = pa.ipc.open_file(file)
+                    notes = json.loads((reader.schema.metadata or {})[b"rejected"])
+                    rejected = [Rejected(*note) for note in notes]
+                    for number in range(reader.num_record_batches):
+                        rows = self.entry.rows(reader.get_batch(number).replace_schema_metadata(None), rejected, 0)
+                        rejected = []
+                        if rows.num_rows:
+                            yield rows
