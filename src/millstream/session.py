@@ -25,7 +25,8 @@ from millstream.catalog import (
 )
 from millstream.config import Config
 from millstream.connectors import rows as conversion
-from millstream.errors import BindError, CatalogError, DataError, MillstreamError, UnsupportedError
+from millstream.connectors.registry import make_sink, make_source
+from millstream.errors import BindError, CatalogError, ConnectorError, DataError, MillstreamError, UnsupportedError
 from millstream.explain import explain_text
 from millstream.hosts.contract import Host, Program, Report
 from millstream.hosts.tables import TableStore
@@ -225,8 +226,6 @@ class Database:
         if action.if_not_exists and self.catalog.find(entry.name) is not None:
             return
         if isinstance(entry, SinkDef):
-            from millstream.connectors.registry import make_sink
-
             make_sink(entry.options, entry.name)
         self.catalog.add(entry, replace=action.replace, uses=action.uses)
         try:
@@ -234,9 +233,24 @@ class Database:
                 self._host.declare(entry)
             elif isinstance(entry, TableDef):
                 self._create_table(entry)
+                if action.rows_from is not None:
+                    self._fill_table(entry, action.rows_from)
         except MillstreamError:
             self.catalog.drop(entry.name, (type(entry),))
             raise
+
+    def _fill_table(self, entry: TableDef, options: Options) -> None:
+        """Load a new table from a source; a table is complete or not there, so a row that does not fit is an error."""
+        source = make_source(options, entry.schema, entry.name)
+        if source is None or not source.bounded:
+            raise ConnectorError(
+                f"table {entry.name} needs a source that ends", hint="WITH (connector = 'file', path = …)"
+            )
+        for chunk in source.read({}, lambda: False):
+            if chunk.rejected:
+                wrong = chunk.rejected[0]
+                raise DataError(f"{wrong.origin}: {wrong.error}", detail=f"table {entry.name} was not made")
+            self.tables.load(entry.name, pa.Table.from_batches([chunk.rows]))
 
     def _create_table(self, entry: TableDef) -> None:
         self.tables.create(entry.name, entry.schema)
@@ -274,7 +288,10 @@ class Database:
                 ]
                 return _rows(("name", "columns", "time"), [(s.name, str(s.schema), _time_of(s)) for s in streams])
             case "TABLES":
-                return _rows(("name", "columns"), [(t.name, str(t.schema)) for t in self.catalog.entries() if isinstance(t, TableDef)])
+                return _rows(
+                    ("name", "columns"),
+                    [(t.name, str(t.schema)) for t in self.catalog.entries() if isinstance(t, TableDef)],
+                )
             case "SINKS":
                 sinks = [entry for entry in self.catalog.entries() if isinstance(entry, SinkDef)]
                 return _rows(("name", "options"), [(s.name, _options_text(s.options)) for s in sinks])

@@ -120,6 +120,14 @@ def _name_of(node: exp.Expr) -> str:
 
 
 def _refuse_clauses(node: exp.Select, context: Context, plan: P.Node) -> None:
+    if plan.kind is P.Kind.TABLE:
+        for key in ("group", "distinct", "having", "qualify", "limit", "offset", "order"):
+            if (clause := node.args.get(key)) is not None:
+                context.refuse(
+                    f"{key.upper()} in a query over tables beside a stream is not supported yet",
+                    clause if clause.args else node,
+                    hint="keep its rows with CREATE TABLE … AS, and join that table",
+                )
     if (group := node.args.get("group")) is not None:
         context.refuse(
             "GROUP BY over a whole stream never ends",

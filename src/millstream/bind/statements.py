@@ -39,6 +39,8 @@ class Define:
     replace: bool = False
     if_not_exists: bool = False
     uses: frozenset[str] = frozenset()
+    rows_from: Options | None = None
+    """a table's first rows: the options of a source that ends"""
 
 
 @dataclass(frozen=True)
@@ -285,7 +287,8 @@ def _create_table(node: exp.Create, context: Context) -> Define | OnTables:
     schema = node.this
     table = schema.this if isinstance(schema, exp.Schema) else schema
     columns = schema.expressions if isinstance(schema, exp.Schema) else []
-    return Define(TableDef(table.name, _columns(columns, context, node)), replace, quiet)
+    rows_from = _options(node, context) or None
+    return Define(TableDef(table.name, _columns(columns, context, node)), replace, quiet, rows_from=rows_from)
 
 
 def _create_function(node: exp.Create, context: Context) -> Define:
@@ -349,10 +352,7 @@ def _insert(node: exp.Insert, context: Context) -> Query | OnTables:
 
 def _on_tables(node: exp.Expr, context: Context, *, is_query: bool) -> OnTables:
     reads: set[str] = set()
-    local = {cte.alias.lower() for cte in node.find_all(exp.CTE)}
-    for table in node.find_all(exp.Table):
-        if table.name.lower() in local or not table.name:
-            continue
+    for table in _tables(node):
         entry = context.catalog.find(table.name)
         if not isinstance(entry, TableDef):
             context.fail(f"no table {table.name}", table, hint=context.catalog.suggest(table.name))
@@ -361,8 +361,28 @@ def _on_tables(node: exp.Expr, context: Context, *, is_query: bool) -> OnTables:
 
 
 def _only_tables(node: exp.Expr, context: Context) -> bool:
-    local = {cte.alias.lower() for cte in node.find_all(exp.CTE)}
-    tables = [table for table in node.find_all(exp.Table) if table.name.lower() not in local]
     return node.find(SideStream) is None and all(
-        isinstance(context.catalog.find(table.name), TableDef) for table in tables
+        isinstance(context.catalog.find(table.name), TableDef) for table in _tables(node)
     )
+
+
+def _tables(node: exp.Expr) -> list[exp.Table]:
+    """What a statement reads or changes by name, its own WITH queries left out."""
+    return [table for table in node.find_all(exp.Table) if table.name and not _is_local(table)]
+
+
+def _is_local(table: exp.Table) -> bool:
+    """Whether a name means a WITH query: one of a statement around it, listed before the one it stands in."""
+    within: exp.Expr | None = None
+    node: exp.Expr | None = table.parent
+    while node is not None:
+        if isinstance(node, exp.CTE):
+            within = node
+        with_ = node.args.get("with_")
+        for cte in with_.expressions if with_ is not None else []:
+            if cte is within:
+                break
+            if cte.alias.lower() == table.name.lower():
+                return True
+        node = node.parent
+    return False
