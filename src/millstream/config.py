@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 from millstream.errors import BindError
 
-
 Jit = Literal["auto", "on", "off"]
 
 

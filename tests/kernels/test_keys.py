@@ -68,7 +68,7 @@ def tuples(columns: list[pa.Array]) -> list[tuple[Any, ...]]:
     return [tuple(map(plain, row)) for row in zip(*(column.to_pylist() for column in columns), strict=True)]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=80)
 @given(data=st.data())
 def test_slots_are_a_bijection(data: st.DataObject) -> None:
     types = data.draw(st.lists(st.sampled_from(list(VALUES)), min_size=1, max_size=3))
@@ -87,7 +87,7 @@ def test_slots_are_a_bijection(data: st.DataObject) -> None:
         assert [column.type for column in table.keys().columns] == [type_.arrow for type_ in types]
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=60)
 @given(data=st.data())
 def test_released_slots_are_used_again(data: st.DataObject) -> None:
     types = data.draw(st.sampled_from([[BIGINT], [VARCHAR], [VARCHAR, BIGINT], [DOUBLE, VARCHAR, BLOB]]))

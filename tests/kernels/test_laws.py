@@ -25,7 +25,7 @@ from millstream.kernels.registry import registered
 from millstream.schema import Schema
 
 laws = settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 each_kernel = pytest.mark.parametrize("name", registered())
 

@@ -25,7 +25,7 @@ def rows(values: list[Any], times: list[int], upto: int, port: int = 0, schema: 
     return Batch(table, np.array(times, dtype=np.int64), np.arange(len(times), dtype=np.int64), upto, port=port)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=60)
 @given(merge_scenarios())
 def test_merge_orders_by_time_then_port(scenario: Scenario) -> None:
     kernel = scenario.spec.build()
@@ -69,7 +69,7 @@ def test_indivisible_state_is_not_divided() -> None:
         kernel.split(kernel.open(), 2)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=60)
 @given(distinct_scenarios())
 def test_distinct_keeps_the_first_of_equal_rows(scenario: Scenario) -> None:
     batch = scenario.ports[0]

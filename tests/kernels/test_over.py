@@ -58,7 +58,7 @@ def same(found: Any, wanted: Any, exact: bool) -> bool:
     return found == wanted if exact else math.isclose(found, wanted, rel_tol=1e-9, abs_tol=1e-9 * abs(wanted))
 
 
-@settings(deadline=None, max_examples=250)
+@settings(deadline=None, max_examples=150)
 @given(data=st.data())
 def test_equals_the_slow_way(data: st.DataObject) -> None:
     spec = data.draw(over_specs(6))

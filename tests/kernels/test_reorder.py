@@ -34,7 +34,7 @@ def rows(numbers: list[int], times: list[int], upto: int) -> Batch:
     return Batch(table, np.array(times, dtype=np.int64), np.array(numbers, dtype=np.int64), upto)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @given(arrivals(ReorderSpec))
 def test_rows_in_time_come_out_in_order(scenario: Scenario) -> None:
     assert isinstance(scenario.spec, ReorderSpec)
@@ -46,7 +46,7 @@ def test_rows_in_time_come_out_in_order(scenario: Scenario) -> None:
     assert state.late_count == len(late)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @given(arrivals(LateSpec))
 def test_late_rows_come_out_at_the_time_reached(scenario: Scenario) -> None:
     assert isinstance(scenario.spec, LateSpec)

@@ -123,9 +123,10 @@ def _refuse_clauses(node: exp.Select, context: Context, plan: P.Node) -> None:
     if plan.kind is P.Kind.TABLE:
         for key in ("group", "distinct", "having", "qualify", "limit", "offset", "order"):
             if (clause := node.args.get(key)) is not None:
+                word = key.upper() + (" BY" if key in ("group", "order") else "")
                 context.refuse(
-                    f"{key.upper()} in a query over tables beside a stream is not supported yet",
-                    clause if clause.args else node,
+                    f"{word} in a query over tables beside a stream is not supported yet",
+                    node if key == "distinct" else clause,
                     hint="keep its rows with CREATE TABLE … AS, and join that table",
                 )
     if (group := node.args.get("group")) is not None:

@@ -361,9 +361,8 @@ def _on_tables(node: exp.Expr, context: Context, *, is_query: bool) -> OnTables:
 
 
 def _only_tables(node: exp.Expr, context: Context) -> bool:
-    return node.find(SideStream) is None and all(
-        isinstance(context.catalog.find(table.name), TableDef) for table in _tables(node)
-    )
+    functions = any(not table.name or isinstance(table.this, SideStream) for table in node.find_all(exp.Table))
+    return not functions and all(isinstance(context.catalog.find(table.name), TableDef) for table in _tables(node))
 
 
 def _tables(node: exp.Expr) -> list[exp.Table]:

@@ -84,7 +84,7 @@ class Progress:
         return reached[:-1], late, max(self.beat, int(reached[-1]))
 
     def follow(self, batch: Batch, slack: int) -> int | None:
-        """Take arrivals in that come in order of time, none of them late: where time stands now; None if they do not."""
+        """Take in arrivals in order of time, none of them late: where time stands now; None if they are not so."""
         time = batch.time
         if len(time):
             first, last = int(time[0]), int(time[-1])

@@ -61,7 +61,7 @@ class OverKernel:
             ready = int(np.searchsorted(batch.time, batch.upto))
             if ready < len(batch):
                 # A copy: a few rows that wait must not keep a large batch in memory.
-                state.pending = batch.take(np.arange(ready, len(batch)))
+                state.pending = batch.take(np.arange(ready, len(batch))) if ready else batch
                 batch = batch.slice(0, ready)
         columns = self._results(state, batch)
         sweep(self.layout, state)
@@ -116,7 +116,9 @@ class OverKernel:
             shard = state.shards[number]
             own, at = shard.scratch(rows)
             count = deal(slots, len(state.shards), state.shift, number, shard.width, own, at)
-            shard.state[[FIRST, ADDED, LAST]] = 0, 0, count
+            if count == 0:
+                return DONE
+            shard.state[FIRST], shard.state[ADDED], shard.state[LAST] = 0, 0, count
             return self._run_shard(step, shard, own, at, inputs, outputs)
 
         tasks = [partial(run, number) for number in range(len(state.shards))]
