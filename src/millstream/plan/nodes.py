@@ -97,16 +97,10 @@ class TableScan(Node):
 
 
 @dataclass(frozen=True)
-class Filter(Node):
-    """The rows for which `predicate` is true (neither false nor NULL)."""
+class Unary(Node):
+    """What operators with one input have in common; the columns are the input's unless one says otherwise."""
 
     input: Node
-    predicate: Expr
-
-    def __post_init__(self) -> None:
-        if self.predicate.type != BOOLEAN:
-            raise ValueError(f"a filter needs a condition, not {self.predicate.type}")
-        _require(self.predicate, self.input.schema)
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -119,28 +113,32 @@ class Filter(Node):
     def schema(self) -> Schema:
         return self.input.schema
 
+
+@dataclass(frozen=True)
+class Filter(Unary):
+    """The rows for which `predicate` is true (neither false nor NULL)."""
+
+    predicate: Expr
+
+    def __post_init__(self) -> None:
+        if self.predicate.type != BOOLEAN:
+            raise ValueError(f"a filter needs a condition, not {self.predicate.type}")
+        _require(self.predicate, self.input.schema)
+
     def label(self) -> str:
         return f"Filter {self.predicate}"
 
 
 @dataclass(frozen=True)
-class Project(Node):
+class Project(Unary):
     """New columns computed from each row."""
 
-    input: Node
     columns: tuple[tuple[str, Expr], ...]
 
     def __post_init__(self) -> None:
         for _, expr in self.columns:
             _require(expr, self.input.schema)
         self.schema  # noqa: B018 - refuses duplicate names
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
-        return replace(self, input=inputs[0])
 
     @cached_property
     def schema(self) -> Schema:
@@ -178,21 +176,8 @@ class Union(Node):
 
 
 @dataclass(frozen=True)
-class Distinct(Node):
+class Distinct(Unary):
     """Of equal events at the same time only the first (what UNION without ALL removes)."""
-
-    input: Node
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
-        return replace(self, input=inputs[0])
-
-    @property
-    def schema(self) -> Schema:
-        return self.input.schema
 
     def label(self) -> str:
         return "Distinct"
@@ -242,10 +227,9 @@ class JoinTable(Node):
 
 
 @dataclass(frozen=True)
-class Over(Node):
+class Over(Unary):
     """Aggregates over the rows before each row: one output row per input row, with `calls` added as columns."""
 
-    input: Node
     keys: tuple[str, ...]
     calls: tuple[WindowCall, ...]
 
@@ -254,13 +238,6 @@ class Over(Node):
             if name not in self.input.schema:
                 raise ValueError(f"no column {name} under OVER")
         self.schema  # noqa: B018 - refuses duplicate names
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
-        return replace(self, input=inputs[0])
 
     @cached_property
     def schema(self) -> Schema:
