@@ -26,7 +26,7 @@ test: $(STAMP) ## lint, types and all tests
 	$(BIN)/ruff format --check src tests benchmarks examples
 	$(BIN)/ruff check src tests benchmarks examples
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile --durations=15
 
 check: $(STAMP) ## lint, types and the fast tests, under a minute or two
 	$(BIN)/ruff format --check src tests benchmarks examples

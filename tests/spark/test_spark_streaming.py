@@ -202,6 +202,11 @@ def test_static_and_streaming_inputs_do_not_mix(spark: Any, inbox: Inbox) -> Non
     host.declare(stream("static"))
     with pytest.raises(EngineError, match="both streaming and static"):
         host.to_dataframe(host._queries["q"].program)
+    host.start(program(source("static"), "alone"))
+    host.finish()
+    assert host.fetch("alone").num_rows == 0
+    with pytest.raises(EngineError, match="both streaming and static"):
+        host.fetch("q")
 
 
 def test_state_store_is_set_where_it_is_missing(spark: Any) -> None:

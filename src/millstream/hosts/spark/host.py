@@ -183,7 +183,7 @@ class SparkHost:
             if isinstance(entry, FollowedFiles | Spooled):
                 self._inputs[name] = entry.as_bounded()
         left = [query for query in self._queries.values() if not query.ended]
-        self._run([query for query in left if not self._clockwork(query.program.plan).streaming], None)
+        self._run([query for query in left if self._streaming_of(query) is False], None)
         self._finished = True
 
     def run(self, names: tuple[str, ...], report: Report | None = None) -> None:
@@ -196,12 +196,21 @@ class SparkHost:
 
     def _run(self, queries: list[Running], report: Report | None) -> None:
         self._stop.clear()
-        unbounded = [query for query in queries if self._clockwork(query.program.plan).streaming]
-        for query in queries:
-            if query not in unbounded and not self._stop.is_set():
+        kinds = [(query, self._streaming_of(query)) for query in queries]
+        for query, is_streaming in kinds:
+            if is_streaming is False and not self._stop.is_set():
                 self._run_bounded(query, report)
+        unbounded = [query for query, is_streaming in kinds if is_streaming]
         if unbounded and not self._stop.is_set():
             self._run_unbounded(unbounded, report)
+
+    def _streaming_of(self, query: Running) -> bool | None:
+        """Whether a query has no end; None if it cannot run, which its next fetch tells."""
+        try:
+            return self._clockwork(query.program.plan).streaming
+        except MillstreamError as error:
+            query.error = error
+            return None
 
     def _run_bounded(self, query: Running, report: Report | None) -> None:
         meters = Meters.of(self.spark, streams_of(query.program.plan))
