@@ -22,7 +22,7 @@ def open_session(
     for name, value in settings.items():
         config = config.with_setting(name, value)
     if spark is not None or engine == "spark":
-        return _on_spark(path, spark, config)
+        return _on_spark(path, spark, config, clock or wall_clock)
     if engine not in ENGINES:
         raise EngineError(f"no engine {engine}", hint="engines: " + ", ".join(ENGINES))
     from millstream.hosts.embedded.host import EmbeddedHost
@@ -36,7 +36,7 @@ def open_session(
     return Database(EmbeddedHost(tables, config, now), tables, config)
 
 
-def _on_spark(path: str | Path | None, spark: Any, config: Config) -> Database:
+def _on_spark(path: str | Path | None, spark: Any, config: Config, now: Callable[[], int]) -> Database:
     from millstream.hosts.spark.host import SparkHost
     from millstream.hosts.spark.session import get_session
 
@@ -45,4 +45,4 @@ def _on_spark(path: str | Path | None, spark: Any, config: Config) -> Database:
             "a session on Spark keeps nothing in a directory", hint="give checkpoints to the streaming query instead"
         )
     tables = TableStore()
-    return Database(SparkHost(spark or get_session(), tables.read), tables, config)
+    return Database(SparkHost(spark or get_session(), tables.read, now=now), tables, config)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+from random import Random
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import millstream as ms
@@ -16,99 +17,88 @@ DECLARATIONS = """
 CREATE STREAM a (k INT, v BIGINT, x DOUBLE, t VARCHAR, ts TIMESTAMP) ORDER BY ts;
 CREATE STREAM b (k INT, v BIGINT, x DOUBLE, t VARCHAR, ts TIMESTAMP) ORDER BY ts;
 CREATE TABLE d (k INT, w INT, name VARCHAR);
-INSERT INTO d VALUES (0, 0, 'zero'), (1, 1, 'one'), (1, 2, 'uno'), (NULL, 3, 'none'), (2, NULL, NULL)
+INSERT INTO d VALUES (0, 0, 'a'), (1, 1, 'one'), (1, 2, 'ab'), (NULL, 3, 'none'), (2, NULL, NULL)
 """
 COLUMNS = ("k", "v", "x", "t", "ts")
-
-conditions = st.sampled_from(
-    [
-        "TRUE",
-        "FALSE",
-        "k = 1",
-        "k <> 0",
-        "k IS NULL",
-        "v > 0",
-        "v % 2 = 0 AND k < 2",
-        "x > 0.5 OR t = 'a'",
-        "NOT (x > 0.5)",
-        "t IN ('a', 'b')",
-        "t LIKE 'a%' AND v < 5",
-        "coalesce(k, 1) = 1 AND TRUE",
-        "TRY_CAST(t AS INT) = 1",
-        "CASE WHEN t IN ('1', '2') THEN CAST(t AS INT) > 1 ELSE v > 0 END",
-    ]
+OUTPUTS = (*COLUMNS, "v + 1 AS next", "1 AS one")
+VALUES: tuple[tuple[Any, ...], ...] = (
+    (0, 1, 2, None),
+    (-1, 0, 1, 2, 7, None),
+    (0.25, 1.0, -3.5, None),
+    ("a", "ab", "1", "", None),
 )
-projections = st.sampled_from(
-    [
-        {"v": "v + 1"},
-        {"v": "v * 2", "k": "k"},
-        {"k": "CAST(v % 3 AS INT)"},
-        {"x": "x / 2 + v"},
-        {"t": "t || 'x'"},
-        {"t": "CASE WHEN v > 0 THEN 'a' ELSE t END", "v": "coalesce(v, 0)"},
-        {},
-    ]
-)
-frames = st.sampled_from(["ROWS 2 PRECEDING", "ROWS UNBOUNDED PRECEDING", "RANGE 3 SECONDS PRECEDING"])
-partitions = st.sampled_from(["", "PARTITION BY k ", "PARTITION BY k, t ", "PARTITION BY v % 2 "])
-aggregates = st.sampled_from(
-    [("v", "sum(v)"), ("v", "count(DISTINCT t)"), ("x", "avg(x)"), ("t", "max(t)"), ("k", "min(k)")]
-)
+CONDITIONS = (
+    "k = 1", "k <> 0", "k IS NULL", "v > 0", "v % 2 = 0 AND k < 2", "x > 0.5 OR t = 'a'", "NOT (x > 0.5)",
+    "t IN ('a', 'ab')", "t LIKE 'a%' AND v < 5", "coalesce(k, 1) = 1 AND TRUE", "TRY_CAST(t AS INT) = 1",
+    "CASE WHEN t IN ('1', '2') THEN CAST(t AS INT) > 0 ELSE v > 0 END",
+)  # fmt: skip
+CHANGES = (
+    {}, {"v": "v + 1"}, {"v": "v * 2", "k": "k"}, {"k": "CAST(v % 3 AS INT)"}, {"x": "x / 2 + v"}, {"t": "t || 'x'"},
+    {"t": "CASE WHEN v > 0 THEN 'a' ELSE t END", "v": "coalesce(v, 0)"},
+)  # fmt: skip
+CALLS = (("v", "sum(v)"), ("v", "count(DISTINCT t)"), ("x", "avg(x)"), ("t", "max(t)"), ("k", "min(k)"))
+KEYS = ("", "PARTITION BY k ", "PARTITION BY k, t ", "PARTITION BY v % 2 ")
+FRAMES = ("ROWS 2 PRECEDING", "ROWS UNBOUNDED PRECEDING", "RANGE 3 SECONDS PRECEDING")
+MATCHES = ("j.k = d.k", "j.k = d.k AND j.v > d.w", "j.k = d.k AND d.w > 1", "j.v < d.w")
 
 
-def project(source: str, changes: dict[str, str]) -> str:
-    columns = ", ".join(f"{changes[c]} AS {c}" if c in changes else c for c in COLUMNS)
-    return f"SELECT {columns} FROM ({source}) AS p"
+def random_query(random: Random) -> str:
+    query = random_branch(random)
+    for _ in range(random.randint(1, 4)):
+        query = random.choice((filtered, projected, windowed, windowed, joined, united))(query, random)
+    columns = random.sample(OUTPUTS, random.randint(1, 4))
+    return f"SELECT {', '.join(columns)} FROM ({query}) AS final WHERE {random.choice(CONDITIONS)}"
 
 
-def window(source: str, call: tuple[str, str], partition: str, frame: str) -> str:
-    return project(source, {call[0]: f"{call[1]} OVER ({partition}{frame})"})
+def random_branch(random: Random) -> str:
+    query = f"SELECT * FROM {random.choice('ab')}"
+    return filtered(query, random) if random.random() < 0.3 else query
 
 
-def join(source: str, kind: str, on: str) -> str:
-    columns = "j.k, j.v + coalesce(d.w, 0) AS v, j.x, d.name AS t, j.ts"
-    return f"SELECT {columns} FROM ({source}) AS j {kind} JOIN d ON {on}"
+def filtered(query: str, random: Random) -> str:
+    return f"SELECT * FROM ({query}) AS f WHERE {random.choice(CONDITIONS)}"
 
 
-def union(first: str, word: str, second: str) -> str:
-    return f"SELECT * FROM ({first} {word} {second}) AS u"
+def projected(query: str, random: Random) -> str:
+    return with_changes(query, random.choice(CHANGES))
 
 
-streams = st.sampled_from(["a", "b"]).map(lambda name: f"SELECT * FROM {name}")
+def windowed(query: str, random: Random) -> str:
+    column, call = random.choice(CALLS)
+    return with_changes(query, {column: f"{call} OVER ({random.choice(KEYS)}{random.choice(FRAMES)})"})
 
 
-def larger(smaller: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    return st.one_of(
-        st.builds(lambda q, c: f"SELECT * FROM ({q}) AS f WHERE {c}", smaller, conditions),
-        st.builds(project, smaller, projections),
-        st.builds(window, smaller, aggregates, partitions, frames),
-        st.builds(join, smaller, st.just(""), st.sampled_from(["j.k = d.k", "j.k = d.k AND d.w > 1", "j.v < d.w"])),
-        st.builds(join, smaller, st.just("LEFT"), st.sampled_from(["j.k = d.k", "j.k = d.k AND j.v > d.w"])),
-        st.builds(union, smaller, st.sampled_from(["UNION ALL", "UNION"]), smaller),
-    )
+def joined(query: str, random: Random) -> str:
+    value = random.choice(("j.v + coalesce(d.w, 0)", "CAST(d.w AS BIGINT)"))
+    columns = f"j.k, {value} AS v, j.x, d.name AS t, j.ts"
+    return f"SELECT {columns} FROM ({query}) AS j {random.choice(('', 'LEFT'))} JOIN d ON {random.choice(MATCHES)}"
 
 
-queries = st.builds(
-    lambda q, columns, condition: f"SELECT {', '.join(columns)} FROM ({q}) AS final WHERE {condition}",
-    st.recursive(streams, larger, max_leaves=3),
-    st.lists(st.sampled_from(["k", "v", "x", "t", "ts", "v + 1 AS next", "1 AS one"]), min_size=1, max_size=4),
-    conditions,
-)
-rows = st.tuples(
-    st.sampled_from([0, 1, 2, None]),
-    st.sampled_from([-1, 0, 1, 2, 7, None]),
-    st.sampled_from([0.25, 1.0, -3.5, None]),
-    st.sampled_from(["a", "ab", "1", "", None]),
-)
-steps = st.integers(0, 2)
-pushes = st.lists(
-    st.tuples(st.sampled_from(["a", "b"]), st.lists(st.tuples(steps, rows), min_size=1, max_size=6)), max_size=5
-)
+def united(query: str, random: Random) -> str:
+    return f"SELECT * FROM ({query} {random.choice(('UNION', 'UNION ALL'))} {random_branch(random)}) AS u"
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(query=queries, data=pushes)
-def test_rules_keep_meaning(query: str, data: list[tuple[str, list[tuple[int, Any]]]]) -> None:
+def with_changes(query: str, changes: dict[str, str]) -> str:
+    columns = ", ".join(f"{changes[column]} AS {column}" if column in changes else column for column in COLUMNS)
+    return f"SELECT {columns} FROM ({query}) AS p"
+
+
+def push_random_rows(database: ms.Database, random: Random) -> None:
+    clock = {"a": START, "b": START}
+    for _ in range(random.randint(2, 5)):
+        stream = random.choice("ab")
+        rows = []
+        for _ in range(random.randint(4, 10)):
+            clock[stream] += dt.timedelta(seconds=random.randint(0, 2))
+            rows.append((*map(random.choice, VALUES), clock[stream]))
+        database.push(stream, rows)
+
+
+@settings(max_examples=100, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@given(seed=st.integers(0, 2**32))
+def test_rules_keep_meaning(seed: int) -> None:
+    random = Random(seed)
+    query = random_query(random)
     with ms.connect() as database:
         database.execute(DECLARATIONS)
         with_all = database.sql(query, name="all")
@@ -118,14 +108,12 @@ def test_rules_keep_meaning(query: str, data: list[tuple[str, list[tuple[int, An
             runs[f"without {rule}"] = database.sql(query, name=f"without_{rule}")
         database.execute("SET rules = off")
         runs["as bound"] = database.sql(query, name="bound")
-        clock = {"a": START, "b": START}
-        for stream, pushed in data:
-            batch = []
-            for step, row in pushed:
-                clock[stream] += dt.timedelta(seconds=step)
-                batch.append((*row, clock[stream]))
-            database.push(stream, batch)
+        push_random_rows(database, random)
         database.finish()
-        expected = [tuple(row.values()) for row in with_all.fetch().to_pylist()]
+        expected = rows_of(with_all)
         for name, run in runs.items():
-            assert [tuple(row.values()) for row in run.fetch().to_pylist()] == expected, name
+            assert rows_of(run) == expected, f"{name}: {query}"
+
+
+def rows_of(query: ms.Query | ms.Result) -> list[tuple[Any, ...]]:
+    return list(zip(*(column.to_pylist() for column in query.fetch().columns), strict=True))
