@@ -36,6 +36,7 @@ check: $(STAMP) ## lint, types and the fast tests, under a minute or two
 
 bench: $(STAMP) ## measure: ratios against DuckDB, Polars and bare loops in one run
 	$(BIN)/python benchmarks/over.py
+	$(BIN)/python benchmarks/over_kernel.py
 
 format: $(STAMP) ## format the code
 	$(BIN)/ruff format src tests benchmarks examples
