@@ -19,8 +19,8 @@ from millstream.hosts.tables import TableStore
 from millstream.kernels.batch import Batch
 from millstream.physical.nodes import Apply, Compute, Physical, Source, StoredTable, TableJoin
 
-Key = tuple[Physical, tuple[str, ...]]
-"""What a vertex computes: its operator, and the ids of the vertices it takes from."""
+Key = tuple[Physical, tuple[str, ...], int]
+"""What a vertex computes: its operator, the ids of the vertices it takes from, and from which arrival on."""
 
 Deliver = Callable[[Batch], None]
 Fail = Callable[[MillstreamError], None]
@@ -53,7 +53,7 @@ class Outlet:
 class Graph:
     """Vertices by what they compute; a new query shares them where that cannot be seen in its result."""
 
-    def __init__(self, tables: TableStore, entry: Callable[[Source], Vertex]) -> None:
+    def __init__(self, tables: TableStore, entry: Callable[[Source], tuple[Vertex, int]]) -> None:
         self._tables = tables
         self._entry = entry
         self._shared: dict[Key, Vertex] = {}
@@ -82,8 +82,10 @@ class Graph:
 
     def _build(self, node: Physical, ids: Iterator[str] | None) -> Vertex:
         if isinstance(node, Source):
-            stream = self._entry(node)
-            return self._place(node, (stream,), lambda: SelectColumns(node.schema), ids)
+            stream, since = self._entry(node)
+            if ids is not None:
+                since = 0
+            return self._place(node, (stream,), lambda: SelectColumns(node.schema, since), ids, since)
         match node:
             case Compute(input=below):
                 return self._place(node, (self._build(below, ids),), lambda: ComputeColumns(node), ids)
@@ -99,9 +101,14 @@ class Graph:
         return JoinStoredTable(node, self._tables.read, self._tables.version)
 
     def _place(
-        self, node: Physical, inputs: tuple[Vertex, ...], make: Callable[[], Operator], ids: Iterator[str] | None
+        self,
+        node: Physical,
+        inputs: tuple[Vertex, ...],
+        make: Callable[[], Operator],
+        ids: Iterator[str] | None,
+        since: int = 0,
     ) -> Vertex:
-        key = (node, tuple(vertex.id for vertex in inputs))
+        key = (node, tuple(vertex.id for vertex in inputs), since)
         known = self._shared.get(key)
         saved = next(ids) if ids is not None else None
         if known is not None and (not known.operator.touched if saved is None else known.id == saved):

@@ -124,8 +124,10 @@ class EmbeddedHost:
             if running.sink is not None:
                 running.sink.close()
 
-    def _entry(self, node: physical.Source) -> Vertex:
-        return self.streams[node.stream.lower()].sides[node.side]
+    def _entry(self, node: physical.Source) -> tuple[Vertex, int]:
+        """Where a stream enters the graph, and from which arrival on a query that starts now reads it."""
+        stream = self.streams[node.stream.lower()]
+        return stream.sides[node.side], self.arrivals if node.side == "main" and stream.holds_rows else 0
 
     def _rewind(self, program: Program) -> None:
         """A bounded source that has been read is read again from the start for a query that comes later."""

@@ -44,13 +44,27 @@ class Stateless:
 
 
 class SelectColumns(Stateless):
-    """A stream's rows narrowed to the columns that a query reads."""
+    """A stream's rows narrowed to the columns that a query reads, from arrival number `since` on.
 
-    def __init__(self, schema: Schema) -> None:
+    Rows that were still being put in order when the query started are history for it, and end here.
+    """
+
+    def __init__(self, schema: Schema, since: int = 0) -> None:
         self.schema = schema
+        self.since = since
         self._names = list(schema.names)
 
+    def snapshot(self) -> bytes | None:
+        return str(self.since).encode() if self.since else None
+
+    def restore(self, saved: bytes) -> None:
+        self.since = int(saved)
+
     def step(self, batch: Batch) -> Batch:
+        if self.since:
+            recent = batch.seq >= self.since
+            if not recent.all():
+                batch = batch.take(np.flatnonzero(recent))
         if batch.rows.schema.names == self._names:
             return batch
         return batch.with_rows(batch.rows.select(self._names))

@@ -39,6 +39,11 @@ class Stream:
         return self.progress == FOREVER
 
     @property
+    def holds_rows(self) -> bool:
+        """Whether rows wait to be put in order."""
+        return len(self._reorder.state.waiting) > 0
+
+    @property
     def late(self) -> int:
         return int(self._reorder.state.late_count)
 
