@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from millstream.config import Config
 from millstream.errors import EngineError
 from millstream.hosts.tables import TableStore
@@ -27,6 +29,8 @@ def open_session(
         raise EngineError(f"no engine {engine}", hint="engines: " + ", ".join(ENGINES))
     from millstream.hosts.embedded.host import EmbeddedHost
 
+    # Arrow looks for pandas when it makes its first array: now, not while the first row waits
+    pa.array([0])
     now = clock or wall_clock
     if path is not None:
         from millstream.persistent import PersistentDatabase
