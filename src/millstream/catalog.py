@@ -45,6 +45,13 @@ class StreamDef:
     slack: int = 0
     source: Options | None = None
 
+    @property
+    def given(self) -> Schema:
+        """The columns that come with a row: all but the one that the engine stamps itself."""
+        if self.clock is not Clock.INTERNAL:
+            return self.schema
+        return Schema(tuple(field for field in self.schema if field.name != self.time_column))
+
     def side(self, side: str) -> Schema:
         return ERRORS_SCHEMA if side == "errors" else self.schema
 

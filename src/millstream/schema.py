@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -64,3 +64,21 @@ class Schema:
 
     def __str__(self) -> str:
         return "(" + ", ".join(map(str, self.fields)) + ")"
+
+
+def unique_names(names: Iterable[str]) -> list[str]:
+    """The names with `_2`, `_3`, … after those that occurred before, case ignored.
+
+    >>> unique_names(["price", "Price", "price_2"])
+    ['price', 'Price_2', 'price_2_2']
+    """
+    taken: set[str] = set()
+    unique = []
+    for name in names:
+        chosen, number = name, 1
+        while chosen.lower() in taken:
+            number += 1
+            chosen = f"{name}_{number}"
+        taken.add(chosen.lower())
+        unique.append(chosen)
+    return unique

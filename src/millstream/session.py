@@ -33,7 +33,6 @@ from millstream.hosts.tables import TableStore
 from millstream.physical.planner import plan_physical
 from millstream.query import Query, Result, text_table
 from millstream.rules import OPTIMIZE, Trace, run_rules
-from millstream.schema import Schema
 
 
 class Database:
@@ -176,8 +175,7 @@ class Database:
         A row that does not fit the schema is not an error here: it goes to ERRORS(stream) with the reason.
         """
         definition = self.catalog.get(stream, StreamDef)
-        schema = pushed_schema(definition)
-        batch, rejected = conversion.to_batch(rows, schema, definition.name)
+        batch, rejected = conversion.to_batch(rows, definition.given, definition.name)
         self._host.push(definition.name, batch, rejected)
 
     def advance(self, stream: str, time: dt.datetime | int) -> None:
@@ -326,13 +324,6 @@ class Database:
 
     def __iter__(self) -> Iterator[Query]:
         return iter(self.queries())
-
-
-def pushed_schema(stream: StreamDef) -> Schema:
-    """The columns a user gives: all but the one that the engine stamps itself."""
-    if stream.clock is not Clock.INTERNAL:
-        return stream.schema
-    return Schema(tuple(field for field in stream.schema if field.name != stream.time_column))
 
 
 def to_micros(time: dt.datetime | dt.date | int) -> int:

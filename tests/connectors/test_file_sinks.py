@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.connectors.registry import make_sink, make_source
-from millstream.connectors.sinks.render import unique_names
 from millstream.errors import ConnectorError
-from millstream.schema import Schema
+from millstream.schema import Schema, unique_names
 from millstream.types import INTEGER, VARCHAR
 
 PAIR = Schema.of(a=INTEGER, b=VARCHAR)

@@ -14,9 +14,9 @@ from spark_cases import TRADES, as_rows, in_process, over, random_trades, trades
 from millstream.errors import EngineError
 from millstream.hosts.spark import blobs, steps
 from millstream.hosts.spark.steps import Chain, Pack, RunKernel
-from millstream.hosts.spark.surface import distinct_names, exact
+from millstream.hosts.spark.surface import exact
 from millstream.kernels.batch import Batch
-from millstream.schema import Schema
+from millstream.schema import Schema, unique_names
 from millstream.types import TIME, TIMESTAMP, VARCHAR
 
 
@@ -100,7 +100,7 @@ def test_intervals_are_refused_by_name() -> None:
 
 
 def test_names_at_the_surface_differ() -> None:
-    assert distinct_names(("a", "A", "a", "ä.b", "a_2")) == ["a", "A_2", "a_3", "ä.b", "a_2_2"]
+    assert unique_names(("a", "A", "a", "ä.b", "a_2")) == ["a", "A_2", "a_3", "ä.b", "a_2_2"]
 
 
 def test_collected_rows_are_ordered_and_exact() -> None:

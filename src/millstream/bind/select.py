@@ -14,6 +14,7 @@ from millstream.bind.windows import WindowBinder
 from millstream.catalog import Clock
 from millstream.plan import nodes as P
 from millstream.plan.expr import Column, Expr
+from millstream.schema import unique_names
 from millstream.types import common_type
 
 
@@ -83,16 +84,9 @@ def _bind_select(node: exp.Select, context: Context) -> Bound:
 
 
 def _deliver(plan: P.Node, outputs: list[tuple[str, Expr]]) -> Bound:
-    taken: set[str] = set()
-    columns: list[tuple[str, Expr]] = []
-    for name, expr in outputs:
-        unique, number = name, 1
-        while unique.lower() in taken:
-            number += 1
-            unique = f"{name}_{number}"
-        taken.add(unique.lower())
-        columns.append((unique, expr))
-    return Bound(P.Project(plan, tuple(columns)), tuple(name for name, _ in outputs))
+    names = tuple(name for name, _ in outputs)
+    columns = zip(unique_names(names), (expr for _, expr in outputs), strict=True)
+    return Bound(P.Project(plan, tuple(columns)), names)
 
 
 def _outputs(node: exp.Expr, scope: Scope, expressions: ExpressionBinder) -> list[tuple[str, Expr]]:

@@ -4,31 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 _ESCAPES = (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"))
-
-
-def unique_names(names: Iterable[str]) -> list[str]:
-    """The names with `_2`, `_3`, … after those that occurred before, case ignored.
-
-    >>> unique_names(["price", "Price", "price_2"])
-    ['price', 'Price_2', 'price_2_2']
-    """
-    taken: set[str] = set()
-    unique = []
-    for name in names:
-        chosen, number = name, 1
-        while chosen.lower() in taken:
-            number += 1
-            chosen = f"{name}_{number}"
-        taken.add(chosen.lower())
-        unique.append(chosen)
-    return unique
 
 
 def as_text(array: pa.Array) -> pa.Array:

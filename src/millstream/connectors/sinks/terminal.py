@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from millstream.connectors.contract import Offset
 from millstream.connectors.options import Options
-from millstream.connectors.sinks.render import as_text, unique_names
+from millstream.connectors.sinks.render import as_text
 from millstream.connectors.sinks.writers import Writer, open_writer
-from millstream.schema import Schema
+from millstream.schema import Schema, unique_names
 
 _WIDEST = 40
 

@@ -8,8 +8,8 @@ from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
 
-from millstream.connectors.sinks.render import csv_values, json_values, lines, unique_names
-from millstream.schema import Schema
+from millstream.connectors.sinks.render import csv_values, json_values, lines
+from millstream.schema import Schema, unique_names
 
 SUFFIXES = {"parquet": ".parquet", "csv": ".csv", "jsonl": ".jsonl", "arrow": ".arrow"}
 FORMATS = tuple(SUFFIXES)

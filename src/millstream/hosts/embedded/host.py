@@ -22,7 +22,6 @@ from millstream.hosts.tables import TableStore
 from millstream.kernels import jit
 from millstream.kernels.batch import FOREVER, Batch
 from millstream.physical import nodes as physical
-from millstream.schema import Schema
 
 Now = Callable[[], int]
 """The clock that stamps internal times: µs since the epoch."""
@@ -81,7 +80,7 @@ class EmbeddedHost:
         with self.lock:
             self.streams[stream.name.lower()] = Stream(stream)
             if stream.source is not None and stream.source.get("connector", "memory") != "memory":
-                source = make_source(stream.source, _without_stamp(stream), stream.name)
+                source = make_source(stream.source, stream.given, stream.name)
                 if source is not None:
                     self.bind_source(stream.name, source)
 
@@ -347,12 +346,6 @@ class EmbeddedHost:
 
 def streams_of(plan: physical.Physical) -> list[str]:
     return list(dict.fromkeys(n.stream.lower() for n in physical.walk(plan) if isinstance(n, physical.Source)))
-
-
-def _without_stamp(stream: StreamDef) -> Schema:
-    if stream.clock is not Clock.INTERNAL:
-        return stream.schema
-    return Schema(tuple(field for field in stream.schema if field.name != stream.time_column))
 
 
 def _plain(rejected: tuple[Rejected, ...]) -> list[list[str | int]]:

@@ -21,8 +21,8 @@ from millstream.hosts.spark import blobs
 from millstream.hosts.spark.blobs import SEQ, TIME
 from millstream.hosts.spark.branches import Branch
 from millstream.hosts.spark.steps import Batches
-from millstream.hosts.spark.surface import all_rows, distinct_names, exact, named
-from millstream.schema import Field, Schema
+from millstream.hosts.spark.surface import all_rows, exact, named
+from millstream.schema import Field, Schema, unique_names
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -57,7 +57,7 @@ def driver_sink(program: Program, sink: SinkDef) -> Sink:
 
 def written_schema(program: Program) -> Schema:
     """The columns that are written, under names that differ."""
-    fields = zip(distinct_names(program.columns), program.plan.schema, strict=True)
+    fields = zip(unique_names(program.columns), program.plan.schema, strict=True)
     return Schema(tuple(Field(name, field.type) for name, field in fields))
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from millstream.hosts.spark.blobs import SEQ, TIME
 from millstream.hosts.spark.branches import Branch, width_of
-from millstream.schema import Schema
+from millstream.schema import Schema, unique_names
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,26 +29,8 @@ def surface(branches: tuple[Branch, ...], columns: tuple[str, ...]) -> DataFrame
 
 def named(df: DataFrame, columns: tuple[str, ...]) -> DataFrame:
     """A program's columns under the query's names, made different where they repeat."""
-    quoted = [name.replace("`", "``") for name in distinct_names(columns)]
+    quoted = [name.replace("`", "``") for name in unique_names(columns)]
     return df.selectExpr(*[f"c{i} AS `{name}`" for i, name in enumerate(quoted)])
-
-
-def distinct_names(names: tuple[str, ...]) -> list[str]:
-    """Names that differ even when case is ignored.
-
-    >>> distinct_names(("a", "A", "b", "a_2"))
-    ['a', 'A_2', 'b', 'a_2_2']
-    """
-    taken: set[str] = set()
-    result = []
-    for name in names:
-        candidate, n = name, 1
-        while candidate.lower() in taken:
-            n += 1
-            candidate = f"{name}_{n}"
-        taken.add(candidate.lower())
-        result.append(candidate)
-    return result
 
 
 def exact(table: pa.Table, schema: Schema, names: tuple[str, ...]) -> pa.Table:
