@@ -16,11 +16,14 @@ from hypothesis import strategies as st
 from millstream import types
 from millstream.kernels.aggregates import NAMES, result_type
 from millstream.kernels.batch import BEGIN, FOREVER, Batch
+from millstream.kernels.chain import ChainSpec
+from millstream.kernels.compute import ComputeStage
 from millstream.kernels.contract import KernelSpec
 from millstream.kernels.distinct import DistinctSpec
 from millstream.kernels.merge import MergeSpec
 from millstream.kernels.over import Frame, OverCall, OverSpec
 from millstream.kernels.reorder import LateSpec, ReorderSpec
+from millstream.plan.expr import Call, Column, Expr, Literal
 from millstream.schema import Schema
 from millstream.types import BIGINT, DECIMAL, DOUBLE, VARCHAR, SqlType
 
@@ -126,6 +129,26 @@ def over_scenarios(draw: st.DrawFn) -> Scenario:
     return Scenario(spec, (draw(ordered(spec.input)),))
 
 
+# Without sums that can overflow: which stage would overflow first depends on the batches.
+CHAINED = Schema(tuple(COLUMNS[name] for name in ("k", "name", "x", "i", "s")))
+
+
+@st.composite
+def chain_scenarios(draw: st.DrawFn) -> Scenario:
+    """OVER, a filter with computed columns that give the keys other names, and OVER with the same key."""
+    keys = draw(st.sampled_from([(), ("k",), ("name",), ("k", "name")]))
+    first = OverSpec(CHAINED, keys, draw(calls(CHAINED, 2)))
+    kept = tuple((f"{name}_2", Column(first.output[name].type, name)) for name in ("name", "k", "x", "s", "i", "c0"))
+    less: Expr = Call(types.BOOLEAN, "<", (Column(types.INTEGER, "i"), Literal(types.INTEGER, 2)))
+    compute = ComputeStage(first.output, draw(st.sampled_from([None, less])), draw(st.sampled_from([None, kept])))
+    own = [f"{key}_2" for key in keys] if compute.columns else keys
+    second = Schema(tuple(f for f in compute.output if f.name not in ("k", "k_2") and f.type.name != "DECIMAL"))
+    renamed = tuple(replace(call, name=f"d{i}") for i, call in enumerate(draw(calls(second, 2))))
+    return Scenario(
+        ChainSpec((first, compute, OverSpec(compute.output, tuple(own), renamed))), (draw(ordered(CHAINED)),)
+    )
+
+
 SMALL = Schema.of(k=BIGINT, x=DOUBLE, s=VARCHAR)
 
 
@@ -158,6 +181,7 @@ def distinct_scenarios(draw: st.DrawFn) -> Scenario:
 
 
 SCENARIOS: dict[str, st.SearchStrategy[Scenario]] = {
+    "ChainSpec": chain_scenarios(),
     "OverSpec": over_scenarios(),
     "ReorderSpec": arrivals(ReorderSpec),
     "LateSpec": arrivals(LateSpec),

@@ -1,10 +1,11 @@
-"""The laws of kernels, over every registered one: batching, snapshots, sharding, compiled = Python, threads."""
+"""The laws of kernels, over every registered one: batching, snapshots, pieces, sharding, compiled = Python, threads."""
 
 from __future__ import annotations
 
 import math
 import struct
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -49,6 +50,15 @@ def content(outputs: list[Batch]) -> list[Any]:
 def run(kernel: Kernel, inputs: list[Batch]) -> list[Batch]:
     state = kernel.open()
     return [kernel.step(state, batch) for batch in inputs]
+
+
+def fold(saved: dict[int, bytes], changes: dict[int, bytes | None]) -> None:
+    """Take changes into what was saved."""
+    for number, piece in changes.items():
+        if piece is None:
+            del saved[number]
+        else:
+            saved[number] = piece
 
 
 def expected(scenario: Scenario) -> list[Any]:
@@ -120,6 +130,45 @@ def test_snapshots(name: str, data: st.DataObject) -> None:
         return content(outputs)
 
     with jit.using("off", threads=data.draw(st.sampled_from([1, 2]))):
+        assert outcome(with_restarts) == expected(scenario)
+
+
+@each_kernel
+@laws
+@given(data=st.data())
+def test_pieces(name: str, data: st.DataObject) -> None:
+    scenario = data.draw(SCENARIOS[name])
+    inputs = data.draw(batches(scenario))
+    actions = ["nothing", "save", "restart", "rescale"] if scenario.spec.keys is not None else ["save", "restart"]
+    done = data.draw(st.lists(st.sampled_from(actions), min_size=len(inputs), max_size=len(inputs)))
+
+    def with_restarts() -> list[Any]:
+        kernel = scenario.spec.build()
+        state = kernel.open()
+        assert kernel.changes(state) == {}
+        assert kernel.changes(kernel.assemble({})) == {}
+        saved: dict[int, bytes] = {}
+        outputs = []
+        for batch, action in zip(inputs, done, strict=True):
+            outputs.append(kernel.step(state, batch))
+            if action == "rescale":
+                state = kernel.merge(kernel.split(state, 2))
+                saved = {}
+            if action != "nothing":
+                fold(saved, kernel.changes(state))
+                assert kernel.changes(state) == {}
+            if action == "restart":
+                kernel = scenario.spec.build()
+                state = kernel.assemble(saved)
+                assert kernel.changes(state) == {}
+        return content(outputs)
+
+    # Few keys make many pieces, so that they are given up, put together and numbered again.
+    most = data.draw(st.sampled_from([1, 2, 1024]))
+    with (
+        patch.multiple("millstream.kernels.over.pieces", KEYS_PER_PIECE=most, _SPARE_PIECES=0),
+        jit.using("off", threads=data.draw(st.sampled_from([1, 2]))),
+    ):
         assert outcome(with_restarts) == expected(scenario)
 
 

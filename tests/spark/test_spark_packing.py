@@ -13,18 +13,25 @@ from spark_cases import TRADES, as_rows, in_process, over, random_trades, trades
 
 from millstream.errors import EngineError
 from millstream.hosts.spark import blobs, steps
-from millstream.hosts.spark.steps import Chain, Pack, RunKernel
+from millstream.hosts.spark.steps import FromRows, Numbered, Pack, Pipeline, RunKernel, ToRows, Unpack
 from millstream.hosts.spark.surface import exact
-from millstream.kernels.batch import Batch
+from millstream.kernels.batch import BEGIN, Batch
+from millstream.kernels.compute import ComputeStage
+from millstream.kernels.runs import in_order
+from millstream.plan.expr import Literal
 from millstream.schema import Schema, unique_names
-from millstream.types import TIME, TIMESTAMP, VARCHAR
+from millstream.types import BOOLEAN, TIME, TIMESTAMP, VARCHAR
 
 
-def laid_out(rows: list[tuple[object, ...]], first: int = 0) -> pa.RecordBatch:
+def arrived(rows: list[tuple[object, ...]], first: int = 0) -> Batch:
     batch = trades(rows)
-    time = batch.column(2).view(pa.int64())
-    seq = pa.array(np.arange(first, first + len(rows), dtype=np.int64))
-    return pa.RecordBatch.from_arrays([time, seq, *batch.columns], schema=blobs.layout_of(TRADES))
+    time = np.asarray(batch.column(2).view(pa.int64()), dtype=np.int64)
+    return Batch(batch, time, np.arange(first, first + len(rows), dtype=np.int64), BEGIN)
+
+
+def given_rows(out: list[Batch]) -> list[tuple[object, ...]]:
+    """The rows that batches hold, in order."""
+    return as_rows(in_order(out).rows) if out else []
 
 
 @settings(max_examples=25, deadline=None)
@@ -38,19 +45,17 @@ def test_packed_rows_give_what_the_kernel_gives(count: int, cuts: list[int], buc
     spec = over()
     rows = random_trades(count, seed, disorder=4_000_000)
     places = sorted({0, count, *(cut for cut in cuts if cut < count)})
-    parts = [laid_out(rows[a:b], a) for a, b in itertools.pairwise(places)]
+    parts = [arrived(rows[a:b], a) for a, b in itertools.pairwise(places)]
     packed = list(Pack(TRADES, ("symbol",), buckets)(iter(parts)))
     out = []
     for bucket in range(buckets):
         mine = [batch.filter(pa.compute.equal(batch.column("bucket"), bucket)) for batch in packed]
         out += list(RunKernel(spec)(iter(mine)))
-    layout = blobs.layout_of(spec.output)
-    ordered = blobs.in_order(out, layout) if out else blobs.joined([], layout)
-    assert as_rows(ordered.select(ordered.schema.names[2:])) == in_process(spec, rows)
+    assert given_rows(out) == in_process(spec, rows)
 
 
 def test_many_small_batches_make_few_blobs(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [laid_out(random_trades(10, i), 10 * i) for i in range(100)]
+    rows = [arrived(random_trades(10, i), 10 * i) for i in range(100)]
     assert sum(batch.num_rows for batch in Pack(TRADES, (), 1)(iter(rows))) == 1
     monkeypatch.setattr(steps, "PACK_ROWS", 100)
     assert sum(batch.num_rows for batch in Pack(TRADES, (), 1)(iter(rows))) == 10
@@ -60,19 +65,18 @@ def test_a_kernel_in_small_cuts_gives_the_same(monkeypatch: pytest.MonkeyPatch) 
     spec = over()
     rows = random_trades(200, 1, disorder=9_000_000)
     monkeypatch.setattr(steps, "KERNEL_ROWS", 7)
-    out = list(Chain(Pack(TRADES, (), 1), RunKernel(spec))(iter([laid_out(rows)])))
+    out = list(RunKernel(spec)(Pack(TRADES, (), 1)(iter([arrived(rows)]))))
     assert len(out) > 5
-    joined = blobs.joined(out, blobs.layout_of(spec.output))
-    assert as_rows(joined.select(joined.schema.names[2:])) == in_process(spec, rows)
+    assert given_rows(out) == in_process(spec, rows)
 
 
 def test_lanes_decide_ties() -> None:
     spec = over(())
     rows = [("a", 1.0, 5), ("b", 2.0, 5)]
-    first = list(Pack(TRADES, (), 1, lane=1 << 59)(iter([laid_out(rows)])))
-    second = list(Pack(TRADES, (), 1)(iter([laid_out(rows, 10)])))
+    first = list(Pack(TRADES, (), 1, lane=1 << 59)(iter([arrived(rows)])))
+    second = list(Pack(TRADES, (), 1)(iter([arrived(rows, 10)])))
     (out,) = RunKernel(spec)(iter(first + second))
-    assert out.column(1).to_pylist() == [10, 11, 1 << 59, (1 << 59) + 1]
+    assert out.seq.tolist() == [10, 11, 1 << 59, (1 << 59) + 1]
 
 
 def test_in_order_is_stable_among_equal_numbers() -> None:
@@ -116,3 +120,36 @@ def test_collected_rows_are_ordered_and_exact() -> None:
     assert result.column_names == ["n", "n"]
     assert result.schema.types == [pa.string(), pa.timestamp("us")]
     assert result.column(0).to_pylist() == ["x", "y", "z"]
+
+
+def test_every_bucket_hears_how_far_time_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "_arrival_numbers", lambda: lambda count: np.arange(7, 7 + count))
+    rows = [("a", 1.0, 50), ("a", 2.0, 90), ("b", 3.0, 70)]
+    pack = Pack(TRADES, ("symbol",), 4, port=2, fresh=True, clock=5)
+    (data, beats) = pack(Numbered(slack=30)(iter([arrived(rows)])))
+    assert data.column("blob").null_count == 0 and sum(data.column("rows").to_pylist()) == 3
+    assert beats.column("bucket").to_pylist() == [0, 1, 2, 3] and beats.column("blob").null_count == 4
+    assert set(beats.column("clock").to_pylist()) == {5} and set(beats.column("upto").to_pylist()) == {60}
+
+
+def test_time_comes_before_a_filter_that_drops_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "_arrival_numbers", lambda: lambda count: np.arange(count))
+    nothing = steps.Computed(ComputeStage(TRADES, Literal(BOOLEAN, False), None))
+    work = Pipeline(FromRows(TRADES), (Numbered(slack=0), nothing), Pack(TRADES, (), 1))
+    rows = blobs.from_batch(arrived([("a", 1.0, 50)]), blobs.layout_of(TRADES))
+    (beats,) = work(iter([rows]))
+    assert beats.column("upto").to_pylist() == [50]
+
+
+def test_a_stage_passes_the_time_of_each_bucket_on() -> None:
+    blob = blobs.encode(blobs.from_batch(arrived([("a", 1.0, 50)]), blobs.layout_of(TRADES)))
+    packed = pa.RecordBatch.from_pydict(
+        {"bucket": [1, 1, 0], "upto": [None, 40, 30], "blob": [blob, None, None]},
+    )
+    (data, beats) = Pipeline(Unpack(TRADES), (), Pack(TRADES, (), 1, clock=10))(iter([packed]))
+    assert data.column("rows").to_pylist() == [1]
+    assert sorted(zip(beats.column("clock").to_pylist(), beats.column("upto").to_pylist(), strict=True)) == [
+        (10, 30),
+        (11, 40),
+    ]
+    assert [batch.num_rows for batch in Pipeline(Unpack(TRADES), (), ToRows(TRADES))(iter([packed]))] == [1]

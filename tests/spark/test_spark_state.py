@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 from spark_cases import SECOND, TRADES, as_rows, in_process, over, random_trades, trades
 
 from millstream.errors import StateError
-from millstream.hosts.spark import blobs, state
+from millstream.hosts.spark import blobs, state, stateful
+from millstream.hosts.spark.stage import LateRows, Stage
 from millstream.hosts.spark.stateful import KernelProcessor
 from millstream.hosts.spark.steps import Pack
+from millstream.kernels.batch import BEGIN, Batch
 from millstream.kernels.contract import KernelSpec
 
 
@@ -59,10 +61,11 @@ class PretendedStore:
 
 
 class PretendedSpark:
-    """Runs micro-batches through a processor, with Spark's watermark."""
+    """Runs micro-batches through a processor: with heartbeats, or without them but with Spark's watermark."""
 
-    def __init__(self, spec: KernelSpec, buckets: int, slack: int) -> None:
-        self.spec, self.buckets, self.slack = spec, buckets, slack
+    def __init__(self, spec: KernelSpec, buckets: int, slack: int, beating: bool = True, **stage: Any) -> None:
+        self.spec, self.buckets, self.slack, self.beating = spec, buckets, slack, beating
+        self.stage = stage
         self.store = PretendedStore()
         self.watermark = 0
         self.latest = 0
@@ -71,7 +74,8 @@ class PretendedSpark:
         self.start()
 
     def start(self) -> None:
-        self.processor = KernelProcessor(self.spec, self.buckets, per_ms=1000, latent=False)
+        clocks = {"beating": (self.beating,), "watermarked": not self.beating, **self.stage}
+        self.processor = KernelProcessor(Stage(self.spec, self.buckets, **clocks))
         self.processor.init(self.store)
 
     def restart(self) -> None:
@@ -82,12 +86,13 @@ class PretendedSpark:
 
     def micro_batch(self, rows: list[tuple[Any, ...]]) -> None:
         batch = trades(rows)
-        time = batch.column(2).view(pa.int64())
-        seq = pa.array(np.arange(self.arrived, self.arrived + len(rows), dtype=np.int64))
+        time = np.asarray(batch.column(2).view(pa.int64()), dtype=np.int64)
+        seq = np.arange(self.arrived, self.arrived + len(rows), dtype=np.int64)
         self.arrived += len(rows)
-        laid_out = pa.RecordBatch.from_arrays([time, seq, *batch.columns], schema=blobs.layout_of(TRADES))
+        self.latest = max([self.latest, *(row[2] for row in rows)])
+        beats = [Batch.empty(batch.schema, self.latest - self.slack)] if rows and self.beating else []
         pack = Pack(TRADES, self.spec.keys or (), self.buckets, fresh=True)
-        frames = [packed.to_pandas() for packed in pack(iter([laid_out]))]
+        frames = [packed.to_pandas() for packed in pack(iter([Batch(batch, time, seq, BEGIN), *beats]))]
         times = SimpleNamespace(getCurrentWatermarkInMs=lambda: self.watermark)
         for bucket, frame in pd.concat(frames).groupby("bucket") if frames else ():
             self.store.key = int(bucket)
@@ -97,12 +102,16 @@ class PretendedSpark:
                 self.store.key = key
                 self.take(self.processor.handleExpiredTimer((key,), times, SimpleNamespace()))
                 self.store.deleteTimer(at)
-        self.latest = max([self.latest, *(row[2] for row in rows)])
         self.watermark = max(self.watermark, self.latest // 1000 - self.slack // 1000)
 
     def take(self, frames: Any) -> None:
         layout = blobs.layout_of(self.spec.output)
-        self.out += [blobs.decode(blob, layout) for frame in frames for blob in frame["blob"]]
+        self.out += [blobs.decode(blob, layout) for frame in frames for blob in frame["blob"] if blob is not None]
+
+    @property
+    def reached(self) -> int:
+        """How far time has come."""
+        return self.latest - self.slack if self.beating else self.watermark * 1000
 
     def rows(self) -> list[tuple[Any, ...]]:
         layout = blobs.layout_of(self.spec.output)
@@ -116,21 +125,22 @@ class PretendedSpark:
     restarts=st.sets(st.integers(0, 6)),
     buckets=st.integers(1, 5),
     keyed=st.booleans(),
+    beating=st.booleans(),
     seed=st.integers(0, 5),
 )
 def test_micro_batches_give_what_the_kernel_gives(
-    cuts: list[int], restarts: set[int], buckets: int, keyed: bool, seed: int
+    cuts: list[int], restarts: set[int], buckets: int, keyed: bool, beating: bool, seed: int
 ) -> None:
     rows = random_trades(80, seed, disorder=3 * SECOND)
     spec = over(("symbol",) if keyed else ())
-    spark = PretendedSpark(spec, buckets if keyed else 1, slack=4 * SECOND)
+    spark = PretendedSpark(spec, buckets if keyed else 1, slack=4 * SECOND, beating=beating)
     places = [0, *sorted(cuts), 80]
     for number, (a, b) in enumerate(itertools.pairwise(places)):
         spark.micro_batch(rows[a:b])
         if number in restarts:
             spark.restart()
     spark.micro_batch([])
-    assert spark.rows() == in_process(spec, rows, upto=spark.watermark * 1000)
+    assert spark.rows() == in_process(spec, rows, upto=spark.reached)
     assert len(spark.rows()) > 40
 
 
@@ -145,34 +155,54 @@ def test_late_rows_are_counted_and_not_let_in() -> None:
     assert head is not None and head.late == 1
 
 
-def test_a_bucket_without_rows_wakes_with_the_watermark() -> None:
-    spec = over()
-    spark = PretendedSpark(spec, 64, slack=0)
+def test_late_rows_come_out_of_a_stage_of_their_own() -> None:
+    spark = PretendedSpark(LateRows(TRADES), 1, slack=5 * SECOND)
+    spark.micro_batch([("a", 1.0, 10 * SECOND), ("a", 2.0, 20 * SECOND)])
+    spark.micro_batch([("a", 4.0, 15 * SECOND), ("b", 8.0, 14 * SECOND), ("c", 16.0, 1 * SECOND)])
+    assert [row[0] for row in spark.rows()] == ["b", "c"]
+    assert {time for batch in spark.out for time in blobs.times(batch)} == {15 * SECOND}
+
+
+def test_an_input_that_went_quiet_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0
+    monkeypatch.setattr(stateful, "time_ns", lambda: now * 1000)
+    spark = PretendedSpark(over(()), 1, slack=0, beating=True)
+    spark.stage = {"beating": (True, True), "idle": 60 * SECOND}
+    spark.start()
+    spark.micro_batch([("a", 1.0, 10 * SECOND), ("a", 2.0, 20 * SECOND)])
+    assert spark.rows() == []
+    now = 61 * SECOND
+    spark.micro_batch([("a", 3.0, 30 * SECOND)])
+    assert [row[1] for row in spark.rows()] == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(("beating", "woken"), [(True, ["quiet", "busy"]), (False, ["quiet"])])
+def test_a_bucket_without_rows_wakes_as_time_goes_on(beating: bool, woken: list[str]) -> None:
+    spark = PretendedSpark(over(), 64, slack=0, beating=beating)
     spark.micro_batch([("quiet", 1.0, 10 * SECOND)])
     spark.micro_batch([("busy", 1.0, 20 * SECOND)])
     spark.micro_batch([("busy", 1.0, 30 * SECOND)])
-    assert [row[0] for row in spark.rows()] == ["quiet"]
+    assert [row[0] for row in spark.rows()] == woken
 
 
-def test_time_that_stands_still_costs_no_kernel_work() -> None:
-    spark = PretendedSpark(over(), 1, slack=3600 * SECOND)
-    for number in range(5):
-        spark.micro_batch([("a", 1.0, (4000 + number) * SECOND)])
-    assert ("kernel", 0) not in {key for key, kept in spark.store.maps.items() if kept}
+def test_rows_wait_only_for_the_slack() -> None:
+    spark = PretendedSpark(over(), 1, slack=10 * SECOND)
+    spark.micro_batch([("a", 1.0, number * SECOND) for number in range(1, 31)])
+    head = state.Store(spark.store).head()
+    assert len(spark.rows()) == 19 and head is not None and head.waiting_rows == 11
 
 
-def test_only_changed_chunks_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state, "CHUNK", 4)
+def test_only_changed_pieces_are_written() -> None:
     store = PretendedStore()
     kept = state.Store(store)
     head = state.Head("f")
-    kept.put_snapshot(head, b"", b"aaaabbbbcc")
-    assert store.writes == 3
-    kept.put_snapshot(head, b"aaaabbbbcc", b"aaaaBbbbcc")
+    kept.put_pieces(head, {0: b"aaaa", 1: b"bb", 2: b"c"})
+    assert store.writes == 3 and head.kernel_bytes == 7
+    kept.put_pieces(head, {1: b"BBB"})
     assert store.writes == 4
-    kept.put_snapshot(head, b"aaaaBbbbcc", b"aaaa")
+    kept.put_pieces(head, {0: None, 2: None})
     assert store.writes == 4
-    assert kept.snapshot(head) == b"aaaa"
+    assert kept.pieces(head) == {1: b"BBB"} and head.kernel_bytes == 3
     assert len(store.maps["kernel", 0]) == 1
 
 
@@ -188,7 +218,7 @@ def test_live_state_is_used_only_where_it_was_left() -> None:
     spark.start()
     spark.micro_batch(rows[40:])
     spark.micro_batch([])
-    assert spark.rows() == in_process(spec, rows, upto=spark.watermark * 1000)
+    assert spark.rows() == in_process(spec, rows, upto=spark.reached)
 
 
 def test_state_of_another_query_is_refused() -> None:
@@ -197,4 +227,12 @@ def test_state_of_another_query_is_refused() -> None:
     spark.spec = over(suffix="2")
     spark.start()
     with pytest.raises(StateError, match="another query"):
+        spark.micro_batch([("a", 1.0, 2 * SECOND)])
+
+
+def test_state_of_another_format_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    spark = PretendedSpark(over(), 1, slack=0)
+    spark.micro_batch([("a", 1.0, SECOND)])
+    monkeypatch.setattr(state, "FORMAT", 99)
+    with pytest.raises(StateError, match="format 3, this version reads format 99"):
         spark.micro_batch([("a", 1.0, 2 * SECOND)])

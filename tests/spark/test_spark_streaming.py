@@ -189,11 +189,25 @@ def test_another_kernel_on_the_same_checkpoint_is_refused(spark: Any, inbox: Inb
             raise translated(error) from None
 
 
-def test_late_rows_of_a_streaming_query_are_a_named_gap(spark: Any, inbox: Inbox) -> None:
-    inbox.add([("a", 1.0, SECOND)])
+def test_late_rows_come_from_late(spark: Any, inbox: Inbox, tmp_path: Path) -> None:
+    inbox.add([("a", 1.0, 10 * SECOND), ("b", 2.0, 50 * SECOND)])
+    inbox.add([("c", 3.0, 46 * SECOND), ("d", 4.0, 47 * SECOND), ("e", 5.0, 20 * SECOND)])
     host = host_of(spark, inbox, source(side="late"))
-    with pytest.raises(EngineError, match="LATE"):
-        host.to_dataframe(host._queries["q"].program)
+    assert sorted(row[0] for row in run(host, tmp_path / "checkpoint")) == ["c", "e"]
+
+
+def test_progress_tells_what_stages_do(spark: Any, inbox: Inbox, tmp_path: Path) -> None:
+    inbox.add([("a", 1.0, 10 * SECOND), ("b", 2.0, 50 * SECOND)])
+    inbox.add([("c", 3.0, 46 * SECOND), ("d", 4.0, 49 * SECOND)])
+    host = host_of(spark, inbox, apply(over(), source()))
+    query = host.start_streaming(host._queries["q"].program, str(tmp_path / "checkpoint"), NOW)
+    query.awaitTermination()
+    rounds = [entry.observedMetrics for entry in query.recentProgress if entry.numInputRows]
+    (name,) = rounds[0]
+    assert name.startswith("millstream stage 1: over by symbol")
+    told = [metrics[name].asDict() for metrics in rounds]
+    assert [entry["rows"] for entry in told] == [2, 2] and [entry["late"] for entry in told] == [0, 1]
+    assert [entry["waiting"] for entry in told] == [1, 2] and told[-1]["state"] > 0
 
 
 def test_static_and_streaming_inputs_do_not_mix(spark: Any, inbox: Inbox) -> None:

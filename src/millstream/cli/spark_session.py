@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from millstream.catalog import StreamDef
 from millstream.cli.failures import EngineMissing
 from millstream.config import Config
 from millstream.errors import EngineError
@@ -19,9 +17,7 @@ from millstream.session import Database
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
 
-    from millstream.hosts.contract import Program
 
 EMBEDDED_HINT = "or run it in this process, without Java and Spark: --engine embedded"
 
@@ -51,24 +47,8 @@ def spark_database(
     """A session on Spark; `streaming` follows files instead of reading them once."""
     tables = TableStore()
     place = None if checkpoint is None else str(checkpoint.expanduser().absolute())
-    return Database(_Host(spark, tables, place, streaming, _trigger(trigger)), tables, config)
-
-
-class _Host(SparkHost):
-    def __init__(
-        self, spark: SparkSession, tables: TableStore, checkpoint: str | None, streaming: bool, trigger: Any
-    ) -> None:
-        super().__init__(spark, tables.read, checkpoint=checkpoint)
-        self._streaming = streaming
-        self._trigger = trigger
-
-    def declare(self, stream: StreamDef) -> None:
-        if self._streaming and stream.source is not None and str(stream.source.get("connector")).startswith("file"):
-            stream = replace(stream, source={**stream.source, "follow": True})
-        super().declare(stream)
-
-    def start_streaming(self, program: Program, checkpoint: str, trigger: Any = None) -> StreamingQuery:
-        return super().start_streaming(program, checkpoint, trigger or self._trigger)
+    host = SparkHost(spark, tables.read, checkpoint=place, trigger=_trigger(trigger), follow=streaming)
+    return Database(host, tables, config)
 
 
 def _trigger(text: str | None) -> dict[str, Any] | None:

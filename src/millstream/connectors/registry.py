@@ -11,8 +11,8 @@ from millstream.connectors.options import Options, OptionValue, closest
 from millstream.errors import ConnectorError
 from millstream.schema import Schema
 
-SOURCES = ("file", "port", "generator", "nexmark", "quotes", "clicks", "memory")
-SINKS = ("file", "terminal", "memory", "blackhole")
+SOURCES = ("file", "port", "generator", "nexmark", "quotes", "clicks", "kafka", "memory")
+SINKS = ("file", "kafka", "terminal", "memory", "blackhole")
 _ALIASES = {
     "files": "file", "filesystem": "file", "socket": "port", "tcp": "port", "quote": "quotes", "stocks": "quotes",
     "stock": "quotes", "click": "clicks", "sessions": "clicks", "auctions": "nexmark", "auction": "nexmark",
@@ -38,6 +38,10 @@ def make_source(options: Mapping[str, OptionValue], schema: Schema, stream: str)
         from millstream.connectors.ports.source import PortSource
 
         return PortSource.from_options(reader, schema)
+    if connector == "kafka":
+        from millstream.connectors.kafka.source import KafkaSource
+
+        return KafkaSource.from_options(options, schema)
     from millstream.connectors.generators.source import GeneratorSource
 
     return GeneratorSource.from_options(reader, None if connector == "generator" else connector, schema, stream)
@@ -55,6 +59,10 @@ def make_sink(options: Mapping[str, OptionValue], name: str) -> Sink:
         from millstream.connectors.sinks.terminal import TerminalSink
 
         return TerminalSink.from_options(reader, name)
+    if connector == "kafka":
+        from millstream.connectors.kafka.sink import KafkaSink
+
+        return KafkaSink.from_options(options)
     from millstream.connectors.sinks.memory import BlackholeSink, MemorySink
 
     reader.finish()
@@ -94,8 +102,6 @@ def _connector(options: Mapping[str, OptionValue], known: tuple[str, ...], owner
         raise ConnectorError(f"{owner} has no connector", hint=_WITH_HINT.format(", ".join(known)))
     name = given.strip().lower()
     name = _ALIASES.get(name, name)
-    if name == "kafka":
-        raise ConnectorError("the connector kafka is not supported yet", hint=_WITH_HINT.format(", ".join(known)))
     if name not in known:
         near = closest(name, [*known, *_ALIASES])
         raise ConnectorError(f"unknown connector {given}", hint=f"known ones are {', '.join(known)}{near}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from millstream.kernels.batch import Batch
@@ -19,8 +19,9 @@ class Kernel(Protocol):
     same output on any host and under any batching. One kernel owns all keys of its shard.
 
     Laws, tested over every registered kernel: any split of the input into batches gives the same output;
-    snapshot → restore between any two steps changes nothing; splitting the state by key, stepping the parts
-    apart with the same progress and merging changes nothing; compiled loops equal their Python bodies.
+    snapshot → restore between any two steps changes nothing, nor does assembling the pieces that changes gave;
+    splitting the state by key, stepping the parts apart with the same progress and merging changes nothing; compiled
+    loops equal their Python bodies.
     """
 
     def open(self) -> State:
@@ -37,6 +38,16 @@ class Kernel(Protocol):
 
     def restore(self, saved: bytes) -> State:
         """The inverse of `snapshot`."""
+        ...
+
+    def changes(self, state: State) -> dict[int, bytes | None]:
+        """The pieces of the state that changed since the last call, or since it was opened or assembled, by number;
+        None for one that is gone. A state that was restored, split or merged gives all of its pieces the first time."""
+        ...
+
+    def assemble(self, pieces: Mapping[int, bytes]) -> State:
+        """The state whose pieces these are: all that `changes` gave so far, later ones in place of earlier ones. The
+        next `changes` tells only what changes from here."""
         ...
 
     def split(self, state: State, parts: int) -> list[State]:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from millstream.kernels import snapshots
 from millstream.kernels.batch import BEGIN, Batch
 from millstream.kernels.keys import KeyTable, bucket_of
+from millstream.kernels.one_piece import OnePiece
 from millstream.kernels.registry import register
 from millstream.schema import Schema
 from millstream.types import BIGINT
@@ -48,9 +49,10 @@ class DistinctState:
 
     seen: KeyTable
     time: int = BEGIN
+    changed: bool = True
 
 
-class DistinctKernel:
+class DistinctKernel(OnePiece):
     """Runs a DistinctSpec."""
 
     def __init__(self, spec: DistinctSpec) -> None:
@@ -59,10 +61,11 @@ class DistinctKernel:
         self._types = [*(field.type for field in spec.input), BIGINT, BIGINT]
 
     def open(self) -> DistinctState:
-        return DistinctState(KeyTable(self._types))
+        return DistinctState(KeyTable(self._types), changed=False)
 
     def step(self, state: DistinctState, batch: Batch) -> Batch:
         if len(batch):
+            state.changed = True
             if int(batch.time[0]) > state.time and len(state.seen):
                 state.seen = KeyTable(self._types)
             known = state.seen.size
@@ -76,6 +79,7 @@ class DistinctKernel:
             if len(first) < len(batch):
                 batch = batch.take(first)
         if batch.upto > state.time and len(state.seen):
+            state.changed = True
             state.seen = KeyTable(self._types)
         return batch
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from millstream.kernels import snapshots
 from millstream.kernels.batch import BEGIN, FOREVER, Batch
 from millstream.kernels.indivisible import Indivisible
+from millstream.kernels.one_piece import OnePiece
 from millstream.kernels.registry import register
 from millstream.kernels.runs import Runs, in_order
 from millstream.schema import Schema
@@ -53,18 +54,20 @@ class MergeSpec:
 class MergeState:
     waiting: list[Runs]
     upto: list[int]
+    changed: bool = True
 
 
-class MergeKernel(Indivisible):
+class MergeKernel(Indivisible, OnePiece):
     """Runs a MergeSpec."""
 
     def __init__(self, spec: MergeSpec) -> None:
         self.spec = spec
 
     def open(self) -> MergeState:
-        return MergeState([Runs() for _ in range(self.spec.ports)], [BEGIN] * self.spec.ports)
+        return MergeState([Runs() for _ in range(self.spec.ports)], [BEGIN] * self.spec.ports, changed=False)
 
     def step(self, state: MergeState, batch: Batch) -> Batch:
+        state.changed = True
         port = batch.port
         # Rows come in order, so the last one tells how far its input is even if the promise lags behind.
         state.upto[port] = max(state.upto[port], batch.upto, int(batch.time[-1]) if len(batch) else BEGIN)

@@ -8,7 +8,7 @@ from typing import TypeVar
 Spec = TypeVar("Spec", bound=type)
 
 _specs: dict[str, type] = {}
-_MODULES = ("distinct", "merge", "over", "reorder")
+_MODULES = ("chain", "distinct", "merge", "over", "reorder")
 
 
 def register(spec: Spec) -> Spec:

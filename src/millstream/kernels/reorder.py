@@ -10,6 +10,7 @@ import numpy.typing as npt
 from millstream.kernels import snapshots
 from millstream.kernels.batch import BEGIN, Batch, Ints
 from millstream.kernels.indivisible import Indivisible
+from millstream.kernels.one_piece import OnePiece
 from millstream.kernels.registry import register
 from millstream.kernels.runs import Runs, in_order
 from millstream.schema import Schema
@@ -72,6 +73,7 @@ class Progress:
     beat: int = BEGIN
     highest: int = BEGIN
     late_count: int = 0
+    changed: bool = field(default=True, kw_only=True)
 
     def advance(self, batch: Batch, slack: int) -> tuple[Ints, npt.NDArray[np.bool_], int]:
         """Take arrivals in: where time stood before each row, which rows are late, and where it stands now."""
@@ -108,6 +110,7 @@ def _less(times: Ints, slack: int) -> Ints:
 class ReorderState:
     progress: Progress = field(default_factory=Progress)
     waiting: Runs = field(default_factory=Runs)
+    changed: bool = True
 
     @property
     def late_count(self) -> int:
@@ -115,16 +118,17 @@ class ReorderState:
         return self.progress.late_count
 
 
-class ReorderKernel(Indivisible):
+class ReorderKernel(Indivisible, OnePiece):
     """Runs a ReorderSpec."""
 
     def __init__(self, spec: ReorderSpec) -> None:
         self.spec = spec
 
     def open(self) -> ReorderState:
-        return ReorderState()
+        return ReorderState(changed=False)
 
     def step(self, state: ReorderState, batch: Batch) -> Batch:
+        state.changed = True
         upto = state.progress.follow(batch, self.spec.slack)
         if upto is None:
             _, late, upto = state.progress.advance(batch, self.spec.slack)
@@ -151,16 +155,17 @@ class ReorderKernel(Indivisible):
         return state
 
 
-class LateKernel(Indivisible):
+class LateKernel(Indivisible, OnePiece):
     """Runs a LateSpec."""
 
     def __init__(self, spec: LateSpec) -> None:
         self.spec = spec
 
     def open(self) -> Progress:
-        return Progress()
+        return Progress(changed=False)
 
     def step(self, state: Progress, batch: Batch) -> Batch:
+        state.changed = True
         reached, late, upto = state.advance(batch, self.spec.slack)
         chosen = np.flatnonzero(late)
         return replace(batch.take(chosen), time=reached[chosen], other=None, upto=upto)

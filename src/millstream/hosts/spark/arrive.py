@@ -21,7 +21,8 @@ from millstream.connectors.registry import make_source
 from millstream.hosts.arrivals import refuse_untimed, times_of
 from millstream.hosts.spark import blobs
 from millstream.hosts.spark.meters import Meter
-from millstream.hosts.spark.steps import Batches
+from millstream.hosts.spark.steps import Arrows, Batches
+from millstream.kernels.batch import BEGIN, Batch
 from millstream.schema import Schema
 
 FILE_BITS = 36
@@ -37,7 +38,7 @@ class Entry:
     wanted: Schema
     meter: Meter = field(default=Meter(), compare=False)
 
-    def rows(self, rows: pa.RecordBatch, rejected: Sequence[Rejected], first: int) -> pa.RecordBatch:
+    def rows(self, rows: pa.RecordBatch, rejected: Sequence[Rejected], first: int) -> Batch:
         """What a chunk brings, with arrival numbers from `first`."""
         if self.stream.clock is not Clock.LATENT:
             rows, untimed = refuse_untimed(rows, self.stream)
@@ -48,32 +49,25 @@ class Entry:
         seq = np.arange(first, first + rows.num_rows, dtype=np.int64)
         time = seq if self.stream.clock is Clock.LATENT else times_of(rows, self.stream)
         columns = [rows.column(self.stream.schema.index(name)) for name in self.wanted.names]
-        return self._laid_out(time, seq, columns)
+        return Batch(pa.RecordBatch.from_arrays(columns, schema=self.wanted.arrow), time, seq, BEGIN)
 
-    def _refused(self, rejected: Sequence[Rejected], first: int) -> pa.RecordBatch:
+    def _refused(self, rejected: Sequence[Rejected], first: int) -> Batch:
         seq = np.arange(first, first + len(rejected), dtype=np.int64)
         names = [ERRORS_SCHEMA[name].name for name in self.wanted.names]
         columns = [pa.array([getattr(row, name) for row in rejected], pa.string()) for name in names]
-        return self._laid_out(seq, seq, columns)
-
-    def _laid_out(
-        self, time: np.ndarray[tuple[int], np.dtype[np.int64]], seq: np.ndarray[tuple[int], np.dtype[np.int64]],
-        columns: list[pa.Array],
-    ) -> pa.RecordBatch:  # fmt: skip
-        layout = blobs.layout_of(self.wanted)
-        return pa.RecordBatch.from_arrays([pa.array(time), pa.array(seq), *columns], schema=layout)
+        return Batch(pa.RecordBatch.from_arrays(columns, schema=self.wanted.arrow), seq, seq, BEGIN)
 
 
 @dataclass(frozen=True)
 class ReadFiles:
-    """A worker's step: the files of its task, given by number, read by the file connector."""
+    """How rows enter a worker: the files of its task, given by number, read by the file connector."""
 
     entry: Entry
     source: FileSource
     paths: tuple[str, ...]
 
-    def __call__(self, batches: Batches) -> Batches:
-        for batch in batches:
+    def __call__(self, arrows: Arrows) -> Batches:
+        for batch in arrows:
             for number in batch.column(0).to_pylist():
                 path = self.paths[number]
                 chunks = self.source.read({"file": path}, lambda: False)
@@ -83,7 +77,7 @@ class ReadFiles:
 
 @dataclass(frozen=True)
 class ReadGenerated:
-    """A worker's step: the stretches of a generator's rows that its task is given by number."""
+    """How rows enter a worker: the stretches of a generator's rows that its task is given by number."""
 
     entry: Entry
     source: GeneratorSource
@@ -91,8 +85,8 @@ class ReadGenerated:
     """µs since the epoch, for a generator that starts now: all tasks must agree"""
     stretch: int
 
-    def __call__(self, batches: Batches) -> Batches:
-        for batch in batches:
+    def __call__(self, arrows: Arrows) -> Batches:
+        for batch in arrows:
             for number in batch.column(0).to_pylist():
                 yield from entered(self.entry, self._chunks(number * self.stretch), number * self.stretch)
 
@@ -107,13 +101,13 @@ class ReadGenerated:
 
 @dataclass(frozen=True)
 class ReadPaths:
-    """A worker's step: the files whose paths it is given, while Spark follows a directory."""
+    """How rows enter a worker: the files whose paths it is given, while Spark follows a directory."""
 
     entry: Entry
     options: tuple[tuple[str, str | int | float | bool], ...]
 
-    def __call__(self, batches: Batches) -> Batches:
-        for batch in batches:
+    def __call__(self, arrows: Arrows) -> Batches:
+        for batch in arrows:
             for uri in batch.column(0).to_pylist():
                 options = {**dict(self.options), "path": local_path(uri), "follow": False}
                 source = make_source(options, unstamped(self.entry.stream), self.entry.stream.name)
@@ -127,21 +121,20 @@ def entered(entry: Entry, chunks: Iterable[Chunk], number: int) -> Batches:
         rows = stamped(chunk.rows, entry.stream, time_ns() // 1000)
         batch = entry.rows(rows, chunk.rejected, number)
         number += rows.num_rows + len(chunk.rejected)
-        if batch.num_rows:
+        if len(batch):
             yield batch
 
 
 @dataclass(frozen=True)
 class RefuseUntimed:
-    """A worker's step: rows of a DataFrame without a time, as rows of ERRORS(s)."""
+    """How rows enter a worker: rows of a DataFrame without a time, as rows of ERRORS(s)."""
 
     entry: Entry
 
-    def __call__(self, batches: Batches) -> Batches:
+    def __call__(self, arrows: Arrows) -> Batches:
         schema = self.entry.stream.schema.arrow
-        for batch in batches:
-            rows = blobs.fit(batch, schema)
-            yield self.entry.rows(rows, (), 0)
+        for batch in arrows:
+            yield self.entry.rows(blobs.fit(batch, schema), (), 0)
 
 
 def unstamped(stream: StreamDef) -> Schema:

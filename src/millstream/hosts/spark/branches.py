@@ -1,7 +1,10 @@
 """Branches: DataFrames inside a program, with the hidden columns and what is still to be done to them.
 
 A plan node becomes one branch, or several for a union: branches are put together as late as possible, so that each
-keeps its own watermark and its own place in the order of ties.
+keeps its own clock and its own place in the order of ties.
+
+The rows of a branch are either Spark's or still (or again) in the hands of Python workers. Work goes to where the rows
+are: Spark SQL for Spark's rows, the expressions of the in-process engine for the others.
 """
 
 from __future__ import annotations
@@ -10,7 +13,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from millstream.hosts.spark.blobs import SEQ, TIME
-from millstream.hosts.spark.steps import ARRIVAL_BITS, PACKED, Chain, Emit, Pack, Step
+from millstream.hosts.spark.steps import (
+    ARRIVAL_BITS,
+    PACKED,
+    Closing,
+    FromRows,
+    Numbered,
+    Opening,
+    Pack,
+    Pipeline,
+    Step,
+    ToRows,
+)
 from millstream.kernels.contract import KernelSpec
 from millstream.schema import Schema
 
@@ -22,7 +36,7 @@ ORDER_BITS = 63
 
 @dataclass(frozen=True)
 class Clockwork:
-    """How a branch's times relate to Spark's: all branches of a program agree on it."""
+    """How a program sees time: all its branches agree on it."""
 
     streaming: bool
     timed: bool = True
@@ -31,6 +45,9 @@ class Clockwork:
     """times are arrival numbers"""
     ticks: bool = False
     """times are numbers of no unit: Spark takes them for milliseconds"""
+    watermarked: bool = False
+    """whether some rows reach a kernel through Spark SQL, where heartbeats get lost: then Spark's watermark tells how
+    far time has come, one micro-batch later"""
 
     @property
     def micros(self) -> int:
@@ -45,64 +62,80 @@ class Clockwork:
 
 @dataclass(frozen=True)
 class Branch:
-    """Rows: time, arrival number, then the plan's columns as c0, c1, …"""
+    """Rows: time, arrival number, then the plan's columns as c0, c1, …; or what `opening` makes such rows of."""
 
     df: DataFrame
-    """the rows, or what `then` makes rows of"""
     schema: Schema
     clockwork: Clockwork
-    then: Step | None = None
-    """work still to be done in Python workers before there are rows"""
+    opening: Opening | None = None
+    """how workers get rows from `df`; None if they are Spark's"""
+    steps: tuple[Step, ...] = ()
+    """what workers do to them"""
     bits: int = ARRIVAL_BITS
     """how many bits the arrival numbers need"""
     lane: int = 0
     """its place among the branches of a union, which decides ties"""
-    numbered: bool = True
-    """whether arrival numbers are given; sources of streaming queries get them when they are packed"""
+    source: Numbered | None = None
+    """how rows of a streaming query's source get their numbers, while they are Spark's and have none"""
+    fresh: bool = False
+    """whether rows come from a source of a streaming query, so that some may be late"""
     slack: int | None = None
-    """how far out of order its rows may be, while its watermark is still to be declared"""
+    """how far out of order they may be, while no watermark of Spark's is declared for them"""
+    clocks: int = 1
+    """how many clocks tell its time: those of the buckets of a stage, or one"""
+    beating: bool = True
+    """whether its heartbeats tell all; otherwise Spark's watermark must help"""
 
     def names(self) -> list[str]:
         return [f"c{i}" for i in range(len(self.schema))]
 
-    def after(self, step: Step) -> Branch:
-        """The branch with one more step for the workers."""
-        return replace(self, then=step if self.then is None else Chain(self.then, step))
+    def after(self, step: Step, schema: Schema) -> Branch:
+        """The branch with one more step for the workers that have its rows."""
+        assert self.opening is not None
+        return replace(self, steps=(*self.steps, step), schema=schema)
 
     def settled(self) -> Branch:
-        """The branch as rows that Spark sees, its watermark declared."""
-        df = self.df
-        if self.then is not None:
-            df = df.mapInArrow(Chain(self.then, Emit()), rows_ddl(self.schema))
-        branch = replace(self, df=df, then=None, slack=None)
+        """The branch as rows of Spark's; from here on heartbeats are lost."""
+        branch = self
+        if self.opening is not None:
+            df = self.df.mapInArrow(Pipeline(self.opening, self.steps, ToRows(self.schema)), rows_ddl(self.schema))
+            branch = replace(self, df=df, opening=None, steps=())
+        if not self.clockwork.watermarked:
+            return branch
+        branch = replace(branch, beating=False)
         if self.slack is None:
             return branch
         # The task number is no function of the row, which keeps Spark from moving filters below the watermark:
         # rows that a filter drops are still news of the time.
-        watermarked = df.selectExpr("*", f"timestamp_micros({TIME} * {self.clockwork.micros}) AS __w").withWatermark(
-            "__w", delay(self.slack, self.clockwork)
-        )
-        number = f"CAST(spark_partition_id() AS BIGINT) AS {SEQ}"
-        return replace(branch, df=watermarked.selectExpr(TIME, number, *self.names()))
+        time = f"timestamp_micros({TIME} * {self.clockwork.micros}) AS __w"
+        watermarked = branch.df.selectExpr("*", time).withWatermark("__w", delay(self.slack, self.clockwork))
+        number = f"CAST(spark_partition_id() AS BIGINT) AS {SEQ}" if self.source is not None else SEQ
+        return replace(branch, df=watermarked.selectExpr(TIME, number, *self.names()), slack=None)
 
-    def packed(self, spec: KernelSpec, port: int, buckets: int, width: int) -> DataFrame:
-        """The branch as packed rows for a kernel; `width` is the bits of arrival numbers before lanes."""
+    def packed(self, spec: KernelSpec, port: int, buckets: int, width: int, clock: int) -> DataFrame:
+        """The branch as packed rows for a kernel; `width` is the bits of arrival numbers before lanes, `clock` the
+        number of its first clock."""
         pack = Pack(
             self.schema,
             spec.keys or (),
             buckets,
             port,
             self.lane << width,
-            fresh=not self.numbered,
-            number=not self.numbered,
-            latent=self.clockwork.latent,
+            fresh=self.fresh,
+            clock=clock,
             tick=1 if self.clockwork.latent else self.clockwork.micros,
         )
-        df = self.df.mapInArrow(pack if self.then is None else Chain(self.then, pack), PACKED)
-        if self.slack is not None:
+        df = self.df.mapInArrow(self.closed(pack), PACKED)
+        if self.clockwork.watermarked and self.slack is not None:
             df = df.withWatermark("ts", delay(self.slack, self.clockwork))
         # Without the watermarked column Spark does not drop late rows by itself: kernels must see and count them.
-        return df.select("bucket", "port", "fresh", "blob")
+        return df.drop("ts")
+
+    def closed(self, closing: Closing) -> Pipeline:
+        """All the work of the workers that take the rows as they are in `df`."""
+        opening = FromRows(self.schema) if self.opening is None else self.opening
+        steps = self.steps if self.source is None else (self.source, *self.steps)
+        return Pipeline(opening, steps, closing)
 
     def ordered(self, width: int) -> DataFrame:
         """The rows with arrival numbers that tell branches apart."""

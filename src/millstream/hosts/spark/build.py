@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from millstream.errors import EngineError
 from millstream.hosts.spark.blobs import SEQ, TIME
 from millstream.hosts.spark.branches import ORDER_BITS, Branch, Clockwork, merged, width_of
+from millstream.hosts.spark.meters import STAGE_METRICS, metered
 from millstream.hosts.spark.session import check_streaming, cores_of
 from millstream.hosts.spark.sqltext import spark_sql, spark_value
-from millstream.hosts.spark.steps import RunKernel, Unpack
+from millstream.hosts.spark.stage import LateRows, Stage
+from millstream.hosts.spark.steps import Computed, RunKernel, Unpack
 from millstream.hosts.spark.tables import SparkTable
+from millstream.kernels.contract import KernelSpec
 from millstream.physical.nodes import Apply, Compute, Physical, Source, StoredTable, TableJoin
+from millstream.sql import parse_duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -23,6 +28,11 @@ STREAMING_BUCKETS = "spark.millstream.buckets"
 """How many buckets the keys of a streaming query fall into; fixed in its checkpoint, so it has a default of its own."""
 
 DEFAULT_BUCKETS = 16
+
+IDLE = "spark.millstream.idle"
+"""How long an input may bring nothing before the others go on without it; `never` waits for it."""
+
+DEFAULT_IDLE = "5 minutes"
 
 
 @dataclass
@@ -35,12 +45,13 @@ class Builder:
     table: Callable[[StoredTable], SparkTable]
     buckets: int | None = None
     _built: dict[Physical, tuple[Branch, ...]] = field(default_factory=dict)
+    _numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
     def build(self, plan: Physical) -> tuple[Branch, ...]:
         """The branches whose union is the plan's result."""
         if self.clockwork.streaming and self.clockwork.timed:
             check_streaming(self.spark)
-        return self._node(plan)
+        return self._node(fused(plan))
 
     def _node(self, node: Physical) -> tuple[Branch, ...]:
         if node not in self._built:
@@ -49,6 +60,9 @@ class Builder:
 
     def _made(self, node: Physical) -> tuple[Branch, ...]:
         match node:
+            case Source(side="late") if self.clockwork.streaming:
+                # the stream's own rows, of which a stage keeps only those that the others leave out
+                return (self._applied(Apply(node.schema, (replace(node, side="main"),), LateRows(node.schema))),)
             case Source():
                 return (self.source(node),)
             case Compute():
@@ -63,6 +77,7 @@ class Builder:
         raise EngineError(f"{node.label()} does not run on Spark")
 
     def _applied(self, node: Apply) -> Branch:
+        """A kernel behind a packed exchange."""
         spec = node.spec
         ports = [self._node(child) for child in node.over]
         buckets = self._bucket_count() if spec.keys else 1
@@ -73,27 +88,39 @@ class Builder:
                 "too many branches of unions meet in one place",
                 hint="write intermediate results to a sink, and read them from there",
             )
-        packed = [
-            replace(branch, schema=spec.inputs[port]).packed(spec, port, buckets, width)
-            for port, branches in enumerate(ports)
-            for branch in branches
-        ]
-        exchanged = self._exchanged(reduce(lambda a, b: a.unionAll(b), packed), node, buckets)
-        step = Unpack(spec.output) if self.clockwork.streaming else RunKernel(spec)
-        return Branch(exchanged, spec.output, self.clockwork, step, bits)
-
-    def _exchanged(self, packed: DataFrame, node: Apply, buckets: int) -> DataFrame:
+        packed: list[DataFrame] = []
+        beating: list[bool] = []
+        for port, branches in enumerate(ports):
+            for branch in branches:
+                own = replace(branch, schema=spec.inputs[port])
+                packed.append(own.packed(spec, port, buckets, width, clock=len(beating)))
+                beating += [branch.beating] * branch.clocks
+        rows = reduce(lambda a, b: a.unionAll(b), packed)
         if not self.clockwork.streaming:
-            if buckets == 1:
-                return packed.repartition(1)
-            # from Spark 4.1 on, each bucket has a task of its own; before, hashing may put two into one
-            by_number: Any = getattr(packed, "repartitionById", None)
-            return packed.repartition(buckets, "bucket") if by_number is None else by_number(buckets, "bucket")
+            return Branch(
+                self._brought_together(rows, buckets), spec.output, self.clockwork, RunKernel(spec), bits=bits
+            )
+        clockwork = self.clockwork
+        stage = Stage(spec, buckets, tuple(beating), clockwork.per_ms, clockwork.watermarked, self._idle())
+        return Branch(
+            self._kept(rows, stage), spec.output, self.clockwork, Unpack(spec.output), bits=bits, clocks=buckets
+        )
+
+    def _brought_together(self, packed: DataFrame, buckets: int) -> DataFrame:
+        """Each bucket's rows in one task: a bounded run."""
+        if buckets == 1:
+            return packed.repartition(1)
+        # from Spark 4.1 on, each bucket has a task of its own; before, hashing may put two into one
+        by_number: Any = getattr(packed, "repartitionById", None)
+        return packed.repartition(buckets, "bucket") if by_number is None else by_number(buckets, "bucket")
+
+    def _kept(self, packed: DataFrame, stage: Stage) -> DataFrame:
+        """Each bucket's rows with its state: a streaming query."""
         from millstream.hosts.spark.stateful import OUTPUT, KernelProcessor
 
-        processor = KernelProcessor(node.spec, buckets, self.clockwork.per_ms, self.clockwork.latent)
-        mode = "None" if self.clockwork.latent else "EventTime"
-        return packed.groupBy("bucket").transformWithStateInPandas(processor, OUTPUT, "Append", mode)
+        mode = "EventTime" if self.clockwork.watermarked else "None"
+        output = packed.groupBy("bucket").transformWithStateInPandas(KernelProcessor(stage), OUTPUT, "Append", mode)
+        return metered(output, f"{STAGE_METRICS}{next(self._numbers)}: {stage.spec.describe()}")
 
     def _bucket_count(self) -> int:
         if self.buckets is not None:
@@ -101,6 +128,48 @@ class Builder:
         if self.clockwork.streaming:
             return int(self.spark.conf.get(STREAMING_BUCKETS, str(DEFAULT_BUCKETS)) or DEFAULT_BUCKETS)
         return cores_of(self.spark)
+
+    def _idle(self) -> int | None:
+        """Microseconds after which an input that brings nothing no longer holds the others back; None is never."""
+        text = str(self.spark.conf.get(IDLE, DEFAULT_IDLE) or DEFAULT_IDLE).strip()
+        if text.lower() == "never":
+            return None
+        span = parse_duration(text)
+        if span is None:
+            raise EngineError(
+                f"{IDLE} is {text!r}, which is no length of time", hint="write it like '5 minutes', or never"
+            )
+        return span
+
+
+def fused(node: Physical) -> Physical:
+    """The plan with kernels that follow each other under the same key put into one: no exchange between them."""
+    from millstream.kernels.chain import ChainSpec, why_not_chained
+    from millstream.kernels.compute import ComputeStage
+
+    def stages(spec: KernelSpec) -> tuple[KernelSpec | ComputeStage, ...]:
+        return spec.stages if isinstance(spec, ChainSpec) else (spec,)
+
+    match node:
+        case Compute():
+            return replace(node, input=fused(node.input))
+        case TableJoin():
+            return replace(node, input=fused(node.input))
+        case Apply():
+            node = replace(node, over=tuple(map(fused, node.over)))
+            if not is_exchange(node) or len(node.over) != 1:
+                return node
+            between: list[ComputeStage] = []
+            below = node.over[0]
+            while isinstance(below, Compute):
+                between.insert(0, ComputeStage(below.input.schema, below.predicate, below.columns))
+                below = below.input
+            if isinstance(below, Apply) and is_exchange(below) and len(below.over) == 1:
+                chain = (*stages(below.spec), *between, *stages(node.spec))
+                if why_not_chained(chain) is None:
+                    return Apply(node.schema, below.over, ChainSpec(chain))
+            return node
+    return node
 
 
 def is_exchange(node: Physical) -> bool:
@@ -111,15 +180,29 @@ def is_exchange(node: Physical) -> bool:
 
 
 def computed(branch: Branch, node: Compute) -> Branch:
-    """Filter, then project, in Spark SQL."""
-    branch = branch.settled()
-    df = branch.df
+    """Filter, then project: where the rows are."""
+    schema = node.input.schema
+    if branch.opening is not None:
+        from millstream.kernels.compute import ComputeStage
+
+        return branch.after(Computed(ComputeStage(schema, node.predicate, node.columns)), node.schema)
     if node.predicate is not None:
-        df = df.where(spark_sql(node.predicate, node.input.schema))
-    if node.columns is not None:
-        columns = [f"{spark_value(expr, node.input.schema)} AS c{i}" for i, (_, expr) in enumerate(node.columns)]
-        df = df.selectExpr(TIME, SEQ, *columns)
-    return replace(branch, df=df, schema=node.schema)
+        branch = branch.settled()
+        branch = replace(branch, df=branch.df.where(spark_sql(node.predicate, schema)))
+    if node.columns is None:
+        return replace(branch, schema=node.schema)
+    columns = [f"{spark_value(expr, schema)} AS c{i}" for i, (_, expr) in enumerate(node.columns)]
+    return replace(branch, df=branch.df.selectExpr(TIME, SEQ, *columns), schema=node.schema)
+
+
+def needs_watermark(node: Physical, in_spark: Callable[[Physical], bool], above: bool = False) -> bool:
+    """Whether rows of a streaming query reach a kernel through work of Spark SQL that may drop some of them."""
+    if above and isinstance(node, TableJoin):
+        return True
+    if above and isinstance(node, Compute) and node.predicate is not None and in_spark(node.input):
+        return True
+    above = above or is_exchange(node)
+    return any(needs_watermark(child, in_spark, above) for child in node.inputs)
 
 
 def table_joined(branch: Branch, node: TableJoin, table: SparkTable) -> Branch:
@@ -134,7 +217,7 @@ def table_joined(branch: Branch, node: TableJoin, table: SparkTable) -> Branch:
     on = F.expr(" AND ".join(conditions) or "TRUE")
     df = branch.df.join(F.broadcast(table.df), on, "left" if node.outer else "inner")
     number, bits = SEQ, branch.bits
-    if branch.numbered and table.rows is not None and bits + table.rows.bit_length() < ORDER_BITS:
+    if branch.source is None and table.rows is not None and bits + table.rows.bit_length() < ORDER_BITS:
         # matches of one row come in the order of the table
         number = f"{SEQ} * {1 << table.rows.bit_length()} + coalesce(d_row, 0L) AS {SEQ}"
         bits += table.rows.bit_length()

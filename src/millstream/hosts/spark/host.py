@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from tempfile import TemporaryDirectory
 from threading import Event
 from time import time_ns
@@ -18,11 +18,11 @@ from millstream.hosts.contract import Program, Progress, Report
 from millstream.hosts.spark import streaming
 from millstream.hosts.spark.arrive import stamped
 from millstream.hosts.spark.branches import Branch, Clockwork
-from millstream.hosts.spark.build import Builder, is_exchange
+from millstream.hosts.spark.build import Builder, is_exchange, needs_watermark
 from millstream.hosts.spark.explain import explained
 from millstream.hosts.spark.failures import telling
 from millstream.hosts.spark.inputs import bounded_input, input_of
-from millstream.hosts.spark.meters import Meters
+from millstream.hosts.spark.meters import Meter, Meters
 from millstream.hosts.spark.runs import Outcome, run_bounded, watched
 from millstream.hosts.spark.sources import FollowedFiles, Input, PushedRows, Reading, RegisteredFrame
 from millstream.hosts.spark.spool import Spooled
@@ -36,6 +36,9 @@ from millstream.schema import Schema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
+
+WRITTEN = "written by "
+"""What the meter of a query's output is called among those of streams."""
 
 ReadTable = Callable[[physical.StoredTable], pa.Table]
 
@@ -53,7 +56,12 @@ class Running:
 
 
 class SparkHost:
-    """Runs queries on a Spark session. `buckets` fixes the number of parts that keys are divided into, for tests."""
+    """Runs queries on a Spark session.
+
+    `checkpoint` is where streaming queries keep how far they came, `trigger` when their micro-batches start. With
+    `follow` declared files are followed, as streams without an end. `buckets` fixes the number of parts that keys are
+    divided into, for tests.
+    """
 
     def __init__(
         self,
@@ -63,9 +71,13 @@ class SparkHost:
         now: Callable[[], int] | None = None,
         buckets: int | None = None,
         checkpoint: str | None = None,
+        trigger: Trigger | None = None,
+        follow: bool = False,
     ) -> None:
         self.spark = spark
         self.checkpoint = checkpoint
+        self.trigger = trigger
+        self._follow = follow
         self._read_table = read_table
         self._now = now or (lambda: time_ns() // 1000)
         self._buckets = buckets
@@ -77,11 +89,14 @@ class SparkHost:
         self._finished = False
         self._stop = Event()
         self._read: dict[str, tuple[int, int]] = {}
+        self._late = 0
         self._metered: Meters | None = None
 
     # -- streams, tables and queries -------------------------------------------------------------------------------
 
     def declare(self, stream: StreamDef) -> None:
+        if self._follow and stream.source is not None and str(stream.source.get("connector")).startswith("file"):
+            stream = replace(stream, source={**stream.source, "follow": True})
         self._inputs[stream.name.lower()] = input_of(stream, self.checkpoint)
 
     def bind_source(self, stream: str, source: Source) -> None:
@@ -161,13 +176,24 @@ class SparkHost:
                 "a query reads both streaming and static inputs",
                 hint="register static ones without time=, as tables, or make all of them streaming",
             )
-        streams = [entry.stream for node, entry in inputs if node.side == "main"]
+        streams = [entry.stream for node, entry in inputs if node.side != "errors"]
+        is_streaming = True in streaming_
         return Clockwork(
-            streaming=True in streaming_,
-            timed=any(map(is_exchange, nodes)),
+            streaming=is_streaming,
+            timed=any(map(is_exchange, nodes)) or any(node.side == "late" for node, _ in inputs),
             latent=all(stream.clock is Clock.LATENT for stream in streams),
             ticks=any(map(is_ticks, streams)),
+            watermarked=is_streaming and needs_watermark(plan, self._in_spark),
         )
+
+    def _in_spark(self, node: physical.Physical) -> bool:
+        """Whether the rows of an operator are Spark's, not in the hands of Python workers."""
+        match node:
+            case physical.Source():
+                return isinstance(self._find(node.stream), RegisteredFrame)
+            case physical.Compute():
+                return self._in_spark(node.input)
+        return isinstance(node, physical.TableJoin)
 
     def _table(self, node: physical.StoredTable) -> SparkTable:
         known = self._tables.get(node.table.lower())
@@ -231,11 +257,17 @@ class SparkHost:
 
     def _run_unbounded(self, queries: list[Running], report: Report | None) -> None:
         """Streaming queries side by side until `interrupt`; without a checkpoint directory they start afresh."""
-        meters = Meters.of(self.spark, [name for query in queries for name in streams_of(query.program.plan)])
+        streams = [name for query in queries for name in streams_of(query.program.plan)]
+        meters = Meters.of(self.spark, streams)
+        outlets = Meters.of(self.spark, [WRITTEN + query.program.name for query in queries])
+        before = {query.program.name: query.rows for query in queries}
 
-        def look(written: Mapping[str, int]) -> None:
+        def look(news: Mapping[str, streaming.News]) -> None:
             for query in queries:
-                query.rows += written[query.program.name]
+                name = query.program.name
+                before[name] += news[name].rows
+                query.rows = max(query.rows, before[name] + outlets[WRITTEN + name].counted[0])
+                self._late += news[name].late
             for entry in map(self._find, meters.by_stream):
                 if isinstance(entry, Spooled):
                     entry.check()
@@ -243,7 +275,7 @@ class SparkHost:
 
         with TemporaryDirectory(prefix="millstream-", ignore_cleanup_errors=True) as scratch:
             base = self.checkpoint or scratch
-            self._metered = meters
+            self._metered = Meters(meters.by_stream | outlets.by_stream)
             try:
                 started = {q.program.name: self.start_streaming(q.program, f"{base}/{q.program.name}") for q in queries}
             finally:
@@ -264,6 +296,7 @@ class SparkHost:
                 {self._find(name).stream.name: rows for name, (rows, _) in self._read.items()},
                 {query.program.name: query.rows for query in self._queries.values()},
                 sum(rejected for _, rejected in self._read.values()),
+                self._late,
                 total=None if None in sizes else sum(size or 0 for size in sizes),
             )
         )
@@ -281,7 +314,8 @@ class SparkHost:
                 running.produced.append(rows)
 
         branches = self.branches(program, meters=self._metered)
-        return streaming.start(program, branches, checkpoint, trigger, deliver)
+        written = Meter() if self._metered is None else self._metered[WRITTEN + program.name]
+        return streaming.start(program, branches, checkpoint, trigger or self.trigger, deliver, written)
 
     # -- output ----------------------------------------------------------------------------------------------------
 

@@ -1,13 +1,19 @@
-"""How many rows a run has read so far: counted in the tasks, known in the driver as tasks end."""
+"""How many rows a run has read so far, and how its stages fare: counted in the tasks, known in the driver.
+
+What stages tell is visible in the progress of a streaming query, as observed metrics named `millstream stage …`: rows
+that came in, late rows among them, rows that wait for their time, and the bytes of the kernel's state.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+STAGE_METRICS = "millstream stage "
 
 
 @dataclass(frozen=True)
@@ -43,3 +49,16 @@ class Meters:
 
     def __getitem__(self, stream: str) -> Meter:
         return self.by_stream.get(stream.lower(), Meter())
+
+
+def metered(output: DataFrame, name: str) -> DataFrame:
+    """The output of a stage; its metrics are observed under that name."""
+    from pyspark.sql import functions as F
+
+    sums = [F.coalesce(F.sum(column), F.lit(0)).alias(column) for column in ("rows", "late", "waiting", "state")]
+    return output.observe(name, *sums).select("bucket", "upto", "blob")
+
+
+def late_rows(observed: Mapping[str, Any]) -> int:
+    """The late rows that the stages of a micro-batch counted."""
+    return sum(int(row["late"]) for name, row in observed.items() if name.startswith(STAGE_METRICS))

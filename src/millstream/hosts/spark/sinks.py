@@ -20,7 +20,7 @@ from millstream.hosts.contract import Program
 from millstream.hosts.spark import blobs
 from millstream.hosts.spark.blobs import SEQ, TIME
 from millstream.hosts.spark.branches import Branch
-from millstream.hosts.spark.steps import Batches
+from millstream.hosts.spark.steps import Arrows
 from millstream.hosts.spark.surface import all_rows, exact, named
 from millstream.schema import Field, Schema, unique_names
 
@@ -34,9 +34,9 @@ _ISO = "yyyy-MM-dd HH:mm:ss[.SSSSSS]"
 def write_rows(program: Program, sink: SinkDef, branches: tuple[Branch, ...]) -> int:
     """Write a bounded run's rows, in order of time; how many there were."""
     df = all_rows(branches)
-    if "://" in _path(sink):
+    if is_remote(sink):
         return _write_with_spark(program, sink, df)
-    if isinstance(make_sink(sink.options, sink.name), PartFileSink):
+    if is_part_sink(sink):
         return _write_parts(program, sink, df.orderBy(TIME, SEQ))
     rows = exact(df.toArrow(), program.plan.schema, program.columns)
     opened = driver_sink(program, sink)
@@ -70,15 +70,15 @@ class WriteParts:
     schema: Schema
     scratch: str
 
-    def __call__(self, batches: Batches) -> Batches:
+    def __call__(self, arrows: Arrows) -> Arrows:
         from pyspark import TaskContext
 
         context: Any = TaskContext.get()
         directory = Path(self.scratch) / f"{context.partitionId():06d}-{context.taskAttemptId()}"
-        sink = make_sink({**dict(self.options), "path": str(directory), **self._format()}, self.sink)
+        sink = make_sink({**dict(self.options), "path": str(directory)}, self.sink)
         sink.open(self.schema, {})
         layout, count = self.schema.arrow, 0
-        for batch in batches:
+        for batch in arrows:
             sink.write(blobs.fit(batch, layout))
             count += batch.num_rows
         sink.close()
@@ -87,20 +87,15 @@ class WriteParts:
             names=["place", "directory", "count"],
         )
 
-    def _format(self) -> dict[str, str]:
-        """The format that the path of the sink tells, which the path of the task's directory does not."""
-        options = dict(self.options)
-        form = suffix_format(Path(str(options["path"])))
-        return {} if "format" in options or form is None else {"format": form}
-
 
 def _write_parts(program: Program, sink: SinkDef, df: DataFrame) -> int:
     """Let tasks write parts, then move them into place in order: readers see all of them or none."""
-    target = Path(_path(sink)).expanduser()
+    directory, options = part_options(sink)
+    target = Path(directory)
     driver_sink(program, sink).close()  # removes the parts of an earlier run
     scratch = target / f".{uuid4()}"
     schema = written_schema(program)
-    step = WriteParts(tuple(sink.options.items()), sink.name, schema, str(scratch.absolute()))
+    step = WriteParts(options, sink.name, schema, str(scratch))
     columns = [f"c{i}" for i in range(len(schema))]
     try:
         written = df.select(*columns).mapInArrow(step, WRITTEN).toArrow().to_pylist()
@@ -147,9 +142,22 @@ def spark_format(sink: SinkDef) -> tuple[str, str, dict[str, str]]:
     return form, path, chosen
 
 
-def is_file_sink(sink: SinkDef) -> bool:
-    """Whether rows go to files."""
-    return "://" in _path(sink) or isinstance(make_sink(sink.options, sink.name), PartFileSink)
+def is_remote(sink: SinkDef) -> bool:
+    """Whether rows go to files on a system that only Spark reaches."""
+    return "://" in _path(sink)
+
+
+def is_part_sink(sink: SinkDef) -> bool:
+    """Whether rows go to part files that tasks can write."""
+    return not is_remote(sink) and isinstance(make_sink(sink.options, sink.name), PartFileSink)
+
+
+def part_options(sink: SinkDef) -> tuple[str, tuple[tuple[str, Any], ...]]:
+    """The directory of a sink's part files, and its options with the format that the path tells."""
+    target = Path(_path(sink)).expanduser().absolute()
+    form = suffix_format(target)
+    options = {name.lower(): value for name, value in sink.options.items()}
+    return str(target), tuple((({} if form is None else {"format": form}) | options).items())
 
 
 def _path(sink: SinkDef) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import time_ns
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,7 +15,6 @@ from millstream.connectors.contract import Source as BoundSource
 from millstream.connectors.files.source import FileSource
 from millstream.connectors.generators.source import GeneratorSource
 from millstream.connectors.registry import make_source
-from millstream.errors import EngineError
 from millstream.hosts.spark.arrive import (
     FILE_BITS,
     Entry,
@@ -26,12 +25,13 @@ from millstream.hosts.spark.arrive import (
     entered,
     unstamped,
 )
-from millstream.hosts.spark.blobs import SEQ, TIME, layout_of
+from millstream.hosts.spark.blobs import SEQ, TIME, from_batch, layout_of
 from millstream.hosts.spark.branches import Branch, Clockwork, rows_ddl
 from millstream.hosts.spark.meters import Meters
-from millstream.hosts.spark.steps import Step
+from millstream.hosts.spark.steps import Numbered, Opening
 from millstream.hosts.spark.tables import arrow_frame
 from millstream.hosts.spark.times import time_sql, zone_of
+from millstream.kernels.batch import Batch
 from millstream.physical.nodes import Source
 from millstream.schema import Schema
 
@@ -97,10 +97,7 @@ class PushedRows:
             for first, rows, rejected in self.chunks
             if first >= reading.since and node.side != "late"
         ]
-        table = pa.Table.from_batches(entered, layout_of(node.schema))
-        last = max((int(batch.column(1)[-1].as_py()) for batch in entered if batch.num_rows), default=0)
-        df = arrow_frame(reading.spark, table, rows_ddl(node.schema))
-        return Branch(df, node.schema, reading.clockwork, bits=max(1, last.bit_length()))
+        return in_driver(entered, node.schema, reading)
 
     def size(self) -> int | None:
         return sum(int(rows.num_rows) for _, rows, _ in self.chunks)
@@ -133,8 +130,8 @@ class RegisteredFrame:
         if node.side == "late":
             return no_rows(reading, node.schema)
         untimed = df.where(f"{time} IS NULL").selectExpr(*[_column(schema, name) for name in schema.names])
-        step = RefuseUntimed(reading.entry(self.stream, node))
-        return Branch(untimed, node.schema, reading.clockwork, step, FRAME_BITS, numbered=not self.streaming)
+        refuse = RefuseUntimed(reading.entry(self.stream, node))
+        return fresh(untimed, node.schema, reading.clockwork, self.stream, refuse)
 
     def size(self) -> int | None:
         return None
@@ -154,7 +151,7 @@ class Files:
         paths = tuple(str(path) for path in self.source.files())
         df = reading.spark.range(0, len(paths), 1, len(paths))
         read = ReadFiles(reading.entry(self.stream, node), self.source, paths)
-        return Branch(df, node.schema, reading.clockwork, read, FILE_BITS + len(paths).bit_length())
+        return Branch(df, node.schema, reading.clockwork, read, bits=FILE_BITS + len(paths).bit_length())
 
     def size(self) -> int | None:
         return self.source.size()
@@ -210,7 +207,7 @@ class Generated:
         count = max(1, -(-rows // GENERATED_ROWS))
         df = reading.spark.range(0, count, 1, count)
         read = ReadGenerated(entry, self.source, now, GENERATED_ROWS)
-        return Branch(df, node.schema, reading.clockwork, read, max(1, rows.bit_length()))
+        return Branch(df, node.schema, reading.clockwork, read, bits=max(1, rows.bit_length()))
 
     def size(self) -> int | None:
         return self.source.size()
@@ -241,10 +238,7 @@ class DriverSource:
         if node.side == "late":
             return no_rows(reading, node.schema)
         batches = [] if reading.dry else list(entered(reading.entry(self.stream, node), self._chunks(), 0))
-        table = pa.Table.from_batches(batches, layout_of(node.schema))
-        last = int(batches[-1].column(1)[-1].as_py()) if batches else 0
-        df = arrow_frame(reading.spark, table, rows_ddl(node.schema))
-        return Branch(df, node.schema, reading.clockwork, bits=max(1, last.bit_length()))
+        return in_driver(batches, node.schema, reading)
 
     def _chunks(self) -> Iterable[Chunk]:
         """What the source brings; if it can be read only once, it is kept for other queries."""
@@ -258,6 +252,15 @@ class DriverSource:
         return self.source.size()
 
 
+def in_driver(batches: list[Batch], schema: Schema, reading: Reading) -> Branch:
+    """Rows that the driver has, handed to Spark."""
+    layout = layout_of(schema)
+    table = pa.Table.from_batches([from_batch(batch, layout) for batch in batches], layout)
+    last = max((int(batch.seq[-1]) for batch in batches if len(batch)), default=0)
+    df = arrow_frame(reading.spark, table, rows_ddl(schema))
+    return Branch(df, schema, reading.clockwork, bits=max(1, last.bit_length()))
+
+
 def followed(spark: SparkSession, path: str) -> DataFrame:
     """The paths of files as they appear in a directory; Spark remembers which it has seen."""
     reader = spark.readStream.format("binaryFile").schema(
@@ -269,21 +272,21 @@ def followed(spark: SparkSession, path: str) -> DataFrame:
     return reader.load(path).select("path")
 
 
-def fresh(df: DataFrame, schema: Schema, clockwork: Clockwork, stream: StreamDef, read: Step | None = None) -> Branch:
-    """A source's branch: in a streaming query it still needs arrival numbers and a watermark."""
+def fresh(
+    df: DataFrame, schema: Schema, clockwork: Clockwork, stream: StreamDef, opening: Opening | None = None
+) -> Branch:
+    """A source's branch: in a streaming query its rows still need arrival numbers, and tell how far time has come."""
     if not clockwork.streaming:
-        return Branch(df, schema, clockwork, read, FRAME_BITS)
-    slack = None if clockwork.latent or not clockwork.timed else stream.slack
-    return Branch(df, schema, clockwork, read, numbered=False, slack=slack)
+        return Branch(df, schema, clockwork, opening, bits=FRAME_BITS)
+    if not clockwork.timed:
+        return Branch(df, schema, clockwork, opening)
+    numbered = Numbered(stream.slack, clockwork.latent)
+    branch = Branch(df, schema, clockwork, opening, fresh=True, slack=None if clockwork.latent else stream.slack)
+    return replace(branch, source=numbered) if opening is None else replace(branch, steps=(numbered,))
 
 
 def no_rows(reading: Reading, schema: Schema) -> Branch:
     """An empty branch: in a bounded run, where all rows are put in order, none is late."""
-    if reading.clockwork.streaming:
-        raise EngineError(
-            "LATE(stream) does not yet run in a streaming query on Spark",
-            hint="run it in-process, or bounded, where no row is late",
-        )
     empty = reading.spark.createDataFrame([], rows_ddl(schema))
     return Branch(empty, schema, reading.clockwork, bits=1)
 

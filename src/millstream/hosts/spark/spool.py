@@ -22,7 +22,7 @@ from millstream.errors import ConnectorError, MillstreamError
 from millstream.hosts.spark.arrive import Entry, local_path, stamped, unstamped
 from millstream.hosts.spark.branches import Branch
 from millstream.hosts.spark.sources import PushedRows, Reading, followed, fresh, no_rows
-from millstream.hosts.spark.steps import Batches
+from millstream.hosts.spark.steps import Arrows, Batches
 from millstream.physical import nodes as physical
 
 GATHER_SECONDS = 0.2
@@ -132,8 +132,8 @@ class ReadSpool:
 
     entry: Entry
 
-    def __call__(self, batches: Batches) -> Batches:
-        for batch in batches:
+    def __call__(self, arrows: Arrows) -> Batches:
+        for batch in arrows:
             for uri in batch.column(0).to_pylist():
                 with pa.memory_map(local_path(uri)) as file:
                     reader = pa.ipc.open_file(file)
@@ -142,5 +142,5 @@ class ReadSpool:
                     for number in range(reader.num_record_batches):
                         rows = self.entry.rows(reader.get_batch(number).replace_schema_metadata(None), rejected, 0)
                         rejected = []
-                        if rows.num_rows:
+                        if len(rows):
                             yield rows

@@ -2,152 +2,168 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from time import time_ns
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.streaming import StatefulProcessor
 
-from millstream.errors import StateError
 from millstream.hosts.spark import blobs
-from millstream.hosts.spark.state import Head, Store, keep_live, live_state
+from millstream.hosts.spark.stage import LateRows, Stage
+from millstream.hosts.spark.state import Head, Store, clocks_of, keep_live, live_state
 from millstream.hosts.spark.steps import kernel_of
-from millstream.kernels.batch import BEGIN, Batch
-from millstream.kernels.contract import KernelSpec
+from millstream.kernels.batch import Batch
 
-OUTPUT = "blob BINARY"
+OUTPUT = "bucket INT, upto BIGINT, rows BIGINT, late BIGINT, waiting BIGINT, state BIGINT, blob BINARY"
+"""What a bucket gives in a micro-batch: rows with a blob, and one without that tells how far its time has come (no
+later row of it is below `upto`), with the rows that came in, how many of them late, those that wait, and the bytes of
+the kernel's state."""
+
+
+@dataclass
+class Turn:
+    """One bucket's part of a micro-batch."""
+
+    bucket: int
+    head: Head
+    ready: list[list[pa.RecordBatch]]
+    """of each port, the rows whose time has come"""
+    late: list[pa.RecordBatch]
+    rows: int = 0
 
 
 class KernelProcessor(StatefulProcessor):  # type: ignore[misc]
-    """Rows wait until the watermark has passed them, then go through the kernel in order of time.
+    """Rows wait until time has passed them, then go through the kernel in order of time.
 
-    With `latent` time there is nothing to wait for: the order of arrival is the order of time.
+    Every task that feeds a stage tells every bucket how far its own rows have come, so a bucket knows in the same
+    micro-batch how far time is. Where heartbeats get lost on the way, Spark's watermark tells it one micro-batch later.
     """
 
-    def __init__(self, spec: KernelSpec, buckets: int, per_ms: int, latent: bool) -> None:
-        self._spec = spec
-        self._per_ms = per_ms
-        self._latent = latent
-        self._fingerprint = fingerprint_of(spec, buckets)
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._layouts = [blobs.layout_of(schema) for schema in stage.spec.inputs]
 
     def init(self, handle: Any) -> None:
         self._handle = handle
         self._store = Store(handle)
 
     def handleInputRows(self, key: Any, rows: Iterable[Any], timerValues: Any) -> Iterator[Any]:
-        arrived = [
-            (int(port), bool(fresh), bytes(blob))
-            for frame in rows
-            for port, fresh, blob in zip(frame["port"], frame["fresh"], frame["blob"], strict=True)
-        ]
-        yield from self._advance(int(key[0]), arrived, timerValues.getCurrentWatermarkInMs(), fired=False)
+        turn, now = self._begin(key), time_ns() // 1000
+        arrived = []
+        for frame in rows:
+            columns = (frame[name] for name in ("port", "fresh", "clock", "upto", "blob"))
+            for port, fresh, clock, upto, blob in zip(*columns, strict=True):
+                if blob is None:
+                    turn.head.tick(int(clock), int(upto), now)
+                else:
+                    arrived.append((int(port), bool(fresh), blob))
+        return self._advance(turn, arrived, timerValues, now, fired=False)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:
-        yield from self._advance(int(key[0]), [], timerValues.getCurrentWatermarkInMs(), fired=True)
+        return self._advance(self._begin(key), [], timerValues, time_ns() // 1000, fired=True)
 
     def close(self) -> None: ...
 
+    def _begin(self, key: Any) -> Turn:
+        head = self._store.head() or Head.first(self._stage, time_ns() // 1000)
+        head.check(self._stage)
+        return Turn(int(key[0]), head, [[] for _ in self._layouts], [])
+
     def _advance(
-        self, bucket: int, arrived: list[tuple[int, bool, bytes]], watermark: int, fired: bool
+        self, turn: Turn, arrived: list[tuple[int, bool, bytes]], timerValues: Any, now: int, fired: bool
     ) -> Iterator[Any]:
-        head = self._store.head() or Head(self._fingerprint)
-        if head.fingerprint != self._fingerprint:
-            raise StateError(
-                "the checkpoint belongs to another query",
-                detail="a kernel, its columns or the number of buckets changed since the state was saved",
-                hint="start with a new checkpoint directory",
-            )
-        layouts = [blobs.layout_of(schema) for schema in self._spec.inputs]
-        ready: list[list[pa.RecordBatch]] = [[] for _ in layouts]
-        upto = self._sort_arrivals(head, arrived, watermark, layouts, ready)
-        changed = bool(arrived)
-        if upto > head.upto:
-            for port, blob in self._store.due(head, upto):
-                self._release(head, port, blobs.decode(blob, layouts[port]), upto, ready)
-            inputs = [
-                blobs.in_order(part, layout) if part else None for part, layout in zip(ready, layouts, strict=True)
-            ]
-            stepped, output = self._step(head, bucket, inputs, upto)
-            yield from output
-            changed = changed or stepped
-        if not self._latent:
+        head = turn.head
+        watermark = timerValues.getCurrentWatermarkInMs() if self._stage.watermarked else 0
+        upto = max(head.upto, self._stage.reached(*clocks_of(head), watermark, now))
+        for port, fresh, blob in arrived:
+            rows = blobs.decode(blob, self._layouts[port])
+            turn.rows += rows.num_rows
+            self._release(turn, port, self._in_time(turn, rows) if fresh else rows, upto)
+        for port, blob in self._store.due(head, upto):
+            self._release(turn, port, blobs.decode(blob, self._layouts[port]), upto)
+        if isinstance(self._stage.spec, LateRows):
+            out, promise = self._late(turn), upto
+        else:
+            out, promise = self._step(turn, upto)
+        head.upto = upto
+        if self._stage.watermarked:
             # Spark wakes the bucket when the watermark moves again, with or without rows for it
             if head.timer >= 0 and not fired:
                 self._handle.deleteTimer(head.timer)
             head.timer = max(watermark, 0) + 1
             self._handle.registerTimer(head.timer)
-            changed = True
-        if changed:
-            self._store.put_head(head)
+        self._store.put_head(head)
+        yield self._told(turn, out, promise)
 
-    def _sort_arrivals(
-        self,
-        head: Head,
-        arrived: list[tuple[int, bool, bytes]],
-        watermark: int,
-        layouts: list[pa.Schema],
-        ready: list[list[pa.RecordBatch]],
-    ) -> int:
-        """Divide what arrived into rows that are ready, rows that wait and rows that came too late; how far time is."""
-        if self._latent:
-            upto = head.upto
-            for port, _, blob in arrived:
-                rows = blobs.decode(blob, layouts[port])
-                ready[port].append(rows)
-                upto = max(upto, int(blobs.times(rows).max()) + 1)
-            return upto
-        # Spark's watermark starts at zero, which says nothing yet
-        upto = watermark * self._per_ms if watermark > 0 else BEGIN
-        for port, fresh, blob in arrived:
-            rows = blobs.decode(blob, layouts[port])
-            if fresh and upto > BEGIN:
-                in_time = blobs.times(rows) >= upto
-                if not in_time.all():
-                    head.late += int((~in_time).sum())
-                    rows = rows.filter(pa.array(in_time))
-            self._release(head, port, rows, upto, ready)
-        return upto
+    def _in_time(self, turn: Turn, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows whose time had not passed when they came; the others are put aside."""
+        in_time = blobs.times(rows) >= turn.head.upto
+        if in_time.all():
+            return rows
+        turn.late.append(rows.filter(pa.array(~in_time)))
+        turn.head.late += turn.late[-1].num_rows
+        return rows.filter(pa.array(in_time))
 
-    def _release(
-        self, head: Head, port: int, rows: pa.RecordBatch, upto: int, ready: list[list[pa.RecordBatch]]
-    ) -> None:
+    def _release(self, turn: Turn, port: int, rows: pa.RecordBatch, upto: int) -> None:
         """Rows below `upto` are ready, the others wait."""
+        if isinstance(self._stage.spec, LateRows):
+            return
         time = blobs.times(rows)
         below = time < upto
         if below.all():
             if rows.num_rows:
-                ready[port].append(rows)
+                turn.ready[port].append(rows)
             return
         if below.any():
-            ready[port].append(rows.filter(pa.array(below)))
+            turn.ready[port].append(rows.filter(pa.array(below)))
             rows, time = rows.filter(pa.array(~below)), time[~below]
-        self._store.hold(head, port, int(time.min()), blobs.encode(rows))
+        self._store.hold(turn.head, port, int(time.min()), rows.num_rows, blobs.encode(rows))
 
-    def _step(self, head: Head, bucket: int, inputs: list[pa.RecordBatch | None], upto: int) -> tuple[bool, list[Any]]:
-        """Step the kernel over every port; whether the state must be saved, and the packed output."""
-        import pandas as pd
-
-        kernel, layout = kernel_of(self._spec), blobs.layout_of(self._spec.output)
-        live = live_state(kernel, self._store, head, bucket)
-        out = []
-        for port, rows in enumerate(inputs):
-            schema = self._spec.inputs[port]
-            batch = Batch.empty(schema.arrow, upto, port) if rows is None else blobs.to_batch(rows, schema, upto, port)
-            given = kernel.step(live.state, batch)
+    def _step(self, turn: Turn, upto: int) -> tuple[list[bytes], int]:
+        """Step the kernel over every port and save what changed; the packed output, and what the kernel promises."""
+        spec = self._stage.spec
+        kernel, layout = kernel_of(spec), blobs.layout_of(spec.output)
+        live = live_state(kernel, self._store, turn.head, turn.bucket)
+        out, promise = [], upto
+        for port, (parts, schema) in enumerate(zip(turn.ready, spec.inputs, strict=True)):
+            if parts:
+                rows = blobs.in_order(parts, self._layouts[port])
+                batch = blobs.to_batch(rows, schema, upto, port)
+            else:
+                batch = Batch.empty(schema.arrow, upto, port)
+            given = kernel.step(live, batch)
+            promise = given.upto
             if len(given):
                 out.append(blobs.encode(blobs.from_batch(given, layout)))
-        # a heartbeat that brought nothing out may as well be forgotten: the next one says more
-        stepped = bool(out) or any(rows is not None for rows in inputs)
-        if stepped:
-            head.upto = upto
-            snapshot = kernel.snapshot(live.state)
-            self._store.put_snapshot(head, live.saved, snapshot)
-            live.saved = snapshot
-        keep_live(head, bucket, live)
-        return stepped, [pd.DataFrame({"blob": out})] if out else []
+        self._store.put_pieces(turn.head, kernel.changes(live))
+        keep_live(turn.head, turn.bucket, live)
+        return out, promise
 
+    def _late(self, turn: Turn) -> list[bytes]:
+        """The late rows, at the time that had been reached when they came."""
+        out = []
+        for rows in turn.late:
+            reached = pa.array(np.full(rows.num_rows, turn.head.upto, dtype=np.int64))
+            out.append(blobs.encode(rows.set_column(0, rows.schema.field(0), reached)))
+        return out
 
-def fingerprint_of(spec: KernelSpec, buckets: int) -> str:
-    """Equal for kernels that can continue each other's state."""
-    return hashlib.sha256(f"{buckets} {spec!r}".encode()).hexdigest()[:16]
+    def _told(self, turn: Turn, out: list[bytes], promise: int) -> Any:
+        import pandas as pd
+
+        late = sum(rows.num_rows for rows in turn.late)
+        told = [turn.rows, late, turn.head.waiting_rows, turn.head.kernel_bytes]
+        columns: dict[str, Any] = {
+            name: [number, *[0] * len(out)]
+            for name, number in zip(("rows", "late", "waiting", "state"), told, strict=True)
+        }
+        return pd.DataFrame(
+            {
+                "bucket": [turn.bucket] * (1 + len(out)),
+                "upto": pd.array([promise, *[None] * len(out)], dtype="Int64"),
+                **columns,
+                "blob": pd.Series([None, *out], dtype=object),
+            }
+        )

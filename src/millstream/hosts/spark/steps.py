@@ -1,7 +1,8 @@
-"""The steps that run in Spark's Python workers, between Arrow batches: pack, run a kernel, unpack.
+"""The work of Spark's Python workers between two exchanges: rows come in, pass through steps, go out packed or as rows.
 
-A step is a plain value that travels to the workers; calling it maps an iterator of batches to another one, so two
-steps that follow each other become one without leaving the worker.
+Inside a worker rows are the kernels' batches, so time travels with them: a batch without rows is a heartbeat. The three
+kinds of work are plain values that travel to the workers, put together as one `Pipeline`, so nothing leaves the worker
+between them.
 """
 
 from __future__ import annotations
@@ -13,15 +14,32 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from millstream.errors import EngineError
 from millstream.hosts.spark import blobs
-from millstream.kernels.batch import FOREVER, Ints
+from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
+from millstream.kernels.compute import ComputeStage
 from millstream.kernels.contract import Kernel, KernelSpec
 from millstream.schema import Schema
 
-Batches = Iterator[pa.RecordBatch]
+Arrows = Iterator[pa.RecordBatch]
+Batches = Iterator[Batch]
 
-PACKED = "bucket INT, port INT, fresh BOOLEAN, ts TIMESTAMP, blob BINARY"
-"""A packed row: one bucket's rows of one input. `fresh` rows come from a source and may be late."""
+PACKED = "bucket INT, port INT, fresh BOOLEAN, clock INT, upto BIGINT, rows BIGINT, ts TIMESTAMP, blob BINARY"
+"""A packed row: one bucket's rows of one input, `fresh` if they come from a source and may be late; `ts` is the latest
+of their times, for Spark's watermark. Without a blob it is a heartbeat: the clock of that number is at `upto`."""
+
+_PACKED = pa.schema(
+    [
+        ("bucket", pa.int32()),
+        ("port", pa.int32()),
+        ("fresh", pa.bool_()),
+        ("clock", pa.int32()),
+        ("upto", pa.int64()),
+        ("rows", pa.int64()),
+        ("ts", pa.timestamp("us", "UTC")),
+        ("blob", pa.binary()),
+    ]
+)
 
 PACK_ROWS = 1 << 17
 """Rows gathered before they are divided into buckets: fewer, larger blobs."""
@@ -29,38 +47,132 @@ PACK_ROWS = 1 << 17
 KERNEL_ROWS = 1 << 18
 """Rows a kernel sees at once in a bounded run."""
 
-ROW_BITS, TASK_BITS, ROUND_BITS = 30, 11, 18
+ROW_BITS, TASK_BITS, ROUND_BITS = 27, 10, 22
 """How an arrival number in a streaming query divides: row in the task, task in the micro-batch, micro-batch."""
 
 ARRIVAL_BITS = ROW_BITS + TASK_BITS + ROUND_BITS
 
 
+class Opening(Protocol):
+    """How rows enter a worker."""
+
+    def __call__(self, arrows: Arrows) -> Batches: ...
+
+
 class Step(Protocol):
+    """Work on batches."""
+
     def __call__(self, batches: Batches) -> Batches: ...
 
 
-@dataclass(frozen=True)
-class Chain:
-    """One step after another."""
+class Closing(Protocol):
+    """How rows leave a worker."""
 
-    first: Step
-    second: Step
-
-    def __call__(self, batches: Batches) -> Batches:
-        return self.second(self.first(batches))
+    def __call__(self, batches: Batches) -> Arrows: ...
 
 
 @dataclass(frozen=True)
-class Emit:
-    """The last step before rows become Spark's own."""
+class Pipeline:
+    """All that a worker does to the rows of its task."""
+
+    opening: Opening
+    steps: tuple[Step, ...]
+    closing: Closing
+
+    def __call__(self, arrows: Arrows) -> Arrows:
+        batches = self.opening(arrows)
+        for step in self.steps:
+            batches = step(batches)
+        return self.closing(batches)
+
+
+# -- openings ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FromRows:
+    """Rows of Spark's, with their times and arrival numbers in the first two columns."""
+
+    schema: Schema
+
+    def __call__(self, arrows: Arrows) -> Batches:
+        layout = blobs.layout_of(self.schema)
+        for rows in arrows:
+            if rows.num_rows:
+                yield blobs.to_batch(blobs.fit(rows, layout), self.schema, BEGIN, 0)
+
+
+@dataclass(frozen=True)
+class Unpack:
+    """Packed output of a stateful stage; heartbeats tell by their port which bucket's time they are."""
+
+    schema: Schema
+
+    def __call__(self, arrows: Arrows) -> Batches:
+        layout = blobs.layout_of(self.schema)
+        empty = Batch.empty(self.schema.arrow, BEGIN)
+        for packed in arrows:
+            columns = (packed.column(name) for name in ("bucket", "upto", "blob"))
+            for bucket, upto, blob in zip(*columns, strict=True):
+                if blob.is_valid:
+                    yield blobs.to_batch(blobs.decode(blob.as_buffer(), layout), self.schema, BEGIN, bucket.as_py())
+                elif upto.is_valid:
+                    yield empty.with_upto(upto.as_py()).on_port(bucket.as_py())
+
+
+# -- steps -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Computed:
+    """Filter and project where the rows are, with the expressions of the in-process engine."""
+
+    stage: ComputeStage
 
     def __call__(self, batches: Batches) -> Batches:
-        return map(blobs.for_spark, batches)
+        return map(self.stage.build().step, batches)
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """The rows of a streaming query's source, numbered as they pass: rising within a task, different in every task and
+    micro-batch. Their times and numbers are news of how far time has come: the last batch tells it."""
+
+    slack: int
+    latent: bool = False
+    """the arrival number is the time, and comes only once"""
+
+    def __call__(self, batches: Batches) -> Batches:
+        numbers, highest, last = _arrival_numbers(), BEGIN, None
+        for batch in batches:
+            seq = numbers(len(batch))
+            time = seq if self.latent else batch.time
+            highest = max(highest, int(time.max(initial=BEGIN)))
+            last = Batch(batch.rows, time, seq, BEGIN, batch.other)
+            yield last
+        if last is not None and highest > BEGIN:
+            upto = highest + 1 if self.latent else max(highest, BEGIN + self.slack) - self.slack
+            yield last.slice(0, 0).with_upto(upto)
+
+
+# -- closings ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ToRows:
+    """Rows for Spark, with their times and arrival numbers in the first two columns."""
+
+    schema: Schema
+
+    def __call__(self, batches: Batches) -> Arrows:
+        layout = blobs.layout_of(self.schema)
+        return (blobs.for_spark(blobs.from_batch(batch, layout)) for batch in batches if len(batch))
 
 
 @dataclass(frozen=True)
 class Pack:
-    """Rows to packed rows, one blob per bucket of each gathered batch."""
+    """Rows packed for a kernel: one blob per bucket of each gathered batch, and at the end to every bucket how far time
+    has come."""
 
     schema: Schema
     keys: tuple[str, ...]
@@ -69,80 +181,79 @@ class Pack:
     lane: int = 0
     """added to the arrival numbers, so that branches of a union keep an order among ties"""
     fresh: bool = False
-    number: bool = False
-    """arrival numbers are still to be given: this is a streaming query's source"""
-    latent: bool = False
-    """the arrival number is the time"""
+    clock: int = 0
+    """the number of this input's first clock among those of the kernel"""
     tick: int = 1
     """microseconds for Spark's watermark per unit of time"""
 
-    def __call__(self, batches: Batches) -> Batches:
+    def __call__(self, batches: Batches) -> Arrows:
         layout = blobs.layout_of(self.schema)
-        numbering = _arrival_numbers() if self.number else None
-        for rows in _gathered(batches, layout):
-            yield self._packed(self._numbered(rows, numbering))
+        reached: dict[int, int] = {}
+        for batch in _gathered(batches, reached):
+            yield self._packed(batch, layout)
+        if reached:
+            yield self._heartbeats(reached)
 
-    def _numbered(self, rows: pa.RecordBatch, numbering: Callable[[int], Ints] | None) -> pa.RecordBatch:
-        if numbering is None and not self.lane:
-            return rows
-        seq = blobs.numbers(rows) if numbering is None else numbering(rows.num_rows)
-        time = pa.array(seq) if self.latent and numbering is not None else rows.column(0)
-        columns = [time, pa.array(seq + self.lane), *rows.columns[2:]]
-        return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
-
-    def _packed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def _packed(self, batch: Batch, layout: pa.Schema) -> pa.RecordBatch:
         from millstream.kernels.keys import bucket_of
 
-        if self.keys:
-            columns = [rows.column(2 + self.schema.index(key)) for key in self.keys]
-            bucket = bucket_of(columns, self.buckets)
+        if self.lane:
+            batch = Batch(batch.rows, batch.time, batch.seq + self.lane, batch.upto, batch.other)
+        if self.keys and self.buckets > 1:
+            bucket = bucket_of([batch.rows.column(self.schema.index(key)) for key in self.keys], self.buckets)
         else:
-            bucket = np.zeros(rows.num_rows, dtype=np.int32)
-        parts = blobs.split(rows, bucket, self.buckets)
-        latest = [int(blobs.times(part).max()) * self.tick for _, part in parts]
-        return pa.RecordBatch.from_arrays(
-            [
-                pa.array([number for number, _ in parts], pa.int32()),
-                pa.array([self.port] * len(parts), pa.int32()),
-                pa.array([self.fresh] * len(parts), pa.bool_()),
-                pa.array(latest, pa.int64()).cast(pa.timestamp("us", "UTC")),
-                pa.array([blobs.encode(part) for _, part in parts], pa.binary()),
-            ],
-            names=["bucket", "port", "fresh", "ts", "blob"],
+            bucket = np.zeros(len(batch), dtype=np.int32)
+        parts = blobs.split(blobs.from_batch(batch, layout), bucket, self.buckets)
+        latest = pa.array([int(blobs.times(part).max()) * self.tick for _, part in parts], pa.int64())
+        return self._rows(
+            [number for number, _ in parts],
+            rows=pa.array([part.num_rows for _, part in parts], pa.int64()),
+            ts=latest.cast(pa.timestamp("us", "UTC")),
+            blob=pa.array([blobs.encode(part) for _, part in parts], pa.binary()),
         )
 
+    def _heartbeats(self, reached: dict[int, int]) -> pa.RecordBatch:
+        beats = [
+            (bucket, self.clock + clock, upto) for bucket in range(self.buckets) for clock, upto in reached.items()
+        ]
+        return self._rows(
+            [bucket for bucket, _, _ in beats],
+            clock=pa.array([clock for _, clock, _ in beats], pa.int32()),
+            upto=pa.array([upto for _, _, upto in beats], pa.int64()),
+        )
 
-@dataclass(frozen=True)
-class Unpack:
-    """Packed output of a stateful stage to rows."""
+    def _rows(self, bucket: list[int], **given: pa.Array) -> pa.RecordBatch:
+        """Packed rows for these buckets; columns that are not given are NULL."""
+        count = len(bucket)
+        given["bucket"] = pa.array(bucket, pa.int32())
+        given["port"] = pa.array([self.port] * count, pa.int32())
+        given["fresh"] = pa.array([self.fresh] * count, pa.bool_())
+        columns = [given[field.name] if field.name in given else pa.nulls(count, field.type) for field in _PACKED]
+        return pa.RecordBatch.from_arrays(columns, schema=_PACKED)
 
-    schema: Schema
 
-    def __call__(self, batches: Batches) -> Batches:
-        layout = blobs.layout_of(self.schema)
-        for packed in batches:
-            for blob in packed.column("blob"):
-                yield blobs.decode(blob.as_buffer(), layout)
+# -- bounded runs ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class RunKernel:
-    """All packed rows of a task through one kernel, to the end of time: a bounded run."""
+    """An opening: all packed rows of a task through one kernel, to the end of time."""
 
     spec: KernelSpec
 
-    def __call__(self, batches: Batches) -> Batches:
+    def __call__(self, arrows: Arrows) -> Batches:
         layouts = [blobs.layout_of(schema) for schema in self.spec.inputs]
         parts: list[list[pa.RecordBatch]] = [[] for _ in layouts]
-        for packed in batches:
+        for packed in arrows:
             for port, blob in zip(packed.column("port").to_pylist(), packed.column("blob"), strict=True):
-                parts[port].append(blobs.decode(blob.as_buffer(), layouts[port]))
+                if blob.is_valid:
+                    parts[port].append(blobs.decode(blob.as_buffer(), layouts[port]))
         if any(parts):
             inputs = [blobs.in_order(part, layout) for part, layout in zip(parts, layouts, strict=True)]
             yield from self._stepped(inputs)
 
     def _stepped(self, inputs: list[pa.RecordBatch]) -> Batches:
-        kernel, layout = kernel_of(self.spec), blobs.layout_of(self.spec.output)
+        kernel = kernel_of(self.spec)
         state = kernel.open()
         time = [blobs.times(rows) for rows in inputs]
         done = [0] * len(inputs)
@@ -153,7 +264,7 @@ class RunKernel:
                 out = kernel.step(state, blobs.to_batch(part, self.spec.inputs[port], upto, port))
                 done[port] = end
                 if len(out):
-                    yield blobs.from_batch(out, layout)
+                    yield out
 
 
 _KERNELS: dict[Any, Kernel] = {}
@@ -175,23 +286,25 @@ def _cuts(time: list[Ints]) -> list[int]:
     return [*np.unique(longest[KERNEL_ROWS::KERNEL_ROWS]).tolist(), FOREVER]
 
 
-def _gathered(batches: Batches, layout: pa.Schema) -> Batches:
-    """Batches of the layout joined to at least PACK_ROWS rows each, if there are as many."""
-    parts: list[pa.RecordBatch] = []
+def _gathered(batches: Batches, reached: dict[int, int]) -> Batches:
+    """Batches joined to at least PACK_ROWS rows each, if there are as many; heartbeats are noted in `reached`."""
+    parts: list[Batch] = []
     count = 0
-    for rows in batches:
-        if rows.num_rows:
-            parts.append(blobs.fit(rows, layout))
-            count += rows.num_rows
+    for batch in batches:
+        if batch.upto > BEGIN:
+            reached[batch.port] = max(reached.get(batch.port, BEGIN), batch.upto)
+        if len(batch):
+            parts.append(batch)
+            count += len(batch)
         if count >= PACK_ROWS:
-            yield blobs.joined(parts, layout)
+            yield concat(parts, BEGIN)
             parts, count = [], 0
     if parts:
-        yield blobs.joined(parts, layout)
+        yield concat(parts, BEGIN)
 
 
 def _arrival_numbers() -> Callable[[int], Ints]:
-    """Numbers for rows as they pass, rising within the task, different in every task and micro-batch."""
+    """Numbers for rows as they pass."""
     from pyspark import TaskContext
 
     context: Any = TaskContext.get()
@@ -203,6 +316,11 @@ def _arrival_numbers() -> Callable[[int], Ints]:
     def give(count: int) -> Ints:
         nonlocal given
         first, given = base + given, given + count
+        if given > 1 << ROW_BITS:
+            raise EngineError(
+                f"one task of a micro-batch reads more than {1 << ROW_BITS:,} rows",
+                hint="limit the files or rows per trigger, or divide the input into more parts",
+            )
         return np.arange(first, first + count, dtype=np.int64)
 
     return give

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from millstream.catalog import SinkDef
 from millstream.hosts.contract import Program
 from millstream.hosts.spark.branches import Branch
 from millstream.hosts.spark.failures import telling, translated
-from millstream.hosts.spark.sinks import driver_sink, is_file_sink, spark_format
+from millstream.hosts.spark.meters import Meter, late_rows
+from millstream.hosts.spark.sinks import (
+    driver_sink,
+    is_part_sink,
+    is_remote,
+    part_options,
+    spark_format,
+    written_schema,
+)
+from millstream.hosts.spark.steps import FromRows
 from millstream.hosts.spark.surface import all_rows, exact, surface
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 Trigger = Mapping[str, Any]
 """When micro-batches start, in Spark's words: {"availableNow": True}, {"processingTime": "1 second"}."""
@@ -33,27 +44,10 @@ def start(
     checkpoint: str,
     trigger: Trigger | None,
     deliver: Callable[[pa.Table], None],
+    written: Meter,
 ) -> StreamingQuery:
     """Start a streaming query into the program's sink, or to `deliver` if it has none."""
-    if program.sink is not None and is_file_sink(program.sink):
-        from pyspark.sql import functions as F
-
-        form, path, options = spark_format(program.sink)
-        df = surface(branches, program.columns).observe(COUNTED, F.count(F.lit(1)).alias("rows"))
-        writer = df.writeStream.format(form).options(**options).option("path", path)
-    else:
-        sink = None if program.sink is None else driver_sink(program, program.sink)
-
-        def take(df: DataFrame, _: int) -> None:
-            rows = exact(df.toArrow(), program.plan.schema, program.columns)
-            if sink is None:
-                deliver(rows)
-                return
-            for batch in rows.to_batches():
-                sink.write(batch)
-            sink.commit()
-
-        writer = all_rows(branches).writeStream.foreachBatch(take)
+    writer = _writer(program, branches, deliver, written)
     writer = writer.queryName(program.name).outputMode("append").option("checkpointLocation", checkpoint)
     if trigger is not None:
         writer = writer.trigger(**trigger)
@@ -61,28 +55,72 @@ def start(
         return writer.start()
 
 
-def wait(queries: Mapping[str, StreamingQuery], stop: Event, look: Callable[[Mapping[str, int]], None]) -> None:
+def _writer(
+    program: Program, branches: tuple[Branch, ...], deliver: Callable[[pa.Table], None], written: Meter
+) -> DataStreamWriter:
+    if program.sink is not None and is_part_sink(program.sink):
+        return _to_part_files(program, program.sink, branches, written)
+    if program.sink is not None and is_remote(program.sink):
+        from pyspark.sql import functions as F
+
+        form, path, options = spark_format(program.sink)
+        df = surface(branches, program.columns).observe(COUNTED, F.count(F.lit(1)).alias("rows"))
+        return df.writeStream.format(form).options(**options).option("path", path)
+    sink = None if program.sink is None else driver_sink(program, program.sink)
+
+    def take(df: DataFrame, _: int) -> None:
+        rows = exact(df.toArrow(), program.plan.schema, program.columns)
+        if sink is None:
+            deliver(rows)
+            return
+        for batch in rows.to_batches():
+            sink.write(batch)
+        sink.commit()
+
+    return all_rows(branches).writeStream.foreachBatch(take)
+
+
+def _to_part_files(program: Program, sink: SinkDef, branches: tuple[Branch, ...], written: Meter) -> DataStreamWriter:
+    """Our own writers, where the rows are: those of a kernel never become rows of Spark's."""
+    from millstream.hosts.spark.packed_sink import WriteJob, writer_of
+
+    branch = branches[0] if len(branches) == 1 else replace(branches[0], df=all_rows(branches), opening=None, steps=())
+    opening = branch.opening or FromRows(branch.schema)
+    target, options = part_options(sink)
+    job = WriteJob(opening, branch.steps, written_schema(program), options, sink.name, target, written)
+    return writer_of(branch.df, job)
+
+
+@dataclass(frozen=True)
+class News:
+    """What a query's micro-batches since the last look say: rows that Spark's own writers wrote, and late rows."""
+
+    rows: int
+    late: int
+
+
+def wait(queries: Mapping[str, StreamingQuery], stop: Event, look: Callable[[Mapping[str, News]], None]) -> None:
     """Wait until every query has ended or `stop` is set; then stop them in good order. A failure is told as ours."""
     seen = dict.fromkeys(queries, -1)
     try:
         while any(query.isActive for query in queries.values()) and not stop.wait(LOOK_SECONDS):
-            look(_written(queries, seen))
+            look(_news(queries, seen))
     finally:
         for query in queries.values():
             query.stop()
-    look(_written(queries, seen))
+    look(_news(queries, seen))
     for query in queries.values():
         error = query.exception()
         if error is not None:
             raise translated(error) from None
 
 
-def _written(queries: Mapping[str, StreamingQuery], seen: dict[str, int]) -> dict[str, int]:
-    """Rows that each query wrote through Spark's writers in the micro-batches since the last look."""
+def _news(queries: Mapping[str, StreamingQuery], seen: dict[str, int]) -> dict[str, News]:
     news = {}
     for name, query in queries.items():
         rounds = [entry for entry in query.recentProgress if entry["batchId"] > seen[name]]
-        counts = [dict(entry["observedMetrics"]).get(COUNTED) for entry in rounds]
-        news[name] = sum(int(count["rows"]) for count in counts if count is not None)
+        observed = [dict(entry["observedMetrics"]) for entry in rounds]
+        counts = [metrics[COUNTED]["rows"] for metrics in observed if COUNTED in metrics]
+        news[name] = News(sum(map(int, counts)), sum(map(late_rows, observed)))
         seen[name] = max([seen[name], *(int(entry["batchId"]) for entry in rounds)])
     return news

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -27,7 +28,8 @@ from millstream.kernels.over.codegen import (
 )
 from millstream.kernels.over.columns import Array, argument_arrays, result_arrays, result_column
 from millstream.kernels.over.layout import Layout
-from millstream.kernels.over.portable import combine, divide, export, load_portable, rebuild, save_portable
+from millstream.kernels.over.portable import combine, divide, export, rebuild
+from millstream.kernels.over.saving import assembled, changed_pieces, load_portable, save_portable
 from millstream.kernels.over.spec import OverSpec
 from millstream.kernels.over.state import OverState, Shard, new_state
 from millstream.kernels.over.sweep import sweep
@@ -54,15 +56,8 @@ class OverKernel:
 
     def step(self, state: OverState, batch: Batch) -> Batch:
         state.upto = max(state.upto, batch.upto)
-        if state.pending is not None:
-            batch = concat([state.pending, batch], batch.upto)
-            state.pending = None
         if self.spec.waits:
-            ready = int(np.searchsorted(batch.time, batch.upto))
-            if ready < len(batch):
-                # A copy: a few rows that wait must not keep a large batch in memory.
-                state.pending = batch.take(np.arange(ready, len(batch))) if ready else batch
-                batch = batch.slice(0, ready)
+            batch = self._ready(state, batch)
         columns = self._results(state, batch)
         sweep(self.layout, state)
         return batch.with_rows(
@@ -75,6 +70,12 @@ class OverKernel:
     def restore(self, saved: bytes) -> OverState:
         return rebuild(self.layout, load_portable(self.layout, saved), threads())
 
+    def changes(self, state: OverState) -> dict[int, bytes | None]:
+        return changed_pieces(self.layout, state)
+
+    def assemble(self, pieces: Mapping[int, bytes]) -> OverState:
+        return assembled(self.layout, pieces, threads())
+
     def split(self, state: OverState, parts: int) -> list[OverState]:
         divided = divide(self.layout, export(self.layout, state), parts)
         return [rebuild(self.layout, portable, threads()) for portable in divided]
@@ -82,6 +83,21 @@ class OverKernel:
     def merge(self, states: Sequence[OverState]) -> OverState:
         exported = [export(self.layout, state) for state in states]
         return rebuild(self.layout, combine(self.layout, exported), threads())
+
+    def _ready(self, state: OverState, batch: Batch) -> Batch:
+        """The rows whose peers have all come; the others wait."""
+        pending = state.pending
+        if pending is not None:
+            batch = concat([pending, batch], batch.upto) if len(batch) else replace(pending, upto=batch.upto)
+        ready = int(np.searchsorted(batch.time, batch.upto))
+        if ready == len(batch):
+            state.pending = None
+        elif ready:
+            # A copy: a few rows that wait must not keep a large batch in memory.
+            state.pending = batch.take(np.arange(ready, len(batch)))
+        elif pending is None or len(pending) < len(batch):
+            state.pending = batch
+        return batch.slice(0, ready)
 
     def _results(self, state: OverState, batch: Batch) -> list[pa.Array]:
         rows = len(batch)
@@ -93,6 +109,8 @@ class OverKernel:
                 inputs += argument_arrays(arg, batch.rows.column(index), state.texts)
             outputs = [array for pair in results for array in pair]
             self._run(state, slots, inputs, outputs)
+            if state.pieces is not None:
+                state.pieces.touch(slots, state.slot_count)
         return [
             result_column(self.layout, call, values, ok, state.texts)
             for call, (values, ok) in zip(self.spec.calls, results, strict=True)

@@ -92,8 +92,8 @@ def spread(sums: Any, at: Any, squares_at: Any, count: Any) -> Any:
     back = total - high
     rest = (high - (total - back)) - (part + back)
     result = total + (rest + sums[squares_at + 1] - part_low)
-    # Below this only rounding is left: equal values have no spread.
-    return 0.0 if result < high * 2.0**-95 else result
+    # Below this only rounding is left, or what larger values that are gone left behind: equal values have no spread.
+    return 0.0 if result < high * 2.0**-95 + sums[squares_at + 2] else result
 
 
 def text_before(left: Any, right: Any, starts: Any, lengths: Any, arena: Any) -> Any:

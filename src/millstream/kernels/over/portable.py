@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from millstream.kernels import snapshots
-from millstream.kernels.batch import Batch, Ints, concat
+from millstream.kernels.batch import BEGIN, Batch, Ints, concat
 from millstream.kernels.keys import bucket_of
 from millstream.kernels.over.layout import Arg, Layout
 from millstream.kernels.over.rings import place_rings, queue_runs, row_runs
-from millstream.kernels.over.spec import OverSpec
 from millstream.kernels.over.state import OverState, new_state
 
 Matrix = npt.NDArray[np.int64]
@@ -42,6 +41,11 @@ class Owned:
         owner = new_number[self.owner]
         return Owned(owner[owner >= 0], self.rows[owner >= 0])
 
+    def between(self, start: int, stop: int) -> Owned:
+        """The rows of records `start` to `stop`, sharing memory."""
+        first, last = np.searchsorted(self.owner, [start, stop])
+        return Owned(self.owner[first:last] - start, self.rows[first:last])
+
 
 @dataclass(frozen=True)
 class Portable:
@@ -56,6 +60,32 @@ class Portable:
     texts: dict[str, pa.Array]
     pending: Batch | None
     upto: int
+
+    def of(self, chosen: Ints) -> Portable:
+        """The records at these places, in that order, without what belongs to no key."""
+        new_number = np.full(len(self.records), -1, dtype=np.int64)
+        new_number[chosen] = np.arange(len(chosen))
+        return Portable(
+            None if self.keys is None else self.keys.take(pa.array(chosen)),
+            self.records[chosen],
+            self.cells.of(new_number),
+            tuple(queue.of(new_number) for queue in self.queues),
+            tuple(table.of(new_number) for table in self.tables),
+            dict(self.texts),
+            None,
+            BEGIN,
+        )
+
+    def between(self, start: int, stop: int) -> Portable:
+        """The records `start` to `stop`, sharing memory."""
+        return replace(
+            self,
+            keys=None if self.keys is None else self.keys.slice(start, stop - start),
+            records=self.records[start:stop],
+            cells=self.cells.between(start, stop),
+            queues=tuple(queue.between(start, stop) for queue in self.queues),
+            tables=tuple(table.between(start, stop) for table in self.tables),
+        )
 
     def codes(self, layout: Layout, arg: Arg) -> list[tuple[Ints, npt.NDArray[np.bool_]]]:
         """Everywhere that numbers of an argument's strings stand: the lane, and which of its rows hold one."""
@@ -79,11 +109,25 @@ class Portable:
             codes[where] = number(codes[where])
 
 
-def export(layout: Layout, state: OverState) -> Portable:
-    """A state without its addresses."""
+def export(layout: Layout, state: OverState, slots: npt.NDArray[Any] | None = None) -> Portable:
+    """A state without its addresses, or only the keys of these slots, in that order."""
+    if slots is None:
+        slots = np.arange(len(state.shards[0].records)) if state.keys is None else state.keys.live()
+    return _with_texts(layout, state, _gathered(layout, state, slots))
+
+
+def export_each(layout: Layout, state: OverState, groups: Sequence[Ints]) -> Iterator[Portable]:
+    """The keys of each group of slots on their own, without what belongs to no key, in one pass over the state."""
+    together = _gathered(layout, state, np.concatenate([np.zeros(0, dtype=np.int64), *groups]))
+    together = replace(together, pending=None, upto=BEGIN)
+    edges = np.cumsum([0, *map(len, groups)]).tolist()
+    for start, stop in pairwise(edges):
+        yield _with_texts(layout, state, together.between(start, stop))
+
+
+def _gathered(layout: Layout, state: OverState, slots: npt.NDArray[Any]) -> Portable:
+    """The keys of these slots; text is still numbered as it is in the state."""
     shards = len(state.shards)
-    keys = None if state.keys is None else state.keys.keys()
-    slots = np.arange(len(state.shards[0].records)) if state.keys is None else state.keys.live()
     records = np.zeros((len(slots), len(layout.slot_lanes)), dtype=np.int64)
     cells: list[tuple[Ints, Matrix]] = []
     queues: list[list[tuple[Ints, Matrix]]] = [[] for _ in layout.queues]
@@ -99,13 +143,15 @@ def export(layout: Layout, state: OverState) -> Portable:
             entries = queue_runs(layout, own, i)
             lane = layout.cell_lanes[f"{queue.name}_queue"]
             queues[i].append((mine[entries.owner], shard.cells[entries.cell + lane]))
-        number_of = np.full(len(shard.records), -1, dtype=np.int64)
-        number_of[slots[mine] // shards] = mine
+        if layout.tables:
+            number_of = np.full(len(shard.records), -1, dtype=np.int64)
+            number_of[slots[mine] // shards] = mine
         for i in range(len(layout.tables)):
             counted = shard.entries(i)
-            tables[i].append((number_of[(counted[:, 0] - 1) // shard.width], counted[:, 1:]))
-    portable = Portable(
-        keys,
+            owner = number_of[(counted[:, 0] - 1) // shard.width]
+            tables[i].append((owner[owner >= 0], counted[owner >= 0, 1:]))
+    return Portable(
+        None if state.keys is None else state.keys.keys(slots),
         records,
         Owned.gather(cells, max(1, len(layout.cell_lanes))),
         tuple(Owned.gather(parts, 1) for parts in queues),
@@ -114,11 +160,16 @@ def export(layout: Layout, state: OverState) -> Portable:
         state.pending,
         state.upto,
     )
+
+
+def _with_texts(layout: Layout, state: OverState, portable: Portable) -> Portable:
+    """The strings that gathered keys refer to, numbered by their place among them."""
+    texts = {}
     for arg in layout.texts:
         used = portable.used_codes(layout, arg)
-        portable.texts[arg.name] = state.texts[arg.name].values(used)
+        texts[arg.name] = state.texts[arg.name].values(used)
         portable.renumber(layout, arg, partial(np.searchsorted, used))
-    return portable
+    return replace(portable, texts=texts)
 
 
 def combine(layout: Layout, portables: Sequence[Portable]) -> Portable:
@@ -163,22 +214,10 @@ def divide(layout: Layout, portable: Portable, parts: int) -> list[Portable]:
             late = bucket_of([pending.rows.column(spec.input.index(key)) for key in spec.keys], parts)
     divided = []
     for part in range(parts):
-        chosen = np.flatnonzero(buckets == part)
-        new_number = np.full(len(buckets), -1, dtype=np.int64)
-        new_number[chosen] = np.arange(len(chosen))
-        own_pending = np.flatnonzero(late == part)
-        divided.append(
-            Portable(
-                None if portable.keys is None else portable.keys.take(pa.array(chosen)),
-                portable.records[chosen],
-                portable.cells.of(new_number),
-                tuple(queue.of(new_number) for queue in portable.queues),
-                tuple(table.of(new_number) for table in portable.tables),
-                dict(portable.texts),
-                pending.take(own_pending) if pending is not None and len(own_pending) else None,
-                portable.upto,
-            )
-        )
+        own = np.flatnonzero(late == part)
+        waiting = pending.take(own) if pending is not None and len(own) else None
+        chosen = portable.of(np.flatnonzero(buckets == part))
+        divided.append(replace(chosen, pending=waiting, upto=portable.upto))
     return divided
 
 
@@ -214,48 +253,8 @@ def rebuild(layout: Layout, portable: Portable, threads: int) -> OverState:
             shard.set_entries(i, np.column_stack([counted.owner * shard.width + 1, counted.rows]))
     state.pending = portable.pending
     state.upto = portable.upto
-    state.kept_keys = 0 if state.keys is None else len(state.keys)
     state.kept_texts = {name: len(table) for name, table in state.texts.items()}
     return state
-
-
-def save_portable(spec: OverSpec, portable: Portable) -> bytes:
-    """Snapshot bytes."""
-    parts: dict[str, npt.NDArray[np.int64] | pa.Array | pa.RecordBatch | Batch] = {
-        "upto": np.array([portable.upto]),
-        "records": portable.records,
-        "cells": portable.cells.rows,
-        "cells.owner": portable.cells.owner,
-    }
-    for name, owned in (("queue", portable.queues), ("table", portable.tables)):
-        for i, part in enumerate(owned):
-            parts |= {f"{name}{i}": part.rows, f"{name}{i}.owner": part.owner}
-    parts |= {f"text.{name}": values for name, values in portable.texts.items()}
-    if portable.keys is not None:
-        parts["keys"] = portable.keys
-    if portable.pending is not None:
-        parts["pending"] = portable.pending
-    return snapshots.save(spec, parts)
-
-
-def load_portable(layout: Layout, saved: bytes) -> Portable:
-    """The inverse of `save_portable`."""
-    parts = snapshots.load(layout.spec, saved)
-
-    def owned(name: str, width: int) -> Owned:
-        return Owned(parts.array(f"{name}.owner"), np.array(parts.array(name)).reshape(-1, width))
-
-    upto = int(parts.array("upto")[0])
-    return Portable(
-        parts.rows("keys") if layout.spec.keys else None,
-        np.array(parts.array("records")).reshape(-1, len(layout.slot_lanes)),
-        owned("cells", max(1, len(layout.cell_lanes))),
-        tuple(owned(f"queue{i}", 1) for i in range(len(layout.queues))),
-        tuple(owned(f"table{i}", 2) for i in range(len(layout.tables))),
-        {arg.name: parts.column(f"text.{arg.name}") for arg in layout.texts},
-        parts.batch("pending", upto) if "pending" in parts else None,
-        upto,
-    )
 
 
 def _in_order(batches: Sequence[Batch]) -> Batch | None:

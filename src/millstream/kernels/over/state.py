@@ -13,6 +13,7 @@ from millstream.kernels.keys import ByteTable, KeyTable
 from millstream.kernels.over import loops
 from millstream.kernels.over.codegen import USED
 from millstream.kernels.over.layout import Layout
+from millstream.kernels.over.pieces import Pieces
 
 _refill = compile_kernel(source_of(loops), "refill")
 
@@ -92,12 +93,19 @@ class OverState:
     texts: dict[str, ByteTable]
     pending: Batch | None = None
     upto: int = BEGIN
-    kept_keys: int = 0
+    swept_upto: int = BEGIN
     kept_texts: dict[str, int] = field(default_factory=dict)
+    pieces: Pieces | None = None
+    """where the keys were saved last; None if they never were in pieces"""
 
     @property
     def shift(self) -> int:
         return len(self.shards).bit_length() - 1
+
+    @property
+    def slot_count(self) -> int:
+        """One more than the highest slot ever used."""
+        return min(1, len(self.shards[0].slots)) if self.keys is None else self.keys.size
 
 
 def new_state(layout: Layout, threads: int) -> OverState:

@@ -11,16 +11,18 @@ from millstream.kernels.over.loops import FIRST_CAPACITY
 from millstream.kernels.over.rings import row_runs
 from millstream.kernels.over.state import OverState, Shard
 
-_KEYS_AT_LEAST = 4_096
+_KEYS_AT_LEAST = 256
 _TEXTS_AT_LEAST = 1_024
 
 
 def sweep(layout: Layout, state: OverState) -> None:
-    """Forget what is dead, once there may be as much of it as there was of everything the last time."""
-    keys = state.keys
-    if keys is not None and layout.expires is not None and len(keys) > 2 * state.kept_keys + _KEYS_AT_LEAST:
-        _forget_keys(layout, state, max(state.upto, BEGIN + layout.expires) - layout.expires)
-        state.kept_keys = len(keys)
+    """Forget what is dead: keys once all that lived the last time and were not seen since are dead, strings once there
+    may be as many dead ones as there were in all. Either way the work is little for each row that came in between."""
+    expires = layout.expires
+    keys = 0 if state.keys is None else len(state.keys)
+    if expires is not None and keys >= _KEYS_AT_LEAST and state.upto > state.swept_upto + expires:
+        _forget_keys(layout, state, max(state.upto, BEGIN + expires) - expires)
+        state.swept_upto = state.upto
     for arg in layout.texts:
         table = state.texts[arg.name]
         if len(table) > 2 * state.kept_texts.get(arg.name, 0) + _TEXTS_AT_LEAST:
@@ -50,7 +52,10 @@ def _forget_keys(layout: Layout, state: OverState, since: int) -> None:
             shard.set_entries(table, entries[~np.isin(entries[:, 0] - 1, offsets)])
         shard.records[mine[gone] // shards] = 0
         dead.append(mine[gone])
-    state.keys.release(np.concatenate(dead))
+    slots = np.concatenate(dead)
+    state.keys.release(slots)
+    if state.pieces is not None:
+        state.pieces.release(slots)
 
 
 def _free_regions(shard: Shard, base: npt.NDArray[np.int64], capacity: npt.NDArray[np.int64]) -> None:

@@ -1,0 +1,242 @@
+"""The Spark host against Spark's own operators, all on the same files, in one run on local[2].
+
+    python benchmarks/spark.py [--rows 10000000] [--keys 10000] [--only declared,window] [--data DIR]
+
+Streaming variants read the files a few per micro-batch and leave out the first micro-batches, where the JVM and the
+kernels warm up. Machines are noisy: read the ratios, not the seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+START = 1_700_000_000_000_000
+RATE = 10_000
+"""Rows per second of event time: 10 s hold 100 K rows, 10 per key with 10 K keys."""
+WARM = 2
+"""Micro-batches that are left out."""
+OVER = "OVER (PARTITION BY key RANGE 10 SECONDS PRECEDING)"
+
+
+def make_files(directory: Path, rows: int, keys: int, files: int) -> None:
+    """Quotes in order of time, cut into files whose names tell the order."""
+    rng = np.random.default_rng(7)
+    per_file = rows // files
+    for number in range(files):
+        first = number * per_file
+        ts = START + np.arange(first, first + per_file, dtype=np.int64) * (1_000_000 // RATE)
+        table = pa.table(
+            {
+                "ts": pa.array(ts).cast(pa.timestamp("us", "UTC")),
+                "key": pa.array(rng.integers(0, keys, per_file)),
+                "price": pa.array(rng.random(per_file) * 100),
+            }
+        )
+        pq.write_table(table, directory / f"part-{number:05d}.parquet")
+
+
+@dataclass
+class Bench:
+    """One session, one set of files; every variant runs on both."""
+
+    spark: Any
+    data: Path
+    rows: int
+    files: int
+    per_trigger: int
+    results: dict[str, float] = field(default_factory=dict)
+
+    # -- inputs ----------------------------------------------------------------------------------------------------
+
+    def declared(self, streaming: bool) -> Any:
+        """The files as a declared stream, read by the file connector."""
+        from millstream.spark import Millstream
+
+        m = Millstream(self.spark)
+        follow = ", follow = TRUE" if streaming else ""
+        m.execute(
+            "CREATE STREAM quotes (ts TIMESTAMPTZ, key BIGINT, price DOUBLE) ORDER BY ts "
+            f"WITH (connector = 'file', path = '{self.data}'{follow})"
+        )
+        return m
+
+    def registered(self, streaming: bool) -> Any:
+        """The same files as a DataFrame of Spark's."""
+        from millstream.spark import Millstream
+
+        m = Millstream(self.spark)
+        m.register("quotes", self.frame(streaming), time="ts")
+        return m
+
+    def frame(self, streaming: bool) -> Any:
+        if not streaming:
+            return self.spark.read.parquet(str(self.data))
+        reader = self.spark.readStream.schema("ts TIMESTAMP, key BIGINT, price DOUBLE")
+        return reader.option("maxFilesPerTrigger", self.per_trigger).parquet(str(self.data))
+
+    # -- running ---------------------------------------------------------------------------------------------------
+
+    def stream(self, name: str, df: Any, batches: int | None = None, **options: str) -> None:
+        """Rows per second of a streaming query, without its first micro-batches."""
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as checkpoint:
+            writer = df.writeStream.format("noop").option("checkpointLocation", checkpoint)
+            query = writer.trigger(availableNow=True).outputMode(options.get("mode", "append")).start()
+            while query.isActive:
+                time.sleep(0.1)
+                done = [entry for entry in query.recentProgress if entry["numInputRows"]]
+                if batches is not None and len(done) >= batches + WARM:
+                    query.stop()
+            if query.exception() is not None:
+                raise query.exception()
+            entries = [json.loads(entry.json) for entry in query.recentProgress]
+        per_batch = self.rows / self.files * self.per_trigger
+        spent = [entry["durationMs"]["triggerExecution"] / 1000 for entry in entries if entry["numInputRows"]][WARM:]
+        self.note(name, per_batch / statistics.median(spent), f"{len(spent)} batches of {per_batch:,.0f}")
+
+    def batch(self, name: str, make: Callable[[], Any]) -> None:
+        """Rows per second of a batch job; the best of three, the first of which warms up."""
+        spent = []
+        for _ in range(3):
+            began = time.perf_counter()
+            make().write.format("noop").mode("overwrite").save()
+            spent.append(time.perf_counter() - began)
+        self.note(name, self.rows / min(spent), "best of 3")
+
+    def note(self, name: str, rate: float, how: str) -> None:
+        self.results[name] = rate
+        print(f"  {name:<44} {rate / 1e6:8.3f} M rows/s   ({how})", flush=True)
+
+    def ratio(self, what: str, over: str, under: str, target: float) -> None:
+        if over in self.results and under in self.results:
+            ratio = self.results[over] / self.results[under]
+            print(f"  {what:<64} {ratio:7.2f}x   (wanted: {target}x)")
+
+
+def row_fed(bench: Bench) -> Any:
+    """The same kernel fed by plain rows through transformWithStateInPandas: what the packed exchange saves."""
+    import pandas as pd
+    from pyspark.sql import functions as F
+    from pyspark.sql.streaming import StatefulProcessor
+
+    from millstream.kernels.batch import Batch
+    from millstream.kernels.over.spec import Frame, OverCall, OverSpec
+    from millstream.schema import Field, Schema
+    from millstream.types import BIGINT, DOUBLE, TIMESTAMPTZ
+
+    schema = Schema((Field("ts", TIMESTAMPTZ), Field("key", BIGINT), Field("price", DOUBLE)))
+    call = OverCall("total", "sum", "price", Frame("range", 10_000_000), False, DOUBLE)
+    spec = OverSpec(schema, ("key",), (call,))
+
+    class Rows(StatefulProcessor):
+        def init(self, handle: Any) -> None:
+            self.state = handle.getValueState("kernel", "saved BINARY")
+            self.kernel = spec.build()
+
+        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
+            saved = self.state.get()
+            state = self.kernel.open() if saved is None else self.kernel.restore(bytes(saved[0]))
+            for frame in rows:
+                frame = frame.sort_values("ts", kind="stable")
+                time_ = frame["ts"].to_numpy().astype("datetime64[us]").astype(np.int64)
+                batch = pa.RecordBatch.from_arrays(
+                    [
+                        pa.array(time_).cast(pa.timestamp("us", "UTC")),
+                        pa.array(frame["key"].to_numpy()),
+                        pa.array(frame["price"].to_numpy()),
+                    ],
+                    schema=schema.arrow,
+                )
+                upto = int(time_[-1]) + 1
+                out = self.kernel.step(state, Batch(batch, time_, np.arange(len(time_)), upto))
+                yield pd.DataFrame(
+                    {"key": out.rows.column(1).to_numpy(), "total": out.rows.column(3).to_numpy(zero_copy_only=False)}
+                )
+            self.state.update((self.kernel.snapshot(state),))
+
+        def close(self) -> None: ...
+
+    bucketed = bench.frame(True).withColumn("bucket", F.expr("pmod(hash(key), 16)"))
+    return bucketed.groupBy("bucket").transformWithStateInPandas(Rows(), "key BIGINT, total DOUBLE", "Append", "None")
+
+
+def native_window(bench: Bench) -> Any:
+    """Spark's nearest answer: a sum per key and hop, not per row."""
+    from pyspark.sql import functions as F
+
+    windows = F.window("ts", "10 seconds", "1 second")
+    return bench.frame(True).withWatermark("ts", "0 seconds").groupBy("key", windows).agg(F.sum("price"))
+
+
+def run(bench: Bench, chosen: Callable[[str], bool]) -> None:
+    sums = f"SELECT key, price, sum(price) {OVER} AS total FROM quotes"
+    means = f"SELECT key, price, avg(price) {OVER} AS mean FROM quotes"
+    # fmt: off
+    variants: dict[str, Callable[[], None]] = {
+        "streaming: native filter": lambda: bench.stream("streaming: native filter", bench.frame(True).where("price > 50")),
+        "streaming: declared, sum": lambda: bench.stream("streaming: declared, sum", bench.declared(True).sql(sums)),
+        "streaming: declared, avg": lambda: bench.stream("streaming: declared, avg", bench.declared(True).sql(means)),
+        "streaming: registered, sum": lambda: bench.stream("streaming: registered, sum", bench.registered(True).sql(sums)),
+        "streaming: plain rows, sum": lambda: bench.stream("streaming: plain rows, sum", row_fed(bench), batches=3),
+        "streaming: native window": lambda: bench.stream("streaming: native window", native_window(bench), batches=2),
+        "batch: native filter": lambda: bench.batch("batch: native filter", lambda: bench.frame(False).where("price > 50")),
+        "batch: declared, sum": lambda: bench.batch("batch: declared, sum", lambda: bench.declared(False).sql(sums)),
+        "batch: registered, sum": lambda: bench.batch("batch: registered, sum", lambda: bench.registered(False).sql(sums)),
+    }
+    # fmt: on
+    for name, work in variants.items():
+        if chosen(name):
+            work()
+    print("\nratios")
+    bench.ratio(
+        "OVER sum per row / Spark's window of 10 s by 1 s", "streaming: declared, sum", "streaming: native window", 10
+    )
+    bench.ratio("packed / plain rows, registered", "streaming: registered, sum", "streaming: plain rows, sum", 3)
+    bench.ratio("packed / plain rows, declared", "streaming: declared, sum", "streaming: plain rows, sum", 3)
+    bench.ratio("declared / registered, streaming", "streaming: declared, sum", "streaming: registered, sum", 2)
+    bench.ratio("declared / registered, batch", "batch: declared, sum", "batch: registered, sum", 2)
+    bench.ratio("OVER avg / native filter, streaming", "streaming: declared, avg", "streaming: native filter", 0.2)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--keys", type=int, default=10_000)
+    parser.add_argument("--files", type=int, default=20)
+    parser.add_argument("--per-trigger", type=int, default=2)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--only", default="")
+    arguments = parser.parse_args()
+    from millstream.hosts.spark.session import get_session
+
+    made = arguments.data is None
+    data = Path(tempfile.mkdtemp()) if made else arguments.data
+    if not data.exists() or not any(data.iterdir()):
+        data.mkdir(exist_ok=True)
+        make_files(data, arguments.rows, arguments.keys, arguments.files)
+    words = [word for word in arguments.only.split(",") if word]
+    spark = get_session("local[2]", {"spark.millstream.filesPerTrigger": str(arguments.per_trigger)})
+    try:
+        bench = Bench(spark, data, arguments.rows, arguments.files, arguments.per_trigger)
+        run(bench, lambda name: not words or any(word in name for word in words))
+    finally:
+        spark.stop()
+        if made:
+            shutil.rmtree(data)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,190 @@
+"""The client library, the options that reach a cluster, and one topic seen through a consumer."""
+
+from __future__ import annotations
+
+import importlib
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from millstream.connectors.options import Options, OptionValue, closest
+from millstream.errors import ConnectorError
+
+PREFIX = "kafka."
+_OURS = (
+    "bootstrap.servers", "group.id", "enable.auto.commit", "auto.offset.reset", "enable.partition.eof",
+    "transactional.id", "enable.idempotence",
+)  # fmt: skip
+_PROBE_SECONDS = 1.0
+# With the client's own numbers the fetcher naps for a second whenever its short queue is full.
+_FETCHING = {"queued.min.messages": 500_000, "fetch.queue.backoff.ms": 10}
+
+
+def library() -> Any:
+    """The package confluent_kafka."""
+    try:
+        return importlib.import_module("confluent_kafka")
+    except ImportError as error:
+        raise ConnectorError(
+            f"the connector kafka needs the package confluent-kafka ({error})", hint="pip install 'millstream[kafka]'"
+        ) from error
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Where the brokers are and how they are spoken to."""
+
+    brokers: str
+    properties: tuple[tuple[str, OptionValue], ...] = ()
+    timeout_seconds: float = 10.0
+
+    @staticmethod
+    def from_options(options: Options, properties: Mapping[str, OptionValue]) -> Cluster:
+        brokers = options.text("brokers") or options.text("bootstrap_servers")
+        if not brokers:
+            options.required("brokers", "'localhost:9092'")
+        timeout = options.integer("timeout_ms", 10_000, low=1)
+        assert brokers and timeout is not None
+        for name in properties:
+            if name in _OURS:
+                raise ConnectorError(
+                    f"{options.owner}: {PREFIX}{name} cannot be set", hint="the connector decides this itself"
+                )
+        return Cluster(brokers, tuple(sorted(properties.items())), timeout / 1000)
+
+    def settings(self, defaults: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+        """Properties for a client: quiet by default, the user's above the defaults, the connector's above all."""
+        users = {name: str(value).lower() if isinstance(value, bool) else value for name, value in self.properties}
+        return {"log_level": 2, **defaults, **users, "bootstrap.servers": self.brokers, **own}
+
+    def unreachable(self, error: object) -> ConnectorError:
+        return ConnectorError(
+            f"cannot reach the Kafka brokers at {self.brokers}: {error}",
+            hint="start the brokers, or correct the option brokers",
+        )
+
+    def refused(self, error: Exception) -> ConnectorError:
+        return ConnectorError(
+            f"the Kafka client refuses its properties: {reason(error)}", hint="see the options kafka.*"
+        )
+
+
+def split_options(options: Mapping[str, OptionValue]) -> tuple[dict[str, OptionValue], dict[str, OptionValue]]:
+    """The connector's own options, and the client properties among them without their prefix."""
+    own = {name: value for name, value in options.items() if not name.lower().startswith(PREFIX)}
+    passed = {name.lower().removeprefix(PREFIX): value for name, value in options.items() if name not in own}
+    return own, passed
+
+
+def reason(error: Any) -> str:
+    """What the client says went wrong."""
+    inner = error.args[0] if isinstance(error, Exception) and error.args else error
+    return str(inner.str()) if hasattr(inner, "str") else str(inner)
+
+
+class TopicClient:
+    """A consumer of one topic; use as a context manager."""
+
+    def __init__(self, cluster: Cluster, topic: str, group: str | None = None) -> None:
+        self._kafka = library()
+        self._cluster = cluster
+        self.topic = topic
+        self._down_since: float | None = None
+        own = {
+            "group.id": group or f"millstream-{uuid.uuid4().hex}", "enable.auto.commit": False,
+            "auto.offset.reset": "error", "enable.partition.eof": True, "error_cb": self._on_error,
+        }  # fmt: skip
+        try:
+            self.consumer: Any = self._kafka.Consumer(cluster.settings(_FETCHING, own))
+        except self._kafka.KafkaException as error:
+            raise cluster.refused(error) from error
+
+    def __enter__(self) -> TopicClient:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.consumer.close()
+
+    def partitions(self, timeout: float | None = None) -> list[int]:
+        """The topic's partitions; an error if it does not exist."""
+        try:
+            topics = self.consumer.list_topics(timeout=timeout or self._cluster.timeout_seconds).topics
+        except self._kafka.KafkaException as error:
+            raise self._cluster.unreachable(reason(error)) from error
+        if self.topic not in topics:
+            known = [name for name in topics if not name.startswith("__")]
+            raise ConnectorError(
+                f"the Kafka brokers at {self._cluster.brokers} have no topic {self.topic}",
+                hint=f"create the topic first{closest(self.topic, known)}",
+            )
+        return sorted(topics[self.topic].partitions)
+
+    def reach(self, partition: int) -> tuple[int, int]:
+        """The first offset that is kept and the one after the last that may be read."""
+        try:
+            low, high = self.consumer.get_watermark_offsets(self._at(partition), timeout=self._cluster.timeout_seconds)
+        except self._kafka.KafkaException as error:
+            raise self._cluster.unreachable(reason(error)) from error
+        return int(low), int(high)
+
+    def seen_end(self, partition: int) -> int:
+        """The end of a partition as of the last fetch; -1 before the first."""
+        known = self.consumer.get_watermark_offsets(self._at(partition), cached=True)
+        return -1 if known is None else int(known[1])
+
+    def at_time(self, partitions: Iterable[int], millis: int) -> dict[int, int]:
+        """The first offsets with a message of that time or later, -1 where there is none."""
+        wanted = [self._at(partition, millis) for partition in partitions]
+        try:
+            found = self.consumer.offsets_for_times(wanted, timeout=self._cluster.timeout_seconds)
+        except self._kafka.KafkaException as error:
+            raise self._cluster.unreachable(reason(error)) from error
+        return {place.partition: int(place.offset) for place in found}
+
+    def assign(self, positions: Mapping[int, int]) -> None:
+        """Read these partitions from these offsets on, in addition to what is assigned."""
+        self.consumer.incremental_assign([self._at(partition, offset) for partition, offset in positions.items()])
+
+    def pause(self, partition: int) -> None:
+        self.consumer.pause([self._at(partition)])
+
+    def resume(self, partition: int) -> None:
+        self.consumer.resume([self._at(partition)])
+
+    def take(self, count: int, wait: float, gather: float) -> list[Any]:
+        """Up to `count` messages: wait for the first, then only a moment for the others."""
+        first = self.consumer.consume(1, wait)
+        if not first:
+            self._check_alive()
+            return []
+        self._down_since = None
+        return [*first, *self.consumer.consume(min(count - 1, 500_000), gather)] if count > 1 else list(first)
+
+    def commit(self, positions: Mapping[int, int]) -> None:
+        """Tell the group how far it is, for those who watch it."""
+        places = [self._at(partition, offset) for partition, offset in positions.items()]
+        self.consumer.commit(offsets=places, asynchronous=True)
+
+    def _at(self, partition: int, offset: int | None = None) -> Any:
+        if offset is None:
+            return self._kafka.TopicPartition(self.topic, partition)
+        return self._kafka.TopicPartition(self.topic, partition, offset)
+
+    def _on_error(self, error: Any) -> None:
+        if error.code() == self._kafka.KafkaError._ALL_BROKERS_DOWN and self._down_since is None:
+            self._down_since = time.monotonic()
+
+    def _check_alive(self) -> None:
+        """After the client lost all brokers: look whether one is back, and give up when none is for too long."""
+        since = self._down_since
+        if since is None:
+            return
+        try:
+            self.partitions(_PROBE_SECONDS)
+            self._down_since = None
+        except ConnectorError:
+            if time.monotonic() - since >= self._cluster.timeout_seconds:
+                raise

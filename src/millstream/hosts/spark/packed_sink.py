@@ -1,0 +1,121 @@
+"""The part files of a streaming query, written where the rows are: a data sink of Spark's in Python.
+
+Tasks write hidden files; when all tasks of a micro-batch are done, the driver moves them into place under names that
+begin with the number of the micro-batch. Spark repeats a micro-batch whose end it did not see: then the files of the
+first try are replaced by equal ones, so every row is there exactly once.
+"""
+
+from __future__ import annotations
+
+import base64
+import pickle
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from millstream.connectors.registry import make_sink
+from millstream.hosts.spark import blobs
+from millstream.hosts.spark.meters import Meter
+from millstream.hosts.spark.steps import Opening, Step
+from millstream.schema import Schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming import DataStreamWriter
+
+FORMAT = "millstream_parts_sink"
+
+
+@dataclass(frozen=True)
+class WriteJob:
+    """All that tasks need to know: how rows come to them, and how they are written."""
+
+    opening: Opening
+    steps: tuple[Step, ...]
+    schema: Schema
+    options: tuple[tuple[str, Any], ...]
+    """those of the sink, its format among them"""
+    sink: str
+    target: str
+    meter: Meter = field(default=Meter(), compare=False)
+
+    @property
+    def scratch(self) -> Path:
+        """Where files are until they are all there; hidden from readers."""
+        return Path(self.target) / ".unfinished"
+
+
+@dataclass
+class Written(WriterCommitMessage):  # type: ignore[misc]
+    """What a task wrote: its number, and the directory of its files."""
+
+    task: int
+    directory: str
+
+
+class PartsSink(DataSource):  # type: ignore[misc]
+    """Known to Spark by its name; the job travels in an option."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> PartsWriter:
+        return PartsWriter(pickle.loads(base64.b64decode(self.options["job"])))
+
+
+class PartsWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
+    def __init__(self, job: WriteJob) -> None:
+        self.job = job
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """In a task: its rows into files of a directory of its own."""
+        from pyspark import TaskContext
+
+        job, context = self.job, TaskContext.get()
+        directory = job.scratch / f"{context.partitionId():05d}-{uuid4()}"
+        batches = job.opening(iterator)
+        for step in job.steps:
+            batches = step(batches)
+        sink, count = None, 0
+        for batch in batches:
+            if not len(batch):
+                continue
+            if sink is None:
+                sink = make_sink({**dict(job.options), "path": str(directory)}, job.sink)
+                sink.open(job.schema, {})
+            sink.write(blobs.fit(batch.rows, job.schema.arrow))
+            count += len(batch)
+        if sink is not None:
+            sink.close()
+        job.meter.add(count, 0)
+        return Written(context.partitionId(), str(directory))
+
+    def commit(self, messages: list[Written | None], batchId: int) -> None:
+        """In the driver: the files of a micro-batch appear in place of those of an earlier try."""
+        target = Path(self.job.target)
+        target.mkdir(parents=True, exist_ok=True)
+        # a query that begins anew replaces what another one wrote
+        for old in target.glob("part-*" if batchId == 0 else f"part-{batchId:08d}?????*"):
+            old.unlink()
+        for message in messages:
+            if message is None:
+                continue
+            for number, part in enumerate(sorted(Path(message.directory).glob("part-*"))):
+                part.rename(target / f"part-{batchId:08d}{message.task:05d}{number:03d}{part.suffix}")
+        shutil.rmtree(self.job.scratch, ignore_errors=True)
+
+    def abort(self, messages: list[Written | None], batchId: int) -> None:
+        shutil.rmtree(self.job.scratch, ignore_errors=True)
+
+
+def writer_of(df: DataFrame, job: WriteJob) -> DataStreamWriter:
+    """The DataFrame, as `job` takes its rows, on its way to part files."""
+    df.sparkSession.dataSource.register(PartsSink)
+    return df.writeStream.format(FORMAT).option("job", base64.b64encode(pickle.dumps(job)).decode())

@@ -1,0 +1,65 @@
+"""Work on each row alone: a filter, then computed columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.kernels.batch import Batch
+from millstream.plan.expr import Expr
+from millstream.schema import Field, Schema
+
+
+@dataclass(frozen=True)
+class ComputeStage:
+    """Keep rows where `predicate` holds, then compute `columns` (None keeps the input's)."""
+
+    input: Schema
+    predicate: Expr | None
+    columns: tuple[tuple[str, Expr], ...] | None
+
+    @property
+    def inputs(self) -> tuple[Schema, ...]:
+        return (self.input,)
+
+    @cached_property
+    def output(self) -> Schema:
+        if self.columns is None:
+            return self.input
+        return Schema(tuple(Field(name, expr.type) for name, expr in self.columns))
+
+    def build(self) -> Computation:
+        return Computation(self)
+
+    def describe(self) -> str:
+        what = [] if self.columns is None else [", ".join(f"{name} := {expr}" for name, expr in self.columns)]
+        where = [] if self.predicate is None else [f"where {self.predicate}"]
+        return " ".join(["compute", *what, *where])
+
+
+class Computation:
+    """Runs a ComputeStage; rows keep their times and numbers."""
+
+    def __init__(self, stage: ComputeStage) -> None:
+        # Expressions come with DuckDB and SQL, which a kernel without computed columns does not need.
+        from millstream.physical.expressions import compile_arrow, compile_filter
+
+        self.schema = stage.output
+        self._mask = None if stage.predicate is None else compile_filter(stage.predicate, stage.input)
+        self._columns = None
+        if stage.columns is not None:
+            self._columns = compile_arrow([expr for _, expr in stage.columns], stage.input)
+
+    def step(self, batch: Batch) -> Batch:
+        if self._mask is not None and len(batch):
+            mask = np.asarray(self._mask(batch.rows))
+            if not mask.all():
+                batch = batch.take(np.flatnonzero(mask))
+        if self._columns is None:
+            return batch
+        if not len(batch):
+            return Batch.empty(self.schema.arrow, batch.upto, batch.port)
+        return batch.with_rows(pa.RecordBatch.from_arrays(self._columns(batch.rows), schema=self.schema.arrow))

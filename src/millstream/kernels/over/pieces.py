@@ -1,0 +1,147 @@
+"""Which saved piece holds which key, and what has to be saved next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from millstream.kernels.batch import BEGIN, Batch, Ints
+
+KEYS_PER_PIECE = 1_024
+_SPARE_PIECES = 8
+
+Bools = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[np.int32]
+
+
+class Pieces:
+    """The division of a state's keys, by slot, into pieces numbered from 1.
+
+    A piece is written once. Keys that are touched or released leave it; once it has none left, or there are many
+    pieces with few, it is given up and its number free for another. There are at most about twice as many pieces as
+    full ones would be, and each save moves few keys that were not touched.
+    """
+
+    def __init__(self) -> None:
+        self._touched: Bools = np.zeros(0, dtype=np.bool_)
+        self._home: Numbers = np.zeros(0, dtype=np.int32)
+        self._place: Numbers = np.zeros(0, dtype=np.int32)
+        # By piece number: which of its keys are still its own, how many, and when it was written, 0 if there is none.
+        self._live: Bools = np.zeros((1, KEYS_PER_PIECE), dtype=np.bool_)
+        self._count: Ints = np.zeros(1, dtype=np.int64)
+        self._serial: Ints = np.zeros(1, dtype=np.int64)
+        self._last_serial = 0
+        self._is_head_old = True
+        self._upto = BEGIN
+        self._pending: Batch | None = None
+
+    @staticmethod
+    def of(labels: Ints, live: Bools, upto: int, pending: Batch | None) -> Pieces:
+        """The division of a state that was built from these pieces, its slots in their order."""
+        pieces = Pieces()
+        pieces._hold_pieces(int(labels[:, 0].max(initial=0)) + 1)
+        if len(labels):
+            pieces._live[labels[:, 0]] = live[:, :KEYS_PER_PIECE]
+            pieces._count[labels[:, 0]] = np.count_nonzero(live, axis=1)
+        pieces._serial[labels[:, 0]] = labels[:, 1]
+        pieces._last_serial = int(labels[:, 1].max(initial=0))
+        index, place = np.nonzero(live)
+        pieces._home = labels[index, 0].astype(np.int32)
+        pieces._place = place.astype(np.int32)
+        pieces._touched = np.zeros(len(place), dtype=np.bool_)
+        pieces.head_given(upto, pending)
+        return pieces
+
+    def touch(self, slots: npt.NDArray[Any], size: int) -> None:
+        """Note that the keys of these slots changed; `size` is one more than the highest slot there is."""
+        if size > len(self._touched):
+            more = max(size, 2 * len(self._touched)) - len(self._touched)
+            self._touched, self._home, self._place = (
+                np.concatenate([array, np.zeros(more, dtype=array.dtype)])
+                for array in (self._touched, self._home, self._place)
+            )
+        self._touched[slots] = True
+
+    def release(self, slots: npt.NDArray[Any]) -> None:
+        """Note that the keys of these slots are gone."""
+        self._leave(slots)
+        self._touched[slots] = False
+        self._is_head_old |= len(slots) > 0
+
+    def regroup(self) -> tuple[list[int], list[tuple[int, Ints]]]:
+        """Move the touched keys to new pieces, and those of the emptiest pieces with them if there are too many: the
+        pieces that are gone, and the new ones with the slots in them."""
+        moved = np.flatnonzero(self._touched)
+        self._leave(moved)
+        used = np.flatnonzero(self._serial)
+        used = used[np.argsort(self._count[used], kind="stable")]
+        given_up = used[: _too_many(len(moved), self._count[used])]
+        if len(moved) == 0 and len(given_up) == 0:
+            return [], []
+        others = np.zeros(0, dtype=np.int64)
+        if self._count[given_up].any():
+            leaves = np.zeros(len(self._serial), dtype=np.bool_)
+            leaves[given_up] = True
+            others = np.flatnonzero(leaves[self._home])
+            self._leave(others)
+        self._serial[given_up] = 0
+        self._is_head_old = True
+        slots = np.concatenate([moved, others])
+        groups = [slots[start : start + KEYS_PER_PIECE] for start in range(0, len(slots), KEYS_PER_PIECE)]
+        made = [(self._new_piece(group), group) for group in groups]
+        numbers = {number for number, _ in made}
+        self._touched[moved] = False
+        return [number for number in given_up.tolist() if number not in numbers], made
+
+    def label(self, number: int) -> Ints:
+        """What tells a piece from others, and from those that had its number before."""
+        return np.array([number, self._serial[number]])
+
+    def index(self) -> tuple[Ints, Bools]:
+        """The labels of all pieces, and which of their keys are still theirs."""
+        used = np.flatnonzero(self._serial)
+        return np.stack([used, self._serial[used]], axis=1), self._live[used]
+
+    def is_head_old(self, upto: int, pending: Batch | None) -> bool:
+        """Whether what belongs to no key, or the index, has changed since it was given."""
+        return self._is_head_old or upto != self._upto or pending is not self._pending
+
+    def head_given(self, upto: int, pending: Batch | None) -> None:
+        self._is_head_old, self._upto, self._pending = False, upto, pending
+
+    def _leave(self, slots: npt.NDArray[Any]) -> None:
+        homes = self._home[slots]
+        self._live[homes, self._place[slots]] = False
+        self._count -= np.bincount(homes, minlength=len(self._count))
+        self._home[slots] = 0
+
+    def _new_piece(self, slots: Ints) -> int:
+        free = np.flatnonzero(self._serial[1:] == 0)
+        number = int(free[0]) + 1 if len(free) else len(self._serial)
+        self._hold_pieces(number + 1)
+        self._last_serial += 1
+        self._serial[number] = self._last_serial
+        self._live[number] = np.arange(KEYS_PER_PIECE) < len(slots)
+        self._count[number] = len(slots)
+        self._home[slots] = number
+        self._place[slots] = np.arange(len(slots))
+        return number
+
+    def _hold_pieces(self, count: int) -> None:
+        more = max(count, 2 * len(self._serial)) - len(self._serial)
+        if count > len(self._serial):
+            self._serial, self._count = (
+                np.concatenate([array, np.zeros(more, dtype=np.int64)]) for array in (self._serial, self._count)
+            )
+            self._live = np.concatenate([self._live, np.zeros((more, KEYS_PER_PIECE), dtype=np.bool_)])
+
+
+def _too_many(moved: int, counts: Ints) -> int:
+    """How many of the emptiest pieces to give up, when this many keys move and pieces have these counts, increasing."""
+    written = moved + np.cumsum(np.concatenate([[0], counts]))
+    left = np.arange(len(counts), -1, -1) + -(-written // KEYS_PER_PIECE)
+    enough = 2 * -(-written[-1] // KEYS_PER_PIECE) + _SPARE_PIECES
+    empty = int(np.searchsorted(counts, 1))
+    return max(empty, int(np.argmax(left <= enough)))
