@@ -2,8 +2,8 @@
 
     python benchmarks/spark.py [--rows 10000000] [--keys 10000] [--only declared,window] [--data DIR]
 
-Streaming variants read the files a few per micro-batch and leave out the first micro-batches, where the JVM and the
-kernels warm up. Machines are noisy: read the ratios, not the seconds.
+Streaming variants read the files a few per micro-batch, a first time to warm up. Machines are noisy: read the ratios,
+not the seconds.
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ import pyarrow.parquet as pq
 START = 1_700_000_000_000_000
 RATE = 10_000
 """Rows per second of event time: 10 s hold 100 K rows, 10 per key with 10 K keys."""
-WARM = 2
-"""Micro-batches that are left out."""
 OVER = "OVER (PARTITION BY key RANGE 10 SECONDS PRECEDING)"
 
 
@@ -90,22 +88,27 @@ class Bench:
 
     # -- running ---------------------------------------------------------------------------------------------------
 
-    def stream(self, name: str, df: Any, batches: int | None = None, **options: str) -> None:
-        """Rows per second of a streaming query, without its first micro-batches."""
+    def stream(self, name: str, make: Callable[[], Any], batches: int | None = None) -> None:
+        """Rows per second of a streaming query, once the JVM and the kernels are warm."""
+        if batches is None:
+            self._micro_batches(make(), None)
+        spent = self._micro_batches(make(), batches)[1:]
+        rows = self.rows / self.files * self.per_trigger
+        self.note(name, rows / statistics.median(spent), f"median of {len(spent)} micro-batches of {rows:,.0f}")
+
+    def _micro_batches(self, df: Any, most: int | None) -> list[float]:
+        """Run a streaming query over all files, or `most` micro-batches of it: the seconds of each with input."""
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as checkpoint:
             writer = df.writeStream.format("noop").option("checkpointLocation", checkpoint)
-            query = writer.trigger(availableNow=True).outputMode(options.get("mode", "append")).start()
+            query = writer.trigger(availableNow=True).start()
             while query.isActive:
                 time.sleep(0.1)
-                done = [entry for entry in query.recentProgress if entry["numInputRows"]]
-                if batches is not None and len(done) >= batches + WARM:
+                if most is not None and len(query.recentProgress) > most:
                     query.stop()
             if query.exception() is not None:
                 raise query.exception()
             entries = [json.loads(entry.json) for entry in query.recentProgress]
-        per_batch = self.rows / self.files * self.per_trigger
-        spent = [entry["durationMs"]["triggerExecution"] / 1000 for entry in entries if entry["numInputRows"]][WARM:]
-        self.note(name, per_batch / statistics.median(spent), f"{len(spent)} batches of {per_batch:,.0f}")
+        return [entry["durationMs"]["triggerExecution"] / 1000 for entry in entries if entry["numInputRows"]]
 
     def batch(self, name: str, make: Callable[[], Any]) -> None:
         """Rows per second of a batch job; the best of three, the first of which warms up."""
@@ -184,22 +187,21 @@ def native_window(bench: Bench) -> Any:
 def run(bench: Bench, chosen: Callable[[str], bool]) -> None:
     sums = f"SELECT key, price, sum(price) {OVER} AS total FROM quotes"
     means = f"SELECT key, price, avg(price) {OVER} AS mean FROM quotes"
-    # fmt: off
-    variants: dict[str, Callable[[], None]] = {
-        "streaming: native filter": lambda: bench.stream("streaming: native filter", bench.frame(True).where("price > 50")),
-        "streaming: declared, sum": lambda: bench.stream("streaming: declared, sum", bench.declared(True).sql(sums)),
-        "streaming: declared, avg": lambda: bench.stream("streaming: declared, avg", bench.declared(True).sql(means)),
-        "streaming: registered, sum": lambda: bench.stream("streaming: registered, sum", bench.registered(True).sql(sums)),
-        "streaming: plain rows, sum": lambda: bench.stream("streaming: plain rows, sum", row_fed(bench), batches=3),
-        "streaming: native window": lambda: bench.stream("streaming: native window", native_window(bench), batches=2),
-        "batch: native filter": lambda: bench.batch("batch: native filter", lambda: bench.frame(False).where("price > 50")),
-        "batch: declared, sum": lambda: bench.batch("batch: declared, sum", lambda: bench.declared(False).sql(sums)),
-        "batch: registered, sum": lambda: bench.batch("batch: registered, sum", lambda: bench.registered(False).sql(sums)),
+    declared, registered = bench.declared, bench.registered
+    variants: dict[str, Callable[[str], None]] = {
+        "streaming: native filter": lambda name: bench.stream(name, lambda: bench.frame(True).where("price > 50")),
+        "streaming: declared, sum": lambda name: bench.stream(name, lambda: declared(True).sql(sums)),
+        "streaming: declared, avg": lambda name: bench.stream(name, lambda: declared(True).sql(means)),
+        "streaming: registered, sum": lambda name: bench.stream(name, lambda: registered(True).sql(sums)),
+        "streaming: plain rows, sum": lambda name: bench.stream(name, lambda: row_fed(bench), batches=3),
+        "streaming: native window": lambda name: bench.stream(name, lambda: native_window(bench), batches=2),
+        "batch: native filter": lambda name: bench.batch(name, lambda: bench.frame(False).where("price > 50")),
+        "batch: declared, sum": lambda name: bench.batch(name, lambda: declared(False).sql(sums)),
+        "batch: registered, sum": lambda name: bench.batch(name, lambda: registered(False).sql(sums)),
     }
-    # fmt: on
     for name, work in variants.items():
         if chosen(name):
-            work()
+            work(name)
     print("\nratios")
     bench.ratio(
         "OVER sum per row / Spark's window of 10 s by 1 s", "streaming: declared, sum", "streaming: native window", 10
@@ -216,7 +218,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--keys", type=int, default=10_000)
     parser.add_argument("--files", type=int, default=20)
-    parser.add_argument("--per-trigger", type=int, default=2)
+    parser.add_argument("--per-trigger", type=int, default=4)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--only", default="")
     arguments = parser.parse_args()

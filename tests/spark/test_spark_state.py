@@ -17,7 +17,7 @@ from spark_cases import SECOND, TRADES, as_rows, in_process, over, random_trades
 
 from millstream.errors import StateError
 from millstream.hosts.spark import blobs, state, stateful
-from millstream.hosts.spark.stage import LateRows, Stage
+from millstream.hosts.spark.stage import LateRows, Stage, bucket_ids
 from millstream.hosts.spark.stateful import KernelProcessor
 from millstream.hosts.spark.steps import Pack
 from millstream.kernels.batch import BEGIN, Batch
@@ -91,7 +91,7 @@ class PretendedSpark:
         self.arrived += len(rows)
         self.latest = max([self.latest, *(row[2] for row in rows)])
         beats = [Batch.empty(batch.schema, self.latest - self.slack)] if rows and self.beating else []
-        pack = Pack(TRADES, self.spec.keys or (), self.buckets, fresh=True)
+        pack = Pack(TRADES, self.spec.keys or (), self.buckets, fresh=True, ids=bucket_ids(self.buckets))
         frames = [packed.to_pandas() for packed in pack(iter([Batch(batch, time, seq, BEGIN), *beats]))]
         times = SimpleNamespace(getCurrentWatermarkInMs=lambda: self.watermark)
         for bucket, frame in pd.concat(frames).groupby("bucket") if frames else ():

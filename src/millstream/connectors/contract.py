@@ -62,6 +62,26 @@ class Source(Protocol):
         ...
 
 
+class Divisible(Protocol):
+    """A source whose rows between two offsets can be read in parts, independently and anywhere. It can be pickled."""
+
+    def initial(self) -> Offset:
+        """Where reading begins, as of now."""
+        ...
+
+    def latest(self, start: Offset, rows: int | None = None) -> Offset:
+        """How far the source reaches now, or about `rows` rows after `start` if that is less."""
+        ...
+
+    def parts(self, start: Offset, end: Offset) -> list[Offset]:
+        """What lies between two offsets, in pieces; JSON-serialisable."""
+        ...
+
+    def read_part(self, part: Offset) -> Iterator[Chunk]:
+        """The rows of a piece, in order."""
+        ...
+
+
 class Sink(Protocol):
     """Where a query's rows go, exactly once: rows written after the last commit vanish when the sink reopens."""
 

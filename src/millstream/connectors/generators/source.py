@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +31,8 @@ from millstream.schema import Schema
 from millstream.types import TIMESTAMP
 
 _ROWS_PER_CHUNK = 65_536
+_ROWS_PER_PART = 1 << 18
+_ROWS_PER_LOOK = 1 << 20
 _TICK_SECONDS = 0.02
 _MOST_SHUFFLED = 1 << 22
 
@@ -66,6 +69,7 @@ class GeneratorSource:
         self._shuffled = span
         self._draws = Draws(settings.seed)
         self._order: tuple[int, Numbers] | None = None
+        self._asked: tuple[float, int] | None = None
 
     @staticmethod
     def from_options(options: Options, kind: str | None, schema: Schema, stream: str) -> GeneratorSource:
@@ -121,6 +125,33 @@ class GeneratorSource:
                     continue
             yield Chunk(self.make(row, end, settings), {"row": end, **mark})
             row = end
+
+    def initial(self) -> Offset:
+        return {"row": 0, **({"start": self._started({}).start} if self._start_now else {})}
+
+    def latest(self, start: Offset, rows: int | None = None) -> Offset:
+        """As many rows further as are asked for; in real time no more than are due since the first question."""
+        row = int(start.get("row", 0))
+        end = row + (rows or _ROWS_PER_LOOK)
+        if self._realtime:
+            if self._asked is None:
+                self._asked = time.monotonic(), self._events_of(row)
+            began, past = self._asked
+            due = self._table.rows_of_events(past + int((time.monotonic() - began) * self._settings.rate))
+            end = min(end, max(row, due))
+        return {**start, "row": end if self._rows is None else min(end, self._rows)}
+
+    def parts(self, start: Offset, end: Offset) -> list[Offset]:
+        """Stretches of rows."""
+        first, last = int(start.get("row", 0)), int(end["row"])
+        edges = [*range(first, last, _ROWS_PER_PART), last]
+        return [{**end, "row": a, "end": b} for a, b in pairwise(edges)]
+
+    def read_part(self, part: Offset) -> Iterator[Chunk]:
+        settings = self._started(part)
+        for row in range(int(part["row"]), int(part["end"]), _ROWS_PER_CHUNK):
+            end = min(row + _ROWS_PER_CHUNK, int(part["end"]))
+            yield Chunk(self.make(row, end, settings), {**part, "row": end})
 
     def make(self, start: int, end: int, settings: Settings | None = None) -> pa.RecordBatch:
         """The rows with numbers start..end, in the order they arrive."""

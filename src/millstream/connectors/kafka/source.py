@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 import pyarrow as pa
 
@@ -93,21 +92,26 @@ class KafkaSource:
         with self._client() as client:
             return {"partitions": self._starts(client)}
 
-    def latest(self, start: Offset) -> Offset:
-        """How far the topic reaches now; never before `start`."""
+    def latest(self, start: Offset, rows: int | None = None) -> Offset:
+        """How far the topic reaches now, never before `start`; of more than `rows` messages each partition's share."""
         before = start.get("partitions", {})
         with self._client() as client:
-            ends = {str(p): client.reach(p)[1] for p in client.partitions()}
-        return {"partitions": {p: max(end, int(before.get(p, 0))) for p, end in ends.items()}}
+            reach = {str(p): client.reach(p) for p in client.partitions()}
+        places = {p: int(before.get(p, first)) for p, (first, _) in reach.items()}
+        waiting = {p: max(0, end - places[p]) for p, (_, end) in reach.items()}
+        total = sum(waiting.values())
+        if rows is not None and total > rows:
+            waiting = {p: -(-count * rows // total) for p, count in waiting.items()}
+        return {"partitions": {p: places[p] + count for p, count in waiting.items()}}
 
-    def parts(self, start: Offset, end: Offset) -> list[dict[str, Any]]:
+    def parts(self, start: Offset, end: Offset) -> list[Offset]:
         """What lies between two offsets as pieces that can be read independently, one for each partition."""
         begin = start.get("partitions") or self.initial()["partitions"]
         ends = end.get("partitions", {})
         pieces = [(int(p), int(begin.get(p, 0)), int(to)) for p, to in ends.items()]
         return [{"partition": p, "from": place, "to": to} for p, place, to in sorted(pieces) if place < to]
 
-    def read_part(self, part: Mapping[str, Any], limit: int | None = None) -> Iterator[Chunk]:
+    def read_part(self, part: Offset, limit: int | None = None) -> Iterator[Chunk]:
         """The rows of a piece, in order."""
         partition, place, to = int(part["partition"]), int(part["from"]), int(part["to"])
         with self._client() as client:

@@ -5,8 +5,9 @@ The same code serves rows pushed in the driver and rows read in workers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import takewhile
 from time import time_ns
 
@@ -14,9 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.catalog import ERRORS_SCHEMA, Clock, StreamDef
-from millstream.connectors.contract import Chunk, Rejected
+from millstream.connectors.contract import Chunk, Divisible, Rejected
 from millstream.connectors.files.source import FileSource
-from millstream.connectors.generators.source import GeneratorSource
 from millstream.connectors.registry import make_source
 from millstream.hosts.arrivals import refuse_untimed, times_of
 from millstream.hosts.spark import blobs
@@ -76,27 +76,19 @@ class ReadFiles:
 
 
 @dataclass(frozen=True)
-class ReadGenerated:
-    """How rows enter a worker: the stretches of a generator's rows that its task is given by number."""
+class ReadParts:
+    """How rows enter a worker: the parts of a source that its task is given, as JSON, or by number if known."""
 
     entry: Entry
-    source: GeneratorSource
-    began: int
-    """µs since the epoch, for a generator that starts now: all tasks must agree"""
-    stretch: int
+    source: Divisible
+    parts: tuple[str, ...] | None = None
 
     def __call__(self, arrows: Arrows) -> Batches:
         for batch in arrows:
-            for number in batch.column(0).to_pylist():
-                yield from entered(self.entry, self._chunks(number * self.stretch), number * self.stretch)
-
-    def _chunks(self, row: int) -> Iterator[Chunk]:
-        end = row + self.stretch
-        for chunk in self.source.read({"row": row, "start": self.began}, lambda: False, min(self.stretch, 1 << 16)):
-            over = int(chunk.offset["row"]) - end
-            yield chunk if over <= 0 else replace(chunk, rows=chunk.rows.slice(0, chunk.rows.num_rows - over))
-            if over >= 0:
-                return
+            for given in batch.column(0).to_pylist():
+                part = given if self.parts is None else self.parts[given]
+                number = 0 if self.parts is None else given << FILE_BITS
+                yield from entered(self.entry, self.source.read_part(json.loads(part)), number)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from millstream.hosts.spark.blobs import SEQ, TIME
+from millstream.hosts.spark.stage import bucket_ids
 from millstream.hosts.spark.steps import (
     ARRIVAL_BITS,
     PACKED,
@@ -124,6 +125,7 @@ class Branch:
             fresh=self.fresh,
             clock=clock,
             tick=1 if self.clockwork.latent else self.clockwork.micros,
+            ids=bucket_ids(buckets) if self.clockwork.streaming else None,
         )
         df = self.df.mapInArrow(self.closed(pack), PACKED)
         if self.clockwork.watermarked and self.slack is not None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 STREAMING_BUCKETS = "spark.millstream.buckets"
 """How many buckets the keys of a streaming query fall into; fixed in its checkpoint, so it has a default of its own."""
 
-DEFAULT_BUCKETS = 16
+DEFAULT_BUCKETS = 8
 
 IDLE = "spark.millstream.idle"
 """How long an input may bring nothing before the others go on without it; `never` waits for it."""

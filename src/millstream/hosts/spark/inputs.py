@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 from millstream.catalog import StreamDef
-from millstream.connectors.contract import Source
+from millstream.connectors.contract import Divisible, Source
 from millstream.connectors.files.source import FileSource
-from millstream.connectors.generators.source import GeneratorSource
 from millstream.connectors.registry import make_source
 from millstream.hosts.spark.arrive import unstamped
-from millstream.hosts.spark.sources import DriverSource, Files, FollowedFiles, Generated, Input, PushedRows
+from millstream.hosts.spark.sources import DriverSource, Files, FollowedFiles, Input, Parts, PushedRows
 from millstream.hosts.spark.spool import Spooled
 
 
@@ -21,8 +21,8 @@ def input_of(stream: StreamDef, kept: str | None) -> Input:
         return PushedRows(stream)
     if isinstance(source, FileSource) and not source.bounded:
         return FollowedFiles(stream, stream.source)
-    if isinstance(source, GeneratorSource):
-        return Generated(stream, source, stream.source)
+    if hasattr(source, "read_part"):
+        return Parts(stream, cast(Divisible, source), source.bounded)
     if not source.bounded:
         return Spooled(stream, source, None if kept is None else Path(kept) / "spool" / stream.name)
     return bounded_input(stream, source)

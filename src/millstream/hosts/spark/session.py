@@ -83,6 +83,8 @@ def _settings(master: str) -> dict[str, str]:
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+        # blobs go to the workers one or a few at a time: in larger batches Spark spends its time growing buffers
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(1 << 20),
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "WARN",
     }
@@ -97,6 +99,8 @@ def _settings(master: str) -> dict[str, str]:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.memory": f"{_driver_memory_mb()}m",
             "spark.driver.maxResultSize": "0",
+            # an exchange within one machine is cheaper than its compression
+            "spark.shuffle.compress": "false",
             "spark.sql.shuffle.partitions": str(_local_cores(master)),
         }
     return settings

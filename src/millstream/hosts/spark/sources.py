@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from time import time_ns
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
 from millstream.catalog import Options, StreamDef
-from millstream.connectors.contract import Chunk, Rejected
+from millstream.connectors.contract import Chunk, Divisible, Offset, Rejected
 from millstream.connectors.contract import Source as BoundSource
 from millstream.connectors.files.source import FileSource
-from millstream.connectors.generators.source import GeneratorSource
 from millstream.connectors.registry import make_source
 from millstream.hosts.spark.arrive import (
     FILE_BITS,
     Entry,
     ReadFiles,
-    ReadGenerated,
+    ReadParts,
     ReadPaths,
     RefuseUntimed,
     entered,
@@ -41,10 +40,8 @@ if TYPE_CHECKING:
 FRAME_BITS = 53
 """Bits of the row numbers that Spark gives to a DataFrame's rows: 33 within a partition, and a million partitions."""
 
-GENERATED_ROWS = 1 << 18
-"""Rows of a generator that one task makes."""
-
-TICKS_PER_SECOND = 10
+EVERYTHING = 1 << 62
+"""More rows than any source has."""
 
 FILES_PER_TRIGGER = "spark.millstream.filesPerTrigger"
 """How many followed files a micro-batch reads; all that are there if it is not set."""
@@ -183,44 +180,38 @@ class FollowedFiles:
 
 
 @dataclass
-class Generated:
-    """Rows of a generator, each made in the task that needs it; without an end it is a streaming source."""
+class Parts:
+    """A source that workers read in parts, such as a generator or a topic; without an end it is a streaming source."""
 
     stream: StreamDef
-    source: GeneratorSource
-    options: Options
+    source: Divisible
+    bounded: bool
 
     @property
     def streaming(self) -> bool:
-        return not self.source.bounded
+        return not self.bounded
 
     def branch(self, node: Source, reading: Reading) -> Branch:
         if node.side == "late":
             return no_rows(reading, node.schema)
         entry = reading.entry(self.stream, node)
-        now = time_ns() // 1000
-        rows = self.source.size()
-        if rows is None:
-            ticks, stretch = self._ticks(reading.spark)
-            read = ReadGenerated(entry, self.source, now, stretch)
-            return fresh(ticks, node.schema, reading.clockwork, self.stream, read)
-        count = max(1, -(-rows // GENERATED_ROWS))
-        df = reading.spark.range(0, count, 1, count)
-        read = ReadGenerated(entry, self.source, now, GENERATED_ROWS)
-        return Branch(df, node.schema, reading.clockwork, read, bits=max(1, rows.bit_length()))
+        if not self.bounded:
+            from millstream.hosts.spark.parts import followed_parts
+
+            df = followed_parts(reading.spark, self.source)
+            return fresh(df, node.schema, reading.clockwork, self.stream, ReadParts(entry, self.source))
+        parts = () if reading.dry else tuple(map(json.dumps, self._all_parts()))
+        df = reading.spark.range(0, len(parts), 1, max(1, len(parts)))
+        read = ReadParts(entry, self.source, parts)
+        return Branch(df, node.schema, reading.clockwork, read, bits=FILE_BITS + len(parts).bit_length())
+
+    def _all_parts(self) -> list[Offset]:
+        begin = self.source.initial()
+        return self.source.parts(begin, self.source.latest(begin, EVERYTHING))
 
     def size(self) -> int | None:
-        return self.source.size()
-
-    def _ticks(self, spark: SparkSession) -> tuple[DataFrame, int]:
-        """A stream of numbers, each standing for a stretch of rows: at the generator's own pace, or Spark's."""
-        if str(self.options.get("realtime", "false")).lower() in ("true", "t", "yes", "on", "1"):
-            stretch = max(1, int(float(self.options.get("rate", 1000)) / TICKS_PER_SECOND))
-            ticks = spark.readStream.format("rate").option("rowsPerSecond", TICKS_PER_SECOND)
-        else:
-            stretch = 1 << 14
-            ticks = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 16)
-        return ticks.option("numPartitions", 2).load().select("value"), stretch
+        size = getattr(self.source, "size", lambda: None)()
+        return None if size is None else int(size)
 
 
 @dataclass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -13,6 +14,42 @@ from millstream.schema import Schema
 
 FORMAT = 3
 """The version of what a stage keeps in the state store."""
+
+
+@cache
+def bucket_ids(buckets: int) -> tuple[int, ...]:
+    """The numbers under which Spark knows the buckets of a stage.
+
+    Spark hashes them to spread buckets over tasks; the numbers are such that every number of tasks that divides the
+    number of buckets gives each task as many.
+    """
+    found: dict[int, int] = {}
+    number = 0
+    while len(found) < buckets:
+        found.setdefault(_spark_hash(number) % buckets, number)
+        number += 1
+    return tuple(found[bucket] for bucket in range(buckets))
+
+
+def _spark_hash(number: int) -> int:
+    """What Spark's `hash` makes of an INT: Murmur3 of its four bytes.
+
+    >>> _spark_hash(0), _spark_hash(1), _spark_hash(42)
+    (933211791, -559580957, 29417773)
+    """
+    mask = 0xFFFFFFFF
+
+    def turned(word: int, by: int) -> int:
+        return ((word << by) | (word >> (32 - by))) & mask
+
+    word = turned((number * 0xCC9E2D51) & mask, 15)
+    word = 42 ^ ((word * 0x1B873593) & mask)
+    word = (turned(word, 13) * 5 + 0xE6546B64) & mask
+    word ^= 4
+    word = ((word ^ (word >> 16)) * 0x85EBCA6B) & mask
+    word = ((word ^ (word >> 13)) * 0xC2B2AE35) & mask
+    word ^= word >> 16
+    return word - (1 << 32) if word >> 31 else word
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ import pyarrow as pa
 from pyspark.sql.streaming import StatefulProcessor
 
 from millstream.hosts.spark import blobs
-from millstream.hosts.spark.stage import LateRows, Stage
+from millstream.hosts.spark.stage import LateRows, Stage, bucket_ids
 from millstream.hosts.spark.state import Head, Store, clocks_of, keep_live, live_state
-from millstream.hosts.spark.steps import kernel_of
+from millstream.hosts.spark.steps import kernel_of, spare_collector
 from millstream.kernels.batch import Batch
 
 OUTPUT = "bucket INT, upto BIGINT, rows BIGINT, late BIGINT, waiting BIGINT, state BIGINT, blob BINARY"
@@ -45,6 +45,7 @@ class KernelProcessor(StatefulProcessor):  # type: ignore[misc]
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self._layouts = [blobs.layout_of(schema) for schema in stage.spec.inputs]
+        self._number_of = {id_: number for number, id_ in enumerate(bucket_ids(stage.buckets))}
 
     def init(self, handle: Any) -> None:
         self._handle = handle
@@ -65,12 +66,13 @@ class KernelProcessor(StatefulProcessor):  # type: ignore[misc]
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:
         return self._advance(self._begin(key), [], timerValues, time_ns() // 1000, fired=True)
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        spare_collector()
 
     def _begin(self, key: Any) -> Turn:
         head = self._store.head() or Head.first(self._stage, time_ns() // 1000)
         head.check(self._stage)
-        return Turn(int(key[0]), head, [[] for _ in self._layouts], [])
+        return Turn(self._number_of[int(key[0])], head, [[] for _ in self._layouts], [])
 
     def _advance(
         self, turn: Turn, arrived: list[tuple[int, bool, bytes]], timerValues: Any, now: int, fired: bool
