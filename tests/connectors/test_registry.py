@@ -30,7 +30,7 @@ def test_names_and_aliases(tmp_path):
     [
         ({}, "stream s has no connector", "file, port"),
         ({"connector": "fil"}, "unknown connector fil", "did you mean file"),
-        ({"connector": "kafka"}, "kafka is not supported yet", "file, port"),
+        ({"connector": "kafka"}, "needs the option topic", "topic ="),
         ({"connector": "port"}, "needs the option port", "port = 4445"),
         ({"connector": "port", "port": 70000}, "port = 70000", "0 to 65535"),
         ({"connector": "port", "port": "x"}, "port = 'x'", "whole number"),

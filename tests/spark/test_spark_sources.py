@@ -169,9 +169,9 @@ def test_files_followed_by_a_streaming_query(spark: Any, tmp_path: Path) -> None
 
 
 def test_generators_are_spread_over_tasks(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from millstream.hosts.spark import sources
+    from millstream.connectors.generators import source as generators
 
-    monkeypatch.setattr(sources, "GENERATED_ROWS", 1000)
+    monkeypatch.setattr(generators, "_ROWS_PER_PART", 1000)
     schema = Schema.of(symbol=VARCHAR, price=DOUBLE, ts=TIMESTAMP)
     options = {"connector": "quotes", "rows": 3500, "seed": 5}
     host = declared(spark, options, schema)

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.kernels.batch import Batch
+from millstream.kernels.compute import ComputeStage
 from millstream.kernels.contract import Kernel, KernelSpec
 from millstream.kernels.keys import KeyTable
 from millstream.physical.expressions import compile_arrow, compile_filter
@@ -75,23 +76,10 @@ class ComputeColumns(Stateless):
 
     def __init__(self, node: Compute) -> None:
         self.schema = node.schema
-        inner = node.input.schema
-        self._mask = None if node.predicate is None else compile_filter(node.predicate, inner)
-        self._columns = None
-        if node.columns is not None:
-            self._columns = compile_arrow([expr for _, expr in node.columns], inner)
+        self._compute = ComputeStage(node.input.schema, node.predicate, node.columns).build()
 
     def step(self, batch: Batch) -> Batch:
-        if self._mask is not None and len(batch):
-            mask = np.asarray(self._mask(batch.rows))
-            if not mask.all():
-                batch = batch.take(np.flatnonzero(mask))
-        if self._columns is None:
-            return batch
-        if not len(batch):
-            return Batch.empty(self.schema.arrow, batch.upto, batch.port)
-        arrays = self._columns(batch.rows)
-        return batch.with_rows(pa.RecordBatch.from_arrays(arrays, schema=self.schema.arrow))
+        return self._compute.step(batch)
 
 
 class JoinStoredTable(Stateless):

@@ -139,6 +139,12 @@ class Branch:
         steps = self.steps if self.source is None else (self.source, *self.steps)
         return Pipeline(opening, steps, closing)
 
+    def bare(self) -> DataFrame:
+        """The rows as Spark's, without their hidden columns."""
+        if self.opening is None:
+            return self.df.select(*self.names())
+        return self.df.mapInArrow(self.closed(ToRows(self.schema, hidden=False)), rows_ddl(self.schema, hidden=False))
+
     def ordered(self, width: int) -> DataFrame:
         """The rows with arrival numbers that tell branches apart."""
         df = self.settled().df
@@ -156,10 +162,10 @@ def width_of(branches: tuple[Branch, ...]) -> int:
     return max(branch.bits for branch in branches)
 
 
-def rows_ddl(schema: Schema) -> str:
+def rows_ddl(schema: Schema, hidden: bool = True) -> str:
     """The Spark columns of a branch."""
     columns = [f"c{i} {field.type.spark}" for i, field in enumerate(schema)]
-    return ", ".join([f"{TIME} BIGINT", f"{SEQ} BIGINT", *columns])
+    return ", ".join([f"{TIME} BIGINT", f"{SEQ} BIGINT", *columns] if hidden else columns)
 
 
 def delay(slack: int, clockwork: Clockwork) -> str:

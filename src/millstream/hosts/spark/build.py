@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from millstream.errors import EngineError
 from millstream.hosts.spark.blobs import SEQ, TIME
 from millstream.hosts.spark.branches import ORDER_BITS, Branch, Clockwork, merged, width_of
-from millstream.hosts.spark.meters import STAGE_METRICS, metered
+from millstream.hosts.spark.meters import STAGE_METRICS, metered, metered_rows
 from millstream.hosts.spark.session import check_streaming, cores_of
 from millstream.hosts.spark.sqltext import spark_sql, spark_value
 from millstream.hosts.spark.stage import LateRows, Stage
 from millstream.hosts.spark.steps import Computed, RunKernel, Unpack
 from millstream.hosts.spark.tables import SparkTable
+from millstream.hosts.spark.wire import can_travel, wire_sql
 from millstream.kernels.contract import KernelSpec
 from millstream.physical.nodes import Apply, Compute, Physical, Source, StoredTable, TableJoin
 from millstream.sql import parse_duration
@@ -47,10 +48,13 @@ class Builder:
     _built: dict[Physical, tuple[Branch, ...]] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
-    def build(self, plan: Physical) -> tuple[Branch, ...]:
-        """The branches whose union is the plan's result."""
+    def build(self, plan: Physical, rows: bool = False) -> tuple[Branch, ...]:
+        """The branches whose union is the plan's result; with `rows` they are to be Spark's, without hidden columns."""
         if self.clockwork.streaming and self.clockwork.timed:
             check_streaming(self.spark)
+            last = with_last_columns(fused(plan))
+            if rows and isinstance(last, Apply) and is_exchange(last) and can_travel(last.schema, self.spark):
+                return (self._applied(last, wide=True),)
         return self._node(fused(plan))
 
     def _node(self, node: Physical) -> tuple[Branch, ...]:
@@ -76,8 +80,8 @@ class Builder:
                 return (self._applied(node),)
         raise EngineError(f"{node.label()} does not run on Spark")
 
-    def _applied(self, node: Apply) -> Branch:
-        """A kernel behind a packed exchange."""
+    def _applied(self, node: Apply, wide: bool = False) -> Branch:
+        """A kernel behind a packed exchange; a `wide` one is the last, and gives out its rows as they are."""
         spec = node.spec
         ports = [self._node(child) for child in node.over]
         buckets = self._bucket_count() if spec.keys else 1
@@ -101,7 +105,9 @@ class Builder:
                 self._brought_together(rows, buckets), spec.output, self.clockwork, RunKernel(spec), bits=bits
             )
         clockwork = self.clockwork
-        stage = Stage(spec, buckets, tuple(beating), clockwork.per_ms, clockwork.watermarked, self._idle())
+        stage = Stage(spec, buckets, tuple(beating), clockwork.per_ms, clockwork.watermarked, wide, self._idle())
+        if wide:
+            return Branch(self._kept(rows, stage), spec.output, clockwork)
         return Branch(
             self._kept(rows, stage), spec.output, self.clockwork, Unpack(spec.output), bits=bits, clocks=buckets
         )
@@ -116,11 +122,14 @@ class Builder:
 
     def _kept(self, packed: DataFrame, stage: Stage) -> DataFrame:
         """Each bucket's rows with its state: a streaming query."""
-        from millstream.hosts.spark.stateful import OUTPUT, KernelProcessor
+        from millstream.hosts.spark.stateful import KernelProcessor, output_ddl
 
         mode = "EventTime" if self.clockwork.watermarked else "None"
-        output = packed.groupBy("bucket").transformWithStateInPandas(KernelProcessor(stage), OUTPUT, "Append", mode)
-        return metered(output, f"{STAGE_METRICS}{next(self._numbers)}: {stage.spec.describe()}")
+        output = packed.groupBy("bucket").transformWithStateInPandas(
+            KernelProcessor(stage), output_ddl(stage), "Append", mode
+        )
+        name = f"{STAGE_METRICS}{next(self._numbers)}: {stage.spec.describe()}"
+        return metered_rows(output, name, wire_sql(stage.spec.output)) if stage.wide else metered(output, name)
 
     def _bucket_count(self) -> int:
         if self.buckets is not None:
@@ -170,6 +179,21 @@ def fused(node: Physical) -> Physical:
                     return Apply(node.schema, below.over, ChainSpec(chain))
             return node
     return node
+
+
+def with_last_columns(node: Physical) -> Physical:
+    """The plan with the columns that are computed last as part of the kernel below them."""
+    from millstream.kernels.chain import ChainSpec, why_not_chained
+    from millstream.kernels.compute import ComputeStage
+
+    if not isinstance(node, Compute):
+        return node
+    below = with_last_columns(node.input)
+    if not isinstance(below, Apply) or not is_exchange(below):
+        return node
+    stages = below.spec.stages if isinstance(below.spec, ChainSpec) else (below.spec,)
+    chain = (*stages, ComputeStage(node.input.schema, node.predicate, node.columns))
+    return node if why_not_chained(chain) is not None else Apply(node.schema, below.over, ChainSpec(chain))
 
 
 def is_exchange(node: Physical) -> bool:

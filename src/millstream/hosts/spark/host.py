@@ -146,9 +146,9 @@ class SparkHost:
     # -- programs --------------------------------------------------------------------------------------------------
 
     def branches(
-        self, program: Program, since: int = 0, meters: Meters | None = None, dry: bool = False
+        self, program: Program, since: int = 0, meters: Meters | None = None, dry: bool = False, rows: bool = False
     ) -> tuple[Branch, ...]:
-        """The program's rows with their hidden columns; `dry` only to look at it."""
+        """The program's rows with their hidden columns, or with `rows` only what is seen; `dry` only to look at it."""
         clockwork = self._clockwork(program.plan)
         reading = Reading(self.spark, clockwork, meters or Meters({}), since, dry)
         if not dry:
@@ -160,12 +160,12 @@ class SparkHost:
             return self._find(node.stream).branch(node, reading)
 
         with telling():
-            return Builder(self.spark, clockwork, source, self._table, self._buckets).build(program.plan)
+            return Builder(self.spark, clockwork, source, self._table, self._buckets).build(program.plan, rows)
 
     def to_dataframe(self, program: Program) -> DataFrame:
         """The program as a DataFrame, streaming if any of its inputs is."""
         with telling():
-            return surface(self.branches(program), program.columns)
+            return surface(self.branches(program, rows=True), program.columns)
 
     def _clockwork(self, plan: physical.Physical) -> Clockwork:
         nodes = list(physical.walk(plan))
@@ -332,7 +332,7 @@ class SparkHost:
     def explain(self, program: Program) -> str:
         with telling():
             clockwork = self._clockwork(program.plan)
-            return explained(program, clockwork, surface(self.branches(program, dry=True), program.columns))
+            return explained(program, clockwork, surface(self.branches(program, dry=True, rows=True), program.columns))
 
     def close(self) -> None:
         """Forget everything; the Spark session stays, others may use it."""

@@ -6,12 +6,12 @@ that came in, late rows among them, rows that wait for their time, and the bytes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 STAGE_METRICS = "millstream stage "
 
@@ -51,14 +51,34 @@ class Meters:
         return self.by_stream.get(stream.lower(), Meter())
 
 
+_TOLD = ("rows", "late", "waiting", "state")
+
+
 def metered(output: DataFrame, name: str) -> DataFrame:
-    """The output of a stage; its metrics are observed under that name."""
+    """The packed output of a stage; its metrics are observed under that name."""
+    return output.observe(name, *_sums(_TOLD)).select("bucket", "upto", "blob")
+
+
+def metered_rows(output: DataFrame, name: str, columns: list[str]) -> DataFrame:
+    """The rows that the last stage gave out as they are, in these columns; its metrics are observed under that name."""
+    told = [f"CAST(get_json_object(told, '$.{metric}') AS BIGINT)" for metric in _TOLD]
+    return output.observe(name, *_sums(told)).where("told IS NULL").selectExpr(*columns)
+
+
+def _sums(columns: Sequence[str]) -> list[Column]:
     from pyspark.sql import functions as F
 
-    sums = [F.coalesce(F.sum(column), F.lit(0)).alias(column) for column in ("rows", "late", "waiting", "state")]
-    return output.observe(name, *sums).select("bucket", "upto", "blob")
+    return [F.expr(f"coalesce(sum({sql}), 0L)").alias(name) for name, sql in zip(_TOLD, columns, strict=True)]
 
 
 def late_rows(observed: Mapping[str, Any]) -> int:
     """The late rows that the stages of a micro-batch counted."""
-    return sum(int(row["late"]) for name, row in observed.items() if name.startswith(STAGE_METRICS))
+    return sum(numbers_of(row)["late"] for name, row in observed.items() if name.startswith(STAGE_METRICS))
+
+
+def numbers_of(row: Any) -> dict[str, int]:
+    """What was observed under one name; Spark Connect tells the values and their schema apart."""
+    told = row.asDict()
+    if set(told) == {"values", "schema"}:
+        told = dict(zip((field["name"] for field in told["schema"]["fields"]), told["values"], strict=True))
+    return {name: int(value) for name, value in told.items()}

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+PARTITIONS = "spark.sql.shuffle.partitions"
+REMOTE_TASKS = 8
+"""Tasks of an exchange on Spark Connect, which does not tell how many cores there are."""
+
 EMBEDDED_HINT = "the in-process engine needs neither Java nor Spark: ms.connect()"
 
 
@@ -59,8 +63,13 @@ def check_streaming(spark: SparkSession) -> None:
 
 
 def cores_of(spark: SparkSession) -> int:
-    """How many tasks an exchange is spread over."""
-    return max(1, int(spark.conf.get("spark.sql.shuffle.partitions", "1") or 1))
+    """How many tasks an exchange is spread over: as the session says, or as many as it has cores."""
+    chosen = spark.conf.get(PARTITIONS, None)
+    if chosen is not None:
+        return max(1, int(chosen))
+    if hasattr(spark, "_jsparkSession"):
+        return int(spark.sparkContext.defaultParallelism)
+    return REMOTE_TASKS
 
 
 def _session_class() -> Any:

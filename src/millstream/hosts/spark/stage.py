@@ -89,6 +89,8 @@ class Stage:
     per_ms: int = 1000
     """units of time in a millisecond of Spark's watermark"""
     watermarked: bool = False
+    wide: bool = False
+    """whether it gives out rows as they are, not packed: the last stage of a program"""
     idle: int | None = None
     """microseconds after which a clock that stands still is left out; None is never"""
 

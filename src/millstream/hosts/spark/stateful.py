@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from time import time_ns
@@ -15,12 +16,19 @@ from millstream.hosts.spark import blobs
 from millstream.hosts.spark.stage import LateRows, Stage, bucket_ids
 from millstream.hosts.spark.state import Head, Store, clocks_of, keep_live, live_state
 from millstream.hosts.spark.steps import kernel_of, spare_collector
+from millstream.hosts.spark.wire import wire_columns, wire_ddl
 from millstream.kernels.batch import Batch
 
-OUTPUT = "bucket INT, upto BIGINT, rows BIGINT, late BIGINT, waiting BIGINT, state BIGINT, blob BINARY"
-"""What a bucket gives in a micro-batch: rows with a blob, and one without that tells how far its time has come (no
-later row of it is below `upto`), with the rows that came in, how many of them late, those that wait, and the bytes of
-the kernel's state."""
+
+def output_ddl(stage: Stage) -> str:
+    """What a bucket gives in a micro-batch: its rows, packed as blobs or as they are, and one row that tells about it.
+
+    That row has a bucket, and how far its time has come (no later row of it is below `upto`), or in the last stage the
+    same as JSON: rows that came in, late ones among them, those that wait, and the bytes of the kernel's state.
+    """
+    if stage.wide:
+        return f"told STRING, {wire_ddl(stage.spec.output)}"
+    return "bucket INT, upto BIGINT, rows BIGINT, late BIGINT, waiting BIGINT, state BIGINT, blob BINARY"
 
 
 @dataclass
@@ -98,7 +106,7 @@ class KernelProcessor(StatefulProcessor):  # type: ignore[misc]
             head.timer = max(watermark, 0) + 1
             self._handle.registerTimer(head.timer)
         self._store.put_head(head)
-        yield self._told(turn, out, promise)
+        yield from self._given(turn, out, promise)
 
     def _in_time(self, turn: Turn, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows whose time had not passed when they came; the others are put aside."""
@@ -124,8 +132,8 @@ class KernelProcessor(StatefulProcessor):  # type: ignore[misc]
             rows, time = rows.filter(pa.array(~below)), time[~below]
         self._store.hold(turn.head, port, int(time.min()), rows.num_rows, blobs.encode(rows))
 
-    def _step(self, turn: Turn, upto: int) -> tuple[list[bytes], int]:
-        """Step the kernel over every port and save what changed; the packed output, and what the kernel promises."""
+    def _step(self, turn: Turn, upto: int) -> tuple[list[pa.RecordBatch], int]:
+        """Step the kernel over every port and save what changed; the output, and what the kernel promises."""
         spec = self._stage.spec
         kernel, layout = kernel_of(spec), blobs.layout_of(spec.output)
         live = live_state(kernel, self._store, turn.head, turn.bucket)
@@ -139,33 +147,46 @@ class KernelProcessor(StatefulProcessor):  # type: ignore[misc]
             given = kernel.step(live, batch)
             promise = given.upto
             if len(given):
-                out.append(blobs.encode(blobs.from_batch(given, layout)))
+                out.append(blobs.from_batch(given, layout))
         self._store.put_pieces(turn.head, kernel.changes(live))
         keep_live(turn.head, turn.bucket, live)
         return out, promise
 
-    def _late(self, turn: Turn) -> list[bytes]:
+    def _late(self, turn: Turn) -> list[pa.RecordBatch]:
         """The late rows, at the time that had been reached when they came."""
         out = []
         for rows in turn.late:
             reached = pa.array(np.full(rows.num_rows, turn.head.upto, dtype=np.int64))
-            out.append(blobs.encode(rows.set_column(0, rows.schema.field(0), reached)))
+            out.append(rows.set_column(0, rows.schema.field(0), reached))
         return out
 
-    def _told(self, turn: Turn, out: list[bytes], promise: int) -> Any:
+    def _given(self, turn: Turn, out: list[pa.RecordBatch], promise: int) -> Iterator[Any]:
+        """The rows, and what there is to tell."""
         import pandas as pd
 
         late = sum(rows.num_rows for rows in turn.late)
-        told = [turn.rows, late, turn.head.waiting_rows, turn.head.kernel_bytes]
-        columns: dict[str, Any] = {
-            name: [number, *[0] * len(out)]
-            for name, number in zip(("rows", "late", "waiting", "state"), told, strict=True)
-        }
-        return pd.DataFrame(
-            {
-                "bucket": [turn.bucket] * (1 + len(out)),
-                "upto": pd.array([promise, *[None] * len(out)], dtype="Int64"),
-                **columns,
-                "blob": pd.Series([None, *out], dtype=object),
-            }
-        )
+        told = {"rows": turn.rows, "late": late, "waiting": turn.head.waiting_rows, "state": turn.head.kernel_bytes}
+        if not self._stage.wide:
+            packed = [blobs.encode(rows) for rows in out]
+            yield pd.DataFrame(
+                {
+                    "bucket": [turn.bucket] * (1 + len(out)),
+                    "upto": pd.array([promise, *[None] * len(out)], dtype="Int64"),
+                    **{name: [number, *[0] * len(out)] for name, number in told.items()},
+                    "blob": pd.Series([None, *packed], dtype=object),
+                }
+            )
+            return
+        for rows in [pa.RecordBatch.from_pylist([], blobs.layout_of(self._stage.spec.output)), *out]:
+            columns = wire_columns(rows.select(rows.schema.names[2:]))
+            if rows.num_rows:
+                yield pd.DataFrame({"told": empty_text(rows.num_rows), **columns})
+            else:
+                yield pd.DataFrame({"told": [json.dumps(told)], **{name: [None] for name in columns}})
+
+
+def empty_text(count: int) -> Any:
+    """A column of so many NULLs."""
+    import pandas as pd
+
+    return pd.Series(pd.arrays.ArrowExtensionArray(pa.chunked_array([pa.nulls(count, pa.string())])))

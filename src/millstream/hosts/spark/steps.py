@@ -19,7 +19,7 @@ from millstream.errors import EngineError
 from millstream.hosts.spark import blobs
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
 from millstream.kernels.compute import ComputeStage
-from millstream.kernels.contract import Kernel, KernelSpec
+from millstream.kernels.contract import Kernel, KernelSpec, State
 from millstream.schema import Schema
 
 Arrows = Iterator[pa.RecordBatch]
@@ -162,13 +162,15 @@ class Numbered:
 
 @dataclass(frozen=True)
 class ToRows:
-    """Rows for Spark, with their times and arrival numbers in the first two columns."""
+    """Rows for Spark, with their times and arrival numbers in the first two columns; or without, if nobody asks."""
 
     schema: Schema
+    hidden: bool = True
 
     def __call__(self, batches: Batches) -> Arrows:
         layout = blobs.layout_of(self.schema)
-        return (blobs.for_spark(blobs.from_batch(batch, layout)) for batch in batches if len(batch))
+        names = layout.names if self.hidden else layout.names[2:]
+        return (blobs.for_spark(blobs.from_batch(batch, layout).select(names)) for batch in batches if len(batch))
 
 
 @dataclass(frozen=True)
@@ -252,18 +254,18 @@ class RunKernel:
             for port, blob in zip(packed.column("port").to_pylist(), packed.column("blob"), strict=True):
                 if blob.is_valid:
                     parts[port].append(blobs.decode(blob.as_buffer(), layouts[port]))
-        if any(parts):
-            inputs = [blobs.in_order(part, layout) for part, layout in zip(parts, layouts, strict=True)]
-            yield from self._stepped(inputs)
-
-    def _stepped(self, inputs: list[pa.RecordBatch]) -> Batches:
         kernel = kernel_of(self.spec)
         state = kernel.open()
+        for episode, upto in _episodes(parts):
+            inputs = [blobs.in_order(part, layout) for part, layout in zip(episode, layouts, strict=True)]
+            yield from self._stepped(kernel, state, inputs, upto)
+
+    def _stepped(self, kernel: Kernel, state: State, inputs: list[pa.RecordBatch], last: int) -> Batches:
         time = [blobs.times(rows) for rows in inputs]
         done = [0] * len(inputs)
-        for upto in _cuts(time):
+        for upto in _cuts(time, last):
             for port, rows in enumerate(inputs):
-                end = rows.num_rows if upto == FOREVER else int(np.searchsorted(time[port], upto))
+                end = rows.num_rows if upto == last else int(np.searchsorted(time[port], upto))
                 part = rows.slice(done[port], end - done[port])
                 out = kernel.step(state, blobs.to_batch(part, self.spec.inputs[port], upto, port))
                 done[port] = end
@@ -300,10 +302,34 @@ def kernel_of(spec: KernelSpec) -> Kernel:
     return _KERNELS[spec]
 
 
-def _cuts(time: list[Ints]) -> list[int]:
-    """Instants that divide the inputs into parts of about KERNEL_ROWS rows, the end of time last."""
+def _episodes(parts: list[list[pa.RecordBatch]]) -> Iterator[tuple[list[list[pa.RecordBatch]], int]]:
+    """The parts of all ports divided where one ends before the next begins, each with the time up to which it goes.
+
+    Files mostly follow each other in time, and then nothing needs to be put together or sorted.
+    """
+    spans = [
+        (int(time.min()), int(time.max()), port, rows)
+        for port, own in enumerate(parts)
+        for rows in own
+        if len(time := blobs.times(rows))
+    ]
+    spans.sort(key=lambda span: span[0])
+    episode: list[list[pa.RecordBatch]] = [[] for _ in parts]
+    reached = BEGIN
+    for first, last, port, rows in spans:
+        if reached > BEGIN and first > reached:
+            yield episode, first
+            episode = [[] for _ in parts]
+        episode[port].append(rows)
+        reached = max(reached, last)
+    if spans:
+        yield episode, FOREVER
+
+
+def _cuts(time: list[Ints], last: int) -> list[int]:
+    """Instants that divide the inputs into parts of about KERNEL_ROWS rows, and the one where they end."""
     longest = max(time, key=len)
-    return [*np.unique(longest[KERNEL_ROWS::KERNEL_ROWS]).tolist(), FOREVER]
+    return [*np.unique(longest[KERNEL_ROWS::KERNEL_ROWS]).tolist(), last]
 
 
 def _gathered(batches: Batches, reached: dict[int, int]) -> Batches:

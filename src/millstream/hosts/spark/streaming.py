@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from millstream.catalog import SinkDef
+from millstream.errors import EngineError
 from millstream.hosts.contract import Program
 from millstream.hosts.spark.branches import Branch
 from millstream.hosts.spark.failures import telling, translated
-from millstream.hosts.spark.meters import Meter, late_rows
+from millstream.hosts.spark.meters import Meter, late_rows, numbers_of
 from millstream.hosts.spark.sinks import (
     driver_sink,
     is_part_sink,
@@ -66,6 +67,12 @@ def _writer(
         form, path, options = spark_format(program.sink)
         df = surface(branches, program.columns).observe(COUNTED, F.count(F.lit(1)).alias("rows"))
         return df.writeStream.format(form).options(**options).option("path", path)
+    if not hasattr(branches[0].df.sparkSession, "_jsparkSession"):
+        # there foreachBatch runs its function on the server, out of reach of this process
+        raise EngineError(
+            "a streaming query on Spark Connect brings no rows back to the client",
+            hint="let it write files with INSERT INTO, or use writeStream of the DataFrame that Millstream.sql gives",
+        )
     sink = None if program.sink is None else driver_sink(program, program.sink)
 
     def take(df: DataFrame, _: int) -> None:
@@ -120,7 +127,7 @@ def _news(queries: Mapping[str, StreamingQuery], seen: dict[str, int]) -> dict[s
     for name, query in queries.items():
         rounds = [entry for entry in query.recentProgress if entry["batchId"] > seen[name]]
         observed = [dict(entry["observedMetrics"]) for entry in rounds]
-        counts = [metrics[COUNTED]["rows"] for metrics in observed if COUNTED in metrics]
-        news[name] = News(sum(map(int, counts)), sum(map(late_rows, observed)))
+        counts = [numbers_of(metrics[COUNTED])["rows"] for metrics in observed if COUNTED in metrics]
+        news[name] = News(sum(counts), sum(map(late_rows, observed)))
         seen[name] = max([seen[name], *(int(entry["batchId"]) for entry in rounds)])
     return news

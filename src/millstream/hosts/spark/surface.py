@@ -24,7 +24,7 @@ def all_rows(branches: tuple[Branch, ...]) -> DataFrame:
 
 def surface(branches: tuple[Branch, ...], columns: tuple[str, ...]) -> DataFrame:
     """The rows as the user sees them, nothing hidden."""
-    return named(all_rows(branches), columns)
+    return named(reduce(lambda a, b: a.unionAll(b), [branch.bare() for branch in branches]), columns)
 
 
 def named(df: DataFrame, columns: tuple[str, ...]) -> DataFrame:

@@ -21,15 +21,20 @@ def time_sql(schema: Schema, name: str, column: str, zone: str) -> str:
         return f"unix_micros({column})"
     if type_ != TIMESTAMP:
         return f"CAST({column} AS BIGINT)"
-    if zone in ("UTC", "Etc/UTC", "GMT", "Z", "+00:00"):
+    if is_utc(zone):
         return f"unix_micros(CAST({column} AS TIMESTAMP))"
     # a cast to an instant would read the time in the session's zone
     since = f"CAST({column} - TIMESTAMP_NTZ '1970-01-01 00:00:00' AS INTERVAL SECOND)"
     return f"CAST(CAST({since} AS DECIMAL(20, 6)) * 1000000 AS BIGINT)"
 
 
+def is_utc(zone: str) -> bool:
+    return zone in ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
+
+
 def zone_of(spark: SparkSession) -> str:
-    return str(spark.conf.get("spark.sql.session.timeZone", ""))
+    # without a default: Spark knows one, and Spark Connect refuses a default that is no zone
+    return str(spark.conf.get("spark.sql.session.timeZone"))
 
 
 def is_ticks(stream: StreamDef) -> bool:

@@ -1,0 +1,72 @@
+"""Rescaling: the state in a checkpoint divided anew, over another number of tasks."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from millstream.errors import EngineError, StateError
+from millstream.hosts.spark.failures import telling, translated
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_REFUSED = re.compile(r"\[STATE_REPARTITION_INVALID_CHECKPOINT\.([A-Z_]+)\]")
+
+
+def rescale(spark: SparkSession, checkpoint: str, partitions: int) -> None:
+    """Divide the state of a stopped streaming query over `partitions` tasks; it resumes with that many.
+
+    `checkpoint` is the query's own directory. Keys stay in their buckets, of which each task then has others, so more
+    tasks than buckets are of no use. Where the state is already divided like that, nothing happens.
+    """
+    if partitions < 1:
+        raise StateError(f"a checkpoint cannot be divided over {partitions} tasks", hint="one task is the least")
+    manager: Any = getattr(spark, "_streamingCheckpointManager", None) if hasattr(spark, "_jsparkSession") else None
+    if manager is None:
+        raise EngineError(
+            "this Spark session cannot rescale a checkpoint",
+            detail="only Spark 4.2 and newer can, and not through Spark Connect",
+            hint="a query on the old checkpoint keeps the number of tasks that it has, with any number of cores",
+        )
+    if "://" not in checkpoint and not (Path(checkpoint) / "offsets").is_dir():
+        # Spark would make a directory there
+        raise StateError(
+            f"no checkpoint of a streaming query in {checkpoint}",
+            hint="each query has its own directory in the one that --checkpoint names",
+        )
+    if any(_is_at(query, checkpoint) for query in spark.streams.active):
+        raise StateError(f"the query of {checkpoint} is running", hint="stop it first")
+    try:
+        manager.repartition(checkpoint, partitions)
+    except Exception as error:
+        _tell(error, checkpoint)
+
+
+def _is_at(query: Any, checkpoint: str) -> bool:
+    """Whether a running query keeps its checkpoint there."""
+    with telling():
+        place = str(query._jsq.streamingQuery().resolvedCheckpointRoot())
+    return place.removeprefix("file:").rstrip("/") == checkpoint.removeprefix("file:").rstrip("/")
+
+
+def _tell(error: Exception, checkpoint: str) -> None:
+    """Raise what Spark said as ours, unless there is nothing to do."""
+    found = _REFUSED.search(str(error))
+    match found[1] if found else "":
+        case "SHUFFLE_PARTITIONS_ALREADY_MATCH":
+            return
+        case "LAST_BATCH_FAILED":
+            raise StateError(
+                f"the last micro-batch in {checkpoint} is not complete",
+                hint="let the query run until it stops by itself (--trigger now), then rescale",
+            ) from None
+        case "LAST_BATCH_ABANDONED_REPARTITION":
+            raise StateError(
+                f"an earlier rescaling of {checkpoint} did not end", hint="repeat it with the number it had"
+            ) from None
+        case "NO_BATCH_FOUND" | "NO_COMMITTED_BATCH":
+            raise StateError(f"nothing has run to its end in {checkpoint} yet", hint="then it needs no rescaling")
+    with telling():
+        raise translated(error) from None
