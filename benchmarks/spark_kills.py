@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "spark"))
 
 import kill_runs
 
-KILLS_PER_JOB = 5
+KILLS_PER_JOB = 10
 
 
 def main() -> int:
@@ -36,7 +36,7 @@ def main() -> int:
         points = [kill_runs.POINTS[(done + i) % len(kill_runs.POINTS)] for i in range(count)]
         rng.shuffle(points)
         folder = Path(tempfile.mkdtemp(prefix="millstream-kills-"))
-        found, written = kill_runs.run_job(folder, points, rng, files=10, rows=20, told=print)
+        found, written = kill_runs.run_job(folder, points, rng, files=32, rows=10, told=print)
         done += count
         lost, doubled, wrong, rows = lost + found.lost, doubled + found.doubled, wrong + found.wrong, rows + written
         if found == kill_runs.Difference(0, 0, 0):

@@ -17,6 +17,7 @@ from millstream.config import Config
 from millstream.errors import CatalogError, EngineError
 from millstream.hosts.spark.frames import schema_of
 from millstream.hosts.spark.host import SparkHost
+from millstream.hosts.spark.rescale import rescale
 from millstream.hosts.spark.session import get_session
 from millstream.hosts.tables import TableStore
 from millstream.session import Database, to_span
@@ -73,6 +74,13 @@ class Millstream:
     def sql(self, text: str) -> DataFrame:
         """A query as a DataFrame: a streaming one if any of its inputs is."""
         return self._host.to_dataframe(self._database.prepare(text))
+
+    def rescale(self, checkpoint: str, partitions: int) -> None:
+        """Divide the state of a stopped streaming query over another number of tasks; it resumes with that many.
+
+        `checkpoint` is its `checkpointLocation`.
+        """
+        rescale(self.spark, checkpoint, partitions)
 
     def explain(self, text: str) -> str:
         """How a query would run: the plan, the rules applied to it, the stages, and Spark's own plan."""

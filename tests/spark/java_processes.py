@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 START_SECONDS = 60
@@ -52,8 +52,6 @@ def running(command: list[str], log: Path, until: str, env: Mapping[str, str]) -
         yield found
     finally:
         # a group of its own: the Python workers of a server go with it
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         process.wait()

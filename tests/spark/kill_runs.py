@@ -7,6 +7,7 @@ killed at once.
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import signal
@@ -15,6 +16,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,8 +64,10 @@ def drive(folder: Path, now: bool) -> None:
     scratch = folder / "scratch"
     scratch.mkdir(exist_ok=True)
     spark = get_session(
-        "local[2]",
+        # a failed task is tried again, and the log tells of it
+        "local[2,4]",
         {
+            "spark.log.level": "WARN",
             "spark.driver.extraJavaOptions": f"{QUICK_JVM} -Djava.io.tmpdir={scratch}",
             "spark.local.dir": str(scratch),
             "spark.driver.memory": "1g",
@@ -102,7 +106,7 @@ def write_input(folder: Path, files: int, rows: int, rng: random.Random) -> int:
     )
     (folder / "in").mkdir(parents=True)
     cuts = [0, *sorted(rng.sample(range(1, count), files - 1)), count + 1]
-    for number, (begin, end) in enumerate(zip(cuts, cuts[1:], strict=False)):
+    for number, (begin, end) in enumerate(itertools.pairwise(cuts)):
         path = folder / "in" / f"{number:05d}.parquet"
         pq.write_table(table.slice(begin, end - begin), path)
         os.utime(path, (number, number))
@@ -148,7 +152,7 @@ class Difference:
 
 
 def run_job(
-    folder: Path, points: Iterable[str], rng: random.Random, files: int = 10, rows: int = 20, told: Told = print
+    folder: Path, points: Iterable[str], rng: random.Random, files: int = 20, rows: int = 10, told: Told = print
 ) -> tuple[Difference, int]:
     """Kill a driver at each of these points, let the last one finish; what is wrong with the result, and its rows."""
     count = write_input(folder, files, rows, rng)
@@ -189,7 +193,8 @@ def kill(driver: subprocess.Popen[bytes]) -> None:
     while True:
         alive = list(session_of(driver.pid))
         for pid in alive:
-            with_no_such_process(lambda pid=pid: os.kill(pid, signal.SIGKILL))  # type: ignore[misc]
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         driver.poll()
         if not alive:
             return
@@ -209,38 +214,37 @@ def session_of(leader: int) -> Iterator[int]:
                 yield int(entry.name)
 
 
-def with_no_such_process(act: Callable[[], None]) -> None:
-    try:
-        act()
-    except ProcessLookupError:
-        pass
-
-
 def kill_at(folder: Path, driver: subprocess.Popen[bytes], point: str, rng: random.Random) -> int:
     """Wait for a point in the work of a micro-batch, then kill the driver; how many micro-batches had begun."""
     offsets, commits = folder / "checkpoint/q1/offsets", folder / "checkpoint/q1/commits"
     places = {"journal": offsets, "writing": folder / "out/.unfinished", "moving": folder / "out", "committed": commits}
-    begun = names(offsets)
-    wait_for(driver, folder, lambda: names(offsets) != begun or names(commits) >= begun and bool(begun))
-    if point == "anywhere":
-        time.sleep(rng.uniform(0, 4))
-    else:
-        for _ in range(rng.randint(1, 3)):
+    before = names(offsets), names(commits)
+    all_read = len(before[1]) >= len(names(folder / "in"))
+    try:
+        # one that has nothing left to read stands still; it is killed all the same
+        wait_for(driver, folder, lambda: (names(offsets), names(commits)) != before, 15 if all_read else PATIENCE)
+        if point == "anywhere":
+            time.sleep(rng.uniform(0, 4))
+        for _ in range(rng.randint(1, 3) if point in places else 0):
             seen = names(places[point])
-            wait_for(driver, folder, lambda seen=seen: bool(names(places[point]) - seen), at_most=5)  # type: ignore[misc]
-    kill(driver)
+            wait_for(driver, folder, lambda seen=seen: bool(names(places[point]) - seen), 15)  # type: ignore[misc]
+    finally:
+        kill(driver)
     return len(names(offsets))
 
 
 def names(place: Path) -> frozenset[str]:
     """The files of a directory that are complete."""
     try:
-        return frozenset(name for name in os.listdir(place) if not name.startswith(".") and ".tmp" not in name)
+        found = [path.name for path in place.iterdir()]
     except FileNotFoundError:
         return frozenset()
+    return frozenset(name for name in found if not name.startswith(".") and ".tmp" not in name)
 
 
-def wait_for(driver: subprocess.Popen[bytes], folder: Path, seen: Callable[[], bool], at_most: float = PATIENCE) -> None:
+def wait_for(
+    driver: subprocess.Popen[bytes], folder: Path, seen: Callable[[], bool], at_most: float = PATIENCE
+) -> None:
     """Look again and again; a driver that has read everything stands still, so not for ever."""
     deadline = time.monotonic() + at_most
     while not seen():
@@ -251,14 +255,41 @@ def wait_for(driver: subprocess.Popen[bytes], folder: Path, seen: Callable[[], b
         time.sleep(0.0005)
 
 
-def finish(folder: Path) -> None:
-    """Let a driver read all that is left."""
+def finish(folder: Path, during: Callable[[subprocess.Popen[bytes]], None] = lambda driver: None) -> None:
+    """Let a driver read all that is left; `during` does something to it meanwhile."""
     driver = start(folder, now=True)
     try:
+        during(driver)
         code = driver.wait(PATIENCE)
     finally:
         kill(driver)
     assert code == 0, (folder / "log").read_text()[-4000:]
+
+
+def kill_workers(folder: Path, driver: subprocess.Popen[bytes], rng: random.Random) -> None:
+    """SIGKILL to all Python workers, once in each of the first micro-batches, until a task has met it."""
+    for batch in ("0", "1", "2", "3"):
+        wait_for(driver, folder, lambda batch=batch: batch in names(folder / "checkpoint/q1/offsets"))  # type: ignore[misc]
+        wait_for(driver, folder, lambda: bool(workers_of(driver)))
+        time.sleep(rng.uniform(0, 0.3))
+        for pid in workers_of(driver):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.5)
+        if "Lost task" in (folder / "log").read_text():
+            return
+
+
+def workers_of(driver: subprocess.Popen[bytes]) -> list[int]:
+    """The processes that run tasks: children of a daemon of PySpark's, with the same command."""
+    found = []
+    for pid in session_of(driver.pid):
+        with suppress(OSError):
+            parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+            if b"pyspark.daemon\0pyspark.worker" in command and Path(f"/proc/{parent}/cmdline").read_bytes() == command:
+                found.append(pid)
+    return found
 
 
 if __name__ == "__main__":

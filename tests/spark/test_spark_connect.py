@@ -39,7 +39,7 @@ def failures(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str
     path = {"PYTHONPATH": os.environ["PYTHONPATH"]} if "PYTHONPATH" in os.environ else {}
     with running(command, folder / "server.log", "Spark Connect server started at", environment(**path)):
         client = [sys.executable, str(Path(__file__).with_name("citizen.py")), f"sc://127.0.0.1:{port}"]
-        done = subprocess.run(client, env=environment(**path), capture_output=True, text=True, timeout=200, check=False)
+        done = subprocess.run(client, env=environment(**path), capture_output=True, text=True, timeout=400, check=False)
         if done.returncode != 0:
             pytest.fail(done.stdout + done.stderr)
         yield json.loads(done.stdout.splitlines()[-1])

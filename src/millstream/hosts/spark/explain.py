@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from io import StringIO
 from typing import TYPE_CHECKING
 
-from millstream.hosts.contract import Program
 from millstream.hosts.spark.branches import Clockwork
 from millstream.hosts.spark.build import is_exchange
 from millstream.physical.nodes import Apply, Physical, Source, StoredTable
@@ -16,27 +15,29 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def explained(program: Program, clockwork: Clockwork, df: DataFrame) -> str:
+def explained(plan: Physical, clockwork: Clockwork, in_spark: Callable[[Physical], bool], df: DataFrame) -> str:
     """The operators with where each runs, then the physical plan of Spark."""
     kind = "streaming query" if clockwork.streaming else "bounded run"
-    lines = [f"on Spark, as a {kind}", *_tree(program.plan, clockwork, "")]
+    lines = [f"on Spark, as a {kind}", *_tree(plan, clockwork, in_spark, "")]
+    if clockwork.watermarked:
+        lines.append("time: Spark's watermark, because rows pass through Spark SQL before a kernel")
     return "\n".join([*lines, "", "Spark plan", _spark_plan(df)])
 
 
-def _tree(node: Physical, clockwork: Clockwork, indent: str) -> Iterator[str]:
-    yield f"{indent}{node.label()}  [{where(node, clockwork)}]"
+def _tree(node: Physical, clockwork: Clockwork, in_spark: Callable[[Physical], bool], indent: str) -> Iterator[str]:
+    yield f"{indent}{node.label()}  [{where(node, clockwork, in_spark)}]"
     for child in node.inputs:
-        yield from _tree(child, clockwork, indent + "  ")
+        yield from _tree(child, clockwork, in_spark, indent + "  ")
 
 
-def where(node: Physical, clockwork: Clockwork) -> str:
+def where(node: Physical, clockwork: Clockwork, in_spark: Callable[[Physical], bool]) -> str:
     """How Spark runs an operator."""
     if isinstance(node, Source):
-        return "source"
+        return "rows of Spark's" if in_spark(node) else "read by Python workers"
     if isinstance(node, StoredTable):
         return "broadcast to every task"
     if not isinstance(node, Apply):
-        return "Spark SQL"
+        return "Spark SQL" if in_spark(node) else "in the same workers"
     if not is_exchange(node):
         return "Spark union"
     keys = ", ".join(node.spec.keys or ())

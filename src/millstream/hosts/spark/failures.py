@@ -7,10 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from millstream import errors
-from millstream.errors import DataError, EngineError, MillstreamError
+from millstream.errors import DataError, EngineError, MillstreamError, StateError
 
 _RAISED = re.compile(r"millstream\.errors\.(\w+): (.+?)(?=\n\s*\n|\n SQLSTATE|\n\tat |\Z)", re.DOTALL)
 _CONDITION = re.compile(r"\[([A-Z_]+)(?:\.[A-Z_]+)?\] (.+)")
+_OTHER_QUERY = re.compile(
+    r"STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA|STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY"
+    r"|STATE_STORE_(?:KEY|VALUE)_SCHEMA_NOT_COMPATIBLE|sources in the checkpoint offsets"
+)
+"""How Spark says that the checkpoint does not fit the query."""
 _DATA_STATES = ("22",)
 """SQLSTATE classes that blame the data: overflow, division by zero, a text that is not a number."""
 
@@ -25,6 +30,12 @@ def translated(error: BaseException) -> MillstreamError:
     if raised is not None and isinstance(kind, type) and issubclass(kind, MillstreamError):
         message, detail, hint = _parts(raised[2])
         return kind(message, detail=detail, hint=hint)
+    if _OTHER_QUERY.search(text):
+        return StateError(
+            "the checkpoint belongs to another query",
+            detail="its stages or its inputs changed since the state was saved",
+            hint="start with a new checkpoint directory",
+        )
     condition = _CONDITION.search(text)
     message = condition[2].split(" SQLSTATE")[0].strip() if condition else text.splitlines()[0]
     if re.search(rf"SQLSTATE: ({'|'.join(_DATA_STATES)})", text):

@@ -18,7 +18,7 @@ from millstream.hosts.contract import Program, Progress, Report
 from millstream.hosts.spark import streaming
 from millstream.hosts.spark.arrive import stamped
 from millstream.hosts.spark.branches import Branch, Clockwork
-from millstream.hosts.spark.build import Builder, is_exchange, needs_watermark
+from millstream.hosts.spark.build import Builder, fused, is_exchange, needs_watermark
 from millstream.hosts.spark.explain import explained
 from millstream.hosts.spark.failures import telling
 from millstream.hosts.spark.inputs import bounded_input, input_of
@@ -332,7 +332,8 @@ class SparkHost:
     def explain(self, program: Program) -> str:
         with telling():
             clockwork = self._clockwork(program.plan)
-            return explained(program, clockwork, surface(self.branches(program, dry=True, rows=True), program.columns))
+            df = surface(self.branches(program, dry=True, rows=True), program.columns)
+            return explained(fused(program.plan), clockwork, self._in_spark, df)
 
     def close(self) -> None:
         """Forget everything; the Spark session stays, others may use it."""

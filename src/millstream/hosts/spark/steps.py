@@ -8,6 +8,7 @@ between them.
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -273,23 +274,21 @@ class RunKernel:
                     yield out
 
 
-_FIRST_TASKS = 4
-_tasks_done = 0
+_KERNELS: dict[Any, Kernel] = {}
+_loaded = (0, 0)
 
 
 def spare_collector() -> None:
-    """Keep what the first tasks of a worker have loaded out of garbage collection.
+    """Keep what a worker has loaded out of garbage collection.
 
     PySpark collects all garbage after every task: looking through the modules and compiled kernels, which never are
     garbage, took a quarter of the time of a micro-batch's workers.
     """
-    global _tasks_done
-    _tasks_done += 1
-    if _tasks_done <= _FIRST_TASKS:
+    global _loaded
+    now = len(sys.modules), len(_KERNELS)
+    if now != _loaded:
         gc.freeze()
-
-
-_KERNELS: dict[Any, Kernel] = {}
+        _loaded = now
 
 
 def kernel_of(spec: KernelSpec) -> Kernel:
