@@ -14,6 +14,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import millstream as ms
+from millstream.errors import EngineError
 from millstream.hosts.spark.meters import numbers_of
 from millstream.spark import Millstream
 
@@ -33,6 +35,10 @@ ROWS: list[Row] = [("a", 1.0, 1), ("b", 2.0, 2), ("a", 4.0, 3), ("b", 8.0, 30), 
 TOTALS = {("a", 1.0, 1.0), ("b", 2.0, 2.0), ("a", 4.0, 5.0), ("b", 8.0, 8.0), ("a", 16.0, 16.0), ("a", 32.0, 32.0)}
 PASSED = {row for row in TOTALS if row[1] < 32.0}
 """The totals of rows that time has passed when all have come."""
+
+
+def is_remote(spark: Any) -> bool:
+    return "connect" in type(spark).__module__
 
 
 def timed(rows: list[Row]) -> list[Row]:
@@ -66,7 +72,7 @@ def collected(df: Any) -> set[Row]:
 def to_the_end(writer: Any, folder: Path) -> Any:
     """Run a streaming query over all that is there."""
     query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(120)
     return query
 
 
@@ -237,8 +243,16 @@ def part_files_of_a_streaming_query(spark: Any, folder: Path) -> None:
     host: Any = db._host
     (running,) = host._queries.values()
     query = host.start_streaming(running.program, str(folder / "checkpoint"), {"availableNow": True})
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(120)
     assert {tuple(row.values()) for row in pq.read_table(folder / "out").to_pylist()} == PASSED
+    if is_remote(spark):
+        unsunk = replace(running.program, sink=None)
+        try:
+            host.start_streaming(unsunk, str(folder / "another"))
+        except EngineError as error:
+            assert "brings no rows back" in str(error)
+        else:
+            raise AssertionError("rows of a query without a sink would be lost")
     db.close()
 
 

@@ -71,6 +71,9 @@ def drive(folder: Path, now: bool) -> None:
             "spark.driver.extraJavaOptions": f"{QUICK_JVM} -Djava.io.tmpdir={scratch}",
             "spark.local.dir": str(scratch),
             "spark.driver.memory": "1g",
+            # a driver that lives for seconds would spend them compiling
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             FILES_PER_TRIGGER: "1",
         },
     )
@@ -158,7 +161,7 @@ def run_job(
     count = write_input(folder, files, rows, rng)
     for point in points:
         begun = kill_at(folder, start(folder, now=False), point, rng)
-        told(f"killed at {point}: {begun} of {files} micro-batches had begun")
+        told(f"killed at {point}: {begun} of {files} micro-batches had begun{left_open(folder)}")
     finish(folder)
     right = in_process(folder)
     assert len(right) == count
@@ -231,6 +234,16 @@ def kill_at(folder: Path, driver: subprocess.Popen[bytes], point: str, rng: rand
     finally:
         kill(driver)
     return len(names(offsets))
+
+
+def left_open(folder: Path) -> str:
+    """What a kill left behind: a micro-batch without its end, maybe with files in the sink already."""
+    checkpoint = folder / "checkpoint/q1"
+    unfinished = {int(name) for name in names(checkpoint / "offsets") - names(checkpoint / "commits")}
+    if not unfinished:
+        return ""
+    shown = any((folder / "out").glob(f"part-{max(unfinished):08d}*"))
+    return ", the last did not end" + (" though its files were there" if shown else "")
 
 
 def names(place: Path) -> frozenset[str]:

@@ -270,6 +270,17 @@ def test_a_checkpoint_goes_on_with_more_tasks(
         m.rescale(str(case.checkpoint / "q"), 2)
 
 
+def test_a_running_query_is_not_rescaled(spark: Any, tmp_path: Path) -> None:
+    place = tmp_path / "checkpoint"
+    rows = spark.readStream.format("rate").load()
+    query = rows.writeStream.format("noop").option("checkpointLocation", str(place)).start()
+    try:
+        with pytest.raises(StateError, match="is running"):
+            Millstream(spark).rescale(str(place), 3)
+    finally:
+        query.stop()
+
+
 def tasks_of(case: Case) -> set[str]:
     """The tasks that the state in a checkpoint is divided over."""
     return {path.name for path in (case.checkpoint / "q/state/0").iterdir() if path.name.isdigit()}

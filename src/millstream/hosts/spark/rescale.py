@@ -52,7 +52,7 @@ def _is_at(query: Any, checkpoint: str) -> bool:
 
 
 def _tell(error: Exception, checkpoint: str) -> None:
-    """Raise what Spark said as ours, unless there is nothing to do."""
+    """Raise what Spark said as ours, unless it is that there was nothing to do."""
     found = _REFUSED.search(str(error))
     match found[1] if found else "":
         case "SHUFFLE_PARTITIONS_ALREADY_MATCH":
@@ -67,6 +67,8 @@ def _tell(error: Exception, checkpoint: str) -> None:
                 f"an earlier rescaling of {checkpoint} did not end", hint="repeat it with the number it had"
             ) from None
         case "NO_BATCH_FOUND" | "NO_COMMITTED_BATCH":
-            raise StateError(f"nothing has run to its end in {checkpoint} yet", hint="then it needs no rescaling")
-    with telling():
-        raise translated(error) from None
+            raise StateError(
+                f"no micro-batch of {checkpoint} is complete yet",
+                hint="set spark.sql.shuffle.partitions before the query starts for the first time",
+            ) from None
+    raise translated(error) from None
