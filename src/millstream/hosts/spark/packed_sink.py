@@ -22,6 +22,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 from millstream.connectors.registry import make_sink
 from millstream.hosts.spark import blobs
 from millstream.hosts.spark.meters import Meter
+from millstream.hosts.spark.session import register_source
 from millstream.hosts.spark.steps import Opening, Step
 from millstream.schema import Schema
 
@@ -117,5 +118,5 @@ class PartsWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
 
 def writer_of(df: DataFrame, job: WriteJob) -> DataStreamWriter:
     """The DataFrame, as `job` takes its rows, on its way to part files."""
-    df.sparkSession.dataSource.register(PartsSink)
+    register_source(df.sparkSession, PartsSink)
     return df.writeStream.format(FORMAT).option("job", base64.b64encode(pickle.dumps(job)).decode())

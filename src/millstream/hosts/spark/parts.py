@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from millstream.connectors.contract import Divisible
+from millstream.hosts.spark.session import register_source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -85,7 +86,7 @@ class PartsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
 
 def followed_parts(spark: SparkSession, source: Divisible) -> DataFrame:
     """The parts of a source as they come to be."""
-    spark.dataSource.register(PartsSource)
+    register_source(spark, PartsSource)
     reader = spark.readStream.format(FORMAT).option("source", base64.b64encode(pickle.dumps(source)).decode())
     rows = spark.conf.get(ROWS_PER_TRIGGER, None)
     return (reader if rows is None else reader.option("rows", str(rows))).load()

@@ -62,6 +62,13 @@ def check_streaming(spark: SparkSession) -> None:
         ) from None
 
 
+def register_source(spark: SparkSession, source: Any) -> None:
+    """Make a data source in Python known to a session, and the session the one where this thread looks it up."""
+    spark.dataSource.register(source)
+    if hasattr(spark, "_jsparkSession"):
+        type(spark)._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
+
+
 def cores_of(spark: SparkSession) -> int:
     """How many tasks an exchange is spread over: as the session says, or as many as it has cores."""
     chosen = spark.conf.get(PARTITIONS, None)
