@@ -37,6 +37,10 @@ def stop_spark(spark: SparkSession) -> None:
     """End Spark; a signal to the whole process group may have ended it already."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped,unused-ignore]
 
+    counters = getattr(getattr(spark, "_sc", None), "_accumulatorServer", None)
+    if counters is not None:
+        # the connection of the counters ends with Java, which is no error
+        counters.handle_error = lambda *_: None
     with suppress(Py4JError, OSError):
         spark.stop()
 
