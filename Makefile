@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ROWS ?= 200000
 
-.PHONY: run test check bench format clean setup help
+.PHONY: run test check bench bench-spark format clean setup help
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -37,6 +37,10 @@ check: $(STAMP) ## lint, types and the fast tests, under a minute or two
 bench: $(STAMP) ## measure: ratios against DuckDB, Polars and bare loops in one run
 	$(BIN)/python benchmarks/over.py
 	$(BIN)/python benchmarks/over_kernel.py
+
+bench-spark: $(STAMP) ## measure the Spark host against Spark's own operators (about ten minutes)
+	$(BIN)/python benchmarks/kernel_state.py
+	$(BIN)/python benchmarks/spark.py
 
 format: $(STAMP) ## format the code
 	$(BIN)/ruff format src tests benchmarks examples

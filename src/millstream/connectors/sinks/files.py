@@ -120,7 +120,7 @@ class PartFileSink:
             for number in range(self._committed, self._finished):
                 self._hidden(number).rename(self._visible(number))
             if self._finished > self._committed:
-                _sync_directory(self._directory)
+                sync_directory(self._directory)
         except OSError as error:
             raise _cannot("commit to", self._directory, error) from error
         self._committed = self._finished
@@ -228,7 +228,7 @@ class SingleFileSink:
             self._file = self._writer = None
 
 
-def _sync_directory(directory: Path) -> None:
+def sync_directory(directory: Path) -> None:
     """Make renames permanent; a system that cannot open directories does so by itself."""
     try:
         handle = os.open(directory, os.O_RDONLY)

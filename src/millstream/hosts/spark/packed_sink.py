@@ -20,6 +20,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from millstream.connectors.registry import make_sink
+from millstream.connectors.sinks.files import sync_directory
 from millstream.hosts.spark import blobs
 from millstream.hosts.spark.meters import Meter
 from millstream.hosts.spark.session import register_source
@@ -110,6 +111,7 @@ class PartsWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
                 continue
             for number, part in enumerate(sorted(Path(message.directory).glob("part-*"))):
                 part.rename(target / f"part-{batchId:08d}{message.task:05d}{number:03d}{part.suffix}")
+        sync_directory(target)
         shutil.rmtree(self.job.scratch, ignore_errors=True)
 
     def abort(self, messages: list[Written | None], batchId: int) -> None:
