@@ -8,7 +8,7 @@ ROWS ?= 200000
 .PHONY: run test check bench bench-spark format clean setup help
 
 help: ## show this list
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
 setup: $(STAMP) ## make the virtual environment
 

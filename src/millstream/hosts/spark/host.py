@@ -24,7 +24,7 @@ from millstream.hosts.spark.failures import telling
 from millstream.hosts.spark.inputs import bounded_input, input_of
 from millstream.hosts.spark.meters import Meter, Meters
 from millstream.hosts.spark.runs import Outcome, run_bounded, watched
-from millstream.hosts.spark.sources import FollowedFiles, Input, PushedRows, Reading, RegisteredFrame
+from millstream.hosts.spark.sources import DriverSource, FollowedFiles, Input, PushedRows, Reading, RegisteredFrame
 from millstream.hosts.spark.spool import Spooled
 from millstream.hosts.spark.streaming import Trigger
 from millstream.hosts.spark.surface import surface
@@ -190,7 +190,7 @@ class SparkHost:
         """Whether the rows of an operator are Spark's, not in the hands of Python workers."""
         match node:
             case physical.Source():
-                return isinstance(self._find(node.stream), RegisteredFrame)
+                return isinstance(self._find(node.stream), RegisteredFrame | PushedRows | DriverSource)
             case physical.Compute():
                 return self._in_spark(node.input)
         return isinstance(node, physical.TableJoin)
