@@ -49,7 +49,7 @@ def spark() -> Any:
     from millstream.hosts.spark.session import get_session
 
     # A JVM that lives for seconds spends most of its time compiling; the quick compiler is enough here.
-    return get_session("local[1]", {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"})
+    return get_session("local[2]", {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"})
 
 
 def sample(combinations: list[Any]) -> list[Any]:

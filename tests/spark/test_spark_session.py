@@ -60,5 +60,5 @@ def test_the_session_is_set_up_and_reused(spark: Any) -> None:
 
     assert get_session() is spark
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
-    assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+    assert spark.conf.get("spark.sql.shuffle.partitions") == str(spark.sparkContext.defaultParallelism)
     assert spark.sparkContext.pythonExec == sys.executable
