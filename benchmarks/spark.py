@@ -2,8 +2,8 @@
 
     python benchmarks/spark.py [--rows 10000000] [--keys 10000] [--only declared,window] [--data DIR]
 
-Streaming variants read the files a few per micro-batch, a first time to warm up. Machines are noisy: read the ratios,
-not the seconds.
+Streaming variants read the files a few per micro-batch, after a first time to warm up. Machines are noisy: read the
+ratios, not the seconds.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Bench:
     # -- running ---------------------------------------------------------------------------------------------------
 
     def stream(self, name: str, make: Callable[[], Any], batches: int | None = None) -> None:
-        """Rows per second of a streaming query, once the JVM and the kernels are warm."""
+        """Rows per second of a streaming query, without its first micro-batch."""
         if batches is None:
             self._micro_batches(make(), None)
         spent = self._micro_batches(make(), batches)[1:]
@@ -223,6 +223,10 @@ def run(bench: Bench, chosen: Callable[[str], bool]) -> None:
         "batch: declared, sum": lambda name: bench.batch(name, lambda: declared(False).sql(sums)),
         "batch: registered, sum": lambda name: bench.batch(name, lambda: registered(False).sql(sums)),
     }
+    print("warming up", flush=True)
+    for _ in range(2):
+        for df in (declared(True).sql(sums), registered(True).sql(sums)):
+            bench._micro_batches(df, None)
     for name, work in variants.items():
         if chosen(name):
             work(name)

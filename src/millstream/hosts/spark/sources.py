@@ -27,6 +27,7 @@ from millstream.hosts.spark.arrive import (
 from millstream.hosts.spark.blobs import SEQ, TIME, from_batch, layout_of
 from millstream.hosts.spark.branches import Branch, Clockwork, rows_ddl
 from millstream.hosts.spark.meters import Meters
+from millstream.hosts.spark.session import cores_of
 from millstream.hosts.spark.steps import Numbered, Opening
 from millstream.hosts.spark.tables import arrow_frame
 from millstream.hosts.spark.times import time_sql, zone_of
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 FRAME_BITS = 53
 """Bits of the row numbers that Spark gives to a DataFrame's rows: 33 within a partition, and a million partitions."""
+
+TASKS_PER_CORE = 3
 
 EVERYTHING = 1 << 62
 """More rows than any source has."""
@@ -146,7 +149,7 @@ class Files:
         if node.side == "late":
             return no_rows(reading, node.schema)
         paths = tuple(str(path) for path in self.source.files())
-        df = reading.spark.range(0, len(paths), 1, len(paths))
+        df = reading.spark.range(0, len(paths), 1, tasks_for(reading.spark, len(paths)))
         read = ReadFiles(reading.entry(self.stream, node), self.source, paths)
         return Branch(df, node.schema, reading.clockwork, read, bits=FILE_BITS + len(paths).bit_length())
 
@@ -201,7 +204,7 @@ class Parts:
             df = followed_parts(reading.spark, self.source)
             return fresh(df, node.schema, reading.clockwork, self.stream, ReadParts(entry, self.source))
         parts = () if reading.dry else tuple(map(json.dumps, self._all_parts()))
-        df = reading.spark.range(0, len(parts), 1, max(1, len(parts)))
+        df = reading.spark.range(0, len(parts), 1, tasks_for(reading.spark, len(parts)))
         read = ReadParts(entry, self.source, parts)
         return Branch(df, node.schema, reading.clockwork, read, bits=FILE_BITS + len(parts).bit_length())
 
@@ -241,6 +244,11 @@ class DriverSource:
 
     def size(self) -> int | None:
         return self.source.size()
+
+
+def tasks_for(spark: SparkSession, parts: int) -> int:
+    """How many tasks read so many parts: a few per core, because every task of a Python worker costs some time."""
+    return max(1, min(parts, TASKS_PER_CORE * cores_of(spark)))
 
 
 def in_driver(batches: list[Batch], schema: Schema, reading: Reading) -> Branch:
