@@ -102,7 +102,7 @@ class ReadPaths:
         for batch in arrows:
             for uri in batch.column(0).to_pylist():
                 options = {**dict(self.options), "path": local_path(uri), "follow": False}
-                source = make_source(options, unstamped(self.entry.stream), self.entry.stream.name)
+                source = make_source(options, self.entry.stream.given, self.entry.stream.name)
                 assert source is not None
                 yield from entered(self.entry, source.read({}, lambda: False), 0)
 
@@ -127,13 +127,6 @@ class RefuseUntimed:
         schema = self.entry.stream.schema.arrow
         for batch in arrows:
             yield self.entry.rows(blobs.fit(batch, schema), (), 0)
-
-
-def unstamped(stream: StreamDef) -> Schema:
-    """The columns that a source delivers: not the one that arrival stamps."""
-    if stream.clock is not Clock.INTERNAL:
-        return stream.schema
-    return Schema(tuple(column for column in stream.schema if column.name != stream.time_column))
 
 
 def stamped(rows: pa.RecordBatch, stream: StreamDef, now: int) -> pa.RecordBatch:

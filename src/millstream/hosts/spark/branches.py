@@ -99,7 +99,7 @@ class Branch:
         """The branch as rows of Spark's; from here on heartbeats are lost."""
         branch = self
         if self.opening is not None:
-            df = self.df.mapInArrow(Pipeline(self.opening, self.steps, ToRows(self.schema)), rows_ddl(self.schema))
+            df = self.df.mapInArrow(self.closed(ToRows(self.schema)), rows_ddl(self.schema))
             branch = replace(self, df=df, opening=None, steps=())
         if not self.clockwork.watermarked:
             return branch

@@ -9,14 +9,13 @@ from millstream.catalog import StreamDef
 from millstream.connectors.contract import Divisible, Source
 from millstream.connectors.files.source import FileSource
 from millstream.connectors.registry import make_source
-from millstream.hosts.spark.arrive import unstamped
 from millstream.hosts.spark.sources import DriverSource, Files, FollowedFiles, Input, Parts, PushedRows
 from millstream.hosts.spark.spool import Spooled
 
 
 def input_of(stream: StreamDef, kept: str | None) -> Input:
     """Where the rows of a declaration come from; `kept` is the directory of checkpoints, if there is one."""
-    source = None if stream.source is None else make_source(stream.source, unstamped(stream), stream.name)
+    source = None if stream.source is None else make_source(stream.source, stream.given, stream.name)
     if source is None or stream.source is None:
         return PushedRows(stream)
     if isinstance(source, FileSource) and not source.bounded:

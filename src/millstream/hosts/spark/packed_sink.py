@@ -24,7 +24,7 @@ from millstream.connectors.sinks.files import sync_directory
 from millstream.hosts.spark import blobs
 from millstream.hosts.spark.meters import Meter
 from millstream.hosts.spark.session import register_source
-from millstream.hosts.spark.steps import Opening, Step
+from millstream.hosts.spark.steps import Opening, Step, opened, spare_collector
 from millstream.schema import Schema
 
 if TYPE_CHECKING:
@@ -82,11 +82,8 @@ class PartsWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
 
         job, context = self.job, TaskContext.get()
         directory = job.scratch / f"{context.partitionId():05d}-{uuid4()}"
-        batches = job.opening(iterator)
-        for step in job.steps:
-            batches = step(batches)
         sink, count = None, 0
-        for batch in batches:
+        for batch in opened(job.opening, job.steps, iterator):
             if not len(batch):
                 continue
             if sink is None:
@@ -97,6 +94,7 @@ class PartsWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         if sink is not None:
             sink.close()
         job.meter.add(count, 0)
+        spare_collector()
         return Written(context.partitionId(), str(directory))
 
     def commit(self, messages: list[Written | None], batchId: int) -> None:

@@ -22,7 +22,6 @@ from millstream.hosts.spark.arrive import (
     ReadPaths,
     RefuseUntimed,
     entered,
-    unstamped,
 )
 from millstream.hosts.spark.blobs import SEQ, TIME, from_batch, layout_of
 from millstream.hosts.spark.branches import Branch, Clockwork, rows_ddl
@@ -174,7 +173,7 @@ class FollowedFiles:
 
     def as_bounded(self) -> Files:
         """The files that are there now, as if no others ever came."""
-        source = make_source({**self.options, "follow": False}, unstamped(self.stream), self.stream.name)
+        source = make_source({**self.options, "follow": False}, self.stream.given, self.stream.name)
         assert isinstance(source, FileSource)
         return Files(self.stream, source)
 

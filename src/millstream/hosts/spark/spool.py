@@ -19,7 +19,7 @@ import pyarrow as pa
 from millstream.catalog import StreamDef
 from millstream.connectors.contract import Chunk, Rejected, Source
 from millstream.errors import ConnectorError, MillstreamError
-from millstream.hosts.spark.arrive import Entry, local_path, stamped, unstamped
+from millstream.hosts.spark.arrive import Entry, local_path, stamped
 from millstream.hosts.spark.branches import Branch
 from millstream.hosts.spark.sources import PushedRows, Reading, followed, fresh, no_rows
 from millstream.hosts.spark.steps import Arrows, Batches
@@ -87,7 +87,7 @@ class Spooled:
 
     def _read(self) -> None:
         try:
-            for rows, rejected in gathered(self.source.read({}, self._stop.is_set), unstamped(self.stream).arrow):
+            for rows, rejected in gathered(self.source.read({}, self._stop.is_set), self.stream.given.arrow):
                 self._write(stamped(rows, self.stream, time_ns() // 1000), rejected)
         except Exception as error:
             self.error = error

@@ -82,11 +82,16 @@ class Pipeline:
     closing: Closing
 
     def __call__(self, arrows: Arrows) -> Arrows:
-        batches = self.opening(arrows)
-        for step in self.steps:
-            batches = step(batches)
-        yield from self.closing(batches)
+        yield from self.closing(opened(self.opening, self.steps, arrows))
         spare_collector()
+
+
+def opened(opening: Opening, steps: tuple[Step, ...], arrows: Arrows) -> Batches:
+    """The rows of a task after all steps."""
+    batches = opening(arrows)
+    for step in steps:
+        batches = step(batches)
+    return batches
 
 
 # -- openings ----------------------------------------------------------------------------------------------------------
