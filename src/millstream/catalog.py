@@ -1,4 +1,4 @@
-"""What has been declared: streams, tables, sinks and functions, and who depends on whom."""
+"""What has been declared: streams, tables, sinks, functions and aggregates, and who depends on whom."""
 
 from __future__ import annotations
 
@@ -91,38 +91,93 @@ class FunctionDef:
     body: exp.Expr = field(compare=False)
 
 
-Entry = StreamDef | DerivedDef | TableDef | SinkDef | FunctionDef
+@dataclass(frozen=True)
+class AggregateDef:
+    """An aggregate written in SQL, bound anew for each call; types that are not declared (None) come from the call.
+
+    The base version and the window version of a name are two definitions.
+    """
+
+    name: str
+    parameters: tuple[tuple[str, SqlType | None], ...]
+    returns: tuple[tuple[str, SqlType | None], ...]
+    body: exp.Expr = field(compare=False)
+    window: bool = False
+    algebraic: bool = False
+    sql: str = field(default="", compare=False, repr=False)
+    """the text that the spans of `body` refer to"""
+
+    @property
+    def signature(self) -> str:
+        """How it is called and what it returns, as in its declaration."""
+        columns = f"({_listed(self.returns)})"
+        if len(self.returns) == 1 and self.returns[0][0] == self.name and self.returns[0][1] is not None:
+            columns = str(self.returns[0][1])
+        return f"{self.name}({_listed(self.parameters)}) : {columns}"
+
+    @property
+    def version(self) -> str:
+        """What kind of aggregate it is: base, window, algebraic window."""
+        return f"{'algebraic ' if self.algebraic else ''}{'window' if self.window else 'base'}"
+
+
+def _listed(columns: tuple[tuple[str, SqlType | None], ...]) -> str:
+    return ", ".join(name if type_ is None else f"{name} {type_}" for name, type_ in columns)
+
+
+def aggregate_use(name: str) -> str:
+    """What is recorded as used by a query that calls an aggregate: aggregates do not share names with streams."""
+    return f"aggregate {name.lower()}"
+
+
+Entry = StreamDef | DerivedDef | TableDef | SinkDef | FunctionDef | AggregateDef
 E = TypeVar("E", bound=Entry)
 
 
 def word_for(kind: type) -> str:
     """What an entry of that kind is called in messages."""
-    return {TableDef: "table", SinkDef: "sink", FunctionDef: "function"}.get(kind, "stream")
+    words = {TableDef: "table", SinkDef: "sink", FunctionDef: "function", AggregateDef: "aggregate"}
+    return words.get(kind, "stream")
 
 
 class Catalog:
-    """Names (case-insensitive) to definitions; functions have a name space of their own.
+    """Names (case-insensitive) to definitions; functions and aggregates have a name space of their own.
 
-    `depends` records for each derived stream or query the names it was built from, so that DROP can refuse.
+    `depends` records for each derived stream, aggregate or query the names it was built from, so that DROP can refuse.
     """
 
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
         self._functions: dict[str, FunctionDef] = {}
+        self._aggregates: dict[tuple[str, bool], AggregateDef] = {}
         self._depends: dict[str, frozenset[str]] = {}
 
     def add(self, entry: Entry, *, replace: bool = False, uses: frozenset[str] = frozenset()) -> None:
         """Declare something; the name must be free unless `replace`."""
-        space = self._space(entry)
         key = entry.name.lower()
-        if key in space:
-            if not replace:
-                raise CatalogError(
-                    f"{word_for(type(space[key]))} {entry.name} already exists",
-                    hint="use CREATE OR REPLACE, IF NOT EXISTS, or DROP it first",
-                )
+        known = self.like(entry)
+        other = self._homonym(entry)
+        if other is not None:
+            raise CatalogError(
+                f"{word_for(type(other))} {other.name} already exists",
+                hint="functions and aggregates are called alike, so their names must differ",
+            )
+        if known is not None and not replace:
+            raise CatalogError(
+                f"{_title(known)} already exists", hint="use CREATE OR REPLACE, IF NOT EXISTS, or DROP it first"
+            )
+        if isinstance(entry, AggregateDef):
+            # another version of an aggregate could change what a query that uses the name means
+            self._check_unused(aggregate_use(key))
+            self._aggregates[key, entry.window] = entry
+            self.hold(_title(entry), uses)
+            return
+        if isinstance(entry, FunctionDef):
+            self._functions[key] = entry
+            return
+        if known is not None:
             self._check_unused(key)
-        space[key] = entry
+        self._entries[key] = entry
         self.hold(entry.name, uses)
 
     def find(self, name: str) -> Entry | None:
@@ -130,6 +185,25 @@ class Catalog:
 
     def function(self, name: str) -> FunctionDef | None:
         return self._functions.get(name.lower())
+
+    def aggregate(self, name: str, window: bool) -> AggregateDef | None:
+        """The base or the window version of an aggregate written in SQL."""
+        return self._aggregates.get((name.lower(), window))
+
+    def has(self, name: str, kinds: tuple[type[Entry], ...]) -> bool:
+        """Whether something has that name where definitions of such a kind are kept."""
+        if AggregateDef in kinds:
+            return any((name.lower(), window) in self._aggregates for window in (False, True))
+        return name.lower() in (self._functions if FunctionDef in kinds else self._entries)
+
+    def like(self, entry: Entry) -> Entry | None:
+        """What `entry` would replace: the definition that has its name, and for an aggregate its version."""
+        match entry:
+            case AggregateDef():
+                return self.aggregate(entry.name, entry.window)
+            case FunctionDef():
+                return self.function(entry.name)
+        return self.find(entry.name)
 
     def get(self, name: str, kind: type[E]) -> E:
         """The entry of that name and kind; otherwise an error that suggests close names."""
@@ -142,18 +216,33 @@ class Catalog:
         return entry
 
     def drop(self, name: str, kinds: tuple[type[Entry], ...]) -> None:
-        """Forget a definition that nothing depends on."""
-        space: dict[str, FunctionDef] | dict[str, Entry]
-        space = self._functions if FunctionDef in kinds else self._entries
+        """Forget a definition that nothing depends on; of an aggregate, both versions."""
+        if AggregateDef in kinds:
+            self._drop_aggregate(name)
+            return
+        space: Mapping[str, Entry] = self._functions if FunctionDef in kinds else self._entries
         entry = space.get(name.lower())
         if entry is None or not isinstance(entry, kinds):
             what = word_for(kinds[0])
             if entry is not None:
                 raise CatalogError(f"{entry.name} is a {word_for(type(entry))}, not a {what}")
             raise CatalogError(f"no {what} {name}", hint=self.suggest(name))
+        if isinstance(entry, FunctionDef):
+            del self._functions[name.lower()]
+            return
         self._check_unused(name.lower())
-        del space[name.lower()]
-        self._depends.pop(name.lower(), None)
+        del self._entries[name.lower()]
+        self.release(name)
+
+    def _drop_aggregate(self, name: str) -> None:
+        versions = [entry for entry in self._aggregates.values() if entry.name.lower() == name.lower()]
+        if not versions:
+            known = [entry.name for entry in self._aggregates.values()]
+            raise CatalogError(f"no aggregate {name}", hint=_suggest(name, known))
+        self._check_unused(aggregate_use(name))
+        for entry in versions:
+            del self._aggregates[entry.name.lower(), entry.window]
+            self.release(_title(entry))
 
     def hold(self, user: str, uses: frozenset[str]) -> None:
         """Note that `user` (a derived stream or a running query) needs `uses`."""
@@ -166,21 +255,37 @@ class Catalog:
         return sorted(user for user, uses in self._depends.items() if name.lower() in uses)
 
     def entries(self) -> Iterator[Entry]:
-        """All definitions, in order of declaration, functions last."""
-        yield from (*self._entries.values(), *self._functions.values())
+        """All definitions, in order of declaration, functions and aggregates last."""
+        yield from (*self._entries.values(), *self._functions.values(), *self._aggregates.values())
 
     def suggest(self, name: str) -> str | None:
         """A hint that names what the user may have meant."""
-        known = {key: entry.name for key, entry in self._entries.items()}
-        close = difflib.get_close_matches(name.lower(), known, n=1)
-        if close:
-            return f"did you mean {known[close[0]]}?"
-        return "known: " + ", ".join(known.values()) if 0 < len(known) <= 8 else None
+        return _suggest(name, [entry.name for entry in self._entries.values()])
 
-    def _space(self, entry: Entry) -> dict[str, Entry]:
-        return self._functions if isinstance(entry, FunctionDef) else self._entries  # type: ignore[return-value]
+    def _homonym(self, entry: Entry) -> Entry | None:
+        """The function that has an aggregate's name, or the other way round."""
+        match entry:
+            case AggregateDef():
+                return self.function(entry.name)
+            case FunctionDef():
+                return self.aggregate(entry.name, False) or self.aggregate(entry.name, True)
+        return None
 
     def _check_unused(self, name: str) -> None:
-        users = self.users_of(name)
+        # the window version of an aggregate may call the base version of the same name
+        users = [user for user in self.users_of(name) if user.removeprefix("window ") != name]
         if users:
             raise CatalogError(f"{name} is used by {', '.join(users)}", hint="stop or drop those first")
+
+
+def _title(entry: Entry) -> str:
+    word = word_for(type(entry))
+    return f"{'window ' if isinstance(entry, AggregateDef) and entry.window else ''}{word} {entry.name}"
+
+
+def _suggest(name: str, names: list[str]) -> str | None:
+    known = {other.lower(): other for other in names}
+    close = difflib.get_close_matches(name.lower(), known, n=1)
+    if close:
+        return f"did you mean {known[close[0]]}?"
+    return "known: " + ", ".join(known.values()) if 0 < len(known) <= 8 else None

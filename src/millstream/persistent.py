@@ -12,7 +12,7 @@ from millstream import sql
 from millstream.bind import statements as act
 from millstream.bind.select import Bound
 from millstream.bind.statements import bind
-from millstream.catalog import SinkDef, StreamDef, TableDef
+from millstream.catalog import AggregateDef, Entry, FunctionDef, SinkDef, StreamDef, TableDef
 from millstream.config import Config
 from millstream.hosts.embedded.checkpoint import replay, restore_query, restore_streams, save
 from millstream.hosts.embedded.host import EmbeddedHost, Now
@@ -59,14 +59,17 @@ class PersistentDatabase(Database):
     def _define(self, action: act.Define, text: str) -> None:
         if isinstance(action.entry, TableDef) and not self._replaying:
             self.checkpoint()
-        known = self.catalog.find(action.entry.name)
+        known = self.catalog.like(action.entry)
         super()._define(action, text)
         entry = action.entry
-        if known is not None and self.catalog.find(entry.name) is known:
+        if known is not None and self.catalog.like(entry) is known:
             return
         if isinstance(entry, TableDef):
             text = _table_text(entry)
-        self._texts[f"entry:{entry.name.lower()}"] = (entry.name, text)
+        if isinstance(entry, AggregateDef):
+            # nothing uses it yet, and what it calls may have been defined after the one it replaces
+            self._texts.pop(_key(entry), None)
+        self._texts[_key(entry)] = (entry.name, text)
         self._remember_call({"op": "execute", "text": text})
 
     def _create_table(self, entry: TableDef) -> None:
@@ -74,7 +77,8 @@ class PersistentDatabase(Database):
 
     def _remove(self, action: act.Remove) -> None:
         super()._remove(action)
-        self._texts.pop(f"entry:{action.name.lower()}", None)
+        for key in _keys(action.name, action.kinds):
+            self._texts.pop(key, None)
         self._remember_call({"op": "drop", "name": action.name, "kind": action.kinds[0].__name__})
 
     def stop(self, name: str) -> None:
@@ -164,6 +168,18 @@ class PersistentDatabase(Database):
                 self.stop(note["name"])
             case _:
                 replay(self._host, note, rows)
+
+
+def _keys(name: str, kinds: tuple[type[Entry], ...]) -> tuple[str, ...]:
+    """Under which keys the text of a definition is kept: streams, functions and aggregates may share a name."""
+    if AggregateDef in kinds:
+        return f"aggregate:{name.lower()}", f"window aggregate:{name.lower()}"
+    return (f"{'function' if FunctionDef in kinds else 'entry'}:{name.lower()}",)
+
+
+def _key(entry: Entry) -> str:
+    keys = _keys(entry.name, (type(entry),))
+    return keys[1] if isinstance(entry, AggregateDef) and entry.window else keys[0]
 
 
 def _table_text(entry: TableDef) -> str:

@@ -14,6 +14,7 @@ from millstream.bind import statements as act
 from millstream.bind.select import Bound
 from millstream.bind.statements import bind
 from millstream.catalog import (
+    AggregateDef,
     Catalog,
     Clock,
     DerivedDef,
@@ -221,7 +222,7 @@ class Database:
 
     def _define(self, action: act.Define, text: str) -> None:
         entry = action.entry
-        if action.if_not_exists and self.catalog.find(entry.name) is not None:
+        if action.if_not_exists and self.catalog.like(entry) is not None:
             return
         if isinstance(entry, SinkDef):
             make_sink(entry.options, entry.name)
@@ -254,10 +255,12 @@ class Database:
         self.tables.create(entry.name, entry.schema)
 
     def _remove(self, action: act.Remove) -> None:
-        if action.if_exists and self.catalog.find(action.name) is None and self.catalog.function(action.name) is None:
+        if action.if_exists and not self.catalog.has(action.name, action.kinds):
             return
         entry = self.catalog.find(action.name)
         self.catalog.drop(action.name, action.kinds)
+        if not isinstance(entry, action.kinds):
+            return
         if isinstance(entry, StreamDef):
             self._host.forget(entry.name)
         elif isinstance(entry, TableDef):
@@ -296,7 +299,10 @@ class Database:
             case "FUNCTIONS":
                 functions = [entry for entry in self.catalog.entries() if isinstance(entry, FunctionDef)]
                 return _rows(("name", "body"), [(f.name, f.body.sql()) for f in functions])
-        raise BindError(f"no list {kind}", hint="SHOW STREAMS, TABLES, QUERIES, SINKS or FUNCTIONS")
+            case "AGGREGATES":
+                aggregates = [entry for entry in self.catalog.entries() if isinstance(entry, AggregateDef)]
+                return _rows(("name", "signature", "version"), [(a.name, a.signature, a.version) for a in aggregates])
+        raise BindError(f"no list {kind}", hint="SHOW STREAMS, TABLES, QUERIES, SINKS, FUNCTIONS or AGGREGATES")
 
     def _describe(self, name: str) -> Result:
         entry = self.catalog.find(name)

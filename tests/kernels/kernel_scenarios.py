@@ -14,16 +14,23 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from millstream import types
-from millstream.kernels.aggregates import NAMES, result_type
+from millstream.kernels.aggregates import OVER_NAMES, RANKS, result_type
 from millstream.kernels.batch import BEGIN, FOREVER, Batch
 from millstream.kernels.chain import ChainSpec
 from millstream.kernels.compute import ComputeStage
 from millstream.kernels.contract import KernelSpec
 from millstream.kernels.distinct import DistinctSpec
+from millstream.kernels.hop import WindowStage
 from millstream.kernels.merge import MergeSpec
-from millstream.kernels.over import Frame, OverCall, OverSpec
+from millstream.kernels.over import Between, Frame, OverCall, OverSpec
+from millstream.kernels.programs.engine import Closing
+from millstream.kernels.programs.spec import AggregateSpec
 from millstream.kernels.reorder import LateSpec, ReorderSpec
+from millstream.kernels.session import SessionSpec
+from millstream.plan.builtin_programs import builtin_program
 from millstream.plan.expr import Call, Column, Expr, Literal
+from millstream.plan.program_product import product
+from millstream.plan.window_tables import Cumulating, Hopping
 from millstream.schema import Schema
 from millstream.types import BIGINT, DECIMAL, DOUBLE, VARCHAR, SqlType
 
@@ -95,22 +102,30 @@ def ordered(draw: st.DrawFn, schema: Schema, max_size: int = 24, wild: bool = Tr
     return Batch(draw(rows(schema, size, wild)), time, np.arange(size, dtype=np.int64), FOREVER)
 
 
+_FRAMES = st.builds(
+    Frame,
+    st.sampled_from(["rows", "range"]),
+    st.none() | st.integers(0, 6) | st.builds(Between, st.none() | st.integers(4, 9), st.integers(1, 4)),
+)
+
+
 @st.composite
 def calls(draw: st.DrawFn, schema: Schema, max_calls: int = 4) -> tuple[OverCall, ...]:
-    frames = draw(
-        st.lists(
-            st.builds(Frame, st.sampled_from(["rows", "range"]), st.none() | st.integers(0, 6)), min_size=1, max_size=2
-        )
-    )
+    frames = draw(st.lists(_FRAMES, min_size=1, max_size=2))
     chosen = []
     for i in range(draw(st.integers(1, max_calls))):
         arg = draw(st.none() | st.sampled_from([field for field in schema if field.name != "k"]))
         distinct = arg is not None and draw(st.booleans())
-        fits = [fn for fn in sorted(NAMES) if result_type(fn, distinct, arg.type if arg else None)]
+        fits = [fn for fn in sorted(OVER_NAMES) if result_type(fn, distinct, arg.type if arg else None)]
         fn = draw(st.sampled_from(fits))
         type_ = result_type(fn, distinct, arg.type if arg else None)
         assert type_ is not None
-        chosen.append(OverCall(f"c{i}", fn, arg.name if arg else None, draw(st.sampled_from(frames)), distinct, type_))
+        frame = draw(st.sampled_from(frames))
+        if fn in RANKS:
+            frame = Frame("rows", None)
+        elif fn == "lag":
+            frame = Frame("rows", draw(st.integers(0, 6)))
+        chosen.append(OverCall(f"c{i}", fn, arg.name if arg else None, frame, distinct, type_))
     return tuple(chosen)
 
 
@@ -180,6 +195,49 @@ def distinct_scenarios(draw: st.DrawFn) -> Scenario:
     return Scenario(DistinctSpec(schema), (draw(ordered(schema)),))
 
 
+@st.composite
+def session_scenarios(draw: st.DrawFn) -> Scenario:
+    keys = draw(st.sampled_from([(), ("k",), ("s",), ("k", "s")]))
+    spec = SessionSpec(SMALL, keys, draw(st.sampled_from([1, 2, 5])), BIGINT)
+    batch = draw(ordered(SMALL))
+    # arrival numbers need not rise with time
+    return Scenario(spec, (replace(batch, seq=_shuffled_ties(draw, batch)),))
+
+
+def _shuffled_ties(draw: st.DrawFn, batch: Batch) -> Any:
+    seq = np.array(draw(st.permutations(range(len(batch)))), dtype=np.int64)
+    return seq[np.lexsort((seq, batch.time))] if len(batch) else seq
+
+
+@st.composite
+def closing_scenarios(draw: st.DrawFn) -> Scenario:
+    """Rows in windows, grouped by these and perhaps by more."""
+    windows = draw(st.sampled_from([Hopping(4, 4), Hopping(6, 2, 1), Hopping(2, 3), Cumulating(6, 2)]))
+    batch = draw(ordered(SMALL, wild=False))
+    if len(batch) and batch.time[0] < -1000:
+        batch = replace(batch, time=batch.time - BEGIN)
+    stage = WindowStage(SMALL, windows, BIGINT)
+    programs = draw(
+        st.lists(
+            st.sampled_from(
+                [
+                    builtin_program("count", None, BIGINT),
+                    builtin_program("avg", DOUBLE, DOUBLE),
+                    builtin_program("count", VARCHAR, BIGINT, distinct=True),
+                    builtin_program("max", VARCHAR, VARCHAR),
+                ]
+            ),
+            min_size=1,
+            max_size=3,
+        )
+    )
+    args = tuple("x" if field.type == DOUBLE else "s" for program in programs for field in program.parameters)
+    keys = (*draw(st.sampled_from([(), ("k",), ("s", "k")])), "window_start", "window_end")
+    results = tuple(f"r{i}" for i in range(len(programs)))
+    spec = AggregateSpec(stage.output, keys, product(programs), args, Closing(), results, "window_end")
+    return Scenario(spec, (stage.step(batch),))
+
+
 SCENARIOS: dict[str, st.SearchStrategy[Scenario]] = {
     "ChainSpec": chain_scenarios(),
     "OverSpec": over_scenarios(),
@@ -187,6 +245,8 @@ SCENARIOS: dict[str, st.SearchStrategy[Scenario]] = {
     "LateSpec": arrivals(LateSpec),
     "MergeSpec": merge_scenarios(),
     "DistinctSpec": distinct_scenarios(),
+    "SessionSpec": session_scenarios(),
+    "AggregateSpec": closing_scenarios(),
 }
 
 

@@ -6,6 +6,7 @@ import math
 from fractions import Fraction
 from typing import Any
 
+from millstream.kernels.aggregates import RANKS
 from millstream.kernels.over import Frame, OverCall, OverSpec
 
 
@@ -18,8 +19,16 @@ def over(spec: OverSpec, rows: list[dict[str, Any]], times: list[int]) -> dict[s
     for members in partitions.values():
         for place, i in enumerate(members):
             for call in spec.calls:
-                chosen = _in_frame(call.frame, members, place, times)
-                results[call.name][i] = aggregate(call, [rows[j] for j in chosen])
+                if call.fn in RANKS:
+                    before = [times[j] for j in members[: place + 1] if times[j] < times[i]]
+                    results[call.name][i] = len(before if call.fn == "rank" else set(before)) + 1
+                elif call.fn == "lag":
+                    assert call.arg is not None and call.frame.start is not None
+                    back = place - call.frame.start
+                    results[call.name][i] = rows[members[back]][call.arg] if back >= 0 else None
+                else:
+                    chosen = _in_frame(call.frame, members, place, times)
+                    results[call.name][i] = aggregate(call, [rows[j] for j in chosen])
     return results
 
 
@@ -31,10 +40,12 @@ def _key(value: Any) -> Any:
 
 def _in_frame(frame: Frame, members: list[int], place: int, times: list[int]) -> list[int]:
     if frame.unit == "rows":
-        start = 0 if frame.preceding is None else max(0, place - frame.preceding)
-        return members[start : place + 1]
+        start = 0 if frame.start is None else max(0, place - frame.start)
+        return members[start : max(0, place + 1 - frame.end)]
     now = times[members[place]]
-    return [j for j in members if times[j] <= now and (frame.preceding is None or times[j] >= now - frame.preceding)]
+    return [
+        j for j in members if times[j] <= now - frame.end and (frame.start is None or times[j] >= now - frame.start)
+    ]
 
 
 def aggregate(call: OverCall, rows: list[dict[str, Any]]) -> Any:
@@ -43,6 +54,8 @@ def aggregate(call: OverCall, rows: list[dict[str, Any]]) -> Any:
         return len(rows)
     values = [row[call.arg] for row in rows]
     if call.fn in ("first_value", "last_value"):
+        if not values:
+            return None
         return values[0] if call.fn == "first_value" else values[-1]
     values = [value for value in values if value is not None]
     if call.distinct:

@@ -43,6 +43,24 @@ CREATE FUNCTION one() AS 1;
 CREATE SINK out WITH (connector='file', path='out', format='parquet');
 CREATE SINK IF NOT EXISTS out WITH (connector='terminal') AS SELECT * FROM s;
 
+-- Aggregates
+CREATE AGGREGATE avg(Next Real) : Real {
+    TABLE state(tsum Real, cnt Int);
+    INITIALIZE: { INSERT INTO state VALUES (Next, 1); }
+    ITERATE: { UPDATE state SET tsum = tsum + Next, cnt = cnt + 1; }
+    TERMINATE: { INSERT INTO RETURN SELECT tsum / cnt FROM state; } };
+CREATE OR REPLACE ALGEBRAIC WINDOW AGGREGATE IF NOT EXISTS "my max"(a, b double) : (c, d double) {
+    TABLE inwindow(x, y double); TABLE memo(n int);
+    INITIALIZE: { INSERT INTO memo (n) VALUES (1), (2) WHERE a > 0; }
+    ITERATE: { DELETE FROM inwindow WHERE x ≤ a AND NOT EXISTS (SELECT n FROM memo AS m WHERE m.n ≠ x OR n ≥ 2); }
+    EXPIRE: { INSERT INTO RETURN VALUES (oldest().x, oldest().y); DELETE FROM memo; }
+    TERMINATE: { } };
+AGGREGATE seen(id, at, minutes) RETURNS int {
+    TABLE ids(i, t);
+    INITIALIZE: { INSERT INTO ids VALUES (id, at); }
+    ITERATE: { DELETE FROM ids WHERE at > t + minutes minutes OR i IN (SELECT max(i) FROM ids) OR at - t > 90 seconds;
+               INSERT INTO RETURN SELECT count(i) FROM ids WHERE sqlcode = 0 } };
+
 -- Changes
 INSERT INTO sellers VALUES ('s1', 'Ulm'), ('s2', 'Köln');
 INSERT INTO t (a, b) VALUES (1, NULL), (-2, 3.5);
@@ -57,6 +75,7 @@ DROP STREAM s;
 DROP TABLE IF EXISTS t CASCADE;
 DROP SINK out RESTRICT;
 DROP FUNCTION f;
+DROP AGGREGATE IF EXISTS a;
 DROP QUERY dips;
 DROP VIEW v;
 
@@ -70,6 +89,7 @@ SHOW TABLES;
 SHOW QUERIES;
 SHOW SINKS;
 SHOW FUNCTIONS;
+SHOW AGGREGATES;
 DESCRIBE s;
 DESC s;
 STOP dips;
@@ -105,6 +125,15 @@ SELECT sum(x) FILTER (WHERE x > 0) OVER (ROWS 3 PRECEDING) FROM s;
 SELECT decay_online_avg(price) OVER (PARTITION BY itemID ROWS 9 PRECEDING) FROM Bid;
 SELECT sum(x) OVER (RANGE INTERVAL n SECONDS PRECEDING), sum(x) OVER (ROWS n + 1 PRECEDING) FROM s;
 SELECT stddev(x) OVER w, variance(x) OVER w, last_value(x) OVER w, row_number() OVER w FROM s WINDOW w AS (ORDER BY ts);
+SELECT itemID, sum(bid.price) OVER(PARTITION BY itemID ROWS 49 PRECEDING SLIDE 10) FROM Bid;
+SELECT sum(x) OVER (RANGE 1 MINUTE PRECEDING SLIDE 10 SECONDS) FROM s;
+SELECT item_alarm(tagid, tagtype, tagtime) OVER (RANGE 5 SECONDS PRECEDING ACTIVE EXPIRATION) FROM tag_readings;
+SELECT rank() OVER (ORDER BY x), dense_rank() OVER w, lead(x) OVER w, nth_value(x, 2) OVER w FROM s WINDOW w AS (ORDER BY ts);
+SELECT a FROM TUMBLE(s, ts, INTERVAL '5' MINUTE);
+SELECT a FROM TUMBLE(s, ts, 5 MINUTES, INTERVAL '-1' MINUTE) AS w;
+SELECT a FROM HOP(s, s.ts, 1 MINUTE, 5 MINUTES) w JOIN t ON w.a = t.a;
+SELECT a FROM CUMULATE((SELECT a, ts FROM s WHERE a > 1), ts, 1 HOUR, 1 DAY, 5 MINUTES);
+SELECT a FROM SESSION(s PARTITION BY (a, b), ts, 10 SECONDS) AS w, TUMBLE("my stream", "my time", 1 DAY) AS v;
 
 -- Queries
 SELECT 1;

@@ -74,6 +74,14 @@ class Context:
                 return frozenset(name for name, expr in columns if isinstance(expr, Column) and expr.name in inner)
             case P.Union(branches=branches):
                 return frozenset.intersection(*(self.time_columns(branch) for branch in branches))
-            case P.Filter(input=child) | P.Over(input=child) | P.Distinct(input=child) | P.JoinTable(input=child):
+            case P.Group(ends=ends):
+                return frozenset([ends])
+            case (
+                P.Filter(input=child)
+                | P.Over(input=child)
+                | P.Distinct(input=child)
+                | P.JoinTable(input=child)
+                | P.AssignWindows(input=child)
+            ):
                 return self.time_columns(child)
         return frozenset()

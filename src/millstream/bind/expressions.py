@@ -99,6 +99,10 @@ class ExpressionBinder:
                 return self._call(node)
         return self.context.fail(f"{node.sql()[:60]} cannot be used here", node)
 
+    def several(self, node: exp.Expr) -> list[tuple[str, Expr]] | None:
+        """The columns of a node that stands alone in a select list and may have several; None for all others."""
+        return None
+
     def condition(self, node: exp.Expr) -> Expr:
         """A bound expression that is true, false or NULL."""
         bound = self.bind(node)

@@ -10,11 +10,12 @@ from millstream import functions
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder
 from millstream.bind.scope import Item, Scope
+from millstream.bind.window_tables import bind_window_table
 from millstream.catalog import DerivedDef, StreamDef, TableDef
 from millstream.plan import nodes as P
 from millstream.plan.expr import Column, Expr, conjunction
 from millstream.plan.joins import split_condition
-from millstream.sql.nodes import SideStream
+from millstream.sql.nodes import SideStream, WindowTable
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,10 @@ def _bind_source(node: exp.Expr, context: Context, join: exp.Join | None) -> _So
         return _Source(plan, node.alias or "", "", node, join)
     if not isinstance(node, exp.Table):
         context.refuse(f"{node.sql()[:60]} cannot stand in FROM", node)
+    if isinstance(node.this, WindowTable):
+        rows = _bind_source(node.this.this, context, None)
+        plan = bind_window_table(node.this, rows.plan, rows.alias, context)
+        return _Source(plan, node.alias or rows.alias, rows.name, node, join)
     side = _side(node, context)
     if side is not None:
         which, stream = side
@@ -78,7 +83,9 @@ def _side(node: exp.Table, context: Context) -> tuple[str, StreamDef] | None:
     call = node.this
     if not isinstance(call, SideStream):
         if isinstance(call, exp.Func):
-            context.fail("no such table function", node, hint="there is LATE(stream) and ERRORS(stream)")
+            context.fail(
+                "no such table function", node, hint="there are TUMBLE, HOP, CUMULATE, SESSION, LATE and ERRORS"
+            )
         return None
     entry = context.catalog.find(call.name)
     if not isinstance(entry, StreamDef):

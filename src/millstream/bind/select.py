@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from millstream.bind.aggregates import OwnCalls, RunningBinder, calls_own
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder, call_of, coerce
 from millstream.bind.from_clause import bind_from
+from millstream.bind.grouping import GroupBinder, is_grouped
 from millstream.bind.scope import Scope
-from millstream.bind.windows import WindowBinder
+from millstream.bind.windows import WindowBinder, WindowedExpressions
 from millstream.catalog import Clock
 from millstream.plan import nodes as P
 from millstream.plan.expr import Column, Expr
@@ -73,14 +75,26 @@ def bind_named(node: exp.Expr, context: Context, at: exp.Expr, names: tuple[str,
 
 def _bind_select(node: exp.Select, context: Context) -> Bound:
     plan, scope = bind_from(node, context)
-    _refuse_clauses(node, context, plan)
+    grouped = is_grouped(node, plan, context)
+    named = {window.name.lower(): window for window in node.args.get("windows") or []}
+    running = not grouped and any(calls_own(part, OwnCalls(context, str)) for part in node.expressions)
+    _refuse_clauses(node, context, plan, grouped or running)
     if (where := node.args.get("where")) is not None:
         plan = P.Filter(plan, ExpressionBinder(context, scope).condition(where.this))
-    named = {window.name.lower(): window for window in node.args.get("windows") or []}
+    if grouped:
+        groups = GroupBinder(node, plan, scope, context)
+        _check_order(node, context, groups.ordered_by)
+        outputs = [output for part in node.expressions for output in _outputs(part, scope, groups)]
+        return _deliver(*groups.build(outputs))
     windows = WindowBinder(context, plan, named)
-    expressions = ExpressionBinder(context, scope, windows.bind)
+    expressions: ExpressionBinder = WindowedExpressions(context, scope, windows)
+    if running:
+        expressions = RunningBinder(expressions, windows.own, node.args.get("group"))
     outputs = [output for part in node.expressions for output in _outputs(part, scope, expressions)]
-    return _deliver(windows.build(), outputs)
+    having = node.args.get("having")
+    condition = None if having is None else expressions.condition(having.this)
+    plan = windows.build()
+    return _deliver(plan if condition is None else P.Filter(plan, condition), outputs)
 
 
 def _deliver(plan: P.Node, outputs: list[tuple[str, Expr]]) -> Bound:
@@ -96,13 +110,15 @@ def _outputs(node: exp.Expr, scope: Scope, expressions: ExpressionBinder) -> lis
         return [(name, column) for name, column in scope.star(node.table, node)]
     if isinstance(node, exp.Alias):
         return [(node.alias, expressions.bind(node.this))]
+    if (columns := expressions.several(node)) is not None:
+        return columns
     return [(_name_of(node), expressions.bind(node))]
 
 
 def _name_of(node: exp.Expr) -> str:
     if isinstance(node, exp.Column):
         return str(node.name)
-    if isinstance(node, exp.Window):
+    if isinstance(node, exp.Window | exp.Filter):
         return _name_of(node.this)
     if isinstance(node, exp.Anonymous):
         return str(node.this)
@@ -113,7 +129,7 @@ def _name_of(node: exp.Expr) -> str:
     return "expr"
 
 
-def _refuse_clauses(node: exp.Select, context: Context, plan: P.Node) -> None:
+def _refuse_clauses(node: exp.Select, context: Context, plan: P.Node, grouped: bool = False) -> None:
     if plan.kind is P.Kind.TABLE:
         for key in ("group", "distinct", "having", "qualify", "limit", "offset", "order"):
             if (clause := node.args.get(key)) is not None:
@@ -123,12 +139,12 @@ def _refuse_clauses(node: exp.Select, context: Context, plan: P.Node) -> None:
                     node if key == "distinct" else clause,
                     hint="keep its rows with CREATE TABLE … AS, and join that table",
                 )
-    if (group := node.args.get("group")) is not None:
+    if not grouped and (group := node.args.get("group")) is not None:
         context.refuse(
             "GROUP BY over a whole stream never ends",
             group,
             detail="a group is complete only when its last row has come, and a stream has no last row",
-            hint="use aggregate OVER (PARTITION BY … ROWS|RANGE … PRECEDING)",
+            hint="group by windows, FROM TUMBLE(…), or use aggregate OVER (PARTITION BY … ROWS|RANGE … PRECEDING)",
         )
     if (distinct := node.args.get("distinct")) is not None:
         context.refuse(
@@ -137,10 +153,16 @@ def _refuse_clauses(node: exp.Select, context: Context, plan: P.Node) -> None:
             hint="use UNION, which removes duplicates of the same time, or a window",
         )
     for key, word in (("having", "HAVING"), ("qualify", "QUALIFY"), ("limit", "LIMIT"), ("offset", "OFFSET")):
-        if (clause := node.args.get(key)) is not None:
+        if (clause := node.args.get(key)) is not None and not (grouped and key == "having"):
             context.refuse(f"{word} is not supported on a stream", clause)
+    if not grouped:
+        _check_order(node, context, {name.lower() for name in context.time_columns(plan)})
+
+
+def _check_order(node: exp.Select, context: Context, columns: set[str]) -> None:
+    """ORDER BY may say what is so anyway."""
     if (order := node.args.get("order")) is not None:
-        times = {name.lower().rpartition(".")[2] for name in context.time_columns(plan)}
+        times = {name.rpartition(".")[2] for name in columns}
         for part in order.expressions:
             if part.args.get("desc") or part.this.name.lower() not in times:
                 context.refuse(

@@ -8,9 +8,11 @@ from sqlglot import exp
 
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder, bind_type
+from millstream.bind.programs import define_aggregate
 from millstream.bind.scope import did_you_mean
 from millstream.bind.select import Bound, bind_named, bind_query
 from millstream.catalog import (
+    AggregateDef,
     Catalog,
     Clock,
     DerivedDef,
@@ -20,12 +22,23 @@ from millstream.catalog import (
     SinkDef,
     StreamDef,
     TableDef,
+    aggregate_use,
 )
 from millstream.plan.expr import Column
 from millstream.plan.nodes import Kind
 from millstream.schema import Field, Schema
 from millstream.sql import duration_us, options_of
-from millstream.sql.nodes import CreateSink, CreateStream, Explain, ResetOption, SetOption, Show, SideStream, Stop
+from millstream.sql.nodes import (
+    CreateAggregate,
+    CreateSink,
+    CreateStream,
+    Explain,
+    ResetOption,
+    SetOption,
+    Show,
+    SideStream,
+    Stop,
+)
 from millstream.types import DATE, TIMESTAMP, TIMESTAMPTZ, VARCHAR, SqlType, common_type
 
 CURRENT_TIME = "current_time"
@@ -105,6 +118,7 @@ DROPPABLE: dict[str, tuple[type[Entry], ...]] = {
     "TABLE": (TableDef,),
     "SINK": (SinkDef,),
     "FUNCTION": (FunctionDef,),
+    "AGGREGATE": (AggregateDef,),
 }
 
 
@@ -120,6 +134,8 @@ def bind(node: exp.Expr, catalog: Catalog, sql: str) -> Action:
             return _create_table(node, context)
         case exp.Create() if str(node.args.get("kind")).upper() == "FUNCTION":
             return _create_function(node, context)
+        case CreateAggregate():
+            return _create_aggregate(node, context)
         case exp.Drop():
             return _drop(node, context)
         case exp.Insert():
@@ -314,6 +330,12 @@ def _create_function(node: exp.Create, context: Context) -> Define:
     return Define(FunctionDef(name, tuple(parameters), return_type, body), bool(node.args.get("replace")))
 
 
+def _create_aggregate(node: CreateAggregate, context: Context) -> Define:
+    definition = define_aggregate(node, context)
+    uses = frozenset(context.uses - {aggregate_use(definition.name)})
+    return Define(definition, bool(node.args.get("or_replace")), bool(node.args.get("if_not_exists")), uses)
+
+
 def _drop(node: exp.Drop, context: Context) -> Remove | StopQuery:
     kind = str(node.args.get("kind") or "").upper()
     if len(node.args["tables"]) != 1:
@@ -322,7 +344,9 @@ def _drop(node: exp.Drop, context: Context) -> Remove | StopQuery:
     if kind == "QUERY":
         return StopQuery(name)
     if kind not in DROPPABLE:
-        context.fail(f"DROP {kind} is not supported", node, hint="DROP STREAM, TABLE, SINK, FUNCTION or QUERY")
+        context.fail(
+            f"DROP {kind} is not supported", node, hint="DROP STREAM, TABLE, SINK, FUNCTION, AGGREGATE or QUERY"
+        )
     if node.args.get("cascade"):
         context.refuse("CASCADE is not supported", node, hint="drop or stop the dependents first, one by one")
     return Remove(name, DROPPABLE[kind], bool(node.args.get("exists")))

@@ -1,4 +1,4 @@
-"""The built-in aggregate functions: their names, and the type of what they compute."""
+"""The built-in aggregate and window functions: their names, and the type of what they compute."""
 
 from __future__ import annotations
 
@@ -22,6 +22,12 @@ NAMES = frozenset(
     )
 )
 
+RANKS = frozenset(("rank", "dense_rank"))
+"""functions of OVER alone: the number of a row's time among the times so far"""
+
+OVER_NAMES = NAMES | RANKS | {"lag"}
+"""all that an OVER operator computes"""
+
 _SPREADS = frozenset(("stddev_samp", "stddev_pop", "var_samp", "var_pop"))
 
 
@@ -44,6 +50,8 @@ def result_type(fn: str, distinct: bool, arg_type: SqlType | None) -> SqlType | 
     """
     if fn == "count" and not distinct:
         return BIGINT
+    if fn in RANKS:
+        return BIGINT if arg_type is None and not distinct else None
     # Values are 64 bits inside kernels, which hold decimals of up to 18 digits.
     if arg_type is None or (arg_type.name == "DECIMAL" and arg_type.precision > 18):
         return None
@@ -51,7 +59,7 @@ def result_type(fn: str, distinct: bool, arg_type: SqlType | None) -> SqlType | 
         return BIGINT
     if fn in ("min", "max"):
         return arg_type
-    if fn in ("first_value", "last_value"):
+    if fn in ("first_value", "last_value", "lag"):
         return None if distinct else arg_type
     if not arg_type.is_numeric:
         return None

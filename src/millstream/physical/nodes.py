@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal as OneOf
 
 from millstream.kernels.contract import KernelSpec
+from millstream.kernels.hop import WindowStage
 from millstream.plan.expr import Expr
 from millstream.schema import Schema
 
@@ -60,6 +61,21 @@ class Compute(Physical):
         where = "" if self.predicate is None else f" where {self.predicate}"
         what = "" if self.columns is None else " " + ", ".join(f"{name} := {expr}" for name, expr in self.columns)
         return f"Compute{what}{where}"
+
+
+@dataclass(frozen=True)
+class AddWindows(Physical):
+    """Stateless work: each row once for every window that its time is in, with the window's bounds."""
+
+    input: Physical
+    stage: WindowStage
+
+    @property
+    def inputs(self) -> tuple[Physical, ...]:
+        return (self.input,)
+
+    def label(self) -> str:
+        return f"AddWindows {self.stage.windows.describe(self.stage.type)}"
 
 
 @dataclass(frozen=True)

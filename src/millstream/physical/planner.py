@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from millstream.kernels.contract import KernelSpec
 from millstream.kernels.distinct import DistinctSpec
+from millstream.kernels.hop import WindowStage
 from millstream.kernels.merge import MergeSpec
 from millstream.kernels.over import Frame, OverCall, OverSpec
-from millstream.physical.nodes import Apply, Compute, Physical, Source, StoredTable, TableJoin
+from millstream.kernels.programs.engine import Closing
+from millstream.kernels.programs.spec import AggregateSpec
+from millstream.kernels.session import SessionSpec
+from millstream.kernels.yields import YieldSpec
+from millstream.physical.nodes import AddWindows, Apply, Compute, Physical, Source, StoredTable, TableJoin
 from millstream.plan import nodes as P
 from millstream.plan.expr import Expr, conjunction, conjuncts, substitute
 
@@ -31,12 +37,27 @@ def plan_physical(node: P.Node) -> Physical:
             return _apply(tuple(map(plan_physical, branches)), MergeSpec(node.schema, len(branches)))
         case P.Distinct(input=below):
             return _apply((plan_physical(below),), DistinctSpec(node.schema))
+        case P.AssignWindows(input=below, windows=windows, type=type_):
+            child = plan_physical(below)
+            return AddWindows(node.schema, child, WindowStage(child.schema, windows, type_))
+        case P.Sessions(input=below, keys=keys, gap=gap, type=type_):
+            child = plan_physical(below)
+            return _apply((child,), SessionSpec(child.schema, keys, gap, type_))
+        case P.Aggregate(input=below, keys=keys, program=program, args=args, mode=mode, results=results):
+            child = plan_physical(below)
+            return _apply((child,), AggregateSpec(child.schema, keys, program, args, mode, results))
+        case P.Yield(input=below, keys=keys, unit=unit, every=every):
+            child = plan_physical(below)
+            return _apply((child,), YieldSpec(child.schema, keys, unit, every))
+        case P.Group(input=below, keys=keys, ends=ends, program=program, args=args, results=results):
+            child = plan_physical(below)
+            return _apply((child,), AggregateSpec(child.schema, keys, program, args, Closing(), results, ends))
         case P.JoinTable(input=below, table=table, pairs=pairs, residual=residual, outer=outer):
             return TableJoin(node.schema, plan_physical(below), _stored(table), pairs, residual, outer)
     raise NotImplementedError(f"no physical form of {node.label()}")
 
 
-def _apply(inputs: tuple[Physical, ...], spec: OverSpec | MergeSpec | DistinctSpec) -> Apply:
+def _apply(inputs: tuple[Physical, ...], spec: KernelSpec) -> Apply:
     return Apply(spec.output, inputs, spec)
 
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from enum import Enum
 from functools import cached_property
 from typing import Literal as OneOf
 
 from millstream.plan.expr import Column, Expr, columns_of
+from millstream.plan.modes import Mode
+from millstream.plan.programs import Program
+from millstream.plan.window_tables import END, START, Windows, length_text
 from millstream.plan.windows import WindowCall
 from millstream.schema import Field, Schema
-from millstream.types import BOOLEAN
+from millstream.types import BOOLEAN, SqlType
 
 
 class Kind(Enum):
@@ -234,9 +238,8 @@ class Over(Unary):
     calls: tuple[WindowCall, ...]
 
     def __post_init__(self) -> None:
-        for name in (*self.keys, *(call.arg for call in self.calls if call.arg is not None)):
-            if name not in self.input.schema:
-                raise ValueError(f"no column {name} under OVER")
+        arguments = (call.arg for call in self.calls if call.arg is not None)
+        _require_names((*self.keys, *arguments), self.input.schema, "OVER")
         self.schema  # noqa: B018 - refuses duplicate names
 
     @cached_property
@@ -246,6 +249,121 @@ class Over(Unary):
     def label(self) -> str:
         by = f" by {', '.join(self.keys)}" if self.keys else ""
         return f"Over{by}: {'; '.join(map(str, self.calls))}"
+
+
+@dataclass(frozen=True)
+class Aggregate(Unary):
+    """A program over the rows of each partition: for every row that it returns, the row that was worked on and what was
+    returned.
+
+    `base`, if there is one, is the version without a window of the aggregate that `program` is, for rules that compute
+    its windows in another way.
+    """
+
+    keys: tuple[str, ...]
+    program: Program
+    args: tuple[str, ...]
+    mode: Mode
+    results: tuple[str, ...]
+    base: Program | None = None
+
+    def __post_init__(self) -> None:
+        _require_names((*self.keys, *self.args), self.input.schema, self.program.name)
+        self.schema  # noqa: B018 - refuses duplicate names
+
+    @cached_property
+    def schema(self) -> Schema:
+        results = zip(self.results, self.program.result, strict=True)
+        return Schema((*self.input.schema.fields, *(Field(name, field.type) for name, field in results)))
+
+    def label(self) -> str:
+        by = f" by {_listed(self.keys)}" if self.keys else ""
+        return f"Aggregate{by}: {_listed(self.results)} := {self.program.name}({_listed(self.args)}) {self.mode}"
+
+
+@dataclass(frozen=True)
+class Yield(Unary):
+    """Of each partition only the rows that yield: every `every`-th, or the last in each slot of `every` µs."""
+
+    keys: tuple[str, ...]
+    unit: OneOf["rows", "range"]
+    every: int
+
+    def __post_init__(self) -> None:
+        _require_names(self.keys, self.input.schema, "SLIDE")
+
+    def label(self) -> str:
+        by = f" by {_listed(self.keys)}" if self.keys else ""
+        every = f"{self.every} rows" if self.unit == "rows" else f"[{timedelta(microseconds=self.every)}]"
+        return f"Slide{by} {every}"
+
+
+@dataclass(frozen=True)
+class AssignWindows(Unary):
+    """Each row once for every window that its time is in, with the window's bounds as columns of type `type`."""
+
+    windows: Windows
+    type: SqlType
+
+    def __post_init__(self) -> None:
+        self.schema  # noqa: B018 - refuses duplicate names
+
+    @cached_property
+    def schema(self) -> Schema:
+        return _with_bounds(self.input.schema, self.type)
+
+    def label(self) -> str:
+        return f"Windows {self.windows.describe(self.type)}"
+
+
+@dataclass(frozen=True)
+class Sessions(Unary):
+    """Each row, once its session has ended, with the session's bounds: a session of a key ends when no row has come
+    for `gap`. The rows' time is then the last instant of the session."""
+
+    keys: tuple[str, ...]
+    gap: int
+    type: SqlType
+
+    def __post_init__(self) -> None:
+        _require_names(self.keys, self.input.schema, "SESSION")
+        self.schema  # noqa: B018 - refuses duplicate names
+
+    @cached_property
+    def schema(self) -> Schema:
+        return _with_bounds(self.input.schema, self.type)
+
+    def label(self) -> str:
+        by = f" by {_listed(self.keys)}" if self.keys else ""
+        return f"Sessions{by} gap {length_text(self.gap, self.type)}"
+
+
+@dataclass(frozen=True)
+class Group(Unary):
+    """A program over the rows of each group: what it returns with the group's keys, when time has come to the value of
+    the key `ends`, which is then the time of that row."""
+
+    keys: tuple[str, ...]
+    ends: str
+    program: Program
+    args: tuple[str, ...]
+    results: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        _require_names((*self.keys, *self.args), self.input.schema, "GROUP BY")
+        if self.ends not in self.keys:
+            raise ValueError("groups end by one of their keys")
+        self.schema  # noqa: B018 - refuses duplicate names
+
+    @cached_property
+    def schema(self) -> Schema:
+        keys = tuple(self.input.schema[key] for key in self.keys)
+        results = zip(self.results, self.program.result, strict=True)
+        return Schema((*keys, *(Field(name, field.type) for name, field in results)))
+
+    def label(self) -> str:
+        what = f"{_listed(self.results)} := {self.program.name}({_listed(self.args)})"
+        return f"Group by {_listed(self.keys)} until {self.ends}: {what}"
 
 
 def walk(node: Node) -> Iterator[Node]:
@@ -277,6 +395,20 @@ def _require(expr: Expr, schema: Schema) -> None:
     missing = [name for name in columns_of(expr) if name not in schema.names]
     if missing:
         raise ValueError(f"{expr} reads {', '.join(missing)}, which its input {schema} does not have")
+
+
+def _require_names(names: tuple[str, ...], schema: Schema, above: str) -> None:
+    for name in names:
+        if name not in schema:
+            raise ValueError(f"no column {name} under {above}")
+
+
+def _with_bounds(schema: Schema, type_: SqlType) -> Schema:
+    return Schema((*schema.fields, Field(START, type_), Field(END, type_)))
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(names)
 
 
 def _tree(node: Node, first: str, rest: str) -> Iterator[str]:

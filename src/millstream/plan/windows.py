@@ -10,32 +10,55 @@ from millstream.types import SqlType
 
 
 @dataclass(frozen=True, slots=True)
+class Between:
+    """From `start` to `end` before the current row; None is UNBOUNDED."""
+
+    start: int | None
+    end: int
+
+    def __post_init__(self) -> None:
+        if self.end <= 0 or (self.start is not None and self.start < self.end):
+            raise ValueError("a frame that ends before the current row begins no later than it ends")
+
+
+@dataclass(frozen=True, slots=True)
 class Frame:
     """ROWS: the row and `preceding` rows before it. RANGE: rows at most `preceding` µs older, peers included.
 
-    None is UNBOUNDED. Only frames that end at the current row make sense on a stream.
+    None is UNBOUNDED; Between is a frame that ends before the current row. A frame on a stream never ends after it.
     """
 
     unit: Literal["rows", "range"]
-    preceding: int | None
+    preceding: int | Between | None
 
     def __post_init__(self) -> None:
-        if self.preceding is not None and self.preceding < 0:
+        if self.start is not None and self.start < 0:
             raise ValueError("a frame reaches back, not forward")
 
+    @property
+    def start(self) -> int | None:
+        """How far back it begins; None is UNBOUNDED."""
+        return self.preceding.start if isinstance(self.preceding, Between) else self.preceding
+
+    @property
+    def end(self) -> int:
+        """How far back it ends; 0 is the current row."""
+        return self.preceding.end if isinstance(self.preceding, Between) else 0
+
     def __str__(self) -> str:
-        if self.preceding is None:
-            reach = "UNBOUNDED"
-        elif self.unit == "rows":
-            reach = str(self.preceding)
-        else:
-            reach = f"[{timedelta(microseconds=self.preceding)}]"
-        return f"{self.unit.upper()} {reach} PRECEDING"
+        start = f"{self.unit.upper()} {self._bound(self.start)} PRECEDING"
+        return f"{start} TO {self._bound(self.end)} PRECEDING" if self.end else start
+
+    def _bound(self, distance: int | None) -> str:
+        if distance is None:
+            return "UNBOUNDED"
+        return str(distance) if self.unit == "rows" else f"[{timedelta(microseconds=distance)}]"
 
 
 @dataclass(frozen=True, slots=True)
 class WindowCall:
-    """An aggregate over a frame: `name` := fn([DISTINCT] arg) OVER (frame); `arg` is a column, None for count(*)."""
+    """A function over a frame: `name` := fn([DISTINCT] arg) OVER (frame); `arg` is a column, None for count(*) and
+    ranks."""
 
     name: str
     fn: str

@@ -6,17 +6,23 @@ from dataclasses import replace
 
 from millstream.plan.expr import columns_of
 from millstream.plan.nodes import (
+    Aggregate,
+    AssignWindows,
     Distinct,
     Filter,
+    Group,
     JoinTable,
     Node,
     Over,
     Project,
     Scan,
+    Sessions,
     TableScan,
     Union,
+    Yield,
     passthrough,
 )
+from millstream.plan.window_tables import END, START
 from millstream.schema import Schema
 
 
@@ -55,6 +61,16 @@ def _prune(node: Node, wanted: set[str]) -> Node:
         case Union(branches=branches):
             target = _subset(node.schema, wanted)
             return Union(tuple(_exactly(_prune(branch, set(target.names)), target) for branch in branches))
+        case AssignWindows(input=below):
+            return replace(node, input=_prune(below, wanted - {START, END}))
+        case Sessions(input=below, keys=keys):
+            return replace(node, input=_prune(below, (wanted - {START, END}) | set(keys)))
+        case Aggregate(input=below, keys=keys, args=args, results=results):
+            return replace(node, input=_prune(below, (wanted - set(results)) | {*keys, *args}))
+        case Yield(input=below, keys=keys):
+            return replace(node, input=_prune(below, wanted | set(keys)))
+        case Group(input=below, keys=keys, args=args):
+            return replace(node, input=_prune(below, {*keys, *args}))
         case Distinct(input=below):
             # all columns decide what is a duplicate
             return Distinct(_exactly(_prune(below, set(below.schema.names)), below.schema))

@@ -8,15 +8,29 @@ from dataclasses import replace
 from millstream.functions import can_fail
 from millstream.plan.expr import Expr, columns_of, conjunction, conjuncts, may_fail, substitute
 from millstream.plan.joins import equality
-from millstream.plan.nodes import Distinct, Filter, JoinTable, Node, Over, Project, Union
+from millstream.plan.nodes import (
+    Aggregate,
+    AssignWindows,
+    Distinct,
+    Filter,
+    Group,
+    JoinTable,
+    Node,
+    Over,
+    Project,
+    Sessions,
+    Union,
+    Yield,
+)
 
 
 def push_down_filter(node: Node) -> Node:
     """Move a filter, or those of its conjuncts that may move, below its input.
 
     Through a projection by replacing columns with what they stand for; into every branch of a union; into the side of a
-    table join that it reads (equalities between both sides become hash pairs); below OVER if it reads only the
-    partition columns, since whole partitions then come or go.
+    table join that it reads (equalities between both sides become hash pairs); below OVER, SESSION and GROUP BY if it
+    reads only the columns that tell partitions apart, since whole partitions then come or go; below windows if it does
+    not read their bounds.
     """
     match node:
         case Filter(input=Project() as below, predicate=predicate):
@@ -26,14 +40,23 @@ def push_down_filter(node: Node) -> Node:
             return Union(tuple(Filter(branch, predicate) for branch in branches))
         case Filter(input=Distinct(input=below), predicate=predicate):
             return Distinct(Filter(below, predicate))
-        case Filter(input=Over() as below):
-            keys = set(below.keys)
-            moving, staying = _part(node.predicate, lambda part: columns_of(part) <= keys and not can_fail(part))
-            if moving:
-                return _filter(replace(below, input=_filter(below.input, moving)), staying)
+        case Filter(input=(Over() | Aggregate() | Yield() | Sessions() | Group()) as below):
+            return _below(node, below, set(below.keys))
+        case Filter(input=AssignWindows() as below):
+            return _below(node, below, set(below.input.schema.names))
         case Filter(input=JoinTable() as below):
             return _into_join(node, below)
     return node
+
+
+def _below(
+    node: Filter, below: Over | Aggregate | Yield | Sessions | Group | AssignWindows, readable: set[str]
+) -> Node:
+    """Move the conjuncts that read only these columns."""
+    moving, staying = _part(node.predicate, lambda part: columns_of(part) <= readable and not can_fail(part))
+    if not moving:
+        return node
+    return _filter(replace(below, input=_filter(below.input, moving)), staying)
 
 
 def _into_join(node: Filter, join: JoinTable) -> Node:

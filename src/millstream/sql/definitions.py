@@ -15,8 +15,8 @@ from millstream.sql.nodes import CreateSink, CreateStream, Option
 from millstream.sql.queries import QueryParser
 from millstream.sql.spans import cover, span_of
 
-_DROPPABLE = ("STREAM", "TABLE", "SINK", "FUNCTION", "QUERY", "VIEW")
-_CREATABLE = ("STREAM", "TABLE", "SINK", "FUNCTION", "VIEW")
+_DROPPABLE = ("STREAM", "TABLE", "SINK", "FUNCTION", "AGGREGATE", "QUERY", "VIEW")
+_CREATABLE = ("STREAM", "TABLE", "SINK", "FUNCTION", "AGGREGATE", "VIEW")
 _SIMPLE_KEY = re.compile(r"[a-z_][a-z0-9_]*")
 _KEYS_AND_CHECKS = ("PRIMARY KEY", "FOREIGN KEY", "UNIQUE", "CHECK")
 
@@ -33,6 +33,10 @@ class DefinitionParser(QueryParser):
         replace = self._match(TokenType.OR)
         if replace:
             self._expect_words("REPLACE")
+        return self._parse_created(bool(replace))
+
+    def _parse_created(self, replace: bool) -> exp.Expr:
+        """What follows CREATE [OR REPLACE]."""
         if not self._match_texts(_CREATABLE):
             self._unknown_kind(_CREATABLE)
         kind = self._prev.text.upper()
@@ -234,12 +238,17 @@ class DefinitionParser(QueryParser):
         return self.expression(exp.Drop(kind=kind, tables=[target], exists=exists, cascade=cascade, restrict=restrict))
 
     def _parse_insert_statement(self) -> exp.Insert:
+        target = self._parse_insert_target()
+        return self.expression(exp.Insert(this=target, expression=self._parse_query()))
+
+    def _parse_insert_target(self) -> exp.Expr:
+        """`INTO t [(column, …)]`."""
         self._expect_words("INTO")
         target: exp.Expr = self._parse_target("the name of a table, stream or sink")
         if self._match(TokenType.L_PAREN, advance=False) and self._next.token_type not in self.SELECT_START_TOKENS:
             columns = self._parse_wrapped_csv(lambda: self._parse_name("the name of a column"))
             target = self.expression(exp.Schema(this=target, expressions=columns))
-        return self.expression(exp.Insert(this=target, expression=self._parse_query()))
+        return target
 
     def _parse_delete_statement(self) -> exp.Delete:
         self._expect(TokenType.FROM, "FROM")

@@ -30,6 +30,7 @@ class Millstream(Dialect):
 
     class Tokenizer(tokens.Tokenizer):
         KEYWORDS: ClassVar = {**words.KEYWORDS}
+        SINGLE_TOKENS: ClassVar = {**tokens.Tokenizer.SINGLE_TOKENS, **words.MATHEMATICAL_SIGNS}
         COMMANDS: ClassVar = set()
 
     Parser = MillstreamParser

@@ -12,6 +12,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from millstream.sql import functions
 from millstream.sql.intervals import IntervalParser
+from millstream.sql.nodes import Oldest
 from millstream.sql.spans import cover
 
 _WRAPPERS = (exp.Window, exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)
@@ -184,6 +185,8 @@ class ExpressionParser(IntervalParser):
         any_token: bool = False,
     ) -> exp.Expr | None:
         first = self._curr
+        if self._in_body and (oldest := self._parse_oldest()):
+            return oldest
         node = self._parse_function_call(functions, anonymous, optional_parens, any_token)
         if node is not None:
             cover(node, first, self._prev)
@@ -192,6 +195,15 @@ class ExpressionParser(IntervalParser):
                 call = call.this
             call.meta["start"] = first.start
             call.meta["called_as"] = first.text
+        return node
+
+    def _parse_oldest(self) -> Oldest | None:
+        """`oldest()` or `oldest().column`."""
+        first = self._curr
+        if not self._match_text_seq("OLDEST", "(", ")"):
+            return None
+        node = Oldest(this=self._parse_name("the name of a column") if self._match(TokenType.DOT) else None)
+        cover(node, first, self._prev)
         return node
 
     def _parse_lambda(self, alias: bool = False) -> exp.Expr | None:

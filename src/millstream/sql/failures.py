@@ -12,8 +12,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 from millstream.errors import ParseError, Span
 
 STATEMENT_WORDS = (
-    "CREATE", "DELETE", "DESCRIBE", "DROP", "EXPLAIN", "INSERT", "RESET", "SELECT", "SET", "SHOW", "STOP", "STREAM",
-    "TABLE", "UPDATE", "VALUES", "WITH",
+    "AGGREGATE", "ALGEBRAIC", "CREATE", "DELETE", "DESCRIBE", "DROP", "EXPLAIN", "INSERT", "RESET", "SELECT", "SET",
+    "SHOW", "STOP", "STREAM", "TABLE", "UPDATE", "VALUES", "WINDOW", "WITH",
 )  # fmt: skip
 CLAUSE_WORDS = (
     "BETWEEN", "CASCADE", "CROSS JOIN", "DISTINCT", "EXCEPT", "FROM", "GROUP BY", "HAVING", "INNER JOIN", "INTERSECT",

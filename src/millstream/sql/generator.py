@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import ClassVar
 
 from sqlglot import exp
@@ -54,20 +54,25 @@ class MillstreamGenerator(Generator):
         exp.RespectNulls: lambda self, node: f"{self.sql(node, 'this')} RESPECT NULLS",
         exp.TimestampTrunc: lambda self, node: self.func("DATE_TRUNC", _unit(node), node.this),
         exp.Trim: lambda self, node: self.func(_TRIMS.get(node.text("position"), "TRIM"), node.this, node.expression),
+        nodes.CreateAggregate: lambda self, node: self.create_aggregate(node),
         nodes.CreateSink: lambda self, node: self.create_sink(node),
         nodes.CreateStream: lambda self, node: self.create_stream(node),
         nodes.Explain: lambda self, node: self.explain(node),
+        nodes.LocalTable: lambda self, node: f"TABLE {self.sql(node, 'this')}{self._columns(node.columns)};",
+        nodes.Oldest: lambda self, node: f"oldest(){'.' if node.this else ''}{self.sql(node, 'this')}",
         nodes.Option: lambda self, node: f"{self.sql(node, 'this')} = {self.sql(node, 'expression')}",
         nodes.ResetOption: lambda self, node: f"RESET {self.sql(node, 'this')}",
         nodes.SetOption: lambda self, node: f"SET {self.sql(node, 'this')} = {self.sql(node, 'expression')}",
         nodes.Show: lambda self, node: f"SHOW {node.kind}",
         nodes.SideStream: lambda self, node: f"{node.kind}({self.sql(node, 'this')})",
+        nodes.Slide: lambda self, node: f"SLIDE {self.sql(node, 'this')}",
         nodes.Stop: lambda self, node: f"STOP {self.sql(node, 'this')}",
+        nodes.WindowTable: lambda self, node: self.window_table(node),
     }
 
     def create_stream(self, node: nodes.CreateStream) -> str:
         clauses = [
-            self._created("STREAM", node) + self._columns(node),
+            self._created("STREAM", node) + (self._columns(node.columns) if node.columns else ""),
             self._clause("ORDER BY", node.order_by),
             self._clause("SLACK", node.slack),
             self._clause("SOURCE", node.source),
@@ -79,6 +84,38 @@ class MillstreamGenerator(Generator):
     def create_sink(self, node: nodes.CreateSink) -> str:
         clauses = [self._created("SINK", node), self._options(node.args.get("options")), self._clause("AS", node.query)]
         return " ".join(filter(None, clauses))
+
+    def create_aggregate(self, node: nodes.CreateAggregate) -> str:
+        kind = f"{'ALGEBRAIC ' if node.algebraic else ''}{'WINDOW ' if node.window else ''}AGGREGATE"
+        body = [*map(self.sql, node.tables), *self._states(node)]
+        signature = self._created(kind, node) + self._columns(node.parameters)
+        return f"{signature} : {self._returned(node)} {{ {' '.join(body)} }}"
+
+    def _returned(self, node: nodes.CreateAggregate) -> str:
+        column = node.returns[0]
+        unnamed = len(node.returns) == 1 and column.this == node.this and column.kind is not None
+        return self.sql(column, "kind") if unnamed else self._columns(node.returns).strip()
+
+    def _states(self, node: nodes.CreateAggregate) -> Iterator[str]:
+        for name in nodes.STATES:
+            statements = node.state(name.lower())
+            if statements is not None:
+                body = "".join(f"{self.sql(statement)}; " for statement in statements)
+                yield f"{name}: {{ {body}}}"
+
+    def insert_sql(self, expression: exp.Insert) -> str:
+        parts = (self.sql(expression, key) for key in ("this", "expression"))
+        return f"INSERT INTO {' '.join(parts)}{self.sql(expression, 'where')}"
+
+    def windowspec_sql(self, expression: exp.WindowSpec) -> str:
+        active = "ACTIVE EXPIRATION" if expression.args.get("active") else ""
+        return " ".join(filter(None, (super().windowspec_sql(expression), self.sql(expression, "slide"), active)))
+
+    def window_table(self, node: nodes.WindowTable) -> str:
+        keys = ", ".join(map(self.sql, node.partition))
+        rows = self.sql(node, "this") + (f" PARTITION BY ({keys})" if keys else "")
+        spans = (self.sql(node, key) for key in ("slide", "size", "gap", "offset"))
+        return f"{node.kind}({', '.join(filter(None, (rows, self.sql(node, 'time'), *spans)))})"
 
     def create_sql(self, expression: exp.Create) -> str:
         kind = expression.args["kind"]
@@ -110,8 +147,8 @@ class MillstreamGenerator(Generator):
         exists = "IF NOT EXISTS " if node.args.get("if_not_exists") else ""
         return f"CREATE {replace}{kind} {exists}{self.sql(node, 'this')}"
 
-    def _columns(self, node: nodes.CreateStream) -> str:
-        return f" ({', '.join(self.sql(column) for column in node.columns)})" if node.columns else ""
+    def _columns(self, columns: list[exp.ColumnDef]) -> str:
+        return f" ({', '.join(self.sql(column) for column in columns)})"
 
     def _clause(self, word: str, node: exp.Expr | None) -> str:
         return f"{word} {self.sql(node)}" if node is not None else ""

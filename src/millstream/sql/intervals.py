@@ -14,6 +14,26 @@ from millstream.sql.spans import cover
 class IntervalParser(StrictParser):
     """An Interval holds its amount as a string (or an expression) and its unit as a Var in the singular."""
 
+    # Whether the body of an aggregate is being read, and at which token the current item of a SELECT list began.
+    _in_body = False
+    _item_start = -1
+
+    def _parse_type(self, parse_interval: bool = True, fallback_to_identifier: bool = False) -> exp.Expr | None:
+        """An operand. Inside the body of an aggregate a span needs no INTERVAL: `num_min minutes`, `5 minutes`."""
+        first = self._curr
+        # A unit behind a whole item of a SELECT list is its alias.
+        spans = self._in_body and not fallback_to_identifier and self._index != self._item_start
+        if spans and first.token_type is TokenType.NUMBER and self._is_unit(self._next):
+            return self._parse_time_span()
+        node = super()._parse_type(parse_interval, fallback_to_identifier)
+        if spans and type(node) is exp.Column and self._is_unit(self._curr):
+            node = exp.Interval(this=node, unit=self._parse_unit())
+            cover(node, first, self._prev)
+        return node
+
+    def _is_unit(self, token: Token) -> bool:
+        return token.token_type is TokenType.VAR and token.text.upper() in UNITS
+
     def _parse_time_span(self) -> exp.Interval | None:
         """`10 SECONDS` or an INTERVAL; None (and nothing consumed) if a span does not start here."""
         if self._curr.token_type is TokenType.NUMBER and self._next.token_type is TokenType.VAR:

@@ -7,6 +7,9 @@ from typing import ClassVar, cast
 
 from sqlglot import exp
 
+STATES = ("INITIALIZE", "ITERATE", "EXPIRE", "TERMINATE")
+"""of an aggregate, in the order they run"""
+
 
 class Option(exp.Expression):
     """One `key = literal` of a WITH list; `this` is the key, an Identifier whose name may hold dots."""
@@ -91,6 +94,116 @@ class SideStream(exp.Expression):
         return cast(str, self.args["kind"])
 
 
+class WindowTable(exp.Expression):
+    """TUMBLE(…), HOP(…), CUMULATE(…) or SESSION(…) in FROM, held by an exp.Table.
+
+    this: the rows: exp.Table or exp.Subquery
+    kind: TUMBLE, HOP, CUMULATE or SESSION
+    time: the Column of the time
+    size, slide (of CUMULATE: the step), gap, offset: Intervals, absent where the kind has none
+    partition: Columns
+    """
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        "this": True,
+        "kind": True,
+        "time": True,
+        "size": False,
+        "slide": False,
+        "gap": False,
+        "offset": False,
+        "partition": False,
+    }
+
+    @property
+    def kind(self) -> str:
+        return cast(str, self.args["kind"])
+
+    @property
+    def time(self) -> exp.Column:
+        return cast(exp.Column, self.args["time"])
+
+    @property
+    def partition(self) -> list[exp.Expr]:
+        return self.args.get("partition") or []
+
+
+class Slide(exp.Expression):
+    """SLIDE of a frame, in args["slide"] of its WindowSpec; `this` is a number or an Interval.
+
+    ACTIVE EXPIRATION stands in args["active"] of the WindowSpec.
+    """
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
+class LocalTable(exp.Expression):
+    """TABLE of an aggregate's body; `this` is the name, `columns` are ColumnDefs, whose `kind` may be absent."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "columns": True}
+
+    @property
+    def columns(self) -> list[exp.ColumnDef]:
+        return cast(list[exp.ColumnDef], self.args["columns"])
+
+
+class Oldest(exp.Expression):
+    """`oldest()` inside an aggregate's body; `this` is the Identifier of a column of it, or absent."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": False}
+
+
+class CreateAggregate(exp.Expression):
+    """[CREATE] AGGREGATE.
+
+    this: the name, an Identifier
+    parameters: ColumnDefs, whose `kind` may be absent
+    returns: ColumnDefs; for `: type` a single one with the aggregate's name
+    tables: LocalTables
+    initialize, iterate, expire, terminate: the statements of a state; None if it is not given, [] if it is empty
+    window, algebraic, or_replace, if_not_exists: bool
+    """
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        "this": True,
+        "parameters": False,
+        "returns": True,
+        "tables": False,
+        "initialize": False,
+        "iterate": False,
+        "expire": False,
+        "terminate": False,
+        "window": False,
+        "algebraic": False,
+        "or_replace": False,
+        "if_not_exists": False,
+    }
+
+    @property
+    def parameters(self) -> list[exp.ColumnDef]:
+        return self.args.get("parameters") or []
+
+    @property
+    def returns(self) -> list[exp.ColumnDef]:
+        return cast(list[exp.ColumnDef], self.args["returns"])
+
+    @property
+    def tables(self) -> list[LocalTable]:
+        return self.args.get("tables") or []
+
+    def state(self, name: str) -> list[exp.Expr] | None:
+        """The statements of `initialize`, `iterate`, `expire` or `terminate`; None if the state is not given."""
+        return self.args.get(name)
+
+    @property
+    def window(self) -> bool:
+        return bool(self.args.get("window"))
+
+    @property
+    def algebraic(self) -> bool:
+        return bool(self.args.get("algebraic"))
+
+
 class Explain(exp.Expression):
     """EXPLAIN of the statement `this`; `mode` is VERBOSE, RULES, COST or absent."""
 
@@ -102,7 +215,7 @@ class Explain(exp.Expression):
 
 
 class Show(exp.Expression):
-    """SHOW; `kind` is STREAMS, TABLES, QUERIES, SINKS or FUNCTIONS."""
+    """SHOW; `kind` is STREAMS, TABLES, QUERIES, SINKS, FUNCTIONS or AGGREGATES."""
 
     arg_types: ClassVar[dict[str, bool]] = {"kind": True}
 

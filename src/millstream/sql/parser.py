@@ -8,20 +8,22 @@ from typing import ClassVar, NoReturn, cast
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from millstream.sql.definitions import DefinitionParser
+from millstream.sql.aggregates import AggregateParser
 from millstream.sql.failures import STATEMENT_WORDS, did_you_mean, quoted
 from millstream.sql.nodes import CreateSink, CreateStream, Explain, ResetOption, SetOption, Show, Stop
 from millstream.sql.spans import cover
 
 _EXPLAIN_MODES = ("VERBOSE", "RULES", "COST")
-_SHOWABLE = ("STREAMS", "TABLES", "QUERIES", "SINKS", "FUNCTIONS")
+_SHOWABLE = ("STREAMS", "TABLES", "QUERIES", "SINKS", "FUNCTIONS", "AGGREGATES")
 _QUERY_STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.VALUES, TokenType.L_PAREN)
 
 
-class MillstreamParser(DefinitionParser):
+class MillstreamParser(AggregateParser):
     """One statement's tokens → its AST."""
 
     STATEMENTS: ClassVar[dict[str, Callable[[MillstreamParser], exp.Expr]]] = {
+        "AGGREGATE": lambda self: self._parse_bare_aggregate(),
+        "ALGEBRAIC": lambda self: self._parse_bare_aggregate(),
         "CREATE": lambda self: self._parse_create_statement(),
         "DELETE": lambda self: self._parse_delete_statement(),
         "DESC": lambda self: self._parse_describe_statement(),
@@ -36,6 +38,7 @@ class MillstreamParser(DefinitionParser):
         "STREAM": lambda self: self._parse_create_stream(),
         "TABLE": lambda self: self._parse_create_table(kind="TABLE"),
         "UPDATE": lambda self: self._parse_update_statement(),
+        "WINDOW": lambda self: self._parse_bare_aggregate(),
     }
 
     def parse_tokens(self, tokens: list[Token], sql: str) -> exp.Expression:

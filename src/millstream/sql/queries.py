@@ -13,7 +13,7 @@ from sqlglot.tokenizer_core import TokenType
 from millstream.sql.failures import quoted
 from millstream.sql.nodes import SideStream
 from millstream.sql.spans import cover
-from millstream.sql.windows import WindowParser
+from millstream.sql.window_tables import WindowTableParser
 
 _SIDE_STREAMS = ("LATE", "ERRORS")
 _CLAUSES = ("where", "group", "having", "windows", "qualify", "order", "limit", "offset")
@@ -35,7 +35,7 @@ _FROM_ENDS = frozenset(
 )
 
 
-class QueryParser(WindowParser):
+class QueryParser(WindowTableParser):
     """SELECT statements and what stands in FROM."""
 
     SUPPORTS_TABLE_QUERY = False
@@ -91,7 +91,18 @@ class QueryParser(WindowParser):
     def _parse_projections(self) -> tuple[list[exp.Expr], list[exp.Expr] | None]:
         if self._prev.token_type is TokenType.ALIAS:
             self.unexpected("an expression")
-        return self._parse_list(self._parse_expression, "an expression after SELECT"), None
+        return self._parse_list(self._parse_item, "an expression after SELECT"), None
+
+    def _parse_item(self) -> exp.Expr | None:
+        """One item of a SELECT list; the papers also print the alias before OVER."""
+        self._item_start = self._index
+        first = self._curr
+        item = self._parse_expression()
+        if isinstance(item, exp.Alias) and isinstance(item.this, exp.Func) and self._match(TokenType.OVER):
+            window = exp.Window(this=item.this, over="OVER", **self._parse_over())
+            cover(window, first, self._prev)
+            item.set("this", window)
+        return item
 
     # FROM
 
@@ -125,7 +136,7 @@ class QueryParser(WindowParser):
 
     def _parse_relation(self) -> exp.Expr:
         first = self._curr
-        node = self._parse_side_stream() or self._parse_table_parts()
+        node = self._parse_side_stream() or self._parse_window_table() or self._parse_table_parts()
         if not isinstance(node, exp.Table):
             self.unexpected("the name of a stream or table")
         if alias := self._parse_table_alias():

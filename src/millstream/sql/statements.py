@@ -141,10 +141,18 @@ def _match_brackets(tokens: list[Token]) -> None:
 
 
 def _split(tokens: list[Token]) -> Iterator[list[Token]]:
-    """The tokens of each statement. The papers print a stray `;` before SOURCE; there the declaration goes on."""
+    """The tokens of each statement; the `;` inside braces belong to the body of an aggregate.
+
+    The papers print a stray `;` before SOURCE; there the declaration goes on.
+    """
     statement: list[Token] = []
+    depth = 0
     for index, token in enumerate(tokens):
-        if token.token_type is not TokenType.SEMICOLON:
+        if token.token_type is TokenType.L_BRACE:
+            depth += 1
+        elif token.token_type is TokenType.R_BRACE:
+            depth = max(0, depth - 1)
+        if token.token_type is not TokenType.SEMICOLON or depth:
             statement.append(token)
         elif statement and not (_declares_stream(statement) and _is_source(tokens[index + 1 : index + 3])):
             yield statement

@@ -8,6 +8,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from millstream.sql.expressions import ExpressionParser
+from millstream.sql.nodes import Slide
 from millstream.sql.spans import cover
 
 _FRAME_KINDS = ("ROWS", "RANGE", "GROUPS")
@@ -53,12 +54,13 @@ class WindowParser(ExpressionParser):
 
     def _parse_over_body(self) -> dict[str, Any]:
         base = None if self._match_texts(_FRAME_KINDS, advance=False) else self._parse_id_var(any_token=False)
-        return {
-            "alias": base,
-            "partition_by": self._parse_partition_by(),
-            "order": self._parse_order(),
-            "spec": self._parse_frame(),
-        }
+        # PARTITION BY may also stand behind the other clauses.
+        keys = self._parse_partition_by()
+        order = self._parse_order()
+        keys = keys or self._parse_partition_by()
+        frame = self._parse_frame()
+        keys = keys or self._parse_partition_by()
+        return {"alias": base, "partition_by": keys, "order": order, "spec": frame}
 
     def _parse_partition_by(self) -> list[exp.Expr]:
         if not self._match(TokenType.PARTITION_BY):
@@ -81,8 +83,26 @@ class WindowParser(ExpressionParser):
                 self._retreat(self._index - 1)
                 self.unexpected("PRECEDING")
         node = exp.WindowSpec(kind=first.text.upper(), start=start, start_side=start_side, end=end, end_side=end_side)
+        self._parse_slide(node)
         cover(node, first, self._prev)
         return node
+
+    def _parse_slide(self, frame: exp.WindowSpec) -> None:
+        """SLIDE n [unit] or ACTIVE EXPIRATION, kept by the frame."""
+        if self._match_text_seq("SLIDE"):
+            first = self._prev
+            counted = self._next.text.upper() == "ACTIVE"
+            step = (None if counted else self._parse_time_span()) or self._parse_number()
+            if step is None:
+                self.unexpected("a number or a time span")
+            slide = Slide(this=step)
+            cover(slide, first, self._prev)
+            frame.set("slide", slide)
+        elif self._match_text_seq("ACTIVE"):
+            self._expect_words("EXPIRATION")
+            frame.set("active", True)
+        if self._match_texts(("SLIDE", "ACTIVE"), advance=False):
+            raise self._failure("a window has either SLIDE or ACTIVE EXPIRATION, and once", self._curr)
 
     def _parse_frame_bound(self) -> tuple[str | exp.Expr, str | None]:
         if self._match_text_seq("CURRENT", "ROW"):

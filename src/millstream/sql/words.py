@@ -103,6 +103,8 @@ _OPERATORS = {
     ">=": TokenType.GTE,
     "||": TokenType.DPIPE,
 }
+# As the papers print them; characters of their own, so that they need no blanks around them.
+MATHEMATICAL_SIGNS = {"≤": TokenType.LTE, "≥": TokenType.GTE, "≠": TokenType.NEQ}
 
 KEYWORDS: dict[str, TokenType] = {
     **{word: token for word, token in Tokenizer.KEYWORDS.items() if token in _CLAUSE_TOKENS and word[0].isalpha()},

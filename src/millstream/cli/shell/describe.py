@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def list_all(database: Database) -> RenderableType:
-    """Streams, tables, sinks, functions and running queries."""
+    """Streams, tables, sinks, functions, aggregates and running queries."""
     from millstream.catalog import word_for
 
     table = _table("kind", "name", "what")
@@ -65,7 +65,7 @@ def _describe_query(database: Database, name: str) -> RenderableType:
 
 
 def _what(entry: Entry) -> str:
-    from millstream.catalog import DerivedDef, FunctionDef, SinkDef, StreamDef
+    from millstream.catalog import AggregateDef, DerivedDef, FunctionDef, SinkDef, StreamDef
 
     match entry:
         case StreamDef():
@@ -80,6 +80,8 @@ def _what(entry: Entry) -> str:
 
             parameters = ", ".join(f"{name} {type_}" for name, type_ in entry.parameters)
             return f"({parameters}) {to_sql(entry.body)}"
+        case AggregateDef():
+            return f"{entry.signature} ({entry.version})"
     return str(entry.schema)
 
 

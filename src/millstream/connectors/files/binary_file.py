@@ -11,31 +11,59 @@ import pyarrow as pa
 from millstream.connectors.contract import Rejected
 from millstream.connectors.convert.common import Rules, empty
 from millstream.connectors.convert.fit import fit_batch, locate
+from millstream.connectors.files.path_values import NO_VALUES, PathValues
 from millstream.connectors.files.pieces import Piece, Position
+from millstream.connectors.files.row_groups import bounds_of, has_type
+from millstream.connectors.files.wanted import Wanted, contradicts, excludes
 from millstream.errors import DataError
-from millstream.schema import Schema
+from millstream.schema import Field, Schema
 
 _UNREADABLE = (OSError, pa.ArrowException, UnicodeDecodeError, EOFError)
 _ARROW_MAGIC = b"ARROW1"
+
+_NEVER_WRONG = (
+    "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "DOUBLE", "TIMESTAMP", "TIMESTAMPTZ", "DATE", "INTERVAL",
+    "BLOB",
+)  # fmt: skip
+"""Types of which all bits are values: text may be no UTF-8, a DECIMAL or a TIME too large."""
 
 
 class _BinaryFile:
     """What Parquet and Arrow files share: fitting batches to the schema and naming what cannot be read."""
 
-    def __init__(self, path: Path, name: str, schema: Schema, rules: Rules) -> None:
+    def __init__(
+        self,
+        path: Path,
+        name: str,
+        schema: Schema,
+        rules: Rules,
+        values: PathValues = NO_VALUES,
+        wanted: Wanted | None = None,
+    ) -> None:
         self._path = path
         self._name = name
         self._schema = schema
         self._rules = rules
+        self._values = values
+        self._wanted = wanted
+        self._conditions = () if wanted is None else wanted.conditions
         self.warnings: list[str] = []
 
-    def _columns(self, names: list[str]) -> list[str]:
-        """The columns to read; those that are missing are warned of."""
-        places = locate(names, self._schema)
-        for field, place in zip(self._schema, places, strict=True):
-            if place is None:
-                self.warnings.append(f"{self._name} has no column {field.name}: it is read as NULL")
-        return [names[place] for place in places if place is not None]
+    def _columns(self, file: pa.Schema) -> list[Field]:
+        """The declared columns that the file has; those that it and its path lack are warned of."""
+        places = locate(file.names, self._schema)
+        missing = [field.name for field, place in zip(self._schema, places, strict=True) if place is None]
+        self._values = self._values.only(missing)
+        for name in missing:
+            if name.lower() not in self._values.names:
+                self.warnings.append(f"{self._name} has no column {name}: it is read as NULL")
+        return [
+            Field(file.names[i], field.type) for field, i in zip(self._schema, places, strict=True) if i is not None
+        ]
+
+    def _is_unwanted(self) -> bool:
+        """Whether no row of the file is wanted, as its path tells."""
+        return contradicts(self._conditions, self._values.values, self._schema)
 
     def _fit(self, batch: pa.RecordBatch, at: int, limit: int) -> Iterator[Piece]:
         """The batch, which starts at row `at`, in pieces."""
@@ -47,11 +75,14 @@ class _BinaryFile:
             except DataError as error:
                 yield self._lost(error.message, first, part.num_rows)
                 continue
-            rejected = (
+            rejected = [
                 Rejected(reason, repr(part.slice(row, 1).to_pylist()[0]), f"{self._name}:{first + row + 1}")
                 for row, reason in fitted.bad.items()
-            )
-            yield Piece(fitted.rows, tuple(rejected), {"at": first + part.num_rows})
+            ]
+            rows, reason, refused = self._values.fill(fitted.rows)
+            if reason is not None:
+                rejected.append(Rejected(reason, f"{refused} rows", f"{self._name}:{first + 1}", refused))
+            yield Piece(rows, tuple(rejected), {"at": first + part.num_rows})
 
     def _lost(self, why: str, at: int, count: int | None, done: bool = False) -> Piece:
         """A piece that says which rows cannot be had."""
@@ -71,13 +102,17 @@ class ParquetFile(_BinaryFile):
         try:
             file = self._open()
             groups = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
-            columns = self._columns(file.schema_arrow.names)
+            present = self._columns(file.schema_arrow)
+            unread = self._unread(file, present)
         except _UNREADABLE as error:
             yield self._lost(f"not a readable Parquet file: {_brief(error)}", at, None, done=True)
             return
+        columns = [field.name for field in present if not self._can_skip(field, file.schema_arrow)]
         start = 0
         for group, count in enumerate(groups):
-            if at < start + count:
+            if group in unread:
+                at = max(at, start + count)
+            elif at < start + count:
                 for piece in self._read_group(file, group, columns, start, count, at, limit):
                     at = int(piece.position["at"])
                     yield piece
@@ -89,6 +124,34 @@ class ParquetFile(_BinaryFile):
             return int(self._open().metadata.num_rows)
         except _UNREADABLE:
             return None
+
+    def _can_skip(self, field: Field, file: pa.Schema) -> bool:
+        """Whether a column is not wanted, and no value of it can be a reason to reject its row."""
+        if self._wanted is None or self._wanted.uses(field.name) or field.type.name not in _NEVER_WRONG:
+            return False
+        return has_type(file, field)
+
+    def _unread(self, file: Any, present: list[Field]) -> frozenset[int]:
+        """The row groups of which no row is wanted, and none can be rejected."""
+        groups = range(file.metadata.num_row_groups)
+        if self._is_unwanted():
+            return frozenset(groups)
+        if not self._conditions or self._values.wrong or len(present) + len(self._values.values) < len(self._schema):
+            return frozenset()
+        if not all(has_type(file.schema_arrow, field) for field in present):
+            return frozenset()
+        assert self._wanted is not None
+        time = None if self._wanted.time is None else self._wanted.time.lower()
+        unread = set()
+        for group in groups:
+            bounds = bounds_of(file.metadata.row_group(group), present)
+            timed = time is None or (time in bounds and bounds[time].nulls == 0) or self._has_time(time)
+            if timed and excludes(self._conditions, bounds, self._schema):
+                unread.add(group)
+        return frozenset(unread)
+
+    def _has_time(self, time: str) -> bool:
+        return time in self._values.values and self._values.values[time].null_count == 0
 
     def _open(self) -> Any:
         import pyarrow.parquet as parquet
@@ -128,7 +191,9 @@ class ArrowFile(_BinaryFile):
         try:
             with pa.memory_map(str(self._path)) as file:
                 reader = pa.ipc.open_stream(_after_magic(file))
-                columns = self._columns(reader.schema.names)
+                columns = [field.name for field in self._columns(reader.schema)]
+                if self._is_unwanted():
+                    return
                 for batch in reader:
                     row += batch.num_rows
                     if row <= at:

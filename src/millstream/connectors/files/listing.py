@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,11 +52,12 @@ def kind_of(path: Path, form: str | None) -> FileKind | None:
 def list_files(path: str, form: str | None) -> list[Path]:
     """The files that a file, directory or glob means, sorted by name.
 
-    Of a directory and of a glob, hidden files are left out, and so are files whose format nothing tells.
+    Of a directory and of a glob, hidden files are left out, and so are files whose format nothing tells. Of the
+    directories in a directory, those named `column=value` are searched too.
     """
     base = Path(path).expanduser()
     if base.is_dir():
-        found = [entry for entry in base.iterdir() if entry.is_file()]
+        found = list(_files_in(base))
     elif base.is_file():
         if kind_of(base, form) is None:
             raise ConnectorError(
@@ -68,3 +70,27 @@ def list_files(path: str, form: str | None) -> list[Path]:
         found = [Path(name) for name in names if Path(name).is_file()]
     visible = (entry for entry in found if not entry.name.startswith((".", "_")))
     return sorted((entry for entry in visible if kind_of(entry, form) is not None), key=str)
+
+
+def fixed_part(path: str) -> Path:
+    """The directory below which a path means files: itself, or what comes before the pattern of a glob.
+
+    >>> str(fixed_part("data/x=*/a.csv")), str(fixed_part("data/a.csv"))
+    ('data', 'data')
+    """
+    base = Path(path).expanduser()
+    if base.is_dir():
+        return base
+    if not base.is_file():
+        for place, part in enumerate(base.parts):
+            if glob.has_magic(part):
+                return Path(*base.parts[:place])
+    return base.parent
+
+
+def _files_in(directory: Path) -> Iterator[Path]:
+    for entry in directory.iterdir():
+        if entry.is_file():
+            yield entry
+        elif "=" in entry.name and not entry.name.startswith(".") and entry.is_dir():
+            yield from _files_in(entry)

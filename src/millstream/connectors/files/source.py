@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from millstream.connectors.contract import Chunk, Offset
 from millstream.connectors.convert.common import Rules, empty
 from millstream.connectors.files.binary_file import ArrowFile, ParquetFile
 from millstream.connectors.files.listing import FileKind, kind_of, list_files
+from millstream.connectors.files.path_csv import PathCsv
+from millstream.connectors.files.path_values import path_values
 from millstream.connectors.files.pieces import FileReader, Position
 from millstream.connectors.files.text_file import TextFile
+from millstream.connectors.files.wanted import Wanted
 from millstream.connectors.options import Options
 from millstream.connectors.text.csv_format import CsvFormat
 from millstream.connectors.text.decoder import TextFormat
@@ -27,6 +32,7 @@ _NAP_SECONDS = 0.05
 class FileSource:
     """Reads files from a path; offsets are `{file, at, line}`, or a position per file when following.
 
+    Directories named `column=value` give their files' rows that value, where a file has no such column itself.
     `warnings` tells of declared columns that a file lacks and of files that shrank; nothing was rejected for them.
     """
 
@@ -43,6 +49,8 @@ class FileSource:
         poll_ms: int = 200,
     ) -> None:
         self._path = path
+        self._root = path
+        self._wanted: Wanted | None = None
         self._schema = schema
         self._form = form
         self._text = text or TextOptions()
@@ -64,6 +72,19 @@ class FileSource:
         if not follow:
             source.files()
         return source
+
+    def narrowed(self, wanted: Wanted) -> FileSource:
+        """The same files, of which only what is wanted need be read."""
+        return self._but(_wanted=wanted)
+
+    def below(self, root: str) -> FileSource:
+        """The same files, as files of another path: the directories from there on may say values of columns."""
+        return self._but(_root=root)
+
+    def _but(self, **changes: Any) -> FileSource:
+        other = copy.copy(self)
+        other.__dict__.update(changes, _readers={}, warnings=[])
+        return other
 
     @property
     def bounded(self) -> bool:
@@ -88,6 +109,11 @@ class FileSource:
     def read(self, offset: Offset, stop: Callable[[], bool], limit: int | None = None) -> Iterator[Chunk]:
         rows = ROWS_PER_CHUNK if limit is None else max(1, limit)
         return self._read_following(offset, stop, rows) if self._follow else self._read_all(offset, stop, rows)
+
+    def read_file(self, path: str) -> Iterator[Chunk]:
+        """The rows of one of the files."""
+        for piece in self._reader(Path(path)).read({}, ROWS_PER_CHUNK, final=True):
+            yield Chunk(piece.rows, {"file": path, **piece.position}, piece.rejected)
 
     def _read_all(self, offset: Offset, stop: Callable[[], bool], limit: int) -> Iterator[Chunk]:
         reached = offset.get("file")
@@ -167,15 +193,17 @@ class FileSource:
 
     def _open(self, path: Path, name: str, kind: FileKind) -> FileReader:
         rules: Rules = self._text.rules
+        values = path_values(self._root, path, self._schema, rules, self._text.null_value)
         if kind.format == "parquet":
-            return ParquetFile(path, name, self._schema, rules)
+            return ParquetFile(path, name, self._schema, rules, values, self._wanted)
         if kind.format == "arrow":
-            return ArrowFile(path, name, self._schema, rules)
+            return ArrowFile(path, name, self._schema, rules, values, self._wanted)
         form: TextFormat = JsonFormat(self._schema, rules)
         if kind.format == "csv":
             delimiter = self._text.delimiter or kind.delimiter
-            form = CsvFormat(self._schema, rules, delimiter, self._text.header, self._text.null_value)
-        return TextFile(path, name, kind.compression, form, self._schema)
+            csv = CsvFormat(self._schema, rules, delimiter, self._text.header, self._text.null_value)
+            form = PathCsv(csv, values.names) if values.names else csv
+        return TextFile(path, name, kind.compression, form, self._schema, values, self._wanted)
 
     def _note(self, reader: FileReader) -> None:
         for warning in reader.warnings:

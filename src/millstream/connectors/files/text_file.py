@@ -7,8 +7,10 @@ from pathlib import Path
 
 from millstream.connectors.contract import Rejected
 from millstream.connectors.convert.common import empty
+from millstream.connectors.files.path_values import NO_VALUES, PathValues
 from millstream.connectors.files.pieces import Piece, Position
 from millstream.connectors.files.streams import ByteStream, Damaged
+from millstream.connectors.files.wanted import Wanted, contradicts
 from millstream.connectors.text.decoder import (
     MAX_ROW_BYTES,
     BadRow,
@@ -18,6 +20,7 @@ from millstream.connectors.text.decoder import (
     overlong,
     show,
 )
+from millstream.connectors.text.json_format import JsonFormat
 from millstream.schema import Schema
 
 _BLOCK = 1 << 20
@@ -27,12 +30,23 @@ _SAMPLE = 1 << 16
 class TextFile:
     """Reads one text file; positions are bytes (after decompression) and lines."""
 
-    def __init__(self, path: Path, name: str, compression: str | None, form: TextFormat, schema: Schema) -> None:
+    def __init__(
+        self,
+        path: Path,
+        name: str,
+        compression: str | None,
+        form: TextFormat,
+        schema: Schema,
+        values: PathValues = NO_VALUES,
+        wanted: Wanted | None = None,
+    ) -> None:
         self._path = path
         self._name = name
         self._compression = compression
         self._form = form
         self._schema = schema
+        self._values = values
+        self._conditions = () if wanted is None else wanted.conditions
         self._begun: tuple[RowDecoder, int, int] | None = None
         self.warnings: list[str] = []
 
@@ -63,6 +77,11 @@ class TextFile:
             if self._begun is None:
                 return
         decoder, first, header_lines = self._begun
+        if not isinstance(self._form, JsonFormat):
+            # of JSON each row may or may not have the column
+            self._values = self._values.only(decoder.missing())
+            if contradicts(self._conditions, self._values.values, self._schema):
+                return
         at, line = int(position.get("at", first)), int(position.get("line", header_lines))
         buffer = buffer[at:]
         if not buffer and damage is None:
@@ -95,7 +114,8 @@ class TextFile:
             rest = Rejected(f"the file cannot be decompressed further: {damage}", show(buffer), self._origin(line))
             yield Piece(empty(self._schema), (rest,), {"at": at, "line": line, "done": True})
         if final:
-            self.warnings += [f"{self._name} has no column {name}: it is read as NULL" for name in decoder.missing()]
+            missing = [name for name in decoder.missing() if name.lower() not in self._values.names]
+            self.warnings += [f"{self._name} has no column {name}: it is read as NULL" for name in missing]
 
     def _begin(self, stream: ByteStream, block: int, final: bool) -> tuple[bytes, str | None]:
         """Read as much as the format needs to know the columns."""
@@ -119,8 +139,11 @@ class TextFile:
 
     def _piece(self, decoded: Decoded, at: int, line: int) -> Piece:
         start = line - decoded.lines
-        rejected = (Rejected(bad.error, bad.text, self._origin(start + bad.line)) for bad in decoded.bad)
-        return Piece(decoded.rows, tuple(rejected), {"at": at, "line": line})
+        rejected = [Rejected(bad.error, bad.text, self._origin(start + bad.line)) for bad in decoded.bad]
+        rows, reason, refused = self._values.fill(decoded.rows)
+        if reason is not None:
+            rejected.append(Rejected(reason, f"{refused} rows", self._origin(start), refused))
+        return Piece(rows, tuple(rejected), {"at": at, "line": line})
 
     def _origin(self, line: int) -> str:
         return f"{self._name}:{line + 1}"

@@ -13,7 +13,7 @@ from millstream.kernels.compute import ComputeStage
 from millstream.kernels.contract import Kernel, KernelSpec
 from millstream.kernels.keys import KeyTable
 from millstream.physical.expressions import compile_arrow, compile_filter
-from millstream.physical.nodes import Compute, StoredTable, TableJoin
+from millstream.physical.nodes import AddWindows, Compute, StoredTable, TableJoin
 from millstream.schema import Schema
 
 
@@ -80,6 +80,14 @@ class ComputeColumns(Stateless):
 
     def step(self, batch: Batch) -> Batch:
         return self._compute.step(batch)
+
+
+class WindowRows(Stateless):
+    """Rows with the windows they are in."""
+
+    def __init__(self, node: AddWindows) -> None:
+        self.schema = node.schema
+        self.step = node.stage.step
 
 
 class JoinStoredTable(Stateless):

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from itertools import takewhile
+from dataclasses import dataclass, field, replace
 from time import time_ns
 
 import numpy as np
@@ -17,12 +16,14 @@ import pyarrow as pa
 from millstream.catalog import ERRORS_SCHEMA, Clock, StreamDef
 from millstream.connectors.contract import Chunk, Divisible, Rejected
 from millstream.connectors.files.source import FileSource
+from millstream.connectors.files.wanted import Wanted
 from millstream.connectors.registry import make_source
 from millstream.hosts.arrivals import refuse_untimed, times_of
 from millstream.hosts.spark import blobs
 from millstream.hosts.spark.meters import Meter
 from millstream.hosts.spark.steps import Arrows, Batches
 from millstream.kernels.batch import BEGIN, Batch
+from millstream.plan.expr import Expr
 from millstream.schema import Schema
 
 FILE_BITS = 36
@@ -37,6 +38,18 @@ class Entry:
     side: str
     wanted: Schema
     meter: Meter = field(default=Meter(), compare=False)
+
+    def wants(self) -> Wanted | None:
+        """What a source must bring; None is everything, as the text of refused rows shows all columns."""
+        if self.side == "errors":
+            return None
+        own_time = self.stream.time_column if self.stream.clock is Clock.EXTERNAL else None
+        return Wanted.of(self.wanted.names, own_time)
+
+    def narrowed(self, source: FileSource) -> FileSource:
+        """The source without the columns that nobody reads."""
+        wanted = self.wants()
+        return source if wanted is None else source.narrowed(wanted)
 
     def rows(self, rows: pa.RecordBatch, rejected: Sequence[Rejected], first: int) -> Batch:
         """What a chunk brings, with arrival numbers from `first`."""
@@ -69,10 +82,17 @@ class ReadFiles:
     def __call__(self, arrows: Arrows) -> Batches:
         for batch in arrows:
             for number in batch.column(0).to_pylist():
-                path = self.paths[number]
-                chunks = self.source.read({"file": path}, lambda: False)
-                only = takewhile(lambda chunk, path=path: chunk.offset["file"] == path, chunks)  # type: ignore[misc]
-                yield from entered(self.entry, only, number << FILE_BITS)
+                yield from entered(self.entry, self.source.read_file(self.paths[number]), number << FILE_BITS)
+
+    def where(self, predicate: Expr) -> ReadFiles:
+        """The same files in a bounded run that needs only rows for which the predicate holds.
+
+        Refused rows are needed whatever they hold, and without declared times the rows before a row make its time.
+        """
+        wanted = self.entry.wants()
+        if wanted is None or self.entry.stream.clock is Clock.LATENT:
+            return self
+        return replace(self, source=self.source.narrowed(replace(wanted, predicate=predicate)))
 
 
 @dataclass(frozen=True)
@@ -103,7 +123,8 @@ class ReadPaths:
             for uri in batch.column(0).to_pylist():
                 options = {**dict(self.options), "path": local_path(uri), "follow": False}
                 source = make_source(options, self.entry.stream.given, self.entry.stream.name)
-                assert source is not None
+                assert isinstance(source, FileSource)
+                source = self.entry.narrowed(source.below(str(dict(self.options)["path"])))
                 yield from entered(self.entry, source.read({}, lambda: False), 0)
 
 

@@ -9,17 +9,18 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from millstream.errors import EngineError
+from millstream.hosts.spark.arrive import ReadFiles
 from millstream.hosts.spark.blobs import SEQ, TIME
 from millstream.hosts.spark.branches import ORDER_BITS, Branch, Clockwork, merged, width_of
 from millstream.hosts.spark.meters import STAGE_METRICS, metered, metered_rows
 from millstream.hosts.spark.session import check_streaming, cores_of
 from millstream.hosts.spark.sqltext import spark_sql, spark_value
 from millstream.hosts.spark.stage import LateRows, Stage
-from millstream.hosts.spark.steps import Computed, RunKernel, Unpack
+from millstream.hosts.spark.steps import Computed, FromRows, RunKernel, Unpack, Windowed
 from millstream.hosts.spark.tables import SparkTable
 from millstream.hosts.spark.wire import can_travel, wire_sql
 from millstream.kernels.contract import KernelSpec
-from millstream.physical.nodes import Apply, Compute, Physical, Source, StoredTable, TableJoin
+from millstream.physical.nodes import AddWindows, Apply, Compute, Physical, Source, StoredTable, TableJoin
 from millstream.sql import parse_duration
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ class Builder:
                 return (self.source(node),)
             case Compute():
                 return tuple(computed(branch, node) for branch in self._node(node.input))
+            case AddWindows():
+                return tuple(windowed(branch, node) for branch in self._node(node.input))
             case TableJoin():
                 table = self.table(node.table)
                 return tuple(table_joined(branch, node, table) for branch in self._node(node.input))
@@ -160,9 +163,7 @@ def fused(node: Physical) -> Physical:
         return spec.stages if isinstance(spec, ChainSpec) else (spec,)
 
     match node:
-        case Compute():
-            return replace(node, input=fused(node.input))
-        case TableJoin():
+        case Compute() | AddWindows() | TableJoin():
             return replace(node, input=fused(node.input))
         case Apply():
             node = replace(node, over=tuple(map(fused, node.over)))
@@ -209,6 +210,8 @@ def computed(branch: Branch, node: Compute) -> Branch:
     if branch.opening is not None:
         from millstream.kernels.compute import ComputeStage
 
+        if isinstance(branch.opening, ReadFiles) and isinstance(node.input, Source) and node.predicate is not None:
+            branch = replace(branch, opening=branch.opening.where(node.predicate))
         return branch.after(Computed(ComputeStage(schema, node.predicate, node.columns)), node.schema)
     if node.predicate is not None:
         branch = branch.settled()
@@ -217,6 +220,18 @@ def computed(branch: Branch, node: Compute) -> Branch:
         return replace(branch, schema=node.schema)
     columns = [f"{spark_value(expr, schema)} AS c{i}" for i, (_, expr) in enumerate(node.columns)]
     return replace(branch, df=branch.df.selectExpr(TIME, SEQ, *columns), schema=node.schema)
+
+
+def windowed(branch: Branch, node: AddWindows) -> Branch:
+    """Each row once for every window it is in; copies are numbered apart while there are bits for that."""
+    if branch.opening is None:
+        own = () if branch.source is None else (branch.source,)
+        branch = replace(branch, opening=FromRows(branch.schema), steps=own, source=None)
+    spread = (node.stage.windows.most - 1).bit_length()
+    if branch.bits + spread >= ORDER_BITS:
+        spread = 0
+    step = Windowed(replace(node.stage, spread=spread))
+    return replace(branch.after(step, node.schema), bits=branch.bits + spread)
 
 
 def needs_watermark(node: Physical, in_spark: Callable[[Physical], bool], above: bool = False) -> bool:

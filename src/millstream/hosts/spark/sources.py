@@ -149,7 +149,8 @@ class Files:
             return no_rows(reading, node.schema)
         paths = tuple(str(path) for path in self.source.files())
         df = reading.spark.range(0, len(paths), 1, tasks_for(reading.spark, len(paths)))
-        read = ReadFiles(reading.entry(self.stream, node), self.source, paths)
+        entry = reading.entry(self.stream, node)
+        read = ReadFiles(entry, entry.narrowed(self.source), paths)
         return Branch(df, node.schema, reading.clockwork, read, bits=FILE_BITS + len(paths).bit_length())
 
     def size(self) -> int | None:

@@ -21,6 +21,7 @@ from millstream.hosts.spark import blobs
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
 from millstream.kernels.compute import ComputeStage
 from millstream.kernels.contract import Kernel, KernelSpec, State
+from millstream.kernels.hop import WindowStage
 from millstream.schema import Schema
 
 Arrows = Iterator[pa.RecordBatch]
@@ -139,6 +140,16 @@ class Computed:
 
     def __call__(self, batches: Batches) -> Batches:
         return map(self.stage.build().step, batches)
+
+
+@dataclass(frozen=True)
+class Windowed:
+    """Each row once for every window it is in."""
+
+    stage: WindowStage
+
+    def __call__(self, batches: Batches) -> Batches:
+        return map(self.stage.step, batches)
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,17 @@ def validity(column: pa.Array) -> Bools | None:
     return mask
 
 
+_all_true: Bools = np.ones(0, dtype=np.bool_)
+
+
+def all_true(rows: int) -> Bools:
+    """Rows that are all there: one array serves all columns without NULLs."""
+    global _all_true
+    if len(_all_true) < rows:
+        _all_true = np.ones(max(rows, 4096), dtype=np.bool_)
+    return _all_true[:rows]
+
+
 def to_words(column: pa.Array, type_: SqlType) -> tuple[Ints, ...]:
     """The words of a fixed-width column, one array per word; NULL rows have zeros."""
     column = plain(column, type_)

@@ -8,8 +8,8 @@ from textwrap import indent
 
 from millstream.kernels.over import loops
 from millstream.kernels.over.emit import emit
-from millstream.kernels.over.layout import Arg, Extreme, Layout, NamedFrame, Sums
-from millstream.kernels.over.parts import cell_at, expire, indented, note, offer, put, take
+from millstream.kernels.over.layout import Arg, Edge, Extreme, Layout, NamedFrame, Part, Rank, Sums
+from millstream.kernels.over.parts import cell_at, count_up, expire, indented, load_cell, note, offer, put, take
 
 DONE, CELLS_NEEDED, TABLE_NEEDED, OVERFLOW = 0, 1, 1_000, 2_000
 FIRST, ADDED, LAST, WANTED, USED = range(5)
@@ -87,10 +87,14 @@ def _step(layout: Layout) -> str:
     for i, frame in enumerate(layout.frames):
         if frame in layout.logged:
             head += f"    {frame.name}_width = widths[{i}]\n"
+        if frame.is_delayed:
+            head += f"    {frame.name}_until = widths[{len(layout.frames) + i}]\n"
     early = [i for i, call in enumerate(layout.spec.calls) if call.frame.unit == "rows"]
     late = [i for i, call in enumerate(layout.spec.calls) if call.frame.unit == "range"]
     enter = "\n".join([*_enter(layout), *(line for i in early for line in emit(layout, i))])
     if not late:
+        if any(isinstance(part, Rank) for part in layout.parts):
+            enter = f"t = time[rows[q]]\n{enter}"
         return f"""{head}\
     last = state[LAST]
     for q in range(state[ADDED], last):
@@ -126,8 +130,10 @@ def _record(layout: Layout) -> Iterator[str]:
         yield "mask = slots[s + CAPACITY] - 1"
         yield "end = slots[s + TAIL]"
         for frame in layout.logged:
-            if frame.is_range:
+            if frame.is_range and frame.is_bounded:
                 yield f"{frame.name}_head = slots[s + {frame.name.upper()}_HEAD]"
+            if frame.is_range and frame.is_delayed:
+                yield f"{frame.name}_end = slots[s + {frame.name.upper()}_END]"
 
 
 def _enter(layout: Layout) -> Iterator[str]:
@@ -136,20 +142,83 @@ def _enter(layout: Layout) -> Iterator[str]:
     yield from _look_ahead(layout)
     if layout.logged:
         yield from _room(layout)
+    # What may pause goes by where it is, so that it can be done again; what follows is done once.
+    for frame in layout.delayed:
+        if frame.is_range:
+            yield from _catch_up(layout, frame)
     for i in range(len(layout.tables)):
-        yield f"if 6 * state[USED + {i}] >= len(table{i}):"
-        yield from _pause(f"TABLE_NEEDED + {i}")
+        yield from _table_room(i)
+    for frame in layout.delayed:
+        yield from _leave(layout, frame)
+        if not frame.is_range:
+            yield from _enter_at_distance(layout, frame)
     for arg in layout.args:
         yield from _load_from_row(arg)
     for frame in layout.logged:
-        yield from _leave(layout, frame)
+        if not frame.is_delayed:
+            yield from _leave(layout, frame)
     if layout.logged:
         yield from _write_cell(layout)
     for part in layout.parts:
-        if isinstance(part, Sums):
+        if not part.frame.is_delayed:
+            yield from _take_in(layout, part)
+
+
+def _take_in(layout: Layout, part: Part) -> Iterator[str]:
+    match part:
+        case Sums():
             yield from put(layout, part)
-        else:
-            yield from offer(part) if isinstance(part, Extreme) else note(part)
+        case Extreme():
+            yield from offer(part)
+        case Edge():
+            yield from note(part)
+        case Rank():
+            yield from count_up(part)
+
+
+def _table_room(table: int, *before: str) -> Iterator[str]:
+    yield f"if 6 * state[USED + {table}] >= len(table{table}):"
+    yield from indented(before)
+    yield from _pause(f"TABLE_NEEDED + {table}")
+
+
+def _catch_up(layout: Layout, frame: NamedFrame) -> Iterator[str]:
+    """The rows that have become old enough to be in a frame of time enter it."""
+    name = frame.name
+    end = f"slots[s + {name.upper()}_END]"
+    yield f"while {name}_end < tail:"
+    yield f"    c = {cell_at(f'{name}_end')}"
+    yield f"    if cells[c + CELL_TIME] > {name}_latest:"
+    yield "        break"
+    for i, part in enumerate(layout.tables):
+        if part.frame == frame:
+            yield from indented(_table_room(i, f"{end} = {name}_end"))
+    yield f"    entering = {name}_end"
+    yield from indented(_take_in_from_cell(layout, frame))
+    yield f"    {name}_end += 1"
+    yield f"{end} = {name}_end"
+
+
+def _enter_at_distance(layout: Layout, frame: NamedFrame) -> Iterator[str]:
+    """The row that has become far enough from the last one to be in a frame of rows enters it."""
+    name = frame.name
+    yield f"{name}_end = max(0, tail + 1 - {name}_until)"
+    lines = list(_take_in_from_cell(layout, frame))
+    if lines:
+        yield f"entering = tail - {name}_until"
+        yield "if entering >= 0:"
+        yield f"    c = {cell_at('entering')}"
+        yield from indented(lines)
+
+
+def _take_in_from_cell(layout: Layout, frame: NamedFrame) -> Iterator[str]:
+    parts = [part for part in layout.parts if part.frame == frame]
+    needed = {part.arg.name for part in parts if not isinstance(part, Rank) and part.arg is not None}
+    for arg in layout.args:
+        if arg.name in needed:
+            yield from load_cell(layout, arg)
+    for part in parts:
+        yield from _take_in(layout, part)
 
 
 def _look_ahead(layout: Layout) -> Iterator[str]:
@@ -163,9 +232,10 @@ def _look_ahead(layout: Layout) -> Iterator[str]:
         yield "    soon = at[q + AHEAD]"
         yield "    near = slots[soon + CAPACITY] - 1"
         for frame in layout.logged:
-            head = f"slots[soon + {frame.name.upper()}_HEAD]"
+            lane = "HEAD" if frame.is_bounded else "END"
+            head = f"slots[soon + {frame.name.upper()}_{lane}]"
             if not frame.is_range:
-                head = f"(slots[soon + TAIL] - {frame.name}_width - 1)"
+                head = f"(slots[soon + TAIL] - {_reach(frame)})"
             yield f"    prefetch(cells, slots[soon + BASE] + ({head} & near) * CELL)"
         yield "    prefetch(cells, slots[soon + BASE] + (slots[soon + TAIL] & near) * CELL)"
 
@@ -178,14 +248,21 @@ def _room(layout: Layout) -> Iterator[str]:
     lows = []
     stays = []
     for frame in layout.logged:
-        if frame.is_range:
-            yield f"{frame.name}_since = max(t, NULL_INT + {frame.name}_width) - {frame.name}_width"
-            yield f"{frame.name}_head = slots[s + {frame.name.upper()}_HEAD]"
-            lows.append(f"{frame.name}_head")
-            stays.append(f"({frame.name}_head == oldest and cells[c + CELL_TIME] >= {frame.name}_since)")
+        name = frame.name
+        if frame.is_range and frame.is_delayed:
+            yield f"{name}_latest = max(t, NULL_INT + {name}_until) - {name}_until"
+            yield f"{name}_end = slots[s + {name.upper()}_END]"
+        if frame.is_range and frame.is_bounded:
+            yield f"{name}_since = max(t, NULL_INT + {name}_width) - {name}_width"
+            yield f"{name}_head = slots[s + {name.upper()}_HEAD]"
+            lows.append(f"{name}_head")
+            stays.append(f"({name}_head == oldest and cells[c + CELL_TIME] >= {name}_since)")
+        elif frame.is_range:
+            lows.append(f"{name}_end")
+            stays.append(f"({name}_end == oldest and cells[c + CELL_TIME] > {name}_latest)")
         else:
-            lows.append(f"max(0, tail - {frame.name}_width - 1)")
-            stays.append(f"oldest >= tail - {frame.name}_width")
+            lows.append(f"max(0, tail - {_reach(frame)})")
+            stays.append(f"oldest > tail - {_reach(frame)}")
     together = ", ".join(lows)
     yield f"oldest = min({together})" if len(lows) > 1 else f"oldest = {together}"
     yield "wanted = capacity"
@@ -202,6 +279,11 @@ def _room(layout: Layout) -> Iterator[str]:
     yield from indented(_pause("CELLS_NEEDED"))
     yield "    base = slots[s + BASE]"
     yield "mask = wanted - 1"
+
+
+def _reach(frame: NamedFrame) -> str:
+    """How far behind an arriving row lies the oldest one that a frame of rows needs."""
+    return f"({frame.name}_width + 1)" if frame.is_bounded else f"{frame.name}_until"
 
 
 def _pause(answer: str) -> Iterator[str]:
@@ -224,10 +306,12 @@ def _load_from_row(arg: Arg) -> Iterator[str]:
 def _leave(layout: Layout, frame: NamedFrame) -> Iterator[str]:
     """The rows that a frame leaves behind when this row comes."""
     name = frame.name
+    if not frame.is_bounded:
+        return
     sums = [part for part in layout.parts if isinstance(part, Sums) and part.frame == frame]
     taken = [line for part in sums for line in take(layout, part)]
     if frame.is_range:
-        yield f"while {name}_head < tail:"
+        yield f"while {name}_head < {f'{name}_end' if frame.is_delayed else 'tail'}:"
         yield f"    c = {cell_at(f'{name}_head')}"
         yield f"    if cells[c + CELL_TIME] >= {name}_since:"
         yield "        break"

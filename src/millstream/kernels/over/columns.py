@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from millstream.kernels.aggregates import RANKS
 from millstream.kernels.jit import as_input
 from millstream.kernels.keys import ByteTable
-from millstream.kernels.keys.words import from_words, plain, validity
+from millstream.kernels.keys.words import all_true, from_words, plain, validity
 from millstream.kernels.over.layout import Arg, Layout
 from millstream.kernels.over.loops import NULL_FLOAT, NULL_INT
 from millstream.kernels.over.spec import OverCall
@@ -18,7 +19,7 @@ from millstream.types import DOUBLE, from_kernel, to_kernel
 
 Array = npt.NDArray[Any]
 
-_all_true: npt.NDArray[np.bool_] = np.ones(0, dtype=np.bool_)
+_NEVER_NULL = RANKS | {"count"}
 
 
 def argument_arrays(arg: Arg, column: pa.Array, texts: dict[str, ByteTable]) -> list[Array]:
@@ -37,7 +38,7 @@ def argument_arrays(arg: Arg, column: pa.Array, texts: dict[str, ByteTable]) -> 
         if arg.kind == "float":
             arrays.append(values.view(np.int64))
     if arg.flagged:
-        arrays.append(_true(len(column)) if mask is None else mask)
+        arrays.append(all_true(len(column)) if mask is None else mask)
     return [as_input(array) for array in arrays]
 
 
@@ -57,23 +58,15 @@ def _filled(arg: Arg, column: pa.Array, mask: npt.NDArray[np.bool_] | None) -> A
     return np.where(mask, values, NULL_INT)
 
 
-def _true(rows: int) -> npt.NDArray[np.bool_]:
-    """Rows that are all there: one array serves all columns without NULLs."""
-    global _all_true
-    if len(_all_true) < rows:
-        _all_true = np.ones(max(rows, 4096), dtype=np.bool_)
-    return _all_true[:rows]
-
-
 def result_arrays(call: OverCall, rows: int) -> tuple[Array, npt.NDArray[np.bool_]]:
     """Where a call's results and their validity are written."""
     values = np.empty(rows, dtype=np.float64 if call.type == DOUBLE else np.int64)
-    return values, np.empty(0 if call.fn == "count" else rows, dtype=np.bool_)
+    return values, np.empty(0 if call.fn in _NEVER_NULL else rows, dtype=np.bool_)
 
 
 def result_column(layout: Layout, call: OverCall, values: Array, ok: Array, texts: dict[str, ByteTable]) -> pa.Array:
     """A call's results as an Arrow column."""
-    valid = None if call.fn == "count" or ok.all() else ok
+    valid = None if call.fn in _NEVER_NULL or ok.all() else ok
     if call.type.is_coded:
         codes = values if valid is None else np.where(valid, values, -1)
         return texts[layout.arg(call).name].values(codes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from millstream.kernels.over.layout import Edge, Extreme, Layout, Sums
+from millstream.kernels.over.layout import Edge, Extreme, Layout, Rank, Sums
 from millstream.kernels.over.parts import cell_at, cell_value, indented
 
 
@@ -22,7 +22,9 @@ def emit(layout: Layout, number: int) -> Iterator[str]:
         return
     part = layout.part_named(wanted.name)
     prefix = f"s + {part.name.upper()}"
-    if isinstance(part, Sums):
+    if isinstance(part, Rank):
+        yield f"{out} = slots[{prefix}_VALUE]"
+    elif isinstance(part, Sums):
         yield f"n = slots[{prefix}_COUNT]"
         if call.fn == "count":
             yield f"{out} = n"
@@ -52,19 +54,35 @@ def emit(layout: Layout, number: int) -> Iterator[str]:
 def _from_cells(layout: Layout, number: int) -> Iterator[str]:
     call = layout.spec.calls[number]
     out, ok = f"out{number}[r]", f"ok{number}[r]"
-    name = layout.frame(call).name
+    frame = layout.frame(call)
+    name = frame.name
+    end = f"{name}_end" if frame.is_delayed else "end"
     if call.arg is None:
-        yield f"{out} = end - {name}_head"
+        yield f"{out} = {end} - {name}_head"
         return
     arg = layout.arg(call)
-    if call.fn == "last_value":
+    if call.fn == "last_value" and not frame.is_delayed:
         yield f"{ok} = {arg.name}_in"
         yield f"{out} = {arg.name}_v"
         return
     value, known = cell_value(layout, arg)
-    yield f"c = {cell_at(f'{name}_head')}"
-    yield f"{ok} = {known}"
-    yield f"{out} = {value}"
+    if call.fn == "first_value" and not frame.is_delayed:
+        yield f"c = {cell_at(f'{name}_head')}"
+        yield f"{ok} = {known}"
+        yield f"{out} = {value}"
+        return
+    place, is_there = {
+        "first_value": (f"{name}_head", f"{name}_head < {end}"),
+        "last_value": (f"({end} - 1)", f"{name}_head < {end}"),
+        "lag": (f"(end - 1 - {name}_width)", f"end > {name}_width"),
+    }[call.fn]
+    yield f"if {is_there}:"
+    yield f"    c = {cell_at(place)}"
+    yield f"    {ok} = {known}"
+    yield f"    {out} = {value}"
+    yield "else:"
+    yield f"    {ok} = False"
+    yield f"    {out} = 0"
 
 
 def _sum_result(part: Sums, number: int, fn: str, type_name: str) -> Iterator[str]:

@@ -2,7 +2,8 @@
 
 A slot record is a run of 64-bit lanes with everything known about one key. Rows that some frame still holds lie as
 cells in the key's ring, a power-of-two region that all bounded frames share; the row at position p of a key lies in
-cell p modulo the ring's capacity. Frames that begin at the first row keep no cells.
+cell p modulo the ring's capacity. Frames that begin at the first row keep no cells, unless they end before the current
+row: then their rows wait in cells to enter.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from millstream.kernels.aggregates import RANKS
 from millstream.kernels.over.spec import Frame, OverCall, OverSpec
 from millstream.types import SqlType
 
@@ -49,7 +51,12 @@ class NamedFrame:
 
     @property
     def is_bounded(self) -> bool:
-        return self.frame.preceding is not None
+        return self.frame.start is not None
+
+    @property
+    def is_delayed(self) -> bool:
+        """Whether rows enter it only some time after they came."""
+        return self.frame.end > 0
 
     @property
     def is_range(self) -> bool:
@@ -57,8 +64,8 @@ class NamedFrame:
 
     @property
     def preceding(self) -> int:
-        assert self.frame.preceding is not None
-        return self.frame.preceding
+        assert self.frame.start is not None
+        return self.frame.start
 
 
 @dataclass(frozen=True)
@@ -115,7 +122,8 @@ class Extreme:
 
 @dataclass(frozen=True)
 class Edge:
-    """The first value of an unbounded frame, or the last one of a frame that waits for peers."""
+    """The first value of an unbounded frame, or the last one of a frame that waits for peers or begins at the first
+    row and ends before the current one."""
 
     frame: NamedFrame
     arg: Arg
@@ -130,7 +138,23 @@ class Edge:
         return ("known", "value")
 
 
-Part = Sums | Extreme | Edge
+@dataclass(frozen=True)
+class Rank:
+    """The number of the last row's time among the times so far: how many rows were before it, or how many times."""
+
+    frame: NamedFrame
+    fn: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.frame.name}_{self.fn}"
+
+    @property
+    def lanes(self) -> tuple[str, ...]:
+        return ("rows", "last", "value")
+
+
+Part = Sums | Extreme | Edge | Rank
 
 
 @dataclass(frozen=True)
@@ -183,6 +207,8 @@ class Layout:
     def part(self, call: OverCall) -> Part | None:
         """The part of the state that a call reads, as far as this call needs it; None if cells or the row suffice."""
         frame = self.frame(call)
+        if call.fn in RANKS:
+            return Rank(frame, call.fn)
         if call.arg is None:
             return None if frame.is_bounded else Sums(frame, None, False, False, False)
         arg = self.arg(call)
@@ -191,7 +217,10 @@ class Layout:
         if call.fn == "first_value":
             return None if frame.is_bounded else Edge(frame, arg, call.fn)
         if call.fn == "last_value":
-            return Edge(frame, arg, call.fn) if frame.is_range else None
+            lost = frame.is_range if not frame.is_delayed else not frame.is_bounded
+            return Edge(frame, arg, call.fn) if lost else None
+        if call.fn == "lag":
+            return None
         return Sums(frame, arg, call.distinct, call.fn in ("sum", "avg"), call.fn in _SPREADS)
 
     def part_named(self, name: str) -> Part:
@@ -200,7 +229,16 @@ class Layout:
     @cached_property
     def logged(self) -> tuple[NamedFrame, ...]:
         """The frames that need cells."""
-        return tuple(frame for frame in self.frames if frame.is_bounded and not self._only_last_values(frame))
+        return tuple(
+            frame
+            for frame in self.frames
+            if frame.is_delayed or (frame.is_bounded and not self._only_last_values(frame))
+        )
+
+    @cached_property
+    def delayed(self) -> tuple[NamedFrame, ...]:
+        """The frames that rows enter from their cells."""
+        return tuple(frame for frame in self.frames if frame.is_delayed)
 
     def _only_last_values(self, frame: NamedFrame) -> bool:
         return all(call.fn == "last_value" for call in self.spec.calls if call.frame == frame.frame)
@@ -212,7 +250,7 @@ class Layout:
         needed = {
             self.arg(call).name
             for call in self.spec.calls
-            if call.arg is not None and call.frame in frames and call.fn != "last_value"
+            if call.arg is not None and call.frame in frames and (call.fn != "last_value" or call.frame.end)
         }
         return tuple(arg for arg in self.args if arg.name in needed)
 
@@ -228,7 +266,8 @@ class Layout:
     @cached_property
     def slot_lanes(self) -> dict[str, int]:
         names = ["base", "capacity", "tail"] if self.logged else []
-        names += [f"{frame.name}_head" for frame in self.logged if frame.is_range]
+        names += [f"{frame.name}_head" for frame in self.logged if frame.is_range and frame.is_bounded]
+        names += [f"{frame.name}_end" for frame in self.delayed if frame.is_range]
         names += [f"{part.name}_{lane}" for part in self.parts for lane in part.lanes]
         return {name: lane for lane, name in enumerate(names or ["nothing"])}
 

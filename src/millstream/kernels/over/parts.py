@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from millstream.kernels.over.layout import Arg, Edge, Extreme, Layout, Sums
+from millstream.kernels.over.layout import Arg, Edge, Extreme, Layout, Rank, Sums
 
 
 def cell_at(position: str) -> str:
@@ -24,15 +24,26 @@ def cell_value(layout: Layout, arg: Arg) -> tuple[str, str]:
     return value, f"cells[{lane}] != {'NULL_FLOAT' if arg.kind == 'float' else 'NULL_INT'}"
 
 
+def load_cell(layout: Layout, arg: Arg) -> Iterator[str]:
+    """The argument of the row in cell c, under the names that an arriving row's has."""
+    value, known = cell_value(layout, arg)
+    yield f"{arg.name}_in = {known}"
+    if arg.valued:
+        yield f"{arg.name}_v = {value}"
+        yield f"{arg.name}_word = cells[c + CELL_{arg.name.upper()}]"
+
+
 def put(layout: Layout, part: Sums) -> Iterator[str]:
-    """This row's value enters the sums of a frame."""
+    """The arriving row's value, or that of the row at `entering` if its frame is delayed, enters the sums."""
     if part.arg is None:
         yield f"slots[s + {part.name.upper()}_COUNT] += 1"
         return
     arg = part.arg
     counted = ""
     if part.distinct:
-        bits = f"{arg.name}_bits[r]" if arg.kind == "float" else f"{arg.name}_v"
+        bits = f"{arg.name}_v"
+        if arg.kind == "float":
+            bits = f"{arg.name}_word" if part.frame.is_delayed else f"{arg.name}_bits[r]"
         counted = f" and {_counted('in', layout, part, bits)}"
     yield f"if {arg.name}_in{counted}:"
     yield from indented(_change(part, f"{arg.name}_v", entering=True))
@@ -111,7 +122,8 @@ def _again(layout: Layout, part: Sums) -> Iterator[str]:
     value, known = cell_value(layout, part.arg)
     yield "# A value that dwarfed all others took their digits with it: add up what is left anew."
     yield from _reset(part)
-    yield f"for position in range({part.frame.name}_head, end):"
+    stop = "entering + 1" if part.frame.is_delayed else "end"
+    yield f"for position in range({part.frame.name}_head, {stop}):"
     yield f"    c = {cell_at('position')}"
     yield f"    if {known}:"
     if part.arg.kind == "float":
@@ -139,7 +151,7 @@ def _comes_first(part: Extreme, left: str, right: str) -> str:
 
 
 def offer(part: Extreme) -> Iterator[str]:
-    """This row's value may become the extreme."""
+    """The value that enters may become the extreme."""
     prefix = f"s + {part.name.upper()}"
     value = f"{part.arg.name}_v"
     yield f"if {part.arg.name}_in:"
@@ -160,7 +172,7 @@ def offer(part: Extreme) -> Iterator[str]:
     yield f"        if {_comes_first(part, f'{part.arg.name}_old', value)}:"
     yield "            break"
     yield "        queue_tail -= 1"
-    yield f"    cells[{cell_at('queue_tail')} + {lane}] = tail"
+    yield f"    cells[{cell_at('queue_tail')} + {lane}] = {'entering' if part.frame.is_delayed else 'tail'}"
     yield f"    slots[{prefix}_QUEUE_TAIL] = queue_tail + 1"
 
 
@@ -175,7 +187,7 @@ def expire(part: Extreme) -> Iterator[str]:
 
 
 def note(part: Edge) -> Iterator[str]:
-    """This row's value may be the first or is the last."""
+    """The value that enters may be the first or is the last."""
     known, value = (f"s + {part.name.upper()}_{lane}" for lane in ("KNOWN", "VALUE"))
     lines = [
         f"slots[{known}] = 1 if {part.arg.name}_in else 2",
@@ -185,6 +197,15 @@ def note(part: Edge) -> Iterator[str]:
         yield f"if slots[{known}] == 0:"
         lines = list(indented(lines))
     yield from lines
+
+
+def count_up(part: Rank) -> Iterator[str]:
+    """This row comes: its time is that of the last row or a new one."""
+    rows, last, value = (f"slots[s + {part.name.upper()}_{lane}]" for lane in ("ROWS", "LAST", "VALUE"))
+    yield f"if {rows} == 0 or {last} != t:"
+    yield f"    {last} = t"
+    yield f"    {value} = {rows if part.fn == 'rank' else value} + 1"
+    yield f"{rows} += 1"
 
 
 def indented(lines: Iterable[str], by: int = 4) -> Iterator[str]:

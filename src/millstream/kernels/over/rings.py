@@ -30,9 +30,10 @@ def low_positions(layout: Layout, records: Records) -> Ints:
     low = tail
     for frame in layout.logged:
         if frame.is_range:
-            low = np.minimum(low, records[:, lanes[f"{frame.name}_head"]])
+            low = np.minimum(low, records[:, lanes[f"{frame.name}_{'head' if frame.is_bounded else 'end'}"]])
         else:
-            low = np.minimum(low, np.maximum(0, tail - (frame.preceding + 1)))
+            reach = frame.preceding + 1 if frame.is_bounded else frame.frame.end
+            low = np.minimum(low, np.maximum(0, tail - reach))
     return low
 
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from millstream.kernels.aggregates import NAMES, result_type
+from millstream.kernels.aggregates import OVER_NAMES, RANKS, result_type
 from millstream.kernels.registry import register
+from millstream.plan.windows import Between
 from millstream.schema import Field, Schema
 from millstream.types import SqlType
 
@@ -18,26 +19,36 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Frame:
     """The rows that an aggregate sees: `preceding` rows before the current one, or those of the last `preceding`
-    microseconds with the current row's peers; None is all that came before."""
+    microseconds with the current row's peers; None is all that came before, Between ends before the current row."""
 
     unit: Literal["rows", "range"]
-    preceding: int | None
+    preceding: int | Between | None
 
     def __post_init__(self) -> None:
         if self.unit not in ("rows", "range"):
             raise ValueError(f"a frame is in rows or range, not {self.unit!r}")
-        if self.preceding is not None and not 0 <= self.preceding < 2**62:
-            raise ValueError(f"a frame cannot begin {self.preceding} before the current row")
+        if not 0 <= (self.start or 0) < 2**62 or not 0 <= self.end < 2**62:
+            raise ValueError(f"a frame cannot begin {self.start} and end {self.end} before the current row")
+
+    @property
+    def start(self) -> int | None:
+        """How far back it begins; None is at the first row."""
+        return self.preceding.start if isinstance(self.preceding, Between) else self.preceding
+
+    @property
+    def end(self) -> int:
+        """How far back it ends; 0 is the current row."""
+        return self.preceding.end if isinstance(self.preceding, Between) else 0
 
     def __str__(self) -> str:
-        if self.preceding is None:
-            return f"{self.unit} unbounded preceding"
-        return f"{self.unit} {self.preceding}{' µs' if self.unit == 'range' else ''} preceding"
+        mark = " µs" if self.unit == "range" else ""
+        start = "unbounded" if self.start is None else f"{self.start}{mark}"
+        return f"{self.unit} {start} preceding" + (f" to {self.end}{mark} preceding" if self.end else "")
 
 
 @dataclass(frozen=True, slots=True)
 class OverCall:
-    """One aggregate: `fn(arg) OVER (… frame)` as column `name`; without argument it counts rows."""
+    """One function: `fn(arg) OVER (… frame)` as column `name`; without argument it counts rows or ranks them."""
 
     name: str
     fn: str
@@ -67,13 +78,17 @@ class OverSpec:
             if key not in self.input:
                 raise ValueError(f"no key column {key}")
         for call in self.calls:
-            if call.fn not in NAMES:
+            if call.fn not in OVER_NAMES:
                 raise ValueError(f"no aggregate {call.fn}")
             if call.arg is not None and call.arg not in self.input:
                 raise ValueError(f"no argument column {call.arg}")
             expected = result_type(call.fn, call.distinct, self.type_of(call))
             if expected != call.type:
                 raise ValueError(f"{call} is {expected}, not {call.type}")
+            if call.fn in RANKS and call.frame != Frame("rows", None):
+                raise ValueError(f"{call.fn} counts from the first row")
+            if call.fn == "lag" and (call.frame.unit != "rows" or call.frame.start is None or call.frame.end):
+                raise ValueError("lag reaches back a number of rows")
         _ = self.output
 
     def type_of(self, call: OverCall) -> SqlType | None:

@@ -1,0 +1,176 @@
+"""An aggregate's definition, for arguments of certain types → a program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlglot import exp
+
+from millstream.bind.context import Context
+from millstream.bind.programs.body import Body, Columns, Conflict
+from millstream.bind.programs.definition import RETURN, declared, definition_of, statements_of
+from millstream.bind.programs.statements import bind_statement
+from millstream.catalog import AggregateDef, aggregate_use
+from millstream.errors import BindError
+from millstream.plan.programs import WINDOW, LocalTable, Program, Statement
+from millstream.schema import Field, Schema
+from millstream.sql.nodes import CreateAggregate
+from millstream.types import NULL, SqlType
+
+MAX_PASSES = 60
+"""How often types may widen: some more than a DECIMAL can gain digits."""
+
+
+def define_aggregate(node: CreateAggregate, context: Context) -> AggregateDef:
+    """The definition that a statement makes, found to be in order as far as the types are known."""
+    definition = definition_of(node, context)
+    types = tuple(type_ for _, type_ in definition.parameters if type_ is not None)
+    if len(types) == len(definition.parameters):
+        bind_program(definition, types, context)
+    return definition
+
+
+def bind_program(definition: AggregateDef, argument_types: tuple[SqlType, ...], context: Context) -> Program:
+    """The program of an aggregate for a call with arguments of these types.
+
+    The caller casts the arguments to the types of `parameters`. Errors in the definition underline its own text; an
+    error in the call has no place yet. The context notes what was used.
+    """
+    return _Binding(definition, argument_types, context, ()).program()
+
+
+def describe_blocking(program: Program) -> str:
+    """Why a program without a window cannot run on a stream, if it is blocking."""
+    return f"TERMINATE of {program.name} runs when the last row has come, and a stream has no last row"
+
+
+class _Binding:
+    """One binding of a definition; `chain` are the definitions whose bodies lead to this one."""
+
+    def __init__(
+        self, definition: AggregateDef, types: tuple[SqlType, ...], caller: Context, chain: tuple[AggregateDef, ...]
+    ) -> None:
+        assert isinstance(definition.body, CreateAggregate)
+        self.definition = definition
+        self.body: CreateAggregate = definition.body
+        self.caller = caller
+        self.context = Context(caller.catalog, definition.sql, uses=caller.uses)
+        self.chain = (*chain, definition)
+        self.parameters = self._parameters(types)
+        self.window = self._window()
+        self.tables = dict(self._columns())
+
+    def program(self) -> Program:
+        self.caller.uses.add(aggregate_use(self.definition.name))
+        self._infer()
+        body = self._new_body(inferring=False)
+        states: dict[str, tuple[Statement, ...]] = {
+            state: tuple(bind_statement(statement, body) for statement in self.body.state(state) or [])
+            for state in ("initialize", "iterate", "expire", "terminate")
+        }
+        self._check_typed()
+        return Program(
+            name=self.definition.name,
+            parameters=self.parameters,
+            result=self.tables[RETURN].schema,
+            tables=tuple(
+                LocalTable(table.name, self.tables[table.name.lower()].schema)
+                for table in self.body.tables
+                if table.name.lower() != WINDOW
+            ),
+            window=self.window,
+            algebraic=self.definition.algebraic,
+            **states,
+        )
+
+    def _parameters(self, types: tuple[SqlType, ...]) -> Schema:
+        definition = self.definition
+        if len(types) != len(definition.parameters):
+            count = len(definition.parameters)
+            self.caller.fail(
+                f"{definition.name} takes {count} argument{'s' * (count != 1)}, here are {len(types)}",
+                hint=f"it is {definition.signature}",
+            )
+        fields: list[Field] = []
+        for (name, type_), given in zip(definition.parameters, types, strict=True):
+            if type_ is None and given == NULL:
+                self.caller.fail(f"argument {name} of {definition.name} has no type", hint="CAST it")
+            fields.append(Field(name, given if type_ is None else type_))
+        return Schema(tuple(fields))
+
+    def _window(self) -> LocalTable | None:
+        table = next((table for table in self.body.tables if table.name.lower() == WINDOW), None)
+        if table is None:
+            return None
+        fields: list[Field] = []
+        columns = declared(table.columns, self.context)
+        for (name, type_), parameter, node in zip(columns, self.parameters, table.columns, strict=True):
+            if type_ is not None and _kind(type_) != _kind(parameter.type):
+                self.context.fail(
+                    f"inwindow holds the arguments, and {parameter.name} is {parameter.type}",
+                    node,
+                    hint="leave the type out, or declare the same",
+                )
+            fields.append(Field(name, parameter.type))
+        return LocalTable(WINDOW, Schema(tuple(fields)))
+
+    def _columns(self) -> Iterator[tuple[str, Columns]]:
+        groups = [(RETURN, self.body.returns)]
+        groups += [(table.name, table.columns) for table in self.body.tables if table.name.lower() != WINDOW]
+        for table, nodes in groups:
+            columns = declared(nodes, self.context)
+            names = tuple(name for name, _ in columns)
+            types = [type_ or NULL for _, type_ in columns]
+            yield table.lower(), Columns(table, names, types, tuple(type_ is not None for _, type_ in columns), nodes)
+
+    def _infer(self) -> None:
+        """Give the columns without a declared type the common type of the values they are given."""
+        if all(all(columns.fixed) for columns in self.tables.values()):
+            return
+        for _ in range(MAX_PASSES):
+            body = self._new_body(inferring=True)
+            for statement in statements_of(self.body):
+                try:
+                    bind_statement(statement, body)
+                except Conflict:
+                    raise
+                except BindError:
+                    # it may lack a type that a later statement gives; if not, binding it in earnest tells what is wrong
+                    continue
+            if not body.changed:
+                return
+        self.context.fail(
+            f"the types of {self.definition.name}'s tables do not settle", self.body.this, hint="declare them"
+        )
+
+    def _check_typed(self) -> None:
+        for columns in self.tables.values():
+            for name, type_, node in zip(columns.names, columns.types, columns.nodes, strict=True):
+                if type_ == NULL:
+                    self.context.fail(
+                        f"column {name} of {columns.title} has no type",
+                        node,
+                        detail="none is declared, and no value is ever given to it",
+                        hint=f"declare it: {name} INTEGER",
+                    )
+
+    def _new_body(self, inferring: bool) -> Body:
+        return Body(self.context, self.definition, self.parameters, self.tables, self.window, self._nested, inferring)
+
+    def _nested(self, definition: AggregateDef, types: tuple[SqlType, ...], node: exp.Expr) -> Program:
+        names = [_title(other) for other in (*self.chain, definition)]
+        if _title(definition).lower() in (_title(other).lower() for other in self.chain):
+            self.context.refuse(f"{definition.name} calls itself: {' → '.join(names)}", node)
+        with self.context.blaming(node):
+            return _Binding(definition, types, self.context, self.chain).program()
+
+
+def _title(definition: AggregateDef) -> str:
+    return f"WINDOW {definition.name}" if definition.window else definition.name
+
+
+def _kind(type_: SqlType) -> str:
+    """Types of one kind convert into each other without anybody's asking."""
+    if type_.is_numeric:
+        return "number"
+    return "instant" if type_.name in ("TIMESTAMP", "TIMESTAMPTZ", "DATE") else type_.name

@@ -1,0 +1,196 @@
+"""Expressions inside an aggregate's body: names of several nested queries, subqueries, aggregates, oldest()."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from millstream import functions
+from millstream.bind.expressions import ExpressionBinder, call_of
+from millstream.bind.programs.body import Body
+from millstream.bind.scope import Scope, did_you_mean
+from millstream.kernels import aggregates
+from millstream.plan.expr import Column, Expr, Literal, columns_of
+from millstream.plan.programs import OLDEST, SQLCODE, Exists, InQuery, ScalarQuery, Summary, parameter
+from millstream.sql import duration_us
+from millstream.sql.nodes import Oldest
+from millstream.types import BOOLEAN, INTEGER, INTERVAL, SqlType
+
+if TYPE_CHECKING:
+    from millstream.bind.programs.queries import Selected
+
+BUILT_IN = ("count", "sum", "avg", "min", "max")
+
+
+class BodyExpressions(ExpressionBinder):
+    """Binds the expressions of one query or statement of a body.
+
+    A name is a column of the innermost query that has it, else a formal parameter, else `sqlcode`: as everywhere in
+    SQL, a column hides a parameter of the same name. `place` says where an aggregate may not stand; None: it may.
+    """
+
+    def __init__(self, body: Body, levels: tuple[Scope, ...], place: str | None) -> None:
+        super().__init__(body.context, levels[0] if levels else None)
+        self.body = body
+        self.levels = levels
+        self.place = place
+
+    def elsewhere(self, place: str | None) -> BodyExpressions:
+        """The same names at another place of the query."""
+        return BodyExpressions(self.body, self.levels, place)
+
+    def bind(self, node: exp.Expr) -> Expr:
+        match node:
+            case Oldest():
+                return self._oldest(node)
+            case exp.Exists():
+                return Exists(BOOLEAN, self._query(node.this).rows)
+            case exp.In() if node.args.get("query") is not None:
+                return self._in_query(node)
+            case exp.Subquery() | exp.Select():
+                rows = self._only_column(node).rows
+                return ScalarQuery(rows.columns[0].type, rows)
+            case exp.Interval() if duration_us(node) is None:
+                return self._interval(node)
+            case exp.Window():
+                self.context.refuse(
+                    "OVER is not allowed inside an aggregate", node, hint="apply the aggregate itself with OVER"
+                )
+        return super().bind(node)
+
+    def _column(self, node: exp.Column) -> Expr:
+        scope = self._scope_of(node)
+        if scope is not None:
+            return scope.resolve(node)
+        if not node.table:
+            if node.name in self.body.parameters:
+                field = self.body.parameters[node.name]
+                return parameter(field.type, field.name)
+            if node.name.lower() == SQLCODE:
+                return Column(INTEGER, SQLCODE)
+        names = [field.name for level in self.levels for item in level.items for field in item.schema]
+        return self.context.fail(
+            f"no column or parameter {node.sql()}",
+            node,
+            hint=did_you_mean(node.name, [*names, *self.body.parameters.names, SQLCODE]),
+        )
+
+    def _scope_of(self, node: exp.Column) -> Scope | None:
+        """The innermost query that knows a name; an alias goes before the name of the table behind it."""
+        if not node.table:
+            return next((level for level in self.levels if any(node.name in item.schema for item in level.items)), None)
+        qualifier = node.table.lower()
+        for level in self.levels:
+            if any(item.alias.lower() == qualifier for item in level.items):
+                return level
+        return next((level for level in self.levels if any(item.answers_to(qualifier) for item in level.items)), None)
+
+    def _oldest(self, node: Oldest) -> Expr:
+        assert self.body.window is not None
+        schema = self.body.window.schema
+        if node.this is None:
+            if len(schema) != 1:
+                self.context.fail(
+                    "oldest() is a row of several columns", node, hint=f"write oldest().{schema.names[0]}"
+                )
+            field = schema.fields[0]
+        elif node.name not in schema:
+            hint = did_you_mean(node.name, list(schema.names))
+            self.context.fail(f"inwindow has no column {node.name}", node, hint=hint)
+        else:
+            field = schema[node.name]
+        return Column(field.type, OLDEST + field.name)
+
+    def _interval(self, node: exp.Interval) -> Expr:
+        """`n minutes` with an n that is not constant."""
+        unit = node.args.get("unit")
+        one = None if unit is None else duration_us(exp.Interval(this=exp.Literal.string("1"), unit=unit.copy()))
+        if one is None or node.this is None or isinstance(node.this, exp.Literal):
+            return self._literal(node)
+        amount = self.bind(node.this)
+        if not amount.type.is_integer and amount.type.name != "NULL":
+            self.context.fail(f"the number of an interval is an integer, this is {amount.type}", node,
+                              hint="CAST it to INTEGER, or use a smaller unit")  # fmt: skip
+        return self._resolve("*", (Literal(INTERVAL, one), amount), node)
+
+    def _query(self, node: exp.Expr) -> Selected:
+        from millstream.bind.programs.queries import bind_rows
+
+        return bind_rows(node, self.body, self.levels)
+
+    def _only_column(self, node: exp.Expr) -> Selected:
+        selected = self._query(node)
+        if len(selected.types) != 1:
+            self.context.fail(f"this subquery has {len(selected.types)} columns, one is needed", node)
+        return selected
+
+    def _in_query(self, node: exp.In) -> Expr:
+        value = self.bind(node.this)
+        selected = self._only_column(node.args["query"])
+        column = selected.rows.columns[0]
+        with self.context.blaming(node):
+            both = functions.unify((value, column))
+            if both is None:
+                self.context.fail(f"{value.type} cannot be compared with {column.type}", node, hint="CAST one")
+            return InQuery(BOOLEAN, both[0], selected.converted((both[1].type,)))
+
+    def _call(self, node: exp.Func) -> Expr:
+        name, arguments = call_of(node)
+        catalog, own = self.context.catalog, self.body.definition
+        itself = name == own.name.lower()
+        definition = own if itself and not own.window else catalog.aggregate(name, window=False)
+        fn = aggregates.canonical_name(name)
+        if definition is None and fn is not None and len(arguments) <= 1 and name not in ("first", "last"):
+            return self._built_in(fn, arguments, node)
+        if definition is None and (itself or catalog.aggregate(name, window=True) is not None):
+            self.context.refuse(
+                f"{name} is defined for windows only", node, hint=f"define the base version: CREATE AGGREGATE {name} …"
+            )
+        if definition is None:
+            return super()._call(node)
+        args = self._arguments(name, arguments, node)
+        if args is None:
+            self.context.refuse(f"{name} does not take DISTINCT", node, hint="SELECT DISTINCT into a table first")
+        program = self.body.nested(definition, tuple(arg.type for arg in args), node)
+        with self.context.blaming(node):
+            cast = tuple(functions.cast(arg, field.type) for arg, field in zip(args, program.parameters, strict=True))
+        return Summary(program.result.fields[0].type, definition.name, cast, program=program)
+
+    def _built_in(self, fn: str, arguments: list[exp.Expression], node: exp.Func) -> Expr:
+        if fn not in BUILT_IN:
+            self.context.refuse(
+                f"{fn} cannot be used inside an aggregate yet", node, hint="there is " + ", ".join(BUILT_IN)
+            )
+        distinct = len(arguments) == 1 and isinstance(arguments[0], exp.Distinct)
+        if distinct:
+            arguments = list(arguments[0].expressions)
+        if fn == "count" and not distinct and (not arguments or isinstance(arguments[0], exp.Star)):
+            arguments = []
+        elif len(arguments) != 1:
+            self.context.fail(f"{fn} takes one argument, here are {len(arguments)}", node)
+        args = self._arguments(fn, arguments, node)
+        assert args is not None
+        type_: SqlType | None = aggregates.result_type(fn, distinct, args[0].type if args else None)
+        if type_ is None:
+            self.context.fail(f"{fn} does not apply to {args[0].type if args else 'rows'}", node)
+        return Summary(type_, fn, args, distinct and fn not in ("min", "max"))
+
+    def _arguments(self, name: str, arguments: list[exp.Expression], node: exp.Func) -> tuple[Expr, ...] | None:
+        """The arguments of an aggregate, if it may stand here; None if DISTINCT stands before them."""
+        if self.place is not None:
+            self.context.refuse(
+                f"aggregate {name} cannot stand {self.place}", node, hint=f"(SELECT {name}(…) FROM …) is a value"
+            )
+        if any(isinstance(argument, exp.Distinct) for argument in arguments):
+            return None
+        inside = self.elsewhere("inside another one")
+        args = tuple(inside.bind(argument) for argument in arguments)
+        own = tuple(item.prefix for item in self.levels[0].items)
+        outer = tuple(item.prefix for level in self.levels[1:] for item in level.items)
+        columns = {column for arg in args for column in columns_of(arg)}
+        if any(column.startswith(outer) for column in columns) and not any(
+            column.startswith(own) for column in columns
+        ):
+            self.context.refuse(f"{name} of an outer query's columns cannot stand in a subquery", node)
+        return args

@@ -1,0 +1,158 @@
+"""TUMBLE, HOP, CUMULATE and SESSION in FROM, and which columns of a plan hold their windows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from millstream.bind.context import Context
+from millstream.bind.scope import did_you_mean
+from millstream.plan import nodes as P
+from millstream.plan.expr import Column
+from millstream.plan.window_tables import END, START, Cumulating, Hopping, Windows
+from millstream.sql import duration_us
+from millstream.sql.nodes import WindowTable
+from millstream.types import BIGINT, DATE, TIMESTAMP, SqlType
+
+MOST_WINDOWS = 10_000
+"""In how many windows a row may be: so often it is copied."""
+
+
+def bind_window_table(node: WindowTable, rows: P.Node, alias: str, context: Context) -> P.Node:
+    """The rows with the bounds of their windows."""
+    if rows.kind is not P.Kind.EVENTS:
+        context.refuse(
+            f"{node.kind} needs a stream",
+            node.this,
+            detail="a table's rows have no time, and no window of theirs ever ends",
+            hint="declare a stream with ORDER BY column",
+        )
+    time = _time(node, rows, alias, context)
+    for name in (START, END):
+        if name in rows.schema:
+            context.fail(
+                f"the rows of {node.kind} have a column {name} already",
+                node.this,
+                hint="give it another name in a subquery",
+            )
+    type_ = _bound_type(rows.schema[time].type)
+    if node.kind == "SESSION":
+        keys = tuple(_column(key, rows, alias, context) for key in node.partition)
+        return P.Sessions(rows, keys, _span(node, "gap", type_, context), type_)
+    if node.partition:
+        context.fail(
+            f"PARTITION BY has no meaning in {node.kind}",
+            node.partition[0],
+            detail="all rows have the same windows",
+            hint="group by that column",
+        )
+    return P.AssignWindows(rows, _windows(node, type_, context), type_)
+
+
+def _time(node: WindowTable, rows: P.Node, alias: str, context: Context) -> str:
+    name = _column(node.time, rows, alias, context)
+    times = context.time_columns(rows)
+    if name not in times:
+        hint = f"write {' or '.join(sorted(times))}" if times else "declare the stream with ORDER BY column"
+        context.fail(
+            f"{name} is not the time of {alias or 'these rows'}",
+            node.time,
+            detail="rows come in order of their stream's time, and windows end as that passes",
+            hint=hint,
+        )
+    return name
+
+
+def _column(node: exp.Expr, rows: P.Node, alias: str, context: Context) -> str:
+    assert isinstance(node, exp.Column)
+    if node.name not in rows.schema or (node.table and node.table.lower() != alias.lower()):
+        context.fail(f"no column {node.sql()}", node, hint=did_you_mean(node.name, list(rows.schema.names)))
+    return rows.schema[node.name].name
+
+
+def _bound_type(type_: SqlType) -> SqlType:
+    """The type of window bounds: a window may end where a DATE or a short integer cannot."""
+    return BIGINT if type_.is_integer else TIMESTAMP if type_ == DATE else type_
+
+
+def _windows(node: WindowTable, type_: SqlType, context: Context) -> Windows:
+    size = _span(node, "size", type_, context)
+    offset = _span(node, "offset", type_, context) if node.args.get("offset") else 0
+    if node.kind == "TUMBLE":
+        return Hopping(size, size, offset)
+    slide = _span(node, "slide", type_, context)
+    if node.kind == "CUMULATE" and size % slide:
+        context.fail(
+            "the step of CUMULATE does not fit into its size",
+            node.args["slide"],
+            detail="windows grow step by step until they have their size",
+            hint="a whole number of steps makes the size",
+        )
+    windows = Cumulating(size, slide, offset) if node.kind == "CUMULATE" else Hopping(size, slide, offset)
+    if windows.most > MOST_WINDOWS:
+        context.refuse(
+            f"{node.kind} puts each row into {windows.most} windows",
+            node,
+            detail=f"it would be copied so often; at most {MOST_WINDOWS} are possible",
+            hint="use a longer slide, or aggregate OVER (RANGE …)",
+        )
+    return windows
+
+
+def _span(node: WindowTable, key: str, type_: SqlType, context: Context) -> int:
+    given = node.args[key]
+    number = _number(given)
+    length = duration_us(given)
+    if type_ == BIGINT and number is None:
+        context.fail(f"the time is a number here, and so is the {key} of {node.kind}", given, hint="leave the unit out")
+    if type_ != BIGINT and number is not None:
+        context.fail(f"the {key} of {node.kind} needs a unit of time", given, hint=f"{number} SECONDS")
+    if type_ != BIGINT and length is None:
+        context.fail(f"{given.sql()} has no fixed length", given, hint="use weeks, days or smaller units")
+    span = length if number is None else number
+    assert span is not None
+    if span >= 2**60:
+        context.fail(f"the {key} of {node.kind} is too long", given)
+    if key != "offset" and span <= 0:
+        context.fail(f"the {key} of {node.kind} must be positive", given)
+    # an offset by whole windows changes nothing
+    return span if key != "offset" else span % _span(node, "slide" if node.kind == "HOP" else "size", type_, context)
+
+
+def _number(node: exp.Expr) -> int | None:
+    return int(node.name) if isinstance(node, exp.Literal) and node.name.isdigit() else None
+
+
+@dataclass(frozen=True)
+class WindowColumns:
+    """The window table that a plan's rows come from, and under which names the plan has its bounds and partition
+    columns; None for those that it does not have."""
+
+    table: P.AssignWindows | P.Sessions
+    start: str | None
+    end: str | None
+    partition: tuple[str | None, ...] = ()
+
+
+def window_columns(plan: P.Node) -> WindowColumns | None:
+    """Where a plan's rows have their windows; None if they have none."""
+    match plan:
+        case P.AssignWindows():
+            return WindowColumns(plan, START, END)
+        case P.Sessions(keys=keys):
+            return WindowColumns(plan, START, END, keys)
+        case P.Filter(input=below) | P.Over(input=below) | P.Distinct(input=below) | P.JoinTable(input=below):
+            return window_columns(below)
+        case P.Project(input=below, columns=columns):
+            inner = window_columns(below)
+            if inner is None:
+                return None
+            names = {expr.name: name for name, expr in reversed(columns) if isinstance(expr, Column)}
+            return replace(
+                inner,
+                start=names.get(inner.start or ""),
+                end=names.get(inner.end or ""),
+                partition=tuple(names.get(key or "") for key in inner.partition),
+            )
+    return None

@@ -1,0 +1,69 @@
+"""Each row once for every window it is in: TUMBLE, HOP and CUMULATE. No state, so no exchange."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.errors import DataError
+from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
+from millstream.plan.window_tables import END, START, Hopping, Windows
+from millstream.schema import Field, Schema
+from millstream.types import SqlType, from_kernel
+
+
+@dataclass(frozen=True)
+class WindowStage:
+    """The rows with the start and the end of a window, earlier windows first; windows are given by a row's time."""
+
+    input: Schema
+    windows: Windows
+    type: SqlType
+    spread: int = 0
+    """bits by which arrival numbers are moved up, so that a row's copies get numbers of their own; 0: they share it"""
+
+    @cached_property
+    def output(self) -> Schema:
+        return Schema((*self.input.fields, Field(START, self.type), Field(END, self.type)))
+
+    def step(self, batch: Batch) -> Batch:
+        if not len(batch):
+            return Batch.empty(self.output.arrow, batch.upto, batch.port)
+        which, copy, start, end = windows_of(batch.time, self.windows)
+        single = len(which) == len(batch) and not copy.any()
+        chosen = batch if single else batch.take(which)
+        if self.spread:
+            chosen = replace(chosen, seq=(chosen.seq << self.spread) + copy)
+        bounds = [from_kernel(start, None, self.type), from_kernel(end, None, self.type)]
+        return chosen.with_rows(pa.RecordBatch.from_arrays([*chosen.rows.columns, *bounds], schema=self.output.arrow))
+
+
+def windows_of(time: Ints, windows: Windows) -> tuple[Ints, Ints, Ints, Ints]:
+    """For each window of each row, in order: the row, which of the row's windows it is, its start and its end."""
+    _check_range(time, windows)
+    moment = time - windows.offset
+    if isinstance(windows, Hopping):
+        last = moment // windows.slide
+        first = (moment - windows.size) // windows.slide + 1
+    else:
+        base = moment // windows.size * windows.size
+        first = (moment - base) // windows.step + 1
+        last = np.full(len(time), windows.most, dtype=np.int64)
+    counts = last - first + 1
+    which = np.repeat(np.arange(len(time)), counts)
+    copy = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
+    number = first[which] + copy
+    if isinstance(windows, Hopping):
+        start = number * windows.slide + windows.offset
+        return which, copy, start, start + windows.size
+    start = base[which] + windows.offset
+    return which, copy, start, start + number * windows.step
+
+
+def _check_range(time: Ints, windows: Windows) -> None:
+    reach = 2 * (windows.size + abs(windows.offset)) + (windows.slide if isinstance(windows, Hopping) else 0)
+    if reach >= FOREVER or int(time.min()) < BEGIN + reach or int(time.max()) > FOREVER - reach:
+        raise DataError("a window of a row lies outside the time that can be told")

@@ -1,0 +1,1 @@
+"""Aggregates written in SQL: programs run over windows and groups."""

@@ -1,0 +1,248 @@
+"""Where the rows of a program's tables lie: registers for tables that hold one row, cells for the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from millstream.plan.expr import Call, Column, Expr, Literal, conjuncts, walk
+from millstream.plan.modes import Mode, Running, Sliding, Tumbling
+from millstream.plan.programs import (
+    WINDOW,
+    Delete,
+    InQuery,
+    Insert,
+    LocalTable,
+    Program,
+    Rows,
+    Statement,
+    Summary,
+    Update,
+    expressions_of,
+    queries_of,
+)
+from millstream.schema import Field, Schema
+from millstream.types import BOOLEAN
+
+SEEN = 0
+"""The lane of a group's record that counts its tuples."""
+
+
+@dataclass(frozen=True)
+class Registers:
+    """A table that always holds exactly one row once a group has begun: its values lie in the group's record, those
+    that are NULL as bits of the lane `nulls`."""
+
+    table: LocalTable
+    nulls: int
+
+    def lane(self, column: int) -> int:
+        return self.nulls + 1 + column
+
+
+@dataclass(frozen=True)
+class Cells:
+    """A table of any number of rows: each row is a cell of `width` lanes in a pool that all groups share.
+
+    A list: a group's cells are chained, the record holds the number (from 1; 0 is none) of the first and of the last,
+    and how many there are. A ring: the group has a region of the pool for a power of two of cells; the record holds
+    where it begins, its size, and the first and the end of the cells in use, which are counted on and on.
+    """
+
+    table: LocalTable
+    number: int
+    start: int
+    """the first of its four lanes in the record"""
+    lanes: dict[str, int]
+    is_ring: bool = False
+    index: int | None = None
+    """the column by whose value cells are also found, through chains that begin in a hash table"""
+
+    @property
+    def locals(self) -> tuple[str, ...]:
+        """The variables that hold its lanes of the record while a group is worked on."""
+        names = ("base", "mask", "first", "end") if self.is_ring else ("head", "tail", "count")
+        return tuple(f"{name}{self.number}" for name in names)
+
+    @property
+    def width(self) -> int:
+        return len(self.lanes) + len(self.table.schema)
+
+    def lane(self, column: int) -> int:
+        return len(self.lanes) + column
+
+
+class Layout:
+    """The registers and cells of a program that runs in a mode."""
+
+    def __init__(self, program: Program, mode: Mode, keyed: bool) -> None:
+        self.program = program
+        self.mode = mode
+        self.keyed = keyed
+        self.registers: list[Registers] = []
+        self.cells: list[Cells] = []
+        lane = SEEN + 1
+        for table in program.tables:
+            if holds_one_row(program, table.name):
+                self.registers.append(Registers(table, lane))
+                lane += 1 + len(table.schema)
+            else:
+                index = indexed_column(program, table)
+                names = ["next", "nulls", *([] if index is None else ["chained", "owner"])]
+                self.cells.append(Cells(table, len(self.cells), lane, _numbered(names), index=index))
+                lane += 4
+        if isinstance(mode, Sliding):
+            ring = not mode.active and not self.deletes_from(WINDOW)
+            names = ["nulls"] if ring else ["next", "nulls"]
+            names += ["time"] if mode.unit == "range" else [] if ring else ["id"]
+            names += ["id", "owner", "after", "before"] if mode.active else []
+            self.cells.append(Cells(self._window_table(), len(self.cells), lane, _numbered(names), is_ring=ring))
+            lane += 4
+        self.width = lane
+
+    def _window_table(self) -> LocalTable:
+        if self.program.window is not None:
+            return self.program.window
+        fields = (Field(f"w{i}", field.type) for i, field in enumerate(self.program.parameters))
+        return LocalTable(WINDOW, Schema(tuple(fields)))
+
+    @property
+    def window(self) -> Cells | None:
+        return self.cells[-1] if isinstance(self.mode, Sliding) else None
+
+    def registers_of(self, table: str) -> Registers | None:
+        return next((registers for registers in self.registers if registers.table.name == table), None)
+
+    def cells_of(self, table: str) -> Cells:
+        return next(cells for cells in self.cells if cells.table.name == table)
+
+    def deletes_from(self, table: str) -> bool:
+        return any(isinstance(s, Delete) and s.range.table == table for s in self.program.statements)
+
+    @cached_property
+    def uses_sqlcode(self) -> bool:
+        return any(
+            isinstance(part, Column) and part.name == "sqlcode"
+            for statement in self.program.statements
+            for expr in expressions_of(statement)
+            for part in walk(expr)
+        )
+
+
+def holds_one_row(program: Program, table: str) -> bool:
+    """Whether a table provably holds exactly one row whenever it is looked at: INITIALIZE inserts it without a
+    condition before anything reads the table, and no other statement inserts or deletes."""
+    inserts = [s for s in program.statements if isinstance(s, Insert) and s.table == table]
+    if len(inserts) != 1 or any(isinstance(s, Delete) and s.range.table == table for s in program.statements):
+        return False
+    (insert,) = inserts
+    if len(insert.sources) != 1 or insert.sources[0].ranges or insert.sources[0].where is not None:
+        return False
+    if insert.sources[0].limit is not None or insert not in program.initialize:
+        return False
+    before = program.initialize[: program.initialize.index(insert) + 1]
+    return not any(table in tables_read(statement) for statement in before)
+
+
+def tables_read(statement: Statement) -> set[str]:
+    """The tables that a statement looks at."""
+    found = {statement.range.table} if isinstance(statement, Update | Delete) else set()
+    queries: list[Rows] = list(statement.sources) if isinstance(statement, Insert) else []
+    queries += [query for expr in expressions_of(statement) for query in queries_of(expr)]
+    return found | {range_.table for query in queries for range_ in query.ranges}
+
+
+def indexed_column(program: Program, table: LocalTable) -> int | None:
+    """The column by which statements look rows of a table up, if there is one that never changes: compared with what
+    comes from a tuple rather than with a constant."""
+    wanted: dict[int, int] = {}
+    for statement in program.statements:
+        if isinstance(statement, Update) and statement.range.table == table.name:
+            for name, _ in statement.assignments:
+                wanted[table.schema.index(name)] = -(2**31)
+        for alias, where in _filters(statement, table.name):
+            for column, other in _equalities(alias, where, table):
+                wanted[column] = wanted.get(column, 0) + (1 if isinstance(other, Literal) else 1000)
+    best = max(wanted, key=lambda column: wanted[column], default=None)
+    if best is None or wanted[best] < 1000 or table.schema.fields[best].type.kernel != "int64":
+        return None
+    return best
+
+
+def _filters(statement: Statement, table: str) -> Iterator[tuple[str, Expr]]:
+    """Each place where a statement ranges over a table: the alias, and a condition on it."""
+    if isinstance(statement, Update | Delete) and statement.range.table == table and statement.where is not None:
+        yield statement.range.alias, statement.where
+    queries: list[Rows] = list(statement.sources) if isinstance(statement, Insert) else []
+    for expr in expressions_of(statement):
+        queries += queries_of(expr)
+        for part in walk(expr):
+            if isinstance(part, InQuery) and isinstance(part.query.columns[0], Column):
+                for range_ in part.query.ranges:
+                    if range_.table == table:
+                        yield range_.alias, Call(BOOLEAN, "=", (part.query.columns[0], part.arg))
+    for query in queries:
+        for range_ in query.ranges:
+            if range_.table == table and query.where is not None:
+                yield range_.alias, query.where
+
+
+def _equalities(alias: str, where: Expr, table: LocalTable) -> Iterator[tuple[int, Expr]]:
+    for part in conjuncts(where):
+        found = equality(alias, part)
+        if found is not None and found[0] in table.schema:
+            yield table.schema.index(found[0]), found[1]
+
+
+def equality(alias: str, part: Expr) -> tuple[str, Expr] | None:
+    """The column and the value of a condition `alias.column = value` whose value does not depend on that row."""
+    if not (isinstance(part, Call) and part.fn == "="):
+        return None
+    for mine, other in (part.args, part.args[::-1]):
+        depends = any(isinstance(p, Column) and p.name.startswith(f"{alias}.") for p in walk(other))
+        if isinstance(mine, Column) and mine.name.startswith(f"{alias}.") and not depends:
+            if next(queries_of(other), None) is not None:
+                continue
+            return mine.name.removeprefix(f"{alias}."), other
+    return None
+
+
+def _numbered(names: list[str]) -> dict[str, int]:
+    return {name: i for i, name in enumerate(names)}
+
+
+def returns_one_row(program: Program, mode: Mode) -> bool:
+    """Whether every tuple provably returns exactly one row, while it is worked on."""
+    if isinstance(mode, Running):
+        states = [program.terminate] if mode.total else [program.initialize, program.iterate]
+        silent = [program.initialize, program.iterate] if mode.total else []
+    elif isinstance(mode, Sliding):
+        if mode.every is not None or mode.active:
+            return False
+        states, silent = [program.initialize, program.iterate], [program.expire]
+    else:
+        assert not isinstance(mode, Tumbling) or mode.size > 0
+        return False
+    return all(_returns_once(program, state) for state in states) and not any(map(_returns, silent))
+
+
+def _returns(statements: tuple[Statement, ...]) -> list[Insert]:
+    return [statement for statement in statements if isinstance(statement, Insert) and statement.table is None]
+
+
+def _returns_once(program: Program, statements: tuple[Statement, ...]) -> bool:
+    returns = _returns(statements)
+    if len(returns) != 1 or len(returns[0].sources) != 1:
+        return False
+    source = returns[0].sources[0]
+    if source.is_aggregation:
+        sole = source.columns[0]
+        many = False
+        if len(source.columns) == 1 and isinstance(sole, Summary) and sole.program is not None:
+            # Over the window there always is a row to aggregate: the one that came.
+            whole = [range_.table for range_ in source.ranges] == [WINDOW] and source.where is None
+            many = not (whole and returns_one_row(sole.program, Running(total=True)))
+        return not source.group and source.having is None and source.limit is None and not many
+    single = all(holds_one_row(program, range_.table) for range_ in source.ranges)
+    return single and source.where is None and source.limit is None

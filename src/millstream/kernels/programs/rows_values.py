@@ -1,0 +1,54 @@
+"""Values of the row engine: Python objects as `plan.expr.Literal` holds them, their Arrow form, and their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.types import SqlType
+
+Value = Any
+"""None, bool, int, float, Decimal, str or bytes; times, dates and intervals are integers."""
+
+_NAN = object()
+
+
+def to_values(array: pa.Array, type_: SqlType) -> list[Value]:
+    """The values of an Arrow array."""
+    if type_.is_temporal or type_.name == "INTERVAL":
+        # Python's own times end with the year 9999, and have no place for microseconds since the epoch.
+        array = array.cast(_storage(type_))
+    values: list[Value] = array.to_pylist()
+    return values
+
+
+def to_arrow(values: Sequence[Value], type_: SqlType) -> pa.Array:
+    """The inverse of `to_values`."""
+    if type_.is_temporal or type_.name == "INTERVAL":
+        return pa.array(values, _storage(type_)).cast(type_.arrow)
+    return pa.array(values, type_.arrow)
+
+
+def _storage(type_: SqlType) -> pa.DataType:
+    return pa.int32() if type_.name == "DATE" else pa.int64()
+
+
+def equality_key(type_: SqlType) -> Callable[[Value], Value] | None:
+    """What maps equal values to equal keys of a dictionary; None where values are their own keys."""
+    return _float_key if type_.name == "DOUBLE" else None
+
+
+def order_key(type_: SqlType) -> Callable[[Value], Value] | None:
+    """What maps values that are not NULL to keys in their order; None where values are their own keys."""
+    return _float_order if type_.name == "DOUBLE" else None
+
+
+def _float_key(value: Value) -> Value:
+    return _NAN if value != value else value
+
+
+def _float_order(value: float) -> tuple[bool, float]:
+    # NaN is greater than every other number.
+    return (True, 0.0) if value != value else (False, value)

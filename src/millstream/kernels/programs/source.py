@@ -1,0 +1,403 @@
+"""A program in a mode as the source of two functions: `arrive` works on tuples, `close` ends groups.
+
+Both stop early, between two tuples, where an array may become too small, and go on when they are called again. Values
+that do not fit are noted in `trouble` instead of raised: that keeps the loops free of exits.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from millstream.kernels.batch import BEGIN
+from millstream.kernels.programs.engine import Mode, Running, Sliding, Tumbling
+from millstream.kernels.programs.layout import SEEN, Cells, Layout, returns_one_row
+from millstream.kernels.programs.statements import Body, Statements
+from millstream.kernels.programs.storage import Pair, append, drop, load_cell, store, stored, unlink
+from millstream.kernels.programs.writer import Writer
+from millstream.physical.expressions.kernel_forms import not_, zero
+from millstream.physical.expressions.kernel_helpers import helper_source
+from millstream.plan.programs import SQLCODE, Insert, Program, Rows, Statement, Summary
+from millstream.types import BIGINT, SqlType
+
+OVERFLOW, SEVERAL_ROWS = 1, 2
+"""What `trouble` says."""
+
+_HEADER = f"""import math
+
+import numpy as np
+from millstream.kernels.programs.loops import bucket, chain, unchain
+
+OVERFLOW = {OVERFLOW}
+SEVERAL_ROWS = {SEVERAL_ROWS}
+
+"""
+_RAISE = re.compile(r"raise OverflowError\(.*\)")
+_DEFINITION = re.compile(r"^def (k_\w+)\(", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Generated:
+    """Kernel source, and what its callers must know: where things lie, the text constants whose codes it takes, and
+    whether every tuple returns exactly one row, so that it does not tell which."""
+
+    layout: Layout
+    source: str
+    texts: tuple[str, ...]
+    exact: bool
+
+
+def generate(program: Program, mode: Mode, keyed: bool) -> Generated:
+    """The source of a program; NotCompilable if it has none."""
+    layout = Layout(program, mode, keyed)
+    exact = returns_one_row(program, mode)
+    texts: dict[str, str] = {}
+    helpers: set[str] = set()
+    functions = [_Function(layout, exact, name, texts, helpers).text() for name in ("arrive", "close")]
+    source = _untroubled("\n\n".join([helper_source(helpers), *functions]))
+    return Generated(layout, _HEADER + source, tuple(texts), exact)
+
+
+def _untroubled(source: str) -> str:
+    """Source in which helpers that raise note the trouble instead, and give 0."""
+    raising = []
+    for text in re.split(r"\n\n(?=def )", source):
+        name = _DEFINITION.match(text)
+        if name is not None and _RAISE.search(text):
+            raising.append(name[1])
+    lines = []
+    for line in source.split("\n"):
+        indent = line[: len(line) - len(line.lstrip())]
+        lines += [f"{indent}trouble[0] = OVERFLOW", f"{indent}return 0"] if _RAISE.search(line) else [line]
+    text = "\n".join(lines)
+    for helper in raising:
+        text = re.sub(rf"\b{helper}\(", f"{helper}(trouble, ", text)
+    return text
+
+
+class _Function:
+    """Writes one of the two functions: when which state of the program runs."""
+
+    def __init__(self, layout: Layout, exact: bool, name: str, texts: dict[str, str], helpers: set[str]) -> None:
+        self.layout = layout
+        self.program = layout.program
+        self.mode = layout.mode
+        self.name = name
+        self.exact = exact and name == "arrive"
+        self.texts = texts
+        self.write = Writer()
+        names = {f":{field.name}": f"a{i}" for i, field in enumerate(self.program.parameters)}
+        self.body = Body(self.program, names, "", self._return)
+        if layout.uses_sqlcode:
+            self.body.sqlcode = names[SQLCODE] = "code"
+        self.statements = Statements(layout, self.write, helpers, texts)
+        self.guard = "True"
+        self.returns = 0
+
+    def text(self) -> str:
+        (self._arrive if self.name == "arrive" else self._close)()
+        body = self.write.lines
+        self.write = Writer()
+        self._begin()
+        first = self.write.lines
+        self.write = Writer()
+        self._end()
+        return "\n".join([f"def {self.name}({', '.join(self._parameters())}):", *first, *body, *self.write.lines])
+
+    def _parameters(self) -> list[str]:
+        args = [f"{kind}{i}" for i in range(len(self.program.parameters)) for kind in ("arg", "ok")]
+        cells = [name for c in self.layout.cells for name in (f"c{c.number}", f"heads{c.number}")]
+        outs = [f"{kind}{i}" for i in range(len(self.program.result)) for kind in ("out", "null")]
+        fixed = ["start", "returned", "slots", "time", "ids", "upto", "codes", "trouble"]
+        return [*fixed, *args, "record", "meta", *cells, "origin", "stamp", *outs]
+
+    def _begin(self) -> None:
+        write = self.write
+        write("records = record.view(np.float64)")
+        for cells in self.layout.cells:
+            n = cells.number
+            write(f"f{n} = c{n}.view(np.float64)", f"used{n} = meta[{3 * n}]", f"free{n} = meta[{3 * n + 1}]")
+            write(*(f"{name} = 0" for name in cells.locals))
+        if self._is_active:
+            write(f"eldest = meta[{3 * len(self.layout.cells)}]", f"newest = meta[{3 * len(self.layout.cells) + 1}]")
+        if self.body.sqlcode is not None:
+            write("v_code = 0", "n_code = False")
+        for i, field in enumerate(self.program.parameters):
+            write(f"v_a{i} = {zero(_plain(field.type))}", f"n_a{i} = True")
+        for i, variable in enumerate(self.texts.values()):
+            write(f"v_{variable} = codes[{i}]", f"n_{variable} = False")
+        for registers in self.layout.registers:
+            for i, field in enumerate(registers.table.schema):
+                name = self._register(registers.table.name, i)
+                write(f"v_{name} = {zero(_plain(field.type))}", f"n_{name} = True")
+        write("seen = 0", "now = 0", "tuple_number = 0", "yields = True", "at = 0", "stopped = -1", "current = 0")
+
+    def _end(self) -> None:
+        for cells in self.layout.cells:
+            n = cells.number
+            self.write(f"meta[{3 * n}] = used{n}", f"meta[{3 * n + 1}] = free{n}")
+        if self._is_active:
+            count = 3 * len(self.layout.cells)
+            self.write(f"meta[{count}] = eldest", f"meta[{count + 1}] = newest")
+        self.write("return stopped, returned")
+
+    # -- room ------------------------------------------------------------------------------------------------------
+
+    def _stop_if_full(self, *states: tuple[Statement, ...]) -> None:
+        """Stop before a tuple for which some array may be too small. How much a tuple may need is known: the number of
+        statements, and for those that range over tables the number of rows there."""
+        tests = []
+        for cells in self.layout.cells:
+            n = cells.number
+            if cells.is_ring:
+                tests.append(f"end{n} - first{n} > mask{n} and used{n} + 2 * (mask{n} + 3) * {cells.width} > len(c{n})")
+                continue
+            inserts = [s for state in states for s in state if isinstance(s, Insert) and s.table == cells.table.name]
+            needed = " + ".join([*(self._most(source) for s in inserts for source in s.sources), "1"])
+            tests.append(f"(used{n} + {needed} + 1) * {cells.width} > len(c{n})")
+            if cells.index is not None:
+                tests.append(f"used{n} > len(heads{n})")
+        if not self.exact:
+            returns = [s for state in states for s in state if isinstance(s, Insert) and s.table is None]
+            needed = " + ".join([*(self._most(source) for s in returns for source in s.sources), "0"])
+            tests.append(f"returned + {needed} > len(origin)")
+        if tests:
+            with self.write.block(f"if {' or '.join(f'({test})' for test in tests)}:"):
+                self.write("stopped = r", "break")
+
+    def _most(self, rows: Rows) -> str:
+        """The source of the most rows that a query may have."""
+        sole = rows.columns[0] if len(rows.columns) == 1 else None
+        nested = sole.program if isinstance(sole, Summary) else None
+        if rows.is_aggregation and nested is None:
+            return "1"
+        counts = []
+        for range_ in rows.ranges:
+            if self.layout.registers_of(range_.table) is None:
+                cells = self.layout.cells_of(range_.table)
+                n = cells.number
+                # The tuple itself may have been added meanwhile, and rows by earlier statements.
+                counts.append(f"(end{n} - first{n} + 1)" if cells.is_ring else f"(count{n} + {self._added(cells)})")
+        times = " * ".join(counts) or "1"
+        if nested is None:
+            return times
+        each = sum(isinstance(s, Insert) and s.table is None for s in (*nested.initialize, *nested.iterate))
+        last = sum(isinstance(s, Insert) and s.table is None for s in nested.terminate)
+        return f"({times} * {each} + {last})"
+
+    def _added(self, cells: Cells) -> str:
+        """The most rows that the statements of a tuple add to a table, loosely: all rows that any of them inserts."""
+        table = cells.table.name
+        inserts = [s for s in self.program.statements if isinstance(s, Insert) and s.table == table]
+        if any(source.ranges for s in inserts for source in s.sources):
+            # A table copied into itself, perhaps several times over.
+            return f"count{cells.number} * {2 ** len(inserts)} + {sum(len(s.sources) for s in inserts) + 1}"
+        return str(sum(len(s.sources) for s in inserts) + 1)
+
+    # -- tuples ----------------------------------------------------------------------------------------------------
+
+    def _arrive(self) -> None:
+        write = self.write
+        if not self.layout.keyed:
+            self._enter()
+        if self._is_active:
+            with write.block("for r in range(start, len(time) + 1):"):
+                self._expire_actively()
+                write(*_block("if stopped >= 0 or r == len(time):", "break"))
+                self._tuple()
+        else:
+            with write.block("for r in range(start, len(time)):"):
+                self._tuple()
+        if not self.layout.keyed:
+            self._leave()
+
+    def _tuple(self) -> None:
+        write, mode, program = self.write, self.mode, self.program
+        if self.layout.keyed:
+            write(f"at = np.int64(slots[r]) * {self.layout.width}")
+            self._enter()
+        self._stop_if_full(program.initialize, program.iterate, program.expire, program.terminate)
+        write("tuple_number = r", "seen += 1")
+        if isinstance(mode, Sliding) and mode.unit == "range":
+            write("now = time[r]")
+        if isinstance(mode, Sliding) and mode.every is not None:
+            write(f"yields = seen % {mode.every} == 0")
+            self.guard = "yields"
+        if isinstance(mode, Sliding) and not mode.active:
+            self._expire_passively(mode)
+        for i, field in enumerate(program.parameters):
+            value = f"(arg{i}[r] != 0)" if field.type.name == "BOOLEAN" else f"arg{i}[r]"
+            write(f"v_a{i} = {value}", f"n_a{i} = not ok{i}[r]")
+        if isinstance(mode, Tumbling):
+            self._tumble(mode)
+        else:
+            if isinstance(mode, Sliding):
+                self._enter_window(mode)
+            self._first_or_next("seen == 1")
+            if isinstance(mode, Running) and mode.total:
+                self._terminate()
+        if self.layout.keyed:
+            self._leave()
+
+    def _first_or_next(self, first: str) -> None:
+        program = self.program
+        if program.initialize == program.iterate:
+            self.statements.statements(program.iterate, self.body)
+            return
+        with self.write.block(f"if {first}:"):
+            self.statements.statements(program.initialize, self.body)
+        with self.write.block("else:"):
+            self.statements.statements(program.iterate, self.body)
+
+    def _tumble(self, mode: Tumbling) -> None:
+        write = self.write
+        write(f"yields = seen == {mode.every}")
+        with write.when(f"seen > {mode.every - mode.size}" if mode.every > mode.size else "True"):
+            self.guard = "False" if self.program.terminate else "yields"
+            self._first_or_next(f"seen == {mode.every - mode.size + 1}")
+            self.guard = "True"
+            with write.block("if yields:"):
+                self._terminate()
+                self._drop()
+
+    def _terminate(self) -> None:
+        """TERMINATE belongs to no tuple: parameters are NULL there."""
+        self.write(*(f"n_a{i} = True" for i in range(len(self.program.parameters))))
+        self.statements.statements(self.program.terminate, self.body)
+
+    def _drop(self) -> None:
+        """Empty a group's tables and begin to count again."""
+        for cells in self.layout.cells:
+            drop(self.write, cells)
+        self.write("seen = 0")
+
+    def _enter_window(self, mode: Sliding) -> None:
+        cells = self.layout.window
+        assert cells is not None
+        known = {"time": "now", "id": "ids[r]" if mode.active else "seen", "owner": "at"}
+        values = [(f"v_a{i}", f"n_a{i}") for i in range(len(self.program.parameters))]
+        append(self.write, cells, values, {name: text for name, text in known.items() if name in cells.lanes})
+
+    # -- expiry ----------------------------------------------------------------------------------------------------
+
+    def _expire_passively(self, mode: Sliding) -> None:
+        cells = self.layout.window
+        assert cells is not None
+        n, width = cells.number, cells.width
+        oldest = f"base{n} + (first{n} & mask{n}) * {width}" if cells.is_ring else f"head{n} * {width}"
+        some = f"first{n} < end{n}" if cells.is_ring else f"head{n} != 0"
+        if mode.unit == "range":
+            self.write(f"since = {_ago('now', mode.size)}")
+            due = f"while {some} and c{n}[{oldest} + {cells.lanes['time']}] < since:"
+        elif cells.is_ring:
+            due = f"if end{n} - first{n} >= {mode.size}:"
+        else:
+            due = f"while {some} and c{n}[{oldest} + {cells.lanes['id']}] <= seen - {mode.size}:"
+        with self.write.block(due):
+            self._expire_head(cells, oldest)
+
+    def _expire_head(self, cells: Cells, oldest: str) -> None:
+        """Run EXPIRE for the first tuple of the group's window, and take it out."""
+        n, write = cells.number, self.write
+        if not cells.is_ring:
+            write(f"leaving = head{n}", "current = leaving")
+        if self.program.expire:
+            write(f"oldest_at = {oldest}")
+            load_cell(write, cells, "oldest_at", {i: f"a{i}" for i in range(len(cells.table.schema))})
+            self.statements.statements(self.program.expire, self.body)
+        if cells.is_ring:
+            write(f"first{n} += 1")
+            return
+        with write.block(f"if head{n} == leaving:"):
+            unlink(write, cells, "leaving", "0")
+
+    def _expire_actively(self) -> None:
+        """Run EXPIRE for all tuples whose time has passed, whichever group they are of."""
+        mode, cells, write = self.mode, self.layout.window, self.write
+        assert isinstance(mode, Sliding) and cells is not None
+        n, width = cells.number, cells.width
+        write("due = upto", *_block("if r < len(time):", "due = time[r]"), f"since = {_ago('due', mode.size)}")
+        time = f"c{n}[eldest * {width} + {cells.lanes['time']}]"
+        with write.block(f"while eldest != 0 and {time} < since:"):
+            if self.layout.keyed:
+                write(f"at = c{n}[eldest * {width} + {cells.lanes['owner']}]")
+                self._enter()
+            self._stop_if_full(self.program.expire)
+            write(f"now = {time} + {mode.size}", f"tuple_number = -1 - c{n}[eldest * {width} + {cells.lanes['id']}]")
+            self._expire_head(cells, f"eldest * {width}")
+            if self.layout.keyed:
+                self._leave()
+
+    # -- groups ----------------------------------------------------------------------------------------------------
+
+    def _close(self) -> None:
+        with self.write.block("for r in range(start, len(slots)):"):
+            self.write(f"at = np.int64(slots[r]) * {self.layout.width}", "tuple_number = r")
+            self._enter()
+            self._stop_if_full(self.program.terminate)
+            self._terminate()
+            self._drop()
+            self._leave()
+
+    def _enter(self) -> None:
+        """Load what is known of the group whose record is at `at`."""
+        self.write(f"seen = record[at + {SEEN}]")
+        for registers in self.layout.registers:
+            for i, field in enumerate(registers.table.schema):
+                name = self._register(registers.table.name, i)
+                self.write(f"v_{name} = {stored('record', 'records', f'at + {registers.lane(i)}', field.type)}")
+                self.write(f"n_{name} = (record[at + {registers.nulls}] >> {i}) & 1 != 0")
+        for cells in self.layout.cells:
+            self.write(*(f"{name} = record[at + {cells.start + i}]" for i, name in enumerate(cells.locals)))
+            if cells.is_ring:
+                self.write(f"mask{cells.number} -= 1")
+
+    def _leave(self) -> None:
+        self.write(f"record[at + {SEEN}] = seen")
+        for registers in self.layout.registers:
+            nulls = []
+            for i, field in enumerate(registers.table.schema):
+                name = self._register(registers.table.name, i)
+                store(self.write, "record", "records", f"at + {registers.lane(i)}", field.type, f"v_{name}")
+                nulls.append(f"int(n_{name}) << {i}")
+            self.write(f"record[at + {registers.nulls}] = {' | '.join(nulls)}")
+        for cells in self.layout.cells:
+            self.write(*(f"record[at + {cells.start + i}] = {name}" for i, name in enumerate(cells.locals)))
+            if cells.is_ring:
+                self.write(f"record[at + {cells.start + 1}] = mask{cells.number} + 1")
+
+    # -- returned rows ---------------------------------------------------------------------------------------------
+
+    def _return(self, values: list[Pair]) -> None:
+        if self.guard == "False":
+            return
+        with self.write.when(self.guard):
+            place = "r" if self.exact else "returned"
+            if not self.exact:
+                self.write("origin[returned] = tuple_number", *(["stamp[returned] = now"] if self._is_active else []))
+            for i, (value, null) in enumerate(values):
+                self.write(f"null{i}[{place}] = {null}")
+                with self.write.when(not_(null)):
+                    self.write(f"out{i}[{place}] = {value}")
+            if not self.exact:
+                self.write("returned += 1")
+
+    @property
+    def _is_active(self) -> bool:
+        return isinstance(self.mode, Sliding) and self.mode.active
+
+    def _register(self, table: str, column: int) -> str:
+        return self.statements.register(table, column, self.body)
+
+
+def _ago(time: str, span: int) -> str:
+    """The source of the time so long before another, or the beginning of all times."""
+    return f"{time} - {span} if {time} >= {BEGIN + span} else {BEGIN}"
+
+
+def _block(head: str, *lines: str) -> list[str]:
+    return [head, *(f"    {line}" for line in lines)]
+
+
+def _plain(type_: SqlType) -> SqlType:
+    return BIGINT if type_.is_coded else type_

@@ -1,0 +1,66 @@
+"""The description of a kernel that runs a program over a stream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from millstream.kernels.registry import register
+from millstream.plan.modes import Closing, Mode
+from millstream.plan.programs import Program
+from millstream.schema import Field, Schema
+
+if TYPE_CHECKING:
+    from millstream.kernels.programs.kernel import AggregateKernel
+
+
+@register
+@dataclass(frozen=True)
+class AggregateSpec:
+    """A program over the rows of each group; `args` are the columns that are its arguments, `results` the names of what
+    it returns.
+
+    For each returned row there is one with the columns of the row that was worked on and what was returned; in mode
+    Closing with the key columns and what was returned, at the time that the key column `ends` tells.
+    """
+
+    input: Schema
+    keys: tuple[str, ...]
+    program: Program
+    args: tuple[str, ...]
+    mode: Mode
+    results: tuple[str, ...]
+    ends: str | None = None
+
+    def __post_init__(self) -> None:
+        if tuple(self.input[name].type for name in self.args) != tuple(field.type for field in self.program.parameters):
+            raise ValueError(f"{self.program.name} does not take these arguments")
+        if len(self.results) != len(self.program.result):
+            raise ValueError(f"{self.program.name} has {len(self.program.result)} results")
+        if (self.ends is not None) != isinstance(self.mode, Closing) or (self.ends and self.ends not in self.keys):
+            raise ValueError("groups end by a key column, in mode Closing")
+        _ = self.output
+
+    @property
+    def inputs(self) -> tuple[Schema, ...]:
+        return (self.input,)
+
+    @cached_property
+    def output(self) -> Schema:
+        results = (Field(name, field.type) for name, field in zip(self.results, self.program.result, strict=True))
+        given = self.input.fields if self.ends is None else tuple(self.input[key] for key in self.keys)
+        return Schema((*given, *results))
+
+    def build(self) -> AggregateKernel:
+        from millstream.kernels.programs.kernel import AggregateKernel
+
+        return AggregateKernel(self)
+
+    def describe(self) -> str:
+        from millstream.kernels.programs.compiled import why_not_compiled
+
+        by = f" by {', '.join(self.keys)}" if self.keys else ""
+        reason = why_not_compiled(self.program, self.mode)
+        path = "compiled" if reason is None else f"row by row: {reason}"
+        return f"{self.program.name}({', '.join(self.args)}){by} {self.mode} ({path})"

@@ -1,0 +1,146 @@
+"""How generated source reads and writes cells: lists, rings, and the chains of an index."""
+
+from __future__ import annotations
+
+from millstream.kernels.programs.layout import Cells
+from millstream.kernels.programs.writer import Writer
+from millstream.physical.expressions.kernel_forms import not_
+from millstream.plan.programs import WINDOW
+from millstream.types import BOOLEAN, DOUBLE, SqlType
+
+Pair = tuple[str, str]
+"""The source of a value, and of whether it is NULL."""
+
+
+def stored(words: str, floats: str, at: str, type_: SqlType) -> str:
+    """The source of a value that lies at a place."""
+    if type_ == DOUBLE:
+        return f"{floats}[{at}]"
+    return f"({words}[{at}] != 0)" if type_ == BOOLEAN else f"{words}[{at}]"
+
+
+def store(write: Writer, words: str, floats: str, at: str, type_: SqlType, value: str) -> None:
+    if type_ == DOUBLE:
+        write(f"{floats}[{at}] = {value}")
+    else:
+        write(f"{words}[{at}] = {f'int({value})' if type_ == BOOLEAN else value}")
+
+
+def load_cell(write: Writer, cells: Cells, at: str, variables: dict[int, str]) -> None:
+    """Variables for some columns of the cell at a place."""
+    n = cells.number
+    for column, variable in variables.items():
+        value = stored(f"c{n}", f"f{n}", f"{at} + {cells.lane(column)}", cells.table.schema.fields[column].type)
+        write(f"v_{variable} = {value}", f"n_{variable} = (c{n}[{at} + {cells.lanes['nulls']}] >> {column}) & 1 != 0")
+
+
+def _fill(write: Writer, cells: Cells, at: str, values: list[Pair], lanes: dict[str, str]) -> None:
+    n = cells.number
+    bits = [f"int({null}) << {i}" for i, (_, null) in enumerate(values) if null != "False"]
+    write(f"c{n}[{at} + {cells.lanes['nulls']}] = {' | '.join(bits) or '0'}")
+    for name, text in lanes.items():
+        write(f"c{n}[{at} + {cells.lanes[name]}] = {text}")
+    for i, ((value, null), field) in enumerate(zip(values, cells.table.schema, strict=True)):
+        with write.when(not_(null)):
+            store(write, f"c{n}", f"f{n}", f"{at} + {cells.lane(i)}", field.type, value)
+
+
+def append(write: Writer, cells: Cells, values: list[Pair], lanes: dict[str, str]) -> None:
+    """A new cell behind those of the group; there is room for it."""
+    (_append_to_ring if cells.is_ring else _append_to_list)(write, cells, values, lanes)
+
+
+def _append_to_ring(write: Writer, cells: Cells, values: list[Pair], lanes: dict[str, str]) -> None:
+    n, width, at = cells.number, cells.width, write.fresh("at")
+    with write.block(f"if end{n} - first{n} > mask{n}:"):
+        # A region of twice the size at the end of the pool; the old one is lost, in all at most as much as is used.
+        write(
+            f"larger = max(4, 2 * (mask{n} + 1))",
+            *_block(
+                f"for i in range(first{n}, end{n}):",
+                f"for lane in range({width}):",
+                f"    word = c{n}[base{n} + (i & mask{n}) * {width} + lane]",
+                f"    c{n}[used{n} + (i & (larger - 1)) * {width} + lane] = word",
+            ),
+            f"base{n} = used{n}",
+            f"mask{n} = larger - 1",
+            f"used{n} += larger * {width}",
+        )
+    write(f"{at} = base{n} + (end{n} & mask{n}) * {width}")
+    _fill(write, cells, at, values, lanes)
+    write(f"end{n} += 1")
+
+
+def _append_to_list(write: Writer, cells: Cells, values: list[Pair], lanes: dict[str, str]) -> None:
+    n, width = cells.number, cells.width
+    cell, at = write.fresh("cell"), write.fresh("at")
+    with write.block(f"if free{n} != 0:"):
+        write(f"{cell} = free{n}", f"free{n} = c{n}[{cell} * {width}]")
+    with write.block("else:"):
+        write(f"used{n} += 1", f"{cell} = used{n}")
+    write(f"{at} = {cell} * {width}", f"c{n}[{at}] = 0")
+    _fill(write, cells, at, values, lanes)
+    write(*_block(f"if tail{n} != 0:", f"c{n}[tail{n} * {width}] = {cell}"), *_block("else:", f"head{n} = {cell}"))
+    write(f"tail{n} = {cell}", f"count{n} += 1")
+    if cells.table.name == WINDOW:
+        write(f"current = {cell}")
+    if "after" in cells.lanes:
+        before, after = cells.lanes["before"], cells.lanes["after"]
+        write(f"c{n}[{at} + {before}] = newest", f"c{n}[{at} + {after}] = 0")
+        write(*_block("if newest != 0:", f"c{n}[newest * {width} + {after}] = {cell}"))
+        write(*_block("else:", f"eldest = {cell}"), f"newest = {cell}")
+    if cells.index is not None:
+        value, null = values[cells.index]
+        with write.when(not_(null)):
+            write(f"chain(at, {value}, {_chained(cells, cell)})")
+        with write.when(null):
+            write(f"meta[{3 * n + 2}] = 1")
+
+
+def unlink(write: Writer, cells: Cells, cell: str, previous: str) -> None:
+    """Take a cell out of its list, given the one before it (0: none), and free it."""
+    n, width = cells.number, cells.width
+    following = write.fresh("following")
+    if cells.index is not None:
+        at = f"{cell} * {width}"
+        with write.block(f"if (c{n}[{at} + {cells.lanes['nulls']}] >> {cells.index}) & 1 == 0:"):
+            write(f"unchain(at, c{n}[{at} + {cells.lane(cells.index)}], {_chained(cells, cell)})")
+    write(f"{following} = c{n}[{cell} * {width}]")
+    if previous == "0":
+        write(f"head{n} = {following}")
+    else:
+        write(*_block(f"if {previous} != 0:", f"c{n}[{previous} * {width}] = {following}"))
+        write(*_block("else:", f"head{n} = {following}"))
+    write(*_block(f"if {following} == 0:", f"tail{n} = {previous}"), f"count{n} -= 1")
+    if "after" in cells.lanes:
+        before, after = (f"c{n}[{cell} * {width} + {cells.lanes[name]}]" for name in ("before", "after"))
+        write(*_block(f"if {before} != 0:", f"c{n}[{before} * {width} + {cells.lanes['after']}] = {after}"))
+        write(*_block("else:", f"eldest = {after}"))
+        write(*_block(f"if {after} != 0:", f"c{n}[{after} * {width} + {cells.lanes['before']}] = {before}"))
+        write(*_block("else:", f"newest = {before}"))
+    write(f"c{n}[{cell} * {width}] = free{n}", f"free{n} = {cell}")
+
+
+def drop(write: Writer, cells: Cells) -> None:
+    """Empty a group's table."""
+    n = cells.number
+    if cells.is_ring:
+        write(f"first{n} = end{n}")
+        return
+    if cells.index is not None or "after" in cells.lanes:
+        gone = write.fresh("gone")
+        with write.block(f"while head{n} != 0:"):
+            write(f"{gone} = head{n}")
+            unlink(write, cells, gone, "0")
+        return
+    with write.block(f"if tail{n} != 0:"):
+        write(f"c{n}[tail{n} * {cells.width}] = free{n}", f"free{n} = head{n}")
+    write(f"head{n} = 0", f"tail{n} = 0", f"count{n} = 0")
+
+
+def _chained(cells: Cells, cell: str) -> str:
+    return f"{cell}, c{cells.number}, {cells.width}, {cells.lanes['chained']}, heads{cells.number}"
+
+
+def _block(head: str, *lines: str) -> list[str]:
+    return [head, *(f"    {line}" for line in lines)]

@@ -1,0 +1,42 @@
+"""Lines of generated source, indented by the blocks they stand in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Writer:
+    """Collects lines and gives out names that no other part of the source has."""
+
+    def __init__(self, depth: int = 1) -> None:
+        self.lines: list[str] = []
+        self._depth = depth
+        self._names = 0
+
+    def __call__(self, *lines: str) -> None:
+        self.lines += [f"{'    ' * self._depth}{line}" for line in lines]
+
+    def fresh(self, stem: str) -> str:
+        self._names += 1
+        return f"{stem}{self._names}"
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """What is written inside stands under `head`."""
+        self(head)
+        self._depth += 1
+        before = len(self.lines)
+        yield
+        if len(self.lines) == before:
+            self("pass")
+        self._depth -= 1
+
+    @contextmanager
+    def when(self, condition: str) -> Iterator[None]:
+        """What is written inside runs where a condition holds."""
+        if condition == "True":
+            yield
+            return
+        with self.block(f"if {condition}:"):
+            yield

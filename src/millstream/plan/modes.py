@@ -1,0 +1,68 @@
+"""When the states of a program run: without a window, over sliding and tumbling ones, until a group ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """No window: INITIALIZE at a group's first tuple, ITERATE at the others; with `total`, TERMINATE after each tuple
+    (the group goes on), which is the `UNBOUNDED PRECEDING` version of an aggregate."""
+
+    total: bool = False
+
+    def __str__(self) -> str:
+        return "ROWS UNBOUNDED PRECEDING" if self.total else "as rows come"
+
+
+@dataclass(frozen=True, slots=True)
+class Sliding:
+    """A window. At a tuple: EXPIRE for every tuple that has left the window, oldest first, each removed from `inwindow`
+    afterwards; then the new tuple enters `inwindow` (even the first), then INITIALIZE or ITERATE.
+
+    ROWS: the window holds the last `size` tuples of the group, so a tuple leaves when the `size`-th tuple after it
+    comes; tuples that statements deleted from `inwindow` count all the same (only their EXPIRE does not run). RANGE: a
+    tuple leaves when the current time exceeds its own by more than `size` µs. With `every` (ROWS only), rows are
+    returned only while every `every`-th tuple of the group is worked on (EXPIRE before it included). With `active`
+    (RANGE only), EXPIRE runs once time has passed the tuple's time plus `size`, for all groups in order of time, tuples
+    of equal time in order of arrival; what it returns has that time.
+    """
+
+    unit: Literal["rows", "range"]
+    size: int
+    every: int | None = None
+    active: bool = False
+
+    def __str__(self) -> str:
+        if self.unit == "rows":
+            return f"ROWS {self.size - 1} PRECEDING" + ("" if self.every is None else f" SLIDE {self.every}")
+        span = f"RANGE [{timedelta(microseconds=self.size)}] PRECEDING"
+        return span + (" ACTIVE EXPIRATION" if self.active else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Tumbling:
+    """Slots of `every` tuples per group, of which the last `size` count: INITIALIZE at the first of these with fresh
+    tables, ITERATE at the others, TERMINATE after the last, when the tables are dropped. Only what TERMINATE returns
+    counts, or whatever is returned at the last tuple of a slot if the program has no TERMINATE."""
+
+    size: int
+    every: int
+
+    def __str__(self) -> str:
+        return f"{self.size} of every {self.every} rows"
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """No window; a group ends when the kernel says so (`Engine.close`): TERMINATE, and its tables are dropped. Rows
+    returned before that count, too."""
+
+    def __str__(self) -> str:
+        return "until its group ends"
+
+
+Mode = Running | Sliding | Tumbling | Closing

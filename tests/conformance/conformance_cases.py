@@ -1,0 +1,86 @@
+"""The cases as they are stored, and the list of those that are not expected to pass."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+SUITES = {"flink": "Apache Flink", "risingwave": "RisingWave", "trino": "Trino"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A query, its inputs and what another engine answers."""
+
+    id: str
+    data: dict[str, Any]
+
+    @property
+    def dialect(self) -> str:
+        return str(self.data["dialect"])
+
+    @property
+    def suite(self) -> str:
+        return SUITES[self.dialect]
+
+    @property
+    def inputs(self) -> list[dict[str, Any]]:
+        return list(self.data["inputs"])
+
+    @property
+    def has_window_table(self) -> bool:
+        return not {"tumble", "hop", "cumulate", "session"}.isdisjoint(self.data["features"])
+
+    @property
+    def runs_on_tables(self) -> bool:
+        """Whether the question is about stored rows: only then is a table, and no stream, asked."""
+        return self.data["mode"] == "batch" and not self.has_window_table
+
+    @property
+    def is_final_when_closed(self) -> bool:
+        """Whether the answer is what was final when the last row had come, rather than at the end of the input."""
+        return "emit_on_window_close" in self.data["features"]
+
+    @property
+    def view(self) -> str:
+        """The statement that runs while rows arrive."""
+        views = self.data.get("views")
+        return str(views[0]["sql"] if views else self.data["query"])
+
+    @property
+    def view_name(self) -> str | None:
+        views = self.data.get("views")
+        return str(views[0]["name"]) if views else self.data.get("view_name")
+
+    @property
+    def expected_rows(self) -> list[list[Any]]:
+        expected = self.data["expected"]
+        return list(expected.get("final_rows_if_no_upsert") or expected["rows"])
+
+    @property
+    def expects_error(self) -> bool:
+        return "expected_error" in self.data
+
+
+def cases() -> list[Case]:
+    """All cases in the order of the file."""
+    lines = (HERE / "windows.jsonl").read_text(encoding="utf-8").splitlines()
+    return [Case(data["id"], data) for data in map(json.loads, lines)]
+
+
+@dataclass(frozen=True)
+class Exclusions:
+    """Why cases are not run: what each class of reasons means, and the class of each case."""
+
+    meaning: dict[str, str]
+    reason: dict[str, str]
+
+    @staticmethod
+    def load() -> Exclusions:
+        stored = tomllib.loads((HERE / "exclusions.toml").read_text(encoding="utf-8"))
+        reason = {case: name for name, entry in stored.items() for case in entry["cases"]}
+        return Exclusions({name: entry["meaning"] for name, entry in stored.items()}, reason)

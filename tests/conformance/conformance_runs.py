@@ -1,0 +1,111 @@
+"""Running a case, and comparing its answer with the expected one."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from decimal import Decimal
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+from conformance_cases import Case, cases
+from conformance_translation import NotExpressibleError, stream_of, stream_query, table_of, table_query
+
+import millstream as ms
+from millstream.errors import MillstreamError
+
+
+@cache
+def outcome(case_id: str) -> str | None:
+    """What is wrong with our answer to a case, be it a refusal; None if nothing is."""
+    try:
+        return difference(next(case for case in cases() if case.id == case_id))
+    except (MillstreamError, NotExpressibleError) as error:
+        return str(error)
+
+
+def difference(case: Case) -> str | None:
+    """What is wrong with our answer; None if nothing is. Errors come out as they are, unless one is expected."""
+    if case.expects_error:
+        try:
+            found = answer(case)
+        except MillstreamError:
+            return None
+        return f"an error is expected, not {found}"
+    found, wanted = answer(case), case.expected_rows
+    if len(found) != len(wanted):
+        return f"{len(found)} rows, not {len(wanted)}: {found}"
+    own, theirs = [list(map(_plain, row)) for row in found], [list(map(_plain, row)) for row in wanted]
+    if not (case.runs_on_tables and case.data["expected"]["ordered"]):
+        own, theirs = sorted(own, key=str), sorted(theirs, key=str)
+    return None if own == theirs else f"{own}, not {theirs}"
+
+
+def answer(case: Case) -> list[tuple[Any, ...]]:
+    """Our answer to a case."""
+    with ms.connect() as db:
+        if case.runs_on_tables:
+            for given in case.inputs:
+                _load(db, given)
+            return [tuple(map(_list, row)) for row in _rows(db.sql(table_query(case)).fetch())]
+        text, order = stream_query(case)
+        streams = [stream_of(given, order) for given in case.inputs]
+        for stream in streams:
+            db.execute(stream.declaration())
+        query = db.sql(text)
+        for stream in streams:
+            db.push(stream.name, stream.rows)
+        if not case.is_final_when_closed:
+            db.finish()
+        table = query.fetch()
+        if case.view_name is None:
+            return _rows(table)
+        # What the other engine is asked is a query over the view.
+        after = case.data["expected"]["query_after"]
+        db.register(case.view_name, table)
+        return _rows(db.sql(after).fetch())
+
+
+def _load(db: ms.Database, given: dict[str, Any]) -> None:
+    table = table_of(given)
+    db.execute(table.declaration())
+    for row in table.rows:
+        db.execute(f"INSERT INTO {table.name} VALUES ({', '.join(map(_literal, row))})")
+
+
+def _literal(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
+
+
+def _rows(table: pa.Table) -> list[tuple[Any, ...]]:
+    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+def _list(value: Any) -> Any:
+    """A list that came as JSON."""
+    return json.loads(value) if isinstance(value, str) and value.startswith("[") else value
+
+
+def _plain(value: Any) -> Any:
+    """A value in the form that both sides can be compared in."""
+    match value:
+        case bool() | None:
+            return value
+        case int() | float() | Decimal():
+            return f"{float(value):.10g}"
+        case dt.datetime():
+            moment = value.astimezone(dt.UTC).replace(tzinfo=None) if value.tzinfo else value
+            return moment.isoformat(" ")
+        case dt.date():
+            return value.isoformat()
+        case list():
+            return [_plain(part) for part in value]
+        case dict():
+            return json.dumps(value)
+    try:
+        return _plain(dt.datetime.fromisoformat(value)) if len(value) > 10 else value
+    except ValueError:
+        return value
