@@ -18,6 +18,7 @@ from millstream.errors import (
 )
 
 if TYPE_CHECKING:
+    from millstream.python_aggregates import aggregate
     from millstream.query import Query, Result
     from millstream.session import Database
 
@@ -25,17 +26,19 @@ __version__ = "0.1.0"
 
 
 def connect(
-    path: Any = None, *, engine: str = "embedded", spark: Any = None, clock: Any = None, **settings: Any
-) -> Database:
+    path: Any = None, *, engine: str = "embedded", spark: Any = None, clock: Any = None, aggregates: Any = (),
+    **settings: Any,
+) -> Database:  # fmt: skip
     """Open a session.
 
     Without arguments it runs in this process and in memory; `path` keeps catalog, tables, queries and their state in
     a directory; `engine="spark"` or `spark=session` runs the same calls on Spark. `clock` (a function that returns µs
-    since the epoch) stamps streams ordered by `current_time`. `settings` are those of SET: batch_rows, threads, jit, …
+    since the epoch) stamps streams ordered by `current_time`. `aggregates` are those written in Python to begin with; a
+    directory whose queries use some must be opened with them. `settings` are those of SET: batch_rows, threads, jit, …
     """
     from millstream.opening import open_session
 
-    return open_session(path, engine, spark, clock, settings)
+    return open_session(path, engine, spark, clock, aggregates, settings)
 
 
 def __getattr__(name: str) -> Any:
@@ -43,6 +46,10 @@ def __getattr__(name: str) -> Any:
         from millstream import query
 
         return getattr(query, name)
+    if name == "aggregate":
+        from millstream.python_aggregates import aggregate
+
+        return aggregate
     if name == "Database":
         from millstream.session import Database
 
@@ -64,5 +71,6 @@ __all__ = [
     "Span",
     "StateError",
     "UnsupportedError",
+    "aggregate",
     "connect",
 ]

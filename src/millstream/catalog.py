@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from millstream.errors import CatalogError
 from millstream.plan.nodes import Node
+from millstream.plan.python import PythonCode
 from millstream.schema import Schema
 from millstream.types import VARCHAR, SqlType
 
@@ -93,7 +94,8 @@ class FunctionDef:
 
 @dataclass(frozen=True)
 class AggregateDef:
-    """An aggregate written in SQL, bound anew for each call; types that are not declared (None) come from the call.
+    """An aggregate written in SQL or Python, bound anew for each call; types that are not declared (None) come from
+    the call.
 
     The base version and the window version of a name are two definitions.
     """
@@ -101,11 +103,15 @@ class AggregateDef:
     name: str
     parameters: tuple[tuple[str, SqlType | None], ...]
     returns: tuple[tuple[str, SqlType | None], ...]
-    body: exp.Expr = field(compare=False)
+    body: exp.Expr | None = field(default=None, compare=False)
+    """what it does, in SQL; None if `python` says it"""
     window: bool = False
     algebraic: bool = False
     sql: str = field(default="", compare=False, repr=False)
     """the text that the spans of `body` refer to"""
+    python: PythonCode | None = None
+    one_row: bool = False
+    """of one in Python: whether it promises one row from every call"""
 
     @property
     def signature(self) -> str:
@@ -117,8 +123,9 @@ class AggregateDef:
 
     @property
     def version(self) -> str:
-        """What kind of aggregate it is: base, window, algebraic window."""
-        return f"{'algebraic ' if self.algebraic else ''}{'window' if self.window else 'base'}"
+        """What kind of aggregate it is: base, window, algebraic window, Python window."""
+        kind = "algebraic " if self.algebraic else "" if self.python is None else "Python "
+        return f"{kind}{'window' if self.window else 'base'}"
 
 
 def _listed(columns: tuple[tuple[str, SqlType | None], ...]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,25 +17,35 @@ ENGINES = ("embedded", "spark")
 
 
 def open_session(
-    path: str | Path | None, engine: str, spark: Any, clock: Callable[[], int] | None, settings: dict[str, Any]
-) -> Database:
+    path: str | Path | None, engine: str, spark: Any, clock: Callable[[], int] | None, aggregates: Iterable[Any],
+    settings: dict[str, Any],
+) -> Database:  # fmt: skip
     """The session that `millstream.connect` describes."""
     config = Config()
     for name, value in settings.items():
         config = config.with_setting(name, value)
+    aggregates = tuple(aggregates)
+    database = _open(path, engine, spark, config, clock or wall_clock, aggregates)
+    for made in aggregates:
+        database.register_aggregate(made)
+    return database
+
+
+def _open(
+    path: str | Path | None, engine: str, spark: Any, config: Config, now: Callable[[], int], aggregates: Iterable[Any]
+) -> Database:
     if spark is not None or engine == "spark":
-        return _on_spark(path, spark, config, clock or wall_clock)
+        return _on_spark(path, spark, config, now)
     if engine not in ENGINES:
         raise EngineError(f"no engine {engine}", hint="engines: " + ", ".join(ENGINES))
     from millstream.hosts.embedded.host import EmbeddedHost
 
     # Arrow looks for pandas when it makes its first array: now, not while the first row waits
     pa.array([0])
-    now = clock or wall_clock
     if path is not None:
         from millstream.persistent import PersistentDatabase
 
-        return PersistentDatabase(Path(path).expanduser(), config, now)
+        return PersistentDatabase(Path(path).expanduser(), config, now, aggregates)
     tables = TableStore()
     return Database(EmbeddedHost(tables, config, now), tables, config)
 

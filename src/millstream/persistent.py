@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time as wall
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,20 @@ from millstream.bind.select import Bound
 from millstream.bind.statements import bind
 from millstream.catalog import AggregateDef, Entry, FunctionDef, SinkDef, StreamDef, TableDef
 from millstream.config import Config
+from millstream.errors import StateError
 from millstream.hosts.embedded.checkpoint import replay, restore_query, restore_streams, save
 from millstream.hosts.embedded.host import EmbeddedHost, Now
 from millstream.hosts.tables import TableStore
 from millstream.journal import Journal
+from millstream.python_aggregates import definitions_of
 from millstream.query import Query, Result
 from millstream.session import Database
 
 JOURNAL_LIMIT = 256 << 20
 """Bytes of journal after which a checkpoint is due even if the time for it has not come."""
+
+_PYTHON = "written in Python in "
+"""What stands in the place of the text of an aggregate in Python, before the name of its module."""
 
 
 class PersistentDatabase(Database):
@@ -30,14 +36,22 @@ class PersistentDatabase(Database):
 
     _host: EmbeddedHost
 
-    def __init__(self, directory: Path, config: Config, now: Now) -> None:
+    def __init__(self, directory: Path, config: Config, now: Now, aggregates: Iterable[Any] = ()) -> None:
+        given = [entry for made in aggregates for entry in definitions_of(made)]
+        self._given = {_key(entry): entry for entry in given}
         self._journal = Journal(directory)
         tables = TableStore(self._journal.tables_path)
         super().__init__(EmbeddedHost(tables, config, now), tables, config)
         self._texts: dict[str, tuple[str, str]] = {}
         self._saved_at = wall.monotonic()
         self._replaying = True
-        self._load()
+        try:
+            self._load()
+        except BaseException:
+            self._host.close()
+            self.tables.close()
+            self._journal.close()
+            raise
         self._host.journal = self._note
 
     # -- what is noted ---------------------------------------------------------------------------------------------
@@ -69,8 +83,25 @@ class PersistentDatabase(Database):
         if isinstance(entry, AggregateDef):
             # nothing uses it yet, and what it calls may have been defined after the one it replaces
             self._texts.pop(_key(entry), None)
+            if entry.python is not None:
+                text = f"{_PYTHON}{entry.python.made.__module__}"
         self._texts[_key(entry)] = (entry.name, text)
-        self._remember_call({"op": "execute", "text": text})
+        self._remember_call({"op": "execute", "text": text, "key": _key(entry)})
+
+    def _define_again(self, key: str, text: str) -> None:
+        """Define what was defined before; code in Python is not kept, and comes with the session."""
+        if not text.startswith(_PYTHON):
+            self.execute(text)
+            return
+        entry = self._given.get(key)
+        if entry is None:
+            version, _, name = key.partition(":")
+            raise StateError(
+                f"{version} {name} is written in Python, which is not kept in {self._journal.directory}",
+                detail=f"it stood in module {text.removeprefix(_PYTHON)}",
+                hint="open the session with it: ms.connect(directory, aggregates=[…])",
+            )
+        self._define(act.Define(entry), "")
 
     def _create_table(self, entry: TableDef) -> None:
         self.tables.create(entry.name, entry.schema, keep=self._replaying)
@@ -144,7 +175,7 @@ class PersistentDatabase(Database):
             if key.startswith("query:"):
                 queries.append((key.removeprefix("query:"), name, text))
             else:
-                self.execute(text)
+                self._define_again(key, text)
         restore_streams(self._host, saved, blobs)
         loaded: set[str] = set()
         for key, name, text in queries:
@@ -158,7 +189,7 @@ class PersistentDatabase(Database):
     def _replay(self, note: dict[str, Any], rows: pa.RecordBatch | None) -> None:
         match note["op"]:
             case "execute":
-                self.execute(note["text"])
+                self._define_again(note.get("key", ""), note["text"])
             case "sql":
                 self.sql(note["text"], name=note["name"])
             case "drop":

@@ -218,6 +218,17 @@ class Database:
         self._host.declare(definition)
         self._host.bind_source(name, data)
 
+    def register_aggregate(self, made: Any) -> None:
+        """Make an aggregate written in Python known: a class or a function below `@millstream.aggregate`.
+
+        The very same one may be registered again; another of the same name must be dropped first.
+        """
+        from millstream.python_aggregates import definitions_of
+
+        for entry in definitions_of(made):
+            if self.catalog.like(entry) != entry:
+                self._define(act.Define(entry), "")
+
     # -- declarations ----------------------------------------------------------------------------------------------
 
     def _define(self, action: act.Define, text: str) -> None:

@@ -10,7 +10,7 @@ m.sql("SELECT symbol, avg(price) OVER (PARTITION BY symbol RANGE 1 MINUTE PRECED
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from millstream.catalog import Clock, StreamDef, TableDef
 from millstream.config import Config
@@ -66,6 +66,13 @@ class Millstream:
         stream = StreamDef(name, schema, Clock.EXTERNAL, column.name, to_span(slack))
         self._database.catalog.add(stream, replace=True)
         self._host.register_stream(stream, df)
+
+    def register_aggregate(self, made: Any) -> None:
+        """Make an aggregate written in Python known: a class or a function below `@millstream.aggregate`.
+
+        It travels to the workers with the module that it stands in.
+        """
+        self._database.register_aggregate(made)
 
     def execute(self, sql: str) -> Query | Result | None:
         """Run statements such as CREATE STREAM … AS, CREATE TABLE or INSERT, separated by `;`."""

@@ -74,13 +74,16 @@ def cases() -> list[Case]:
 
 @dataclass(frozen=True)
 class Exclusions:
-    """Why cases are not run: what each class of reasons means, and the class of each case."""
+    """Why cases do not pass: what each class of reasons means, which of them streams could answer, and the class of
+    each case."""
 
     meaning: dict[str, str]
+    in_reach: frozenset[str]
     reason: dict[str, str]
 
     @staticmethod
     def load() -> Exclusions:
         stored = tomllib.loads((HERE / "exclusions.toml").read_text(encoding="utf-8"))
         reason = {case: name for name, entry in stored.items() for case in entry["cases"]}
-        return Exclusions({name: entry["meaning"] for name, entry in stored.items()}, reason)
+        in_reach = frozenset(name for name, entry in stored.items() if entry.get("in_reach"))
+        return Exclusions({name: entry["meaning"] for name, entry in stored.items()}, in_reach, reason)

@@ -95,7 +95,7 @@ def _plain(value: Any) -> Any:
         case bool() | None:
             return value
         case int() | float() | Decimal():
-            return f"{float(value):.10g}"
+            return f"number {float(value):.10g}"
         case dt.datetime():
             moment = value.astimezone(dt.UTC).replace(tzinfo=None) if value.tzinfo else value
             return moment.isoformat(" ")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conformance_cases import Case, Exclusions, cases
+from conformance_cases import HERE, Case, Exclusions, cases
 from conformance_report import PAGE, page
 from conformance_runs import outcome
 
@@ -37,3 +37,10 @@ def test_the_list_names_cases() -> None:
 
 def test_the_page_is_up_to_date() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "run python tests/conformance/conformance_report.py"
+
+
+def test_every_source_is_named() -> None:
+    named = (HERE / "README.md").read_text(encoding="utf-8")
+    for case in CASES:
+        source = case.data["source"]
+        assert f"| {source['repo']} | {source['path']} | {source['commit']} | {source['license']} |" in named

@@ -24,14 +24,17 @@ from millstream.kernels.hop import WindowStage
 from millstream.kernels.merge import MergeSpec
 from millstream.kernels.over import Between, Frame, OverCall, OverSpec
 from millstream.kernels.programs.engine import Closing
+from millstream.kernels.programs.rows_values import to_arrow
 from millstream.kernels.programs.spec import AggregateSpec
 from millstream.kernels.reorder import LateSpec, ReorderSpec
 from millstream.kernels.session import SessionSpec
+from millstream.kernels.yields import YieldSpec
 from millstream.plan.builtin_programs import builtin_program
 from millstream.plan.expr import Call, Column, Expr, Literal
 from millstream.plan.program_product import product
 from millstream.plan.window_tables import Cumulating, Hopping
-from millstream.schema import Schema
+from millstream.schema import Field, Schema
+from millstream.testing.programs import BASE_PROGRAMS, WINDOW_PROGRAMS, modes_for, programs, tuples_for
 from millstream.types import BIGINT, DECIMAL, DOUBLE, VARCHAR, SqlType
 
 COLUMNS = Schema.of(
@@ -238,6 +241,36 @@ def closing_scenarios(draw: st.DrawFn) -> Scenario:
     return Scenario(spec, (stage.step(batch),))
 
 
+@st.composite
+def program_scenarios(draw: st.DrawFn) -> Scenario:
+    """Aggregates of the papers and random ones, in all windows, with and without keys."""
+    makers = [*BASE_PROGRAMS.values(), *WINDOW_PROGRAMS.values()]
+    program = draw(st.sampled_from(makers).map(lambda make: make()) | programs(grouping=draw(st.integers(0, 3)) == 0))
+    mode = draw(modes_for(program).filter(lambda mode: not isinstance(mode, Closing)))
+    schema = Schema((COLUMNS["k"], *(Field(f"a{i}", field.type) for i, field in enumerate(program.parameters))))
+    args = tuple(f"a{i}" for i in range(len(program.parameters)))
+    results = tuple(f"r{i}" for i in range(len(program.result)))
+    spec = AggregateSpec(schema, draw(st.sampled_from([(), ("k",)])), program, args, mode, results)
+    batch = draw(ordered(schema, 12, wild=False))
+    # Small values, which do not overflow; which statement would overflow first depends on nothing else.
+    tuples = draw(tuples_for(program, len(batch)))
+    columns = [batch.rows.column(0).slice(0, len(tuples))]
+    for i, field in enumerate(program.parameters):
+        columns.append(to_arrow([values[i] for _, _, values in tuples], field.type))
+    batch = batch.slice(0, len(tuples))
+    return Scenario(spec, (batch.with_rows(pa.RecordBatch.from_arrays(columns, schema=schema.arrow)),))
+
+
+@st.composite
+def yield_scenarios(draw: st.DrawFn) -> Scenario:
+    unit = draw(st.sampled_from(["rows", "range"]))
+    keys = draw(st.sampled_from([(), ("k",), ("k", "s")]))
+    batch = draw(ordered(SMALL))
+    if unit == "range" and len(batch) and int(batch.time[0]) < -(2**62):
+        batch = replace(batch, time=batch.time + 2**62)
+    return Scenario(YieldSpec(SMALL, keys, unit, draw(st.integers(1, 5))), (batch,))
+
+
 SCENARIOS: dict[str, st.SearchStrategy[Scenario]] = {
     "ChainSpec": chain_scenarios(),
     "OverSpec": over_scenarios(),
@@ -246,7 +279,8 @@ SCENARIOS: dict[str, st.SearchStrategy[Scenario]] = {
     "MergeSpec": merge_scenarios(),
     "DistinctSpec": distinct_scenarios(),
     "SessionSpec": session_scenarios(),
-    "AggregateSpec": closing_scenarios(),
+    "AggregateSpec": closing_scenarios() | program_scenarios(),
+    "YieldSpec": yield_scenarios(),
 }
 
 

@@ -19,7 +19,7 @@ from millstream.errors import DataError, StateError
 from millstream.kernels import jit
 from millstream.kernels.aggregates import result_type
 from millstream.kernels.batch import FOREVER, Batch
-from millstream.kernels.over import Frame, OverCall, OverSpec
+from millstream.kernels.over import Between, Frame, OverCall, OverSpec
 from millstream.schema import Schema
 from millstream.types import BIGINT, DECIMAL, DOUBLE, INTEGER, VARCHAR
 
@@ -173,6 +173,54 @@ def test_text_is_ordered_by_code_point() -> None:
     assert found == ["b", "ba", "ba", "é", "é", "𝄞", "𝄞", "𝄞"]
 
 
+@pytest.mark.parametrize("ties", [False, True])
+def test_duckdb_ranks_alike(ties: bool) -> None:
+    chance = np.random.default_rng(11)
+    size = 600
+    times = np.cumsum(chance.integers(0, 2, size)) if ties else np.arange(size)
+    chosen = RANKED[:2] if ties else RANKED
+    arrivals = batch(
+        times.tolist(),
+        k=chance.integers(0, 5, size).tolist(),
+        s=[None if i % 7 == 0 else f"w{i}" for i in range(size)],
+        b=[None if i % 5 == 0 else i for i in range(size)],
+        x=[i / 4 for i in range(size)],
+    )
+    calls = tuple(call(fn, arg, Frame("rows", n), name=f"c{i}") for i, (_, fn, arg, n) in enumerate(chosen))
+    kernel = OverSpec(XS, ("k",), calls).build()
+    found = kernel.step(kernel.open(), arrivals).rows
+    table = pa.Table.from_batches([arrivals.rows]).append_column("ts", pa.array(times))
+    table = table.append_column("seq", pa.array(arrivals.seq))
+    selected = ", ".join(f"{text} OVER (PARTITION BY k ORDER BY ts) AS c{i}" for i, (text, *_) in enumerate(chosen))
+    with duckdb.connect() as connection:
+        connection.register("arrived", table)
+        wanted = connection.sql(f"SELECT {selected} FROM arrived ORDER BY seq").to_arrow_table()
+    for one in calls:
+        assert found.column(one.name).to_pylist() == wanted.column(one.name).to_pylist(), str(one)
+
+
+def test_ranks_and_lag_do_not_wait_for_peers() -> None:
+    calls = (
+        call("rank", None, Frame("rows", None)),
+        call("lag", "i", Frame("rows", 1), name="before"),
+    )
+    kernel = OverSpec(XS, ("k",), calls).build()
+    output = kernel.step(kernel.open(), batch([5, 5, 6], upto=6, i=[1, 2, 3])).rows
+    assert output.column("r").to_pylist() == [1, 1, 3]
+    assert output.column("before").to_pylist() == [None, 1, 2]
+
+
+@pytest.mark.parametrize("unit", ["rows", "range"])
+def test_a_delayed_frame_takes_in_many_rows_at_once(unit: str) -> None:
+    """Tables of counted values grow in the middle of a row's work, and nothing is counted twice."""
+    frame = Frame(unit, Between(None, 1))
+    spec = OverSpec(XS, (), (call("count", "b", frame, True), call("count", None, frame, name="n")))
+    kernel = spec.build()
+    output = kernel.step(kernel.open(), batch([1] * 500 + [9], b=list(range(500)) + [None])).rows
+    assert output.column("r").to_pylist()[-1] == 500
+    assert output.column("n").to_pylist()[-1] == 500
+
+
 def test_dead_keys_are_forgotten() -> None:
     window = Frame("range", 3_000)
     spec = OverSpec(XS, ("k",), (call("count", "s", window, True), call("max", "s", window, name="m")))
@@ -213,20 +261,38 @@ def test_state_of_another_spec_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("fn", "arg", "type_"),
-    [("sum", "s", BIGINT), ("median", "x", DOUBLE), ("sum", "x", BIGINT), ("count", "nope", BIGINT)],
+    [
+        ("rank", None, BIGINT),
+        ("lag", "x", DOUBLE),
+        ("sum", "s", BIGINT),
+        ("median", "x", DOUBLE),
+        ("sum", "x", BIGINT),
+        ("count", "nope", BIGINT),
+    ],
 )
-def test_wrong_specs_cannot_be_built(fn: str, arg: str, type_: Any) -> None:
+def test_wrong_specs_cannot_be_built(fn: str, arg: str | None, type_: Any) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         OverSpec(XS, ("k",), (OverCall("r", fn, arg, LAST_TEN, False, type_),))
 
 
 ORACLE = [
-    ("count(*)", "count", None, False), ("count(x)", "count", "x", False), ("count(DISTINCT i)", "count", "i", True),
-    ("sum(b)", "sum", "b", False), ("sum(x)", "sum", "x", False), ("avg(x)", "avg", "x", False),
-    ("avg(i)", "avg", "i", False), ("min(x)", "min", "x", False), ("max(s)", "max", "s", False),
-    ("min(s)", "min", "s", False), ("stddev_samp(x)", "stddev_samp", "x", False), ("var_pop(x)", "var_pop", "x", False),
-    ("first_value(b)", "first_value", "b", False), ("last_value(s)", "last_value", "s", False),
-]  # fmt: skip
+    ("count(*)", "count", None, False),
+    ("count(x)", "count", "x", False),
+    ("count(DISTINCT i)", "count", "i", True),
+    ("sum(b)", "sum", "b", False),
+    ("sum(x)", "sum", "x", False),
+    ("avg(x)", "avg", "x", False),
+    ("avg(i)", "avg", "i", False),
+    ("min(x)", "min", "x", False),
+    ("max(s)", "max", "s", False),
+    ("min(s)", "min", "s", False),
+    ("stddev_samp(x)", "stddev_samp", "x", False),
+    ("var_pop(x)", "var_pop", "x", False),
+    ("first_value(b)", "first_value", "b", False),
+    ("last_value(s)", "last_value", "s", False),
+]
+RANKED = [("rank()", "rank", None, None), ("dense_rank()", "dense_rank", None, None), ("lag(s)", "lag", "s", 1),
+          ("lag(b, 3)", "lag", "b", 3), ("lag(x, 0)", "lag", "x", 0)]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -236,6 +302,16 @@ ORACLE = [
         (Frame("rows", None), "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"),
         (Frame("range", 20), "RANGE BETWEEN INTERVAL 20 MICROSECONDS PRECEDING AND CURRENT ROW"),
         (Frame("range", None), "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"),
+        (Frame("rows", Between(5, 2)), "ROWS BETWEEN 5 PRECEDING AND 2 PRECEDING"),
+        (Frame("rows", Between(None, 1)), "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"),
+        (
+            Frame("range", Between(30, 5)),
+            "RANGE BETWEEN INTERVAL 30 MICROSECONDS PRECEDING AND INTERVAL 5 MICROSECONDS PRECEDING",
+        ),
+        (
+            Frame("range", Between(None, 7)),
+            "RANGE BETWEEN UNBOUNDED PRECEDING AND INTERVAL 7 MICROSECONDS PRECEDING",
+        ),
     ],
     ids=str,
 )

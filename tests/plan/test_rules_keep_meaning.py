@@ -38,7 +38,10 @@ CHANGES = (
 )  # fmt: skip
 CALLS = (("v", "sum(v)"), ("v", "count(DISTINCT t)"), ("x", "avg(x)"), ("t", "max(t)"), ("k", "min(k)"))
 KEYS = ("", "PARTITION BY k ", "PARTITION BY k, t ", "PARTITION BY v % 2 ")
-FRAMES = ("ROWS 2 PRECEDING", "ROWS UNBOUNDED PRECEDING", "RANGE 3 SECONDS PRECEDING")
+FRAMES = (
+    "ROWS 2 PRECEDING", "ROWS UNBOUNDED PRECEDING", "RANGE 3 SECONDS PRECEDING", "ROWS 3 PRECEDING SLIDE 2",
+    "ROWS 5 PRECEDING SLIDE 4", "ROWS 1 PRECEDING SLIDE 3", "RANGE 3 SECONDS PRECEDING SLIDE 2 SECONDS",
+)  # fmt: skip
 MATCHES = ("j.k = d.k", "j.k = d.k AND j.v > d.w", "j.k = d.k AND d.w > 1", "j.v < d.w")
 
 

@@ -254,7 +254,7 @@ class WindowBinder:
             self.context.refuse(
                 "a stream is ordered by its time",
                 order,
-                detail="rows reach the window in order of time, and cannot be sorted otherwise before it ends",
+                detail="rows reach the window in order of time, and cannot be sorted otherwise",
                 hint="leave ORDER BY out, or name the stream's time column"
                 + (f": ORDER BY {', '.join(sorted(times))}" if times else ""),
             )

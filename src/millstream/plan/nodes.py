@@ -362,7 +362,7 @@ class Group(Unary):
         return Schema((*keys, *(Field(name, field.type) for name, field in results)))
 
     def label(self) -> str:
-        what = f"{_listed(self.results)} := {self.program.name}({_listed(self.args)})"
+        what = f"{_listed(self.results)} := {self.program.name}({_listed(self.args) or '*'})"
         return f"Group by {_listed(self.keys)} until {self.ends}: {what}"
 
 

@@ -5,15 +5,19 @@ from millstream.rules.eliminate_filter import eliminate_filter
 from millstream.rules.eliminate_project import eliminate_project
 from millstream.rules.merge_filters import merge_filters
 from millstream.rules.merge_projects import merge_projects
+from millstream.rules.pane_slides import pane_slides
 from millstream.rules.prune_columns import prune_columns
 from millstream.rules.push_down_filter import push_down_filter
 from millstream.rules.push_down_project import push_down_project
+from millstream.rules.tumble_slides import tumble_slides
 
 OPTIMIZE: tuple[Step, ...] = (
     Step(merge_filters, "one mask per batch instead of several, and one predicate to push down"),
     Step(push_down_filter, "fewer rows reach every later operator; makes joins hash instead of cross"),
     Step(merge_projects, "one projection per batch; after filters have passed through them"),
     Step(push_down_project, "computed columns below UNION run before the merge copies rows"),
+    Step(tumble_slides, "windows that do not overlap need no window: one state per key"),
+    Step(pane_slides, "windows that overlap share panes: window / pane values instead of all rows"),
     Step(eliminate_filter, "conditions that became constant"),
     Step(prune_columns, "columns nobody reads are not read; after predicates have settled", whole_plan=True),
     Step(eliminate_project, "what pruning left without effect"),

@@ -9,6 +9,7 @@ from sqlglot import exp
 from millstream.bind.context import Context
 from millstream.bind.programs.body import Body, Columns, Conflict
 from millstream.bind.programs.definition import RETURN, declared, definition_of, statements_of
+from millstream.bind.programs.python import python_program
 from millstream.bind.programs.statements import bind_statement
 from millstream.catalog import AggregateDef, aggregate_use
 from millstream.errors import BindError
@@ -36,7 +37,7 @@ def bind_program(definition: AggregateDef, argument_types: tuple[SqlType, ...], 
     The caller casts the arguments to the types of `parameters`. Errors in the definition underline its own text; an
     error in the call has no place yet. The context notes what was used.
     """
-    return _Binding(definition, argument_types, context, ()).program()
+    return _bind(definition, argument_types, context, ())
 
 
 def describe_blocking(program: Program) -> str:
@@ -56,7 +57,7 @@ class _Binding:
         self.caller = caller
         self.context = Context(caller.catalog, definition.sql, uses=caller.uses)
         self.chain = (*chain, definition)
-        self.parameters = self._parameters(types)
+        self.parameters = _parameters(definition, types, caller)
         self.window = self._window()
         self.tables = dict(self._columns())
 
@@ -64,10 +65,9 @@ class _Binding:
         self.caller.uses.add(aggregate_use(self.definition.name))
         self._infer()
         body = self._new_body(inferring=False)
-        states: dict[str, tuple[Statement, ...]] = {
-            state: tuple(bind_statement(statement, body) for statement in self.body.state(state) or [])
-            for state in ("initialize", "iterate", "expire", "terminate")
-        }
+        states: dict[str, tuple[Statement, ...]] = {}
+        for body.state in ("initialize", "iterate", "expire", "terminate"):
+            states[body.state] = tuple(bind_statement(each, body) for each in self.body.state(body.state) or [])
         self._check_typed()
         return Program(
             name=self.definition.name,
@@ -82,21 +82,6 @@ class _Binding:
             algebraic=self.definition.algebraic,
             **states,
         )
-
-    def _parameters(self, types: tuple[SqlType, ...]) -> Schema:
-        definition = self.definition
-        if len(types) != len(definition.parameters):
-            count = len(definition.parameters)
-            self.caller.fail(
-                f"{definition.name} takes {count} argument{'s' * (count != 1)}, here are {len(types)}",
-                hint=f"it is {definition.signature}",
-            )
-        fields: list[Field] = []
-        for (name, type_), given in zip(definition.parameters, types, strict=True):
-            if type_ is None and given == NULL:
-                self.caller.fail(f"argument {name} of {definition.name} has no type", hint="CAST it")
-            fields.append(Field(name, given if type_ is None else type_))
-        return Schema(tuple(fields))
 
     def _window(self) -> LocalTable | None:
         table = next((table for table in self.body.tables if table.name.lower() == WINDOW), None)
@@ -162,7 +147,31 @@ class _Binding:
         if _title(definition).lower() in (_title(other).lower() for other in self.chain):
             self.context.refuse(f"{definition.name} calls itself: {' → '.join(names)}", node)
         with self.context.blaming(node):
-            return _Binding(definition, types, self.context, self.chain).program()
+            return _bind(definition, types, self.context, self.chain)
+
+
+def _bind(
+    definition: AggregateDef, types: tuple[SqlType, ...], caller: Context, chain: tuple[AggregateDef, ...]
+) -> Program:
+    if definition.python is None:
+        return _Binding(definition, types, caller, chain).program()
+    caller.uses.add(aggregate_use(definition.name))
+    return python_program(definition, _parameters(definition, types, caller))
+
+
+def _parameters(definition: AggregateDef, types: tuple[SqlType, ...], caller: Context) -> Schema:
+    if len(types) != len(definition.parameters):
+        count = len(definition.parameters)
+        caller.fail(
+            f"{definition.name} takes {count} argument{'s' * (count != 1)}, here are {len(types)}",
+            hint=f"it is {definition.signature}",
+        )
+    fields: list[Field] = []
+    for (name, type_), given in zip(definition.parameters, types, strict=True):
+        if type_ is None and given == NULL:
+            caller.fail(f"argument {name} of {definition.name} has no type", hint="CAST it")
+        fields.append(Field(name, given if type_ is None else type_))
+    return Schema(tuple(fields))
 
 
 def _title(definition: AggregateDef) -> str:

@@ -85,6 +85,8 @@ class Body:
     """binds an aggregate that a statement calls"""
     inferring: bool = False
     changed: bool = False
+    state: str | None = None
+    """whose statements are bound, while it matters"""
     aliases: set[str] = field(default_factory=lambda: {"oldest"})
 
     def schema_of(self, table: str) -> Schema:

@@ -66,6 +66,13 @@ class BodyExpressions(ExpressionBinder):
         if not node.table:
             if node.name in self.body.parameters:
                 field = self.body.parameters[node.name]
+                if self.body.state == "terminate":
+                    self.context.refuse(
+                        f"{field.name} has no value in TERMINATE",
+                        node,
+                        detail="arguments are those of a tuple, and TERMINATE runs when there are no more",
+                        hint="keep it in a table",
+                    )
                 return parameter(field.type, field.name)
             if node.name.lower() == SQLCODE:
                 return Column(INTEGER, SQLCODE)

@@ -58,6 +58,8 @@ class CompiledState:
     texts: ByteTable
     codes: Ints
     kept_texts: int = 0
+    nulls: bool = False
+    """whether an argument was ever NULL"""
 
 
 class CompiledEngine:
@@ -65,10 +67,12 @@ class CompiledEngine:
 
     def __init__(self, program: Program, mode: Mode, keyed: bool = True) -> None:
         self.generated: Generated = generate(program, mode, keyed)
+        # As long as no argument has been NULL, loops that do not ask; they keep the same state.
+        plain = generate(program, mode, keyed, nulls=False)
         self.layout = self.generated.layout
         self.program, self.mode = program, mode
-        self._arrive = compile_kernel(self.generated.source, "arrive")
-        self._close = compile_kernel(self.generated.source, "close")
+        self._arrive = [compile_kernel(source.source, "arrive") for source in (plain, self.generated)]
+        self._close = [compile_kernel(source.source, "close") for source in (plain, self.generated)]
         self._active = isinstance(mode, Sliding) and mode.active
 
     def open(self) -> CompiledState:
@@ -94,8 +98,17 @@ class CompiledEngine:
         arrays: list[Array] = []
         for column, parameter in zip(args, self.program.parameters, strict=True):
             arrays += self._argument(state, column, parameter.type)
+        state.nulls = state.nulls or any(column.null_count for column in args)
         origin, stamp, columns = self._run(
-            self._arrive, rows, state, slots, as_input(time), as_input(ids), upto, arrays, exact=self.generated.exact
+            self._arrive[state.nulls],
+            rows,
+            state,
+            slots,
+            as_input(time),
+            as_input(ids),
+            upto,
+            arrays,
+            exact=self.generated.exact,
         )
         if self.generated.exact:
             return Returned(None, time, columns)
@@ -106,7 +119,9 @@ class CompiledEngine:
         for parameter in self.program.parameters:
             arrays += self._argument(state, pa.nulls(0, parameter.type.arrow), parameter.type)
         chosen, none = as_input(slots.astype(np.int32)), as_input(_NONE)
-        origin, _, columns = self._run(self._close, len(slots), state, chosen, none, none, 0, arrays, exact=False)
+        origin, _, columns = self._run(
+            self._close[state.nulls], len(slots), state, chosen, none, none, 0, arrays, exact=False
+        )
         return Returned(origin, None, columns)
 
     def _run(
@@ -273,6 +288,7 @@ class CompiledEngine:
             self._load_registers(state, registers, groups.tables[registers.table.name], records)
         for cells in self.layout.cells:
             self._load_cells(state, cells, groups.tables[cells.table.name], records)
+        state.nulls = any(column.null_count for table in groups.tables.values() for column in table.rows.columns)
         return state
 
     def _load_registers(self, state: CompiledState, registers: Registers, saved: TableRows, records: Any) -> None:

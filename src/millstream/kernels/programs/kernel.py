@@ -22,6 +22,7 @@ from millstream.kernels.programs.spec import AggregateSpec
 from millstream.plan.programs import WINDOW
 
 _NONE: Ints = np.zeros(0, dtype=np.int64)
+_UNUSED = BEGIN
 
 
 @dataclass
@@ -29,7 +30,7 @@ class AggregateState:
     """The keys, the engine's state, and what the kernel itself must remember.
 
     `log` holds the rows of an active window that have not expired, with their ids as numbers of arrival from
-    `logged` on; `ends` tells for each slot when its group ends.
+    `logged` on; `ends` tells for each slot when its group ends, `firsts` the arrival number of its first row.
     """
 
     keys: KeyTable | None
@@ -40,6 +41,7 @@ class AggregateState:
     next_id: int = 0
     last_seq: int = -1
     ends: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    firsts: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     pieces: Pieces | None = None
     head_changed: bool = True
 
@@ -131,23 +133,26 @@ class AggregateKernel:
         assert self.spec.ends is not None and state.keys is not None
         if len(batch):
             if state.keys.size > len(state.ends):
-                state.ends = np.append(state.ends, np.zeros(state.keys.size, dtype=np.int64))
+                more = np.full(state.keys.size, _UNUSED)
+                state.ends, state.firsts = np.append(state.ends, more), np.append(state.firsts, more)
+            own, at = np.unique(slots, return_index=True)
+            new = state.firsts[own] == _UNUSED
+            state.firsts[own[new]] = batch.seq[at[new]]
             state.ends[slots] = _micros(batch.rows.column(self.spec.input.index(self.spec.ends)))
         live = state.keys.live().astype(np.int64)
         done = live[state.ends[live] <= state.upto]
-        done = done[np.lexsort((done, state.ends[done]))]
+        done = done[np.lexsort((done, state.firsts[done], state.ends[done]))]
         keys = state.keys.keys(done)
         returned = self.engine.close(state.groups, done)
-        time = state.ends[done]
+        time, first = state.ends[done], state.firsts[done]
         if len(done):
+            state.firsts[done] = _UNUSED
             state.keys.release(done)
             if state.pieces is not None:
                 state.pieces.release(done)
         assert returned.origin is not None
         columns = [column.take(pa.array(returned.origin)) for column in keys.columns]
-        return self._batch(
-            columns, returned, time[returned.origin], np.zeros(len(returned.origin), np.int64), batch.upto
-        )
+        return self._batch(columns, returned, time[returned.origin], first[returned.origin], batch.upto)
 
     # -- saving ----------------------------------------------------------------------------------------------------
 
@@ -157,7 +162,7 @@ class AggregateKernel:
 
     def restore(self, saved: bytes) -> AggregateState:
         parts = snapshots.load(self.spec, saved)
-        return self._rebuilt(parts, [self._groups(parts)], [self._saved_keys(parts)])
+        return self._rebuilt(parts, [self._groups(parts)], [self._saved_keys(parts)], [self._saved_firsts(parts)])
 
     def changes(self, state: AggregateState) -> dict[int, bytes | None]:
         live = self._live(state)
@@ -184,7 +189,8 @@ class AggregateKernel:
         assembly = Assembly.of(self.spec, pieces)
         groups = [_chosen(self._groups(piece), own) for piece, own in assembly.pieces]
         keys = [self._saved_keys(piece, own) for piece, own in assembly.pieces]
-        state = self._rebuilt(assembly.head, groups, keys)
+        firsts = [self._saved_firsts(piece)[own] for piece, own in assembly.pieces]
+        state = self._rebuilt(assembly.head, groups, keys, firsts)
         state.pieces = Pieces.of(assembly.labels, assembly.live, state.upto, state.log)
         state.head_changed = False
         return state
@@ -206,7 +212,8 @@ class AggregateKernel:
             groups = _with_ids(self.engine.export(state.groups, own), place, state.logged)
             log = None if state.log is None or not len(logged) else state.log.take(logged)
             keys = None if state.keys is None else state.keys.keys(own)
-            divided.append(self._built([groups], [keys], (state.upto, 0, len(logged), state.last_seq), log))
+            marks = (state.upto, 0, len(logged), state.last_seq)
+            divided.append(self._built([groups], [keys], [self._firsts(state, own)], marks, log))
         return divided
 
     def merge(self, states: Sequence[AggregateState]) -> AggregateState:
@@ -215,14 +222,21 @@ class AggregateKernel:
         order = _NONE if together is None else np.lexsort((together.seq, together.time))
         place = np.empty_like(order)
         place[order] = np.arange(len(order))
-        groups, keys, start = [], [], 0
+        groups, keys, firsts, start = [], [], [], 0
         for state in states:
             slots = self._live(state)
             groups.append(_with_ids(self.engine.export(state.groups, slots), place[start:], state.logged))
             keys.append(None if state.keys is None else state.keys.keys(slots))
+            firsts.append(self._firsts(state, slots))
             start += 0 if state.log is None else len(state.log)
         marks = (max(state.upto for state in states), 0, len(order), max(state.last_seq for state in states))
-        return self._built(groups, keys, marks, None if together is None else together.take(order))
+        return self._built(groups, keys, firsts, marks, None if together is None else together.take(order))
+
+    def _firsts(self, state: AggregateState, slots: Ints) -> Ints:
+        return _NONE if self.spec.ends is None else state.firsts[slots]
+
+    def _saved_firsts(self, parts: snapshots.Saved) -> Ints:
+        return np.zeros(len(parts.array("seen")), dtype=np.int64) if self.spec.ends is None else parts.array("first")
 
     def _live(self, state: AggregateState) -> Ints:
         if state.keys is not None:
@@ -237,6 +251,8 @@ class AggregateKernel:
                 parts |= {f"table.{name}": table.rows, f"table.{name}.owner": table.owner}
             if state.keys is not None:
                 parts["keys"] = state.keys.keys(slots)
+            if self.spec.ends is not None:
+                parts["first"] = state.firsts[slots]
             yield parts
 
     def _head(self, state: AggregateState) -> dict[str, Any]:
@@ -259,14 +275,16 @@ class AggregateKernel:
         return keys if own is None else keys.take(pa.array(own))
 
     def _rebuilt(
-        self, head: snapshots.Saved, groups: Sequence[Groups], keys: Sequence[pa.RecordBatch | None]
-    ) -> AggregateState:
+        self, head: snapshots.Saved, groups: Sequence[Groups], keys: Sequence[pa.RecordBatch | None],
+        firsts: Sequence[Ints],
+    ) -> AggregateState:  # fmt: skip
         marks = tuple(int(mark) for mark in head.array("marks"))
-        return self._built(groups, keys, marks, head.batch("log", marks[0]) if "log" in head else None)
+        return self._built(groups, keys, firsts, marks, head.batch("log", marks[0]) if "log" in head else None)
 
     def _built(
-        self, groups: Sequence[Groups], keys: Sequence[pa.RecordBatch | None], marks: Sequence[int], log: Batch | None
-    ) -> AggregateState:
+        self, groups: Sequence[Groups], keys: Sequence[pa.RecordBatch | None], firsts: Sequence[Ints],
+        marks: Sequence[int], log: Batch | None,
+    ) -> AggregateState:  # fmt: skip
         state = self._state(self.engine.load(_together(groups)) if groups else self.engine.open())
         state.upto, state.logged, state.next_id, state.last_seq = marks
         state.log = log
@@ -275,6 +293,7 @@ class AggregateKernel:
                 state.keys.encode(part.columns)
         if self.spec.ends is not None and state.keys is not None:
             state.ends = np.array(_micros(state.keys.keys().column(self.spec.keys.index(self.spec.ends))))
+            state.firsts = np.concatenate([_NONE, *firsts])
         return state
 
 

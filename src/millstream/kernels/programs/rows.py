@@ -134,7 +134,10 @@ class RowEngine:
         tables = {}
         for i, (table, schema) in enumerate(zip(self._code.tables, self._schemas, strict=True)):
             held = [(place, row) for place, group in enumerate(groups) if group for row in group.tables[i]]
-            columns = [to_arrow([row[c] for _, row in held], column.type) for c, column in enumerate(schema)]
+            columns = [
+                to_arrow(self._code.to_save(i, [row[c] for _, row in held]), column.type)
+                for c, column in enumerate(schema)
+            ]
             batch = pa.RecordBatch.from_arrays(columns, schema=schema.arrow)
             tables[table.name] = TableRows(np.array([place for place, _ in held], np.int64), batch)
         return Groups(np.array([-1 if group is None else group.seen for group in groups], np.int64), tables)
@@ -149,7 +152,9 @@ class RowEngine:
             held = groups.tables.get(table.name)
             if held is None or not len(held.owner):
                 continue
-            columns = [to_values(held.rows.column(c), column.type) for c, column in enumerate(schema)]
+            columns = [
+                self._code.from_saved(i, to_values(held.rows.column(c), column.type)) for c, column in enumerate(schema)
+            ]
             for owner, values in zip(held.owner.tolist(), zip(*columns, strict=True), strict=True):
                 group, row = state.groups[owner], list(values)
                 group.tables[i].append(row)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from millstream.kernels.programs.evaluate import Frame
+from millstream.kernels.programs.python import loaded_object, saved_object
 from millstream.kernels.programs.rows_queries import CODE, PARAMETERS, TABLES, Queries, forget
 from millstream.plan.programs import WINDOW, Delete, Insert, LocalTable, Program, Statement, Update
+from millstream.plan.python import Instance, Method, PythonCode
 
 Row = list[Any]
 Tables = list[list[Row]]
@@ -34,9 +36,20 @@ class Code:
         compiled = {id(part): self._list(part) for part in _states(program)}
         self._initialize, self._iterate, self._expire, self._terminate = (compiled[id(p)] for p in _states(program))
         self._nulls = (None,) * len(program.parameters)
+        self._objects = dict(self._tables_of_objects())
 
     def fresh_tables(self) -> Tables:
         return [[] for _ in self.tables]
+
+    def to_save(self, table: int, values: list[Any]) -> list[Any]:
+        """The values of a column as they are saved: objects of Python classes as bytes."""
+        code = self._objects.get(table)
+        return values if code is None else [saved_object(code, value) for value in values]
+
+    def from_saved(self, table: int, values: list[Any]) -> list[Any]:
+        """The inverse of `to_save`."""
+        code = self._objects.get(table)
+        return values if code is None else [loaded_object(code, value) for value in values]
 
     def frame(self) -> Frame:
         """What the other methods work in; one serves any number of groups in turn."""
@@ -98,6 +111,8 @@ class Code:
         return run
 
     def _update(self, statement: Update) -> Work:
+        if isinstance(method := statement.assignments[0][1], Method):
+            return self._change_object(method, statement)
         place, table = self._queries.place(statement.range)
         scan = self._queries.scan((statement.range,), statement.where)
         schema = self.tables[table].schema
@@ -113,6 +128,22 @@ class Code:
             return bool(changes)
 
         return run
+
+    def _change_object(self, method: Method, statement: Update) -> Work:
+        call = self._queries.call(method, statement.range)
+
+        def run(frame: Frame, returned: list[Row]) -> bool:
+            call(frame)
+            return True
+
+        return run
+
+    def _tables_of_objects(self) -> Iterator[tuple[int, PythonCode]]:
+        for statement in self.program.initialize:
+            if isinstance(statement, Insert) and statement.table is not None:
+                first = statement.sources[0].columns[0]
+                if isinstance(first, Instance):
+                    yield self._number(statement.table), first.code
 
     def _delete(self, statement: Delete) -> Work:
         place, table = self._queries.place(statement.range)

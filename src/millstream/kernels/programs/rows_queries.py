@@ -8,6 +8,7 @@ from typing import Any
 from millstream.errors import DataError
 from millstream.functions import can_fail
 from millstream.kernels.programs.evaluate import Closure, Expressions, Frame
+from millstream.kernels.programs.python import caller, new_object
 from millstream.kernels.programs.rows_summaries import finisher
 from millstream.kernels.programs.rows_values import equality_key, order_key
 from millstream.plan.expr import Column, Expr, columns_of, conjuncts, walk
@@ -27,6 +28,7 @@ from millstream.plan.programs import (
     expressions_of,
     queries_of,
 )
+from millstream.plan.python import Instance, Method
 from millstream.types import SqlType
 
 PARAMETERS, TABLES, CODE, FIRST_FREE = 0, 1, 2, 3
@@ -53,6 +55,7 @@ class Queries:
         self._ranges: dict[str, tuple[int, int]] = {}
         self._aggregations: list[list[tuple[Summary, int]]] = []
         """the summaries of each query that is being compiled, and their places in the frame"""
+        self._returned: dict[tuple[Expr, str], int] = {}
         self.size = FIRST_FREE
         self.remembered: list[int] = []
         """the places of subqueries that need to run only once per statement"""
@@ -83,6 +86,8 @@ class Queries:
 
     def rows(self, query: Rows) -> Run:
         """All rows of a query."""
+        if (method := _only_method(query)) is not None:
+            return self.call(method, query.ranges[0])
         collect = self._aggregated(query) if query.is_aggregation else self._plain(query)
         sort = _sorter(query.order)
         key = _row_key([column.type for column in query.columns]) if query.distinct else None
@@ -96,6 +101,38 @@ class Queries:
                     first.setdefault(key(row), row)
                 rows = list(first.values())
             return rows if query.limit is None else rows[: query.limit]
+
+        return run
+
+    def call(self, method: Method, range_: Range | None = None) -> Run:
+        """What calls a method, of the object in the only row of a range if it is given."""
+        place, table = (0, 0) if range_ is None else self.place(range_)
+        target, args = self.expression(method.target), [self.expression(arg) for arg in method.args]
+        window = self._program.window
+        inside = None if window is None else self._tables[window.name]
+        call = caller(method, None if window is None else window.schema)
+
+        def run(frame: Frame) -> list[list[Any]]:
+            tables = frame[TABLES]
+            if range_ is not None:
+                frame[place] = tables[table][0]
+            return call(target(frame), [arg(frame) for arg in args], None if inside is None else tables[inside])
+
+        return run
+
+    def _result(self, method: Method) -> Closure:
+        """A column of the row that a method returns; the first column calls it, and the others follow."""
+        key = (method.target, method.state)
+        if method.column == 0:
+            self._returned[key] = self._free_place()
+        place, column = self._returned[key], method.column
+        if column:
+            return lambda frame: frame[place][column]
+        call = self.call(method)
+
+        def run(frame: Frame) -> Any:
+            (frame[place],) = call(frame)
+            return frame[place][0]
 
         return run
 
@@ -175,6 +212,10 @@ class Queries:
                 if expr.program is not None:
                     return lambda frame: rows[-1][0] if (rows := frame[place]) else None
                 return lambda frame: frame[place]
+            case Method():
+                return self._result(expr)
+            case Instance():
+                return lambda frame: new_object(expr.code)
             case Exists():
                 return self._once(expr.query, self._exists(expr.query))
             case ScalarQuery():
@@ -279,6 +320,15 @@ def _only_value(expr: ScalarQuery, rows: Run) -> Closure:
         return found[0][0] if found else None
 
     return run
+
+
+def _only_method(query: Rows) -> Method | None:
+    """The method whose rows are those of the query."""
+    first = query.columns[0]
+    if not isinstance(first, Method):
+        return None
+    same = all(isinstance(column, Method) and column.target == first.target for column in query.columns)
+    return first if same else None
 
 
 def _keyed(key: Callable[[Any], Any] | None, value: Any) -> Any:

@@ -11,8 +11,10 @@ from typing import Any
 from millstream.errors import DataError
 from millstream.functions.literals import decimal_value
 from millstream.kernels.programs.evaluate_functions import bounds
+from millstream.kernels.programs.python import vectorised
 from millstream.kernels.programs.rows_values import equality_key, order_key
 from millstream.plan.programs import Program, Summary
+from millstream.plan.python import Vectorised
 from millstream.types import SqlType
 
 Finish = Callable[[list[tuple[Any, ...]]], Any]
@@ -28,6 +30,8 @@ def finisher(
     if summary.program is not None:
         run = nested(summary.program)
         return (lambda rows: run(_distinct(rows, summary))) if summary.distinct else run
+    if isinstance(summary, Vectorised):
+        return vectorised(summary)
     if not summary.args:
         return len
     compute = _BUILT_IN[summary.fn](summary)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from millstream.kernels.batch import BEGIN
 from millstream.kernels.programs.engine import Mode, Running, Sliding, Tumbling
 from millstream.kernels.programs.layout import SEEN, Cells, Layout, returns_one_row
+from millstream.kernels.programs.nullness import Place, never_null
 from millstream.kernels.programs.statements import Body, Statements
 from millstream.kernels.programs.storage import Pair, append, drop, load_cell, store, stored, unlink
 from millstream.kernels.programs.writer import Writer
@@ -47,13 +48,15 @@ class Generated:
     exact: bool
 
 
-def generate(program: Program, mode: Mode, keyed: bool) -> Generated:
-    """The source of a program; NotCompilable if it has none."""
+def generate(program: Program, mode: Mode, keyed: bool, nulls: bool = True) -> Generated:
+    """The source of a program; NotCompilable if it has none. Without `nulls` it serves as long as no argument has ever
+    been NULL, which saves much asking."""
     layout = Layout(program, mode, keyed)
     exact = returns_one_row(program, mode)
     texts: dict[str, str] = {}
     helpers: set[str] = set()
-    functions = [_Function(layout, exact, name, texts, helpers).text() for name in ("arrive", "close")]
+    known = frozenset() if nulls else never_null(program, layout.window is not None and layout.window.is_ring)
+    functions = [_Function(layout, exact, name, texts, helpers, known, nulls).text() for name in ("arrive", "close")]
     source = _untroubled("\n\n".join([helper_source(helpers), *functions]))
     return Generated(layout, _HEADER + source, tuple(texts), exact)
 
@@ -78,7 +81,10 @@ def _untroubled(source: str) -> str:
 class _Function:
     """Writes one of the two functions: when which state of the program runs."""
 
-    def __init__(self, layout: Layout, exact: bool, name: str, texts: dict[str, str], helpers: set[str]) -> None:
+    def __init__(
+        self, layout: Layout, exact: bool, name: str, texts: dict[str, str], helpers: set[str],
+        known: frozenset[Place], nulls: bool,
+    ) -> None:  # fmt: skip
         self.layout = layout
         self.program = layout.program
         self.mode = layout.mode
@@ -90,9 +96,14 @@ class _Function:
         self.body = Body(self.program, names, "", self._return)
         if layout.uses_sqlcode:
             self.body.sqlcode = names[SQLCODE] = "code"
-        self.statements = Statements(layout, self.write, helpers, texts)
+        self.arguments = set() if nulls else {f"a{i}" for i in range(len(self.program.parameters))}
+        self.known = known
+        self.statements = Statements(layout, self.write, helpers, set(self.arguments), known, texts)
+        for registers in layout.registers:
+            for i, field in enumerate(registers.table.schema):
+                if (registers.table.name, field.name) in known:
+                    self.statements.present.add(self._register(registers.table.name, i))
         self.guard = "True"
-        self.returns = 0
 
     def text(self) -> str:
         (self._arrive if self.name == "arrive" else self._close)()
@@ -263,7 +274,9 @@ class _Function:
     def _terminate(self) -> None:
         """TERMINATE belongs to no tuple: parameters are NULL there."""
         self.write(*(f"n_a{i} = True" for i in range(len(self.program.parameters))))
+        self.statements.present -= self.arguments
         self.statements.statements(self.program.terminate, self.body)
+        self.statements.present |= self.arguments
 
     def _drop(self) -> None:
         """Empty a group's tables and begin to count again."""
@@ -275,8 +288,12 @@ class _Function:
         cells = self.layout.window
         assert cells is not None
         known = {"time": "now", "id": "ids[r]" if mode.active else "seen", "owner": "at"}
-        values = [(f"v_a{i}", f"n_a{i}") for i in range(len(self.program.parameters))]
-        append(self.write, cells, values, {name: text for name, text in known.items() if name in cells.lanes})
+        values = [
+            (f"v_a{i}", "False" if f"a{i}" in self.arguments else f"n_a{i}")
+            for i in range(len(self.program.parameters))
+        ]
+        lanes = {name: text for name, text in known.items() if name in cells.lanes}
+        append(self.write, cells, values, lanes, bool(self.arguments))
 
     # -- expiry ----------------------------------------------------------------------------------------------------
 
@@ -359,8 +376,10 @@ class _Function:
             for i, field in enumerate(registers.table.schema):
                 name = self._register(registers.table.name, i)
                 store(self.write, "record", "records", f"at + {registers.lane(i)}", field.type, f"v_{name}")
-                nulls.append(f"int(n_{name}) << {i}")
-            self.write(f"record[at + {registers.nulls}] = {' | '.join(nulls)}")
+                if (registers.table.name, field.name) not in self.known:
+                    nulls.append(f"int(n_{name}) << {i}")
+            if nulls:
+                self.write(f"record[at + {registers.nulls}] = {' | '.join(nulls)}")
         for cells in self.layout.cells:
             self.write(*(f"record[at + {cells.start + i}] = {name}" for i, name in enumerate(cells.locals)))
             if cells.is_ring:

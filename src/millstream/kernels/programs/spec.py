@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from millstream.kernels.registry import register
 from millstream.plan.modes import Closing, Mode
 from millstream.plan.programs import Program
+from millstream.plan.python import code_in
 from millstream.schema import Field, Schema
 
 if TYPE_CHECKING:
@@ -62,5 +63,5 @@ class AggregateSpec:
 
         by = f" by {', '.join(self.keys)}" if self.keys else ""
         reason = why_not_compiled(self.program, self.mode)
-        path = "compiled" if reason is None else f"row by row: {reason}"
+        path = "compiled" if reason is None else f"row by row: {code_in(self.program) or reason}"
         return f"{self.program.name}({', '.join(self.args)}){by} {self.mode} ({path})"

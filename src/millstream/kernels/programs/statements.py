@@ -60,6 +60,10 @@ class Statements:
     layout: Layout
     write: Writer
     helpers: set[str] = field(default_factory=set)
+    present: set[str] = field(default_factory=set)
+    """variables that are never NULL"""
+    known: frozenset[tuple[str, str]] = frozenset()
+    """tables and columns that are never NULL"""
     texts: dict[str, str] = field(default_factory=dict)
     """text constants, and the variable that holds the code of each"""
 
@@ -68,7 +72,7 @@ class Statements:
     def value(self, expr: Expr, body: Body) -> Pair:
         """The source of an expression; what its subqueries need is written first."""
         lowered = transform(expr, lambda part: self._query_value(part, body))
-        compiled = to_kernel_source(self._coded(lowered, body), body.names)
+        compiled = to_kernel_source(self._coded(lowered, body), body.names, self.present)
         if compiled is None:
             raise NotCompilable(f"{expr} has no compiled form")
         self.helpers |= compiled.helpers
@@ -293,6 +297,8 @@ class Statements:
             name = f"{prefix}{field_.name}"
             if used is None or name in used:
                 variables[i] = body.names.setdefault(name, self.write.fresh("x"))
+                if (cells.table.name, field_.name) in self.known and (prefix != OLDEST or cells.is_ring):
+                    self.present.add(variables[i])
         load_cell(self.write, cells, at, variables)
 
     def _lookup(self, range_: Range, waiting: list[Expr], unbound: set[str], body: Body) -> Expr | None:
@@ -411,7 +417,8 @@ class Statements:
         for field_ in cells.table.schema:
             variable = body.names.setdefault(f"{OLDEST}{field_.name}", self.write.fresh("oldest"))
             self.write(f"v_{variable} = {zero(_plain(field_.type))}", f"n_{variable} = True")
-        with self.write.block(f"if first{n} < end{n}:" if cells.is_ring else f"if head{n} != 0:"):
+        # While a tuple is worked on, a window from which nothing is deleted holds at least that.
+        with self.write.when("True" if cells.is_ring else f"head{n} != 0"):
             at = self.write.fresh("at")
             if cells.is_ring:
                 self.write(f"{at} = base{n} + (first{n} & mask{n}) * {cells.width}")
@@ -443,8 +450,12 @@ class Statements:
         for source in statement.sources:
             self.rows(source, body, sink, stop=stop)
 
+    def is_full(self, cells: Cells) -> bool:
+        """Whether no column of a table is ever NULL."""
+        return all((cells.table.name, field_.name) in self.known for field_ in cells.table.schema)
+
     def _append(self, cells: Cells, values: list[Pair]) -> None:
-        append(self.write, cells, values, {"owner": "at"} if cells.index is not None else {})
+        append(self.write, cells, values, {"owner": "at"} if cells.index is not None else {}, self.is_full(cells))
 
     def _refuse_inner_reads(self, statement: Statement, table: str) -> None:
         """A subquery for each row of a table that the statement changes would see some of the changes."""
@@ -507,7 +518,8 @@ class Statements:
                     schema.fields[column].type,
                     f"v_{name}",
                 )
-                self.write(f"{nulls} = {nulls} & ~(1 << {column}) | int(n_{name}) << {column}")
+                if (table, schema.fields[column].name) not in self.known:
+                    self.write(f"{nulls} = {nulls} & ~(1 << {column}) | int(n_{name}) << {column}")
 
     def _delete(self, statement: Delete, body: Body, touched: str | None) -> None:
         table = statement.range.table

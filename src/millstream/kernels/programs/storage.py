@@ -34,10 +34,11 @@ def load_cell(write: Writer, cells: Cells, at: str, variables: dict[int, str]) -
         write(f"v_{variable} = {value}", f"n_{variable} = (c{n}[{at} + {cells.lanes['nulls']}] >> {column}) & 1 != 0")
 
 
-def _fill(write: Writer, cells: Cells, at: str, values: list[Pair], lanes: dict[str, str]) -> None:
+def _fill(write: Writer, cells: Cells, at: str, values: list[Pair], lanes: dict[str, str], full: bool) -> None:
     n = cells.number
     bits = [f"int({null}) << {i}" for i, (_, null) in enumerate(values) if null != "False"]
-    write(f"c{n}[{at} + {cells.lanes['nulls']}] = {' | '.join(bits) or '0'}")
+    if not full:
+        write(f"c{n}[{at} + {cells.lanes['nulls']}] = {' | '.join(bits) or '0'}")
     for name, text in lanes.items():
         write(f"c{n}[{at} + {cells.lanes[name]}] = {text}")
     for i, ((value, null), field) in enumerate(zip(values, cells.table.schema, strict=True)):
@@ -45,12 +46,12 @@ def _fill(write: Writer, cells: Cells, at: str, values: list[Pair], lanes: dict[
             store(write, f"c{n}", f"f{n}", f"{at} + {cells.lane(i)}", field.type, value)
 
 
-def append(write: Writer, cells: Cells, values: list[Pair], lanes: dict[str, str]) -> None:
-    """A new cell behind those of the group; there is room for it."""
-    (_append_to_ring if cells.is_ring else _append_to_list)(write, cells, values, lanes)
+def append(write: Writer, cells: Cells, values: list[Pair], lanes: dict[str, str], full: bool) -> None:
+    """A new cell behind those of the group, for which there is room; `full` tells that none of them ever has NULLs."""
+    (_append_to_ring if cells.is_ring else _append_to_list)(write, cells, values, lanes, full)
 
 
-def _append_to_ring(write: Writer, cells: Cells, values: list[Pair], lanes: dict[str, str]) -> None:
+def _append_to_ring(write: Writer, cells: Cells, values: list[Pair], lanes: dict[str, str], full: bool) -> None:
     n, width, at = cells.number, cells.width, write.fresh("at")
     with write.block(f"if end{n} - first{n} > mask{n}:"):
         # A region of twice the size at the end of the pool; the old one is lost, in all at most as much as is used.
@@ -67,11 +68,11 @@ def _append_to_ring(write: Writer, cells: Cells, values: list[Pair], lanes: dict
             f"used{n} += larger * {width}",
         )
     write(f"{at} = base{n} + (end{n} & mask{n}) * {width}")
-    _fill(write, cells, at, values, lanes)
+    _fill(write, cells, at, values, lanes, full)
     write(f"end{n} += 1")
 
 
-def _append_to_list(write: Writer, cells: Cells, values: list[Pair], lanes: dict[str, str]) -> None:
+def _append_to_list(write: Writer, cells: Cells, values: list[Pair], lanes: dict[str, str], full: bool) -> None:
     n, width = cells.number, cells.width
     cell, at = write.fresh("cell"), write.fresh("at")
     with write.block(f"if free{n} != 0:"):
@@ -79,7 +80,7 @@ def _append_to_list(write: Writer, cells: Cells, values: list[Pair], lanes: dict
     with write.block("else:"):
         write(f"used{n} += 1", f"{cell} = used{n}")
     write(f"{at} = {cell} * {width}", f"c{n}[{at}] = 0")
-    _fill(write, cells, at, values, lanes)
+    _fill(write, cells, at, values, lanes, full)
     write(*_block(f"if tail{n} != 0:", f"c{n}[tail{n} * {width}] = {cell}"), *_block("else:", f"head{n} = {cell}"))
     write(f"tail{n} = {cell}", f"count{n} += 1")
     if cells.table.name == WINDOW:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 
@@ -34,28 +34,29 @@ class KernelExpr:
         return not_(self.null)
 
 
-def to_kernel_source(expr: Expr, names: Mapping[str, str]) -> KernelExpr | None:
+def to_kernel_source(expr: Expr, names: Mapping[str, str], present: Container[str] = ()) -> KernelExpr | None:
     """The expression as kernel source, or None if kernels cannot compute it.
 
-    `names` says for each column the name behind `v_` and `n_`. Values have the types of `SqlType.kernel`: integers,
+    `names` says for each column the name behind `v_` and `n_`; those in `present` are never NULL. Values have the types of `SqlType.kernel`: integers,
     times (µs), dates (days) and intervals (µs) are int64, DOUBLE is float64. Text takes part only in IS NULL.
     """
     scope = Scope()
-    form = _compile(expr, names, scope)
+    form = _compile(expr, names, present, scope)
     if form is None or (isinstance(expr, Literal) and expr.type.is_coded):
         return None
     value = form.as_value()
     return KernelExpr(expr.type, value.value, value.null, frozenset(scope.helpers))
 
 
-def _compile(expr: Expr, names: Mapping[str, str], scope: Scope) -> Form | None:
-    parts = [_compile(part, names, scope) for part in expr.children()]
+def _compile(expr: Expr, names: Mapping[str, str], present: Container[str], scope: Scope) -> Form | None:
+    parts = [_compile(part, names, present, scope) for part in expr.children()]
     if any(part is None for part in parts):
         return None
     form: Form | None = None
     match expr:
         case Column() if expr.name in names:
-            form = Value(expr.type, f"v_{names[expr.name]}", f"n_{names[expr.name]}")
+            name = names[expr.name]
+            form = Value(expr.type, f"v_{name}", "False" if name in present else f"n_{name}")
         case Literal():
             form = _literal(expr)
         case Case() if not expr.type.is_coded:

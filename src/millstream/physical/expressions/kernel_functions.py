@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from millstream.functions.numeric import round_digits
 from millstream.physical.expressions.kernel_forms import Form, Scope, Truth, Value, and_, choose, not_, or_, zero
-from millstream.plan.expr import Call, Cast, Literal
+from millstream.plan.expr import Call, Cast, Expr, Literal
 from millstream.types import DOUBLE, SqlType
 
 _DAY = 86_400_000_000
@@ -143,12 +143,23 @@ def _arithmetic(helper: str, symbol: str) -> Maker:
             return Value(DOUBLE, f"({a.value} {symbol} {b.value})", null)
         if expr.type.name == "DECIMAL":
             return None
+        if all(map(_is_narrow, expr.args)):
+            # 32 bits and 32 bits always make less than 64.
+            return Value(expr.type, f"({a.value} {symbol} {b.value})", null)
         value = scope.call(helper, a.value, b.value)
         if expr.type.name == "DATE":
             value = scope.call("k_in_range", value, -(2**31), 2**31 - 1)
         return Value(expr.type, value, null)
 
     return make
+
+
+def _is_narrow(expr: Expr) -> bool:
+    """Whether an integer surely fits 32 bits."""
+    if isinstance(expr, Literal):
+        return isinstance(expr.value, int) and -(2**31) <= expr.value < 2**31
+    source = expr.arg.type if isinstance(expr, Cast) else expr.type
+    return source.name in ("TINYINT", "SMALLINT", "INTEGER")
 
 
 def _division(integer: str | None, double: Callable[[str, str], str]) -> Maker:

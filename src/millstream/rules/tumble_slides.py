@@ -1,0 +1,39 @@
+"""A window that slides on by at least its own length is computed from scratch in each slot."""
+
+from dataclasses import replace
+
+from millstream.kernels.programs.layout import returns_one_row
+from millstream.plan.builtin_programs import NAMES, builtin_program
+from millstream.plan.modes import Running, Sliding, Tumbling
+from millstream.plan.nodes import Aggregate, Node, Over, Yield
+from millstream.plan.program_product import product
+from millstream.plan.programs import Program
+
+
+def tumble_slides(node: Node) -> Node:
+    """Run the version without a window over the last rows of each slot, and nothing over those before them: no window
+    is kept, and only rows that yield are given."""
+    match node:
+        case Yield(input=Over(input=below, keys=keys, calls=calls), unit="rows", every=every) if node.keys == keys:
+            sizes = {call.frame.preceding for call in calls if call.frame.unit == "rows"}
+            size = next(iter(sizes))
+            if len(sizes) > 1 or not isinstance(size, int) or size + 1 > every:
+                return node
+            if any(call.frame.unit != "rows" or call.fn not in NAMES for call in calls):
+                return node
+            programs = [
+                builtin_program(c.fn, None if c.arg is None else below.schema[c.arg].type, c.type, c.distinct)
+                for c in calls
+            ]
+            args = tuple(call.arg for call in calls if call.arg is not None)
+            names = tuple(call.name for call in calls)
+            return Aggregate(below, keys, product(programs), args, Tumbling(size + 1, every), names)
+        case Yield(input=Aggregate(mode=Sliding(unit="rows", size=size, every=None)) as call, unit="rows", every=every):
+            if node.keys == call.keys and size <= every and call.base is not None and ends_in_one_row(call.base):
+                return replace(call, program=call.base, mode=Tumbling(size, every), base=None)
+    return node
+
+
+def ends_in_one_row(base: Program) -> bool:
+    """Whether an aggregate over some rows is exactly one row."""
+    return returns_one_row(base, Running(total=base.is_blocking))
