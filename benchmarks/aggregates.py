@@ -26,6 +26,10 @@ from millstream.kernels import jit
 PARTS = ("fig4", "fig5", "fig6", "keys", "spark")
 
 
+def shown(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.1f}" if isinstance(value, float) else f"{value:,}"
+
+
 class Report:
     """What is printed and written: tables, and ratios with what was wanted."""
 
@@ -43,10 +47,7 @@ class Report:
         widths = {name: max(len(name), 9) for name in columns}
         self.say(f"  {first:>9} " + " ".join(f"{name:>{width}}" for name, width in widths.items()))
         for i, place in enumerate(places):
-            cells = (
-                f"{'–' if columns[n][i] is None else format(columns[n][i], ',.1f' if isinstance(columns[n][i], float) else ','):>{w}}"
-                for n, w in widths.items()
-            )
+            cells = (f"{shown(columns[name][i]):>{width}}" for name, width in widths.items())
             self.say(f"  {place:>9,} " + " ".join(cells))
 
     def ratio(self, what: str, value: float | None, least: float | None = None, most: float | None = None) -> None:
@@ -95,7 +96,7 @@ def slides_figures(report: Report, data: Data, quick: bool) -> None:
         gain = [p / d for p, d in zip(found["panes: M rows/s"], found["delta: M rows/s"], strict=True)]
         if preceding == 39_999:
             held = found["panes: values held"][slides.index(10_000)]
-            report.ratio("values held at a slide of 10,000", float(held), most=5)
+            report.ratio("values held at a slide of 10,000 / 5", held / 5, most=1)
             report.ratio("rate at the largest slide / rate at slide 1",
                          found["panes: M rows/s"][-1] / found["panes: M rows/s"][0], least=1.0)  # fmt: skip
             report.ratio("rate at the largest slide / delta only", gain[-1], least=1.0)

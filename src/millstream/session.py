@@ -282,13 +282,23 @@ class Database:
             name, replace = action.create
             if self.catalog.find(name) is not None and not replace:
                 raise CatalogError(f"{name} already exists", hint="use CREATE OR REPLACE, or DROP it first")
-            schema = self.tables.create_as(name, action.sql)
+            if action.own is None:
+                schema = self.tables.create_as(name, action.sql)
+            else:
+                schema = self.tables.create_from(name, self._answer(action))
             self.catalog.add(TableDef(name, schema), replace=replace)
             return None
         if action.is_query:
-            return Result(self.tables.query(action.sql))
+            return Result(self._answer(action))
         self.tables.change(action.sql, action.reads)
         return None
+
+    def _answer(self, action: act.OnTables) -> pa.Table:
+        if action.own is None:
+            return self.tables.query(action.sql)
+        from millstream.hosts.table_aggregates import answer
+
+        return answer(action.own, self.tables)
 
     def _show(self, kind: str) -> Result:
         match kind:

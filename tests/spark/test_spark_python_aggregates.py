@@ -14,7 +14,7 @@ from millstream.spark import Millstream
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "session"))
 
-from python_twins import PYTHON_TWINS, QUERIES, STREAM, random_rows  # noqa: E402
+from python_twins import PYTHON_TWINS, QUERIES, STREAM, random_rows
 
 pytestmark = pytest.mark.spark
 

@@ -11,6 +11,7 @@ from millstream.bind.expressions import ExpressionBinder, bind_type
 from millstream.bind.programs import define_aggregate
 from millstream.bind.scope import did_you_mean
 from millstream.bind.select import Bound, bind_named, bind_query
+from millstream.bind.table_aggregates import TableAggregates, own_aggregates
 from millstream.catalog import (
     AggregateDef,
     Catalog,
@@ -80,6 +81,8 @@ class OnTables:
     reads: frozenset[str]
     is_query: bool
     create: tuple[str, bool] | None = None
+    own: TableAggregates | None = None
+    """instead of `sql`, a query that calls aggregates written in SQL or Python"""
 
 
 @dataclass(frozen=True)
@@ -299,7 +302,7 @@ def _create_table(node: exp.Create, context: Context) -> Define | OnTables:
                 "a table cannot be made from a stream that never ends", node.expression, hint="use CREATE STREAM … AS"
             )
         action = _on_tables(node.expression, context, is_query=True)
-        return OnTables(action.sql, action.reads, False, (target.name, replace))
+        return OnTables(action.sql, action.reads, False, (target.name, replace), action.own)
     schema = node.this
     table = schema.this if isinstance(schema, exp.Schema) else schema
     columns = schema.expressions if isinstance(schema, exp.Schema) else []
@@ -381,7 +384,8 @@ def _on_tables(node: exp.Expr, context: Context, *, is_query: bool) -> OnTables:
         if not isinstance(entry, TableDef):
             context.fail(f"no table {table.name}", table, hint=context.catalog.suggest(table.name))
         reads.add(entry.name)
-    return OnTables(node.sql(dialect="duckdb"), frozenset(reads), is_query)
+    own = own_aggregates(node, context)
+    return OnTables(node.sql(dialect="duckdb") if own is None else "", frozenset(reads), is_query, own=own)
 
 
 def _only_tables(node: exp.Expr, context: Context) -> bool:

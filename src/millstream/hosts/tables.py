@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
@@ -39,15 +39,28 @@ class TableStore:
         self._touch([name])
         return self.schema_of(f"SELECT * FROM {_quoted(name)}")
 
+    def create_from(self, name: str, rows: pa.Table) -> Schema:
+        """Make a table of these rows."""
+        with self.lent({"__rows": rows}):
+            return self.create_as(name, "SELECT * FROM __rows")
+
     def load(self, name: str, rows: pa.Table) -> None:
         """Put all rows of an Arrow table into a stored table of the same columns."""
-        with self._lock:
-            self._duckdb().register("__rows", rows)
-            try:
-                self._run(f"INSERT INTO {_quoted(name)} SELECT * FROM __rows")
-            finally:
-                self._duckdb().unregister("__rows")
+        with self.lent({"__rows": rows}):
+            self._run(f"INSERT INTO {_quoted(name)} SELECT * FROM __rows")
         self._touch([name])
+
+    @contextmanager
+    def lent(self, tables: Mapping[str, pa.Table]) -> Iterator[None]:
+        """Arrow tables that statements may read meanwhile, by name."""
+        with self._lock:
+            for name, rows in tables.items():
+                self._duckdb().register(name, rows)
+            try:
+                yield
+            finally:
+                for name in tables:
+                    self._duckdb().unregister(name)
 
     def drop(self, name: str) -> None:
         self._run(f"DROP TABLE IF EXISTS {_quoted(name)}")

@@ -21,7 +21,7 @@ from millstream.kernels.programs import loops
 from millstream.kernels.programs.engine import Groups, Mode, Returned, Sliding, TableRows
 from millstream.kernels.programs.layout import SEEN, Cells, Registers
 from millstream.kernels.programs.source import OVERFLOW, Generated, generate
-from millstream.kernels.programs.statements import NotCompilable
+from millstream.kernels.programs.source_values import NotCompilable
 from millstream.plan.programs import WINDOW, Program
 from millstream.schema import Field, Schema
 from millstream.types import BIGINT, BOOLEAN, DOUBLE, VARCHAR, SqlType, to_kernel
@@ -133,7 +133,7 @@ class CompiledEngine:
         outs.append(np.empty(room if self._active else 0, dtype=np.int64))
         for column in self.program.result:
             outs += [np.empty(room, dtype=_dtype(column.type)), np.empty(room, dtype=np.bool_)]
-        trouble = np.zeros(1, dtype=np.int64)
+        trouble = np.zeros(2, dtype=np.int64)
         start, returned, before = 0, 0, -1
         run = function.form(rows)
         while True:
@@ -153,7 +153,9 @@ class CompiledEngine:
                 break
             # Where a second try does not get on either, it is one tuple alone that needs so much.
             stuck, before = start == before, start
-            self._make_room(state, stuck)
+            if trouble[1]:
+                # Only then: the pools stay, and would double with every tuple that may return many rows.
+                self._make_room(state, stuck)
             if not exact and (stuck or 2 * (returned + 16) > len(outs[0])):
                 outs = [doubled(array) for array in outs]
         count = rows if exact else int(returned)

@@ -16,10 +16,10 @@ from millstream.kernels.keys import KeyTable, bucket_of
 from millstream.kernels.over.pieces import Pieces
 from millstream.kernels.piecewise import Assembly, Parts, changed_pieces
 from millstream.kernels.programs.compiled import CompiledEngine, why_not_compiled
-from millstream.kernels.programs.engine import Engine, Groups, Returned, Sliding, TableRows
+from millstream.kernels.programs.engine import Engine, Groups, Mode, Returned, Sliding, TableRows
 from millstream.kernels.programs.rows import RowEngine
 from millstream.kernels.programs.spec import AggregateSpec
-from millstream.plan.programs import WINDOW
+from millstream.plan.programs import WINDOW, Program
 
 _NONE: Ints = np.zeros(0, dtype=np.int64)
 _UNUSED = BEGIN
@@ -46,16 +46,19 @@ class AggregateState:
     head_changed: bool = True
 
 
+def engine_of(program: Program, mode: Mode, keyed: bool) -> Engine:
+    """What runs a program: compiled loops if it has them."""
+    if why_not_compiled(program, mode) is None:
+        return CompiledEngine(program, mode, keyed)
+    return RowEngine(program, mode)
+
+
 class AggregateKernel:
     """Runs an AggregateSpec."""
 
     def __init__(self, spec: AggregateSpec) -> None:
         self.spec = spec
-        self.engine: Engine
-        if why_not_compiled(spec.program, spec.mode) is None:
-            self.engine = CompiledEngine(spec.program, spec.mode, keyed=bool(spec.keys))
-        else:
-            self.engine = RowEngine(spec.program, spec.mode)
+        self.engine = engine_of(spec.program, spec.mode, keyed=bool(spec.keys))
         self._keys = [spec.input.index(key) for key in spec.keys]
         self._args = [spec.input.index(arg) for arg in spec.args]
         self._active = isinstance(spec.mode, Sliding) and spec.mode.active

@@ -13,16 +13,16 @@ from millstream.kernels.batch import BEGIN
 from millstream.kernels.programs.engine import Mode, Running, Sliding, Tumbling
 from millstream.kernels.programs.layout import SEEN, Cells, Layout, returns_one_row
 from millstream.kernels.programs.nullness import Place, never_null
-from millstream.kernels.programs.statements import Body, Statements
+from millstream.kernels.programs.source_values import Body, plain_type
+from millstream.kernels.programs.statements import Statements
 from millstream.kernels.programs.storage import Pair, append, drop, load_cell, store, stored, unlink
 from millstream.kernels.programs.writer import Writer
 from millstream.physical.expressions.kernel_forms import not_, zero
 from millstream.physical.expressions.kernel_helpers import helper_source
 from millstream.plan.programs import SQLCODE, Insert, Program, Rows, Statement, Summary
-from millstream.types import BIGINT, SqlType
 
 OVERFLOW, SEVERAL_ROWS = 1, 2
-"""What `trouble` says."""
+"""What `trouble` says first; then it says whether a pool was too small, rather than the room for what is returned."""
 
 _HEADER = f"""import math
 
@@ -134,13 +134,13 @@ class _Function:
         if self.body.sqlcode is not None:
             write("v_code = 0", "n_code = False")
         for i, field in enumerate(self.program.parameters):
-            write(f"v_a{i} = {zero(_plain(field.type))}", f"n_a{i} = True")
+            write(f"v_a{i} = {zero(plain_type(field.type))}", f"n_a{i} = True")
         for i, variable in enumerate(self.texts.values()):
             write(f"v_{variable} = codes[{i}]", f"n_{variable} = False")
         for registers in self.layout.registers:
             for i, field in enumerate(registers.table.schema):
                 name = self._register(registers.table.name, i)
-                write(f"v_{name} = {zero(_plain(field.type))}", f"n_{name} = True")
+                write(f"v_{name} = {zero(plain_type(field.type))}", f"n_{name} = True")
         write("seen = 0", "now = 0", "tuple_number = 0", "yields = True", "at = 0", "stopped = -1", "current = 0")
 
     def _end(self) -> None:
@@ -168,13 +168,15 @@ class _Function:
             tests.append(f"(used{n} + {needed} + 1) * {cells.width} > len(c{n})")
             if cells.index is not None:
                 tests.append(f"used{n} > len(heads{n})")
+        pools = list(tests)
         if not self.exact:
             returns = [s for state in states for s in state if isinstance(s, Insert) and s.table is None]
             needed = " + ".join([*(self._most(source) for s in returns for source in s.sources), "0"])
             tests.append(f"returned + {needed} > len(origin)")
         if tests:
             with self.write.block(f"if {' or '.join(f'({test})' for test in tests)}:"):
-                self.write("stopped = r", "break")
+                short = " or ".join(f"({test})" for test in pools) or "False"
+                self.write(f"trouble[1] = int({short})", "stopped = r", "break")
 
     def _most(self, rows: Rows) -> str:
         """The source of the most rows that a query may have."""
@@ -416,7 +418,3 @@ def _ago(time: str, span: int) -> str:
 
 def _block(head: str, *lines: str) -> list[str]:
     return [head, *(f"    {line}" for line in lines)]
-
-
-def _plain(type_: SqlType) -> SqlType:
-    return BIGINT if type_.is_coded else type_

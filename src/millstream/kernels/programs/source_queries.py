@@ -1,0 +1,239 @@
+"""Queries of a program as kernel source: loops over cells, accumulators, other programs inside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, ExitStack
+
+from millstream.kernels.programs.layout import Cells, equality, holds_one_row
+from millstream.kernels.programs.source_values import (
+    Body,
+    NotCompilable,
+    Sink,
+    Values,
+    aliases_of,
+    column_names,
+    plain_type,
+)
+from millstream.kernels.programs.storage import load_cell
+from millstream.physical.expressions.kernel_forms import not_, zero
+from millstream.plan.expr import Call, Column, Expr, conjuncts, walk
+from millstream.plan.programs import OLDEST, SQLCODE, Range, Rows, Summary, expressions_of, queries_of
+from millstream.types import BIGINT, BOOLEAN, DOUBLE
+
+
+class Queries(Values):
+    """Writes queries."""
+
+    def rows(
+        self, query: Rows, body: Body, sink: Sink, until: str | None = None, valued: bool = True, stop: str = "0"
+    ) -> None:
+        """What `sink` writes, run for each row of a query, or until the variable `until` is true. Loops over a list
+        that grows meanwhile end at the cell `stop`."""
+        if query.group or query.distinct or query.order or query.limit is not None:
+            raise NotCompilable("GROUP BY, DISTINCT, ORDER BY and LIMIT in a query")
+        if query.is_aggregation:
+            self._summarised(query, body, sink)
+            return
+        with self._joined(query.ranges, query.where, tuple(query.expressions()), body, until, stop):
+            sink([self.value(column, body) for column in query.columns] if valued else [])
+
+    def _joined(
+        self, ranges: tuple[Range, ...], where: Expr | None, uses: Iterable[Expr], body: Body, until: str | None = None,
+        stop: str = "0",
+    ) -> ExitStack:  # fmt: skip
+        """A block that runs for each combination of rows; conditions are tested as soon as they can be."""
+        stack = ExitStack()
+        waiting = [] if where is None else list(conjuncts(where))
+        used = set(column_names(uses))
+        unbound = {range_.alias for range_ in ranges}
+        self._test(waiting, unbound, body, stack)
+        for range_ in ranges:
+            lookup = self._lookup(range_, waiting, unbound, body) if stop == "0" else None
+            stack.enter_context(self._each(range_, body, used, until, stop, lookup))
+            unbound.discard(range_.alias)
+            self._test(waiting, unbound, body, stack)
+        return stack
+
+    def _test(self, waiting: list[Expr], unbound: set[str], body: Body, stack: ExitStack) -> None:
+        ready = [part for part in waiting if not aliases_of(part) & unbound]
+        waiting[:] = [part for part in waiting if part not in ready]
+        for part in sorted(ready, key=lambda part: next(queries_of(part), None) is not None):
+            stack.enter_context(self.write.when(self.condition(part, body)))
+
+    def _each(
+        self, range_: Range, body: Body, used: set[str], until: str | None, stop: str, lookup: Expr | None
+    ) -> AbstractContextManager[object]:
+        """A block that runs for each row of a table, or for those that an index gives for the value `lookup`, with its
+        columns under their names."""
+        schema = body.program.table(range_.table).schema
+        if self.is_register(range_.table, body):
+            for i, field_ in enumerate(schema):
+                body.names[f"{range_.alias}.{field_.name}"] = self.register(range_.table, i, body)
+            return self.write.when("True")
+        cells = self._cells(range_.table, body)
+        n, width, going = cells.number, cells.width, f" and not {until}" if until else ""
+        at = self.write.fresh("at")
+        body.names[f"cell of {range_.alias}"] = at
+        stack = ExitStack()
+        if cells.is_ring:
+            place = self.write.fresh("i")
+            if until:
+                self.write(f"{place} = first{n}")
+                stack.enter_context(self.write.block(f"while {place} < end{n}{going}:"))
+            else:
+                stack.enter_context(self.write.block(f"for {place} in range(first{n}, end{n}):"))
+            self.write(f"{at} = base{n} + ({place} & mask{n}) * {width}", *([f"{place} += 1"] if until else []))
+        else:
+            cell = self.write.fresh("cell")
+            lane = 0
+            if lookup is None:
+                self.write(f"{cell} = head{n}")
+            else:
+                value, null = self.value(lookup, body)
+                lane = cells.lanes["chained"]
+                self.write(f"{cell} = 0")
+                with self.write.when(not_(null)):
+                    self.write(f"{cell} = heads{n}[bucket(at, {value}, len(heads{n}) - 1)]")
+            stack.enter_context(self.write.block(f"while {cell} != 0{going}:"))
+            # The loop steps on at once, so that what stands below may be under any conditions.
+            following = f"c{n}[{at} + {lane}]"
+            self.write(f"{at} = {cell} * {width}")
+            self.write(f"{cell} = {following if stop == '0' else f'0 if {cell} == {stop} else {following}'}")
+            if lookup is not None:
+                # Other groups, and other values, may share the chain.
+                stack.enter_context(self.write.block(f"if c{n}[{at} + {cells.lanes['owner']}] == at:"))
+        self._load(cells, at, f"{range_.alias}.", body, used)
+        return stack
+
+    def _load(self, cells: Cells, at: str, prefix: str, body: Body, used: set[str] | None) -> None:
+        variables = {}
+        for i, field_ in enumerate(cells.table.schema):
+            name = f"{prefix}{field_.name}"
+            if used is None or name in used:
+                variables[i] = body.names.setdefault(name, self.write.fresh("x"))
+                if (cells.table.name, field_.name) in self.known and (prefix != OLDEST or cells.is_ring):
+                    self.present.add(variables[i])
+        load_cell(self.write, cells, at, variables)
+
+    def _lookup(self, range_: Range, waiting: list[Expr], unbound: set[str], body: Body) -> Expr | None:
+        """The value by which an index finds the rows of a table that can satisfy the conditions, if there is one."""
+        if self.is_register(range_.table, body):
+            return None
+        cells = self._cells(range_.table, body)
+        if cells.index is None:
+            return None
+        name = cells.table.schema.fields[cells.index].name
+        for part in waiting:
+            found = equality(range_.alias, part)
+            if found is not None and found[0] == name and not aliases_of(found[1]) & unbound:
+                return found[1]
+        return None
+
+    def _summarised(self, query: Rows, body: Body, sink: Sink) -> None:
+        outputs = [*query.columns, *([] if query.having is None else [query.having])]
+        summaries = {str(part): part for expr in outputs for part in walk(expr) if isinstance(part, Summary)}
+        sole = query.columns[0] if len(query.columns) == 1 else None
+        if isinstance(sole, Summary) and sole.program is not None and query.having is None:
+            self._program_rows(sole, query, body, sink)
+            return
+        accumulators = [_Accumulator(self, summary, body) for summary in summaries.values()]
+        for accumulator in accumulators:
+            accumulator.begin()
+        with self._joined(query.ranges, query.where, tuple(query.expressions()), body):
+            for accumulator in accumulators:
+                accumulator.add()
+        for text, accumulator in zip(summaries, accumulators, strict=True):
+            body.names[text] = accumulator.finish()
+        with self.write.when("True" if query.having is None else self.condition(query.having, body)):
+            sink([self.value(column, body) for column in query.columns])
+
+    def _program_rows(self, summary: Summary, query: Rows, body: Body, sink: Sink) -> None:
+        """Another program over the rows of a query: all that it returns."""
+        program = summary.program
+        assert program is not None
+        if program.window is not None or not all(holds_one_row(program, table.name) for table in program.tables):
+            raise NotCompilable(f"{summary.fn} keeps more than one row per group")
+        prefix = self.write.fresh("p")
+        inner = Body(program, {}, prefix, sink)
+        if any(part == SQLCODE for s in program.statements for part in column_names(expressions_of(s))):
+            inner.sqlcode = f"{prefix}_code"
+            inner.names[SQLCODE] = inner.sqlcode
+            self.write(f"n_{inner.sqlcode} = False", f"v_{inner.sqlcode} = 0")
+        for table in program.tables:
+            for i, field_ in enumerate(table.schema):
+                name = self.register(table.name, i, inner)
+                self.write(f"v_{name} = {zero(plain_type(field_.type))}", f"n_{name} = True")
+        for i, field_ in enumerate(program.parameters):
+            inner.names[f":{field_.name}"] = f"{prefix}_a{i}"
+            self.write(f"v_{prefix}_a{i} = {zero(plain_type(field_.type))}", f"n_{prefix}_a{i} = True")
+        self.write(f"{prefix}_begun = False")
+        with self._joined(query.ranges, query.where, tuple(query.expressions()), body):
+            for i, arg in enumerate(summary.args):
+                value, null = self.value(arg, body)
+                self.write(f"n_{prefix}_a{i} = {null}")
+                with self.write.when(not_(null)):
+                    self.write(f"v_{prefix}_a{i} = {value}")
+            if program.initialize == program.iterate:
+                self.write(f"{prefix}_begun = True")
+                self.statements(program.iterate, inner)
+            else:
+                with self.write.block(f"if {prefix}_begun:"):
+                    self.statements(program.iterate, inner)
+                with self.write.block("else:"):
+                    self.write(f"{prefix}_begun = True")
+                    self.statements(program.initialize, inner)
+        if program.terminate:
+            with self.write.block(f"if {prefix}_begun:"):
+                self.statements(program.terminate, inner)
+
+
+class _Accumulator:
+    """A built-in aggregate over the rows of a query."""
+
+    def __init__(self, statements: Queries, summary: Summary, body: Body) -> None:
+        if summary.distinct or summary.program is not None or summary.fn not in ("count", "sum", "avg", "min", "max"):
+            raise NotCompilable(f"{summary} inside a statement")
+        self._s, self._summary, self._body = statements, summary, body
+        self._name = statements.write.fresh("sum")
+        self._type = summary.args[0].type if summary.args else BIGINT
+        if self._type.is_coded and summary.fn != "count":
+            raise NotCompilable(f"{summary} compares text")
+
+    def begin(self) -> None:
+        kind = DOUBLE if self._summary.fn == "avg" else self._type
+        self._s.write(f"v_{self._name} = {zero(plain_type(kind))}", f"count_{self._name} = 0")
+
+    def add(self) -> None:
+        write, name, fn = self._s.write, self._name, self._summary.fn
+        if not self._summary.args:
+            write(f"count_{name} += 1")
+            return
+        value, null = self._s.value(self._summary.args[0], self._body)
+        with write.when(not_(null)):
+            if fn in ("sum", "avg"):
+                if self._type.is_integer and fn == "sum":
+                    self._s.helpers.add("k_add")
+                    write(f"v_{name} = k_add(v_{name}, {value})")
+                else:
+                    write(f"v_{name} = v_{name} + {value}")
+            elif fn in ("min", "max"):
+                fresh = write.fresh("e")
+                write(f"v_{fresh} = {value}", f"n_{fresh} = False", f"n_{name} = False")
+                self._body.names |= {f"best {name}": name, f"new {fresh}": fresh}
+                pair = (Column(self._type, f"new {fresh}"), Column(self._type, f"best {name}"))
+                better = self._s.condition(Call(BOOLEAN, "<" if fn == "min" else ">", pair), self._body)
+                with write.block(f"if count_{name} == 0 or {better}:"):
+                    write(f"v_{name} = v_{fresh}")
+            write(f"count_{name} += 1")
+
+    def finish(self) -> str:
+        write, name = self._s.write, self._name
+        if self._summary.fn == "count":
+            write(f"v_{name} = count_{name}", f"n_{name} = False")
+            return name
+        write(f"n_{name} = count_{name} == 0")
+        if self._summary.fn == "avg":
+            with write.block(f"if count_{name} != 0:"):
+                write(f"v_{name} = v_{name} / count_{name}")
+        return name
