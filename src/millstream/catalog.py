@@ -157,6 +157,7 @@ class Catalog:
         self._entries: dict[str, Entry] = {}
         self._functions: dict[str, FunctionDef] = {}
         self._aggregates: dict[tuple[str, bool], AggregateDef] = {}
+        self._from_library: dict[str, tuple[AggregateDef, ...]] = {}
         self._depends: dict[str, frozenset[str]] = {}
 
     def add(self, entry: Entry, *, replace: bool = False, uses: frozenset[str] = frozenset()) -> None:
@@ -195,7 +196,22 @@ class Catalog:
 
     def aggregate(self, name: str, window: bool) -> AggregateDef | None:
         """The base or the window version of an aggregate written in SQL."""
-        return self._aggregates.get((name.lower(), window))
+        key = name.lower()
+        versions = [self._aggregates.get((key, each)) for each in (False, True)]
+        if any(versions) or key in self._functions:
+            return versions[window]
+        return next((entry for entry in self._library(key) if entry.window == window), None)
+
+    def _library(self, key: str) -> tuple[AggregateDef, ...]:
+        """The versions of an aggregate that comes with the engine."""
+        if key not in self._from_library:
+            from millstream import library
+
+            found = tuple(library.definitions(key, self))
+            if not found:
+                return ()
+            self._from_library[key] = found
+        return self._from_library[key]
 
     def has(self, name: str, kinds: tuple[type[Entry], ...]) -> bool:
         """Whether something has that name where definitions of such a kind are kept."""
@@ -207,7 +223,7 @@ class Catalog:
         """What `entry` would replace: the definition that has its name, and for an aggregate its version."""
         match entry:
             case AggregateDef():
-                return self.aggregate(entry.name, entry.window)
+                return self._aggregates.get((entry.name.lower(), entry.window))
             case FunctionDef():
                 return self.function(entry.name)
         return self.find(entry.name)
@@ -262,8 +278,11 @@ class Catalog:
         return sorted(user for user, uses in self._depends.items() if name.lower() in uses)
 
     def entries(self) -> Iterator[Entry]:
-        """All definitions, in order of declaration, functions and aggregates last."""
+        """All definitions, in order of declaration, functions and aggregates last, those of the library that were used
+        included."""
         yield from (*self._entries.values(), *self._functions.values(), *self._aggregates.values())
+        hidden = {name for name, _ in self._aggregates}
+        yield from (each for key, versions in self._from_library.items() if key not in hidden for each in versions)
 
     def suggest(self, name: str) -> str | None:
         """A hint that names what the user may have meant."""
@@ -275,7 +294,8 @@ class Catalog:
             case AggregateDef():
                 return self.function(entry.name)
             case FunctionDef():
-                return self.aggregate(entry.name, False) or self.aggregate(entry.name, True)
+                key = entry.name.lower()
+                return self._aggregates.get((key, False)) or self._aggregates.get((key, True))
         return None
 
     def _check_unused(self, name: str) -> None:

@@ -166,7 +166,7 @@ def test_pieces(name: str, data: st.DataObject) -> None:
     # Few keys make many pieces, so that they are given up, put together and numbered again.
     most = data.draw(st.sampled_from([1, 2, 1024]))
     with (
-        patch.multiple("millstream.kernels.over.pieces", KEYS_PER_PIECE=most, _SPARE_PIECES=0),
+        patch.multiple("millstream.kernels.pieces", KEYS_PER_PIECE=most, _SPARE_PIECES=0),
         jit.using("off", threads=data.draw(st.sampled_from([1, 2]))),
     ):
         assert outcome(with_restarts) == expected(scenario)

@@ -17,7 +17,7 @@ from millstream.kernels.compute import ComputeStage
 from millstream.kernels.contract import Kernel
 from millstream.kernels.distinct import DistinctSpec
 from millstream.kernels.over import Frame, OverCall, OverSpec
-from millstream.kernels.over.pieces import KEYS_PER_PIECE
+from millstream.kernels.pieces import KEYS_PER_PIECE
 from millstream.plan.expr import Call, Column, Literal
 from millstream.schema import Schema
 from millstream.types import BIGINT, DOUBLE, VARCHAR

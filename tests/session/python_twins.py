@@ -147,7 +147,7 @@ QUERIES = {
     "window of time": "SELECT ts, k, {}_mean(x) OVER (PARTITION BY k RANGE 20 SECONDS PRECEDING) FROM s",
     "slide": "SELECT ts, k, {}_mean(x) OVER (PARTITION BY k ROWS 6 PRECEDING SLIDE 3) FROM s",
     "tumble": "SELECT ts, k, {}_total(x) OVER (PARTITION BY k ROWS 2 PRECEDING SLIDE 4) FROM s",
-    "slide of time": "SELECT ts, k, {}_mean(x) OVER (PARTITION BY k RANGE 20 SECONDS PRECEDING SLIDE 10 SECONDS) FROM s",
+    "slide of time": "SELECT ts, k, {}_mean(x) OVER (PARTITION BY k RANGE 20 SECONDS PRECEDING SLIDE 9 SECONDS) FROM s",
     "active expiration": "SELECT ts, {}_alarm(k, kind, ts) OVER (RANGE 15 SECONDS PRECEDING ACTIVE EXPIRATION) FROM s",
     "naive window": "SELECT ts, k, {}_total(x) OVER (PARTITION BY k ROWS 3 PRECEDING) FROM s",
     "unbounded": "SELECT ts, k, {}_total(x) OVER (PARTITION BY k ROWS UNBOUNDED PRECEDING) FROM s",

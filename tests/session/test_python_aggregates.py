@@ -11,11 +11,13 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from python_twins import PYTHON_TWINS, QUERIES, SQL_TWINS, START, STREAM, Decay, Mean, Total, random_rows
 
 import millstream as ms
+from millstream.kernels.batch import Batch
 from millstream.kernels.programs.spec import AggregateSpec
 from millstream.python_aggregates import definitions_of
 
@@ -428,8 +430,53 @@ def test_explain_tells_that_it_is_python() -> None:
 
 
 def test_the_kernels_description_does_not_depend_on_the_process() -> None:
-    with session(Decay) as db:
+    spec = spec_of(QUERIES["running, by key"])
+    assert " at 0x" not in repr(spec) and pickle.loads(pickle.dumps(spec)) == spec
+
+
+# -- state divided and put together ------------------------------------------------------------------------------------
+
+
+def spec_of(text: str) -> AggregateSpec:
+    with session(*PYTHON_TWINS) as db:
         db.execute(STREAM)
-        plan = db.prepare("SELECT py_decay(x) FROM s").plan
-        spec = next(value for value in vars(plan.inputs[0]).values() if isinstance(value, AggregateSpec))
-        assert " at 0x" not in repr(spec) and pickle.loads(pickle.dumps(spec)) == spec
+        found = [db.prepare(text.format("py")).plan]
+        for node in found:
+            found += node.inputs
+        specs = [value for node in found for value in vars(node).values() if isinstance(value, AggregateSpec)]
+        return pickle.loads(pickle.dumps(specs[0]))  # type: ignore[no-any-return]
+
+
+def saved(kernel: Any, state: Any) -> Any:
+    return kernel.restore(kernel.snapshot(state))
+
+
+def divided(kernel: Any, state: Any) -> Any:
+    return kernel.merge([kernel.merge(kernel.split(part, 2)) for part in kernel.split(state, 3)])
+
+
+def in_pieces(kernel: Any, state: Any) -> Any:
+    return kernel.assemble({piece: blob for piece, blob in kernel.changes(state).items() if blob is not None})
+
+
+@pytest.mark.parametrize("change", [saved, divided, in_pieces])
+@pytest.mark.parametrize("name", ["running, by key", "window of time", "active expiration", "naive window"])
+def test_state_survives_what_hosts_do_with_it(name: str, change: Callable[[Any, Any], Any]) -> None:
+    spec = spec_of(QUERIES[name])
+    given = {"k": 0, "kind": 1, "x": 2, "ts": 3}
+    columns = [pa.array([row[given[f.name]] for row in ROWS], f.type.arrow) for f in spec.input]
+    rows = pa.RecordBatch.from_arrays(columns, schema=spec.input.arrow)
+    time = pa.array([row[3] for row in ROWS], pa.timestamp("us")).cast(pa.int64()).to_numpy()
+
+    def results(changed: bool) -> list[dict[str, Any]]:
+        kernel = spec.build()
+        state, found = kernel.open(), []
+        for start in range(0, len(ROWS), 60):
+            part = slice(start, start + 60)
+            batch = Batch(rows.slice(start, 60), time[part], np.arange(len(ROWS))[part], int(time[part][-1]))
+            found += kernel.step(state, batch).rows.to_pylist()
+            state = change(kernel, state) if changed else state
+        return found
+
+    assert len(results(False)) > 10
+    assert results(True) == results(False)

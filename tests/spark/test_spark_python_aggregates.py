@@ -71,5 +71,5 @@ def test_an_error_in_a_worker_names_the_method(spark: Any) -> None:
             raise KeyError(dt.date(2026, 1, 1))
 
     db = ms.connect(spark=spark, aggregates=[Picky])
-    with pytest.raises(ms.DataError, match="picky.iterate failed: KeyError"):
+    with pytest.raises(ms.DataError, match=r"picky\.iterate failed: KeyError"):
         rows_of(db, "SELECT picky(x) FROM s")

@@ -145,8 +145,13 @@ class _Splitting:
         if group is None:
             return []
         plain = not any(value for name, value in group.args.items() if name != "expressions")
-        if not plain or any(isinstance(key, exp.Rollup | exp.Cube | exp.GroupingSets) for key in group.expressions):
-            self.context.refuse("several groupings at once, with an aggregate written in SQL or Python", group)
+        calls = [key.name.upper() for key in group.expressions if isinstance(key, exp.Anonymous)]
+        if not plain or any(name in ("ROLLUP", "CUBE") for name in calls):
+            self.context.refuse(
+                "GROUP BY of anything but expressions, with an aggregate written in SQL or Python",
+                group,
+                hint="list what to group by; use a query for each of several groupings",
+            )
         return [self._resolved(key) for key in group.expressions]
 
     def _resolved(self, key: exp.Expr) -> exp.Expr:

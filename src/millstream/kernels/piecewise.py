@@ -13,7 +13,7 @@ import pyarrow as pa
 from millstream.errors import StateError
 from millstream.kernels import snapshots
 from millstream.kernels.batch import Batch, Ints
-from millstream.kernels.over.pieces import Bools, Pieces
+from millstream.kernels.pieces import Bools, Pieces
 
 Parts = Mapping[str, npt.NDArray[Any] | pa.Array | pa.RecordBatch | Batch]
 HEAD = 0

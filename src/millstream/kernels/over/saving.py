@@ -11,20 +11,16 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
 from millstream.errors import StateError
-from millstream.kernels import snapshots
-from millstream.kernels.batch import BEGIN, Batch
+from millstream.kernels import piecewise, snapshots
+from millstream.kernels.batch import BEGIN
 from millstream.kernels.over.layout import Layout
-from millstream.kernels.over.pieces import Pieces
 from millstream.kernels.over.portable import Owned, Portable, combine, export, export_each, rebuild
 from millstream.kernels.over.spec import OverSpec
 from millstream.kernels.over.state import OverState, new_state
-
-Parts = dict[str, npt.NDArray[Any] | pa.Array | pa.RecordBatch | Batch]
-HEAD = 0
+from millstream.kernels.pieces import Pieces
+from millstream.kernels.piecewise import Assembly, Parts
 
 
 def save_portable(spec: OverSpec, portable: Portable) -> bytes:
@@ -45,57 +41,36 @@ def changed_pieces(layout: Layout, state: OverState) -> dict[int, bytes | None]:
         state.pieces = Pieces()
         state.pieces.touch(np.arange(state.slot_count) if state.keys is None else state.keys.live(), state.slot_count)
     pieces = state.pieces
-    gone, made = pieces.regroup()
-    changed: dict[int, bytes | None] = dict.fromkeys(gone)
-    portables = export_each(layout, state, [slots for _, slots in made])
-    for (number, _), portable in zip(made, portables, strict=True):
-        changed[number] = snapshots.save(layout.spec, _parts(portable) | {"piece": pieces.label(number)})
-    if pieces.is_head_old(state.upto, state.pending):
-        changed[HEAD] = _saved_head(layout.spec, state, pieces)
-    return changed
+
+    def head() -> Parts | None:
+        if not pieces.is_head_old(state.upto, state.pending):
+            return None
+        pieces.head_given(state.upto, state.pending)
+        return {"upto": np.array([state.upto])} | ({} if state.pending is None else {"pending": state.pending})
+
+    return piecewise.changed_pieces(
+        layout.spec, pieces, lambda groups: map(_parts, export_each(layout, state, groups)), head
+    )
 
 
 def assembled(layout: Layout, saved: Mapping[int, bytes], threads: int) -> OverState:
     """A running state from its pieces."""
     if not saved:
         return new_state(layout, threads)
-    if HEAD not in saved:
-        raise StateError("saved state is incomplete", detail="its first piece is missing")
-    head = snapshots.load(layout.spec, saved[HEAD])
-    labels = np.array(head.array("pieces")).reshape(-1, 2)
-    if set(saved) != {HEAD, *labels[:, 0].tolist()}:
-        raise StateError("saved state is incomplete", detail=f"it has {len(saved)} of {len(labels) + 1} pieces")
-    upto = int(head.array("upto")[0])
-    pending = head.batch("pending", upto) if "pending" in head else None
-    bits = head.array("live")
-    live = np.unpackbits(bits.reshape(len(labels), len(bits) // max(1, len(labels))), axis=1).astype(np.bool_)
+    assembly = Assembly.of(layout.spec, saved)
+    upto = int(assembly.head.array("upto")[0])
+    pending = assembly.head.batch("pending", upto) if "pending" in assembly.head else None
     portables = [replace(export(layout, new_state(layout, 1)), pending=pending, upto=upto)]
-    for label, own in zip(labels, live, strict=True):
-        piece = snapshots.load(layout.spec, saved[int(label[0])])
-        if not np.array_equal(piece.array("piece"), label):
-            raise StateError(
-                "saved state is not of one moment", detail=f"piece {label[0]} is older or newer than others"
-            )
-        portables.append(_portable(layout, piece).of(np.flatnonzero(own)))
+    portables += [_portable(layout, piece).of(own) for piece, own in assembly.pieces]
     state = rebuild(layout, combine(layout, portables), threads)
-    if state.keys is not None and len(state.keys) != int(live.sum()):
+    if state.keys is not None and len(state.keys) != int(assembly.live.sum()):
         raise StateError("saved state is not of one moment", detail="a key is in several pieces")
-    state.pieces = Pieces.of(labels, live, state.upto, state.pending)
+    state.pieces = Pieces.of(assembly.labels, assembly.live, state.upto, state.pending)
     return state
 
 
-def _saved_head(spec: OverSpec, state: OverState, pieces: Pieces) -> bytes:
-    """What belongs to no key, and which keys belong to which piece."""
-    labels, live = pieces.index()
-    parts: Parts = {"upto": np.array([state.upto]), "pieces": labels, "live": np.packbits(live, axis=1)}
-    if state.pending is not None:
-        parts["pending"] = state.pending
-    pieces.head_given(state.upto, state.pending)
-    return snapshots.save(spec, parts)
-
-
-def _parts(portable: Portable) -> Parts:
-    parts: Parts = {
+def _parts(portable: Portable) -> dict[str, Any]:
+    parts: dict[str, Any] = {
         "upto": np.array([portable.upto]),
         "records": portable.records,
         "cells": portable.cells.rows,

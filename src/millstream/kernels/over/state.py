@@ -13,7 +13,7 @@ from millstream.kernels.keys import ByteTable, KeyTable
 from millstream.kernels.over import loops
 from millstream.kernels.over.codegen import USED
 from millstream.kernels.over.layout import Layout
-from millstream.kernels.over.pieces import Pieces
+from millstream.kernels.pieces import Pieces
 
 _refill = compile_kernel(source_of(loops), "refill")
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from millstream.kernels import snapshots
 from millstream.kernels.batch import BEGIN, Batch, Ints, concat
 from millstream.kernels.keys import KeyTable, bucket_of
-from millstream.kernels.over.pieces import Pieces
+from millstream.kernels.pieces import Pieces
 from millstream.kernels.piecewise import Assembly, Parts, changed_pieces
 from millstream.kernels.programs.compiled import CompiledEngine, why_not_compiled
 from millstream.kernels.programs.engine import Engine, Groups, Mode, Returned, Sliding, TableRows
