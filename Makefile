@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ROWS ?= 200000
 
-.PHONY: run test check bench bench-spark format clean setup help
+.PHONY: run test check bench bench-spark bench-aggregates format clean setup help
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -41,6 +41,10 @@ bench: $(STAMP) ## measure: ratios against DuckDB, Polars and bare loops in one 
 bench-spark: $(STAMP) ## measure the Spark host against Spark's own operators (about ten minutes)
 	$(BIN)/python benchmarks/kernel_state.py
 	$(BIN)/python benchmarks/spark.py
+
+bench-aggregates: $(STAMP) ## measure aggregates written in SQL: figures 4 to 7 of the Stream Mill paper, as text and PNG
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	$(BIN)/python benchmarks/aggregates.py
 
 format: $(STAMP) ## format the code
 	$(BIN)/ruff format src tests benchmarks examples

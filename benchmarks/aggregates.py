@@ -69,7 +69,7 @@ def windows_figure(report: Report, number: int, job: Job, data: Data, quick: boo
     windows = (10, 100, 1_000) if quick else (10, 100, 1_000, 10_000, 100_000)
     title = {"avg": "window average", "items": "approximate frequent items, 3 counting tables"}[job.name]
     report.say(f"\nFigure {number}: {title}; nanoseconds per row by window, batches of {BATCH_ROWS:,} rows")
-    found = by_window(job, data, windows, 2 if quick else 6, 3 if quick else 40)
+    found = by_window(job, data, windows, 2 if quick else 6, 3 if quick else 25)
     report.table("window", windows, found)
     report.ratio("A / B, the worst window", max(a / b for a, b in zip(found["A"], found["B"], strict=True)), most=1.2)
     report.ratio("A: costliest / cheapest window", max(found["A"]) / min(found["A"]), most=1.3)

@@ -12,8 +12,7 @@ import pyarrow as pa
 
 import millstream as ms
 from aggregates_native import BareAverage, NativeAverage, NativeItems
-from aggregates_sql import BATCH_ROWS, KEEPING_AVERAGE, KEEPING_ITEMS, Chain, Data, session
-from millstream.kernels.batch import FOREVER, Batch
+from aggregates_sql import BATCH_ROWS, Chain, Data, session
 
 SLIDES = (1, 10, 100, 1_000, 10_000, 20_000, 40_000)
 SLIDE_RULES = "pane_slides,tumble_slides"
@@ -30,7 +29,6 @@ class Job:
     argument: str
     native: Callable[[int], Any]
     bare: Callable[[int], Any] | None
-    keeping: str
     same: Callable[[pa.Array, pa.Array], bool]
 
 
@@ -38,8 +36,8 @@ def close_to(left: pa.Array, right: pa.Array) -> bool:
     return bool(np.allclose(left.to_numpy(zero_copy_only=False), right.to_numpy(zero_copy_only=False), rtol=1e-6))
 
 
-AVERAGE = Job("avg", "price", NativeAverage, BareAverage, KEEPING_AVERAGE, close_to)
-ITEMS = Job("items", "item", NativeItems, None, KEEPING_ITEMS, lambda left, right: bool(left.equals(right)))
+AVERAGE = Job("avg", "price", NativeAverage, BareAverage, close_to)
+ITEMS = Job("items", "item", NativeItems, None, lambda left, right: bool(left.equals(right)))
 
 
 def interleaved(works: dict[str, list[Callable[[], object]]], rounds: int) -> dict[str, float]:
@@ -56,7 +54,7 @@ def interleaved(works: dict[str, list[Callable[[], object]]], rounds: int) -> di
 
 def growing(chain: Chain, data: Data, window: int, patience: float) -> float | None:
     """Seconds per row of something slow once its window is full, or None if filling it takes too long."""
-    whole = Batch(data.whole.select(list(chain.columns)), data.time, data.number, FOREVER)
+    whole = data.together(chain.columns, window)
     chain.step(whole.slice(0, 1))
     at, size, least, measured, began = 1, FIRST_CHUNK, float("inf"), 0, time.perf_counter()
     while measured < 5 and at + size <= data.rows:
@@ -84,8 +82,7 @@ def check_same(job: Job, db: ms.Database, data: Data, window: int) -> None:
     results = {}
     for name, query in queries(job, window).items():
         chain = Chain(db, query)
-        (batch,) = (Batch(data.whole.select(list(chain.columns)), data.time, data.number, FOREVER).slice(0, rows),)
-        results[name] = chain.step(batch).rows.column(-1)
+        results[name] = chain.step(data.together(chain.columns, window).slice(0, rows)).rows.column(-1)
     results["B"] = job.native(window).step(data.whole.column(job.argument).slice(0, rows))
     for name, result in results.items():
         if not job.same(result, results["A"]):
@@ -96,7 +93,7 @@ def queries(job: Job, window: int) -> dict[str, str]:
     over = f"OVER (ROWS {window - 1} PRECEDING)"
     return {
         "A": f"SELECT expiring_{job.name}({job.argument}) {over} AS result FROM bid",
-        "C": f"SELECT keeping_{job.name}({job.argument}, num) AS result FROM bid",
+        "C": f"SELECT keeping_{job.name}({job.argument}, num, size) AS result FROM bid",
         "D": f"SELECT naive_{job.name}({job.argument}) {over} AS result FROM bid",
     }
 
@@ -107,7 +104,6 @@ def by_window(job: Job, data: Data, windows: tuple[int, ...], rounds: int, patie
     hopeless: set[str] = set()
     for window in windows:
         db = session()
-        db.execute(job.keeping.format(size=window))
         texts = queries(job, window)
         if window <= 1_000:
             check_same(job, db, data, window)

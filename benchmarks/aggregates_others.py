@@ -142,10 +142,11 @@ def on_spark(rows: int, keys: int, files: int, per_trigger: int, window: int) ->
     from millstream.hosts.spark.session import get_session
     from spark import Bench, make_files
 
+    few_rows = max(400_000, rows // 10)
     over = f"OVER (PARTITION BY key ROWS {window - 1} PRECEDING)"
     with tempfile.TemporaryDirectory() as directory, tempfile.TemporaryDirectory() as few:
         make_files(Path(directory), rows, keys, files)
-        make_files(Path(few), max(8_000, rows // 10), 1_000, 8)
+        make_files(Path(few), few_rows, 1_000, 8)
         spark = get_session("local[2]", {"spark.millstream.filesPerTrigger": str(per_trigger)})
         try:
             bench = Bench(spark, Path(directory), rows, files, per_trigger)
@@ -167,7 +168,7 @@ def on_spark(rows: int, keys: int, files: int, per_trigger: int, window: int) ->
                 bench.stream(f"streaming: {name}", lambda text=text: ask(text, True))
             for name, text in texts.items():
                 bench.batch(f"batch: {name}", lambda text=text: ask(text, False))
-            small = Bench(spark, Path(few), max(8_000, rows // 10), 8, 1)
+            small = Bench(spark, Path(few), few_rows, 8, 1)
             small.stream("streaming: applyInPandasWithState", lambda: pandas_with_state(small), batches=4)
             return bench.results | small.results
         finally:

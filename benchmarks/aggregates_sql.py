@@ -18,7 +18,7 @@ MICROSECONDS_PER_ROW = 10
 HASHES = ((1_000_003, 17, 4_093), (69_069, 12_345, 4_091), (40_503, 7, 4_079))
 """The multiplier, the summand and the modulus of each hash function of the frequent items."""
 
-STREAM = "CREATE STREAM bid (ts TIMESTAMP, key BIGINT, item BIGINT, price DOUBLE, num BIGINT) ORDER BY ts"
+STREAM = "CREATE STREAM bid (ts TIMESTAMP, key BIGINT, item BIGINT, price DOUBLE, num BIGINT, size BIGINT) ORDER BY ts"
 
 EXPIRING_AVERAGE = """
 CREATE WINDOW AGGREGATE expiring_avg(Next DOUBLE) : DOUBLE {
@@ -28,17 +28,17 @@ CREATE WINDOW AGGREGATE expiring_avg(Next DOUBLE) : DOUBLE {
     EXPIRE: { UPDATE state SET cnt = cnt - 1, tsum = tsum - oldest().wnext; } }"""
 
 KEEPING_AVERAGE = """
-CREATE AGGREGATE keeping_avg(Next DOUBLE, num BIGINT) : DOUBLE {{
+CREATE AGGREGATE keeping_avg(Next DOUBLE, num BIGINT, size BIGINT) : DOUBLE {
     TABLE state(tsum DOUBLE, cnt INTEGER); TABLE kept(n BIGINT, value DOUBLE);
-    INITIALIZE: {{ INSERT INTO state VALUES (Next, 1); INSERT INTO kept VALUES (num, Next);
-                   INSERT INTO RETURN VALUES (Next); }}
-    ITERATE: {{
-        UPDATE state SET cnt = cnt - 1, tsum = tsum - (SELECT value FROM kept WHERE n = num - {size})
-            WHERE EXISTS (SELECT n FROM kept WHERE n = num - {size});
-        DELETE FROM kept WHERE n = num - {size};
+    INITIALIZE: { INSERT INTO state VALUES (Next, 1); INSERT INTO kept VALUES (num, Next);
+                   INSERT INTO RETURN VALUES (Next); }
+    ITERATE: {
+        UPDATE state SET cnt = cnt - 1, tsum = tsum - (SELECT value FROM kept WHERE n = num - size)
+            WHERE EXISTS (SELECT n FROM kept WHERE n = num - size);
+        DELETE FROM kept WHERE n = num - size;
         INSERT INTO kept VALUES (num, Next);
         UPDATE state SET tsum = tsum + Next, cnt = cnt + 1;
-        INSERT INTO RETURN SELECT tsum / cnt FROM state; }} }}"""
+        INSERT INTO RETURN SELECT tsum / cnt FROM state; } }"""
 
 NAIVE_AVERAGE = """
 CREATE WINDOW AGGREGATE naive_avg(Next DOUBLE) : DOUBLE {
@@ -82,13 +82,13 @@ CREATE WINDOW AGGREGATE expiring_items(Next BIGINT) : BIGINT {{
     EXPIRE: {{ {_uncounted("oldest().wnext")} }} }}"""
 
 KEEPING_ITEMS = f"""
-CREATE AGGREGATE keeping_items(Next BIGINT, num BIGINT) : BIGINT {{{{
+CREATE AGGREGATE keeping_items(Next BIGINT, num BIGINT, size BIGINT) : BIGINT {{
     {_TABLES} TABLE kept(k BIGINT, value BIGINT);
-    INITIALIZE: ITERATE: {{{{
-        {_uncounted("(SELECT value FROM kept WHERE k = num - {size})")}
-        DELETE FROM kept WHERE k = num - {{size}};
+    INITIALIZE: ITERATE: {{
+        {_uncounted("(SELECT value FROM kept WHERE k = num - size)")}
+        DELETE FROM kept WHERE k = num - size;
         INSERT INTO kept VALUES (num, Next);
-        {_counted("Next")} {_ESTIMATE} }}}} }}}}"""
+        {_counted("Next")} {_ESTIMATE} }} }}"""
 
 NAIVE_ITEMS = f"""
 CREATE WINDOW AGGREGATE naive_items(Next BIGINT) : BIGINT {{
@@ -100,11 +100,16 @@ CREATE WINDOW AGGREGATE naive_items(Next BIGINT) : BIGINT {{
 }) FROM inwindow; }} }}"""
 
 
+AGGREGATES = (
+    EXPIRING_AVERAGE, KEEPING_AVERAGE, NAIVE_AVERAGE, DECAYED_AVERAGE, EXPIRING_ITEMS, KEEPING_ITEMS, NAIVE_ITEMS,
+)  # fmt: skip
+
+
 def session(**settings: Any) -> ms.Database:
-    """A session that knows the stream and the aggregates whose text does not depend on the window."""
+    """A session that knows the stream and the aggregates."""
     db = ms.connect(jit="on", threads=1, **settings)
     db.execute(STREAM)
-    for text in (EXPIRING_AVERAGE, NAIVE_AVERAGE, DECAYED_AVERAGE, EXPIRING_ITEMS, NAIVE_ITEMS):
+    for text in AGGREGATES:
         db.execute(text)
     return db
 
@@ -164,6 +169,7 @@ class Data:
             "item": pa.array((items * chance.random(rows) ** 3).astype(np.int64)),
             "price": pa.array(np.round(chance.random(rows) * 1000, 2)),
             "num": pa.array(number),
+            "size": pa.array(np.zeros(rows, dtype=np.int64)),
         }
         self.table = pa.table(columns)
         self.whole = self.table.to_batches()[0]
@@ -173,3 +179,11 @@ class Data:
         whole = Batch(rows, self.time, self.number, FOREVER)
         parts = [whole.slice(start, min(start + size, self.rows)) for start in range(0, self.rows, size)]
         return [part.with_upto(int(part.time[-1])) for part in parts]
+
+    def together(self, columns: tuple[str, ...], window: int) -> Batch:
+        """All rows as one batch; their size is that of the window."""
+        rows = self.whole.select(list(columns))
+        if "size" in columns:
+            place = columns.index("size")
+            rows = rows.set_column(place, "size", pa.array(np.full(self.rows, window)))
+        return Batch(rows, self.time, self.number, FOREVER)

@@ -353,3 +353,18 @@ def test_duckdb_agrees(frame: Frame, sql: str) -> None:
                 assert own == pytest.approx(theirs, rel=1e-9, abs=1e-9), f"{text} at {row}"
             else:
                 assert own == theirs, f"{text} at {row}"
+
+
+def test_keys_that_end_are_forgotten() -> None:
+    """A partition by the end of a window, which is the time of its rows, lives until time has passed it."""
+    schema = Schema.of(window_end=BIGINT, k=BIGINT)
+    numbers = OverCall("n", "count", None, Frame("rows", None), False, BIGINT)
+    kernel = OverSpec(schema, ("window_end", "k"), (numbers,), "window_end").build()
+    state = kernel.open()
+    for end in range(0, 4_000, 10):
+        time = np.full(20, end)
+        columns = [pa.array(time), pa.array(np.arange(20) % 10)]
+        batch = Batch(pa.RecordBatch.from_arrays(columns, schema=schema.arrow), time, np.arange(20), end + 1)
+        assert kernel.step(state, batch).rows.column(2).to_pylist() == [1] * 10 + [2] * 10
+    assert state.keys is not None
+    assert len(state.keys) < 400

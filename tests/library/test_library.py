@@ -51,7 +51,11 @@ def column(select: str, rows: list[Row]) -> list[Any]:
 def windows(rows: list[Row], preceding: int | None, place: int = 0) -> list[list[Any]]:
     """For each row the values that are not NULL in its window of rows, in order of arrival."""
     return [
-        [row[place] for row in rows[0 if preceding is None else max(0, i - preceding) : i + 1] if row[place] is not None]
+        [
+            row[place]
+            for row in rows[0 if preceding is None else max(0, i - preceding) : i + 1]
+            if row[place] is not None
+        ]
         for i in range(len(rows))
     ]
 
@@ -359,15 +363,15 @@ def test_they_compile(call: str) -> None:
 
 def test_the_window_of_a_sample_stays_small() -> None:
     """About k log n rows are held of a window of n: the others can never be in the sample again."""
+    import numpy as np
+    import pyarrow as pa
+
     from millstream.bind.context import Context
     from millstream.bind.programs import bind_program
     from millstream.catalog import Catalog
     from millstream.kernels.programs.compiled import CompiledEngine
     from millstream.plan.modes import Sliding
     from millstream.types import BIGINT, DOUBLE
-
-    import numpy as np
-    import pyarrow as pa
 
     catalog, count, window, k = Catalog(), 4000, 2000, 4
     [definition] = library.definitions("priority_sample", catalog)

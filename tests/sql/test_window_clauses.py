@@ -223,11 +223,6 @@ MISTAKES = [
     ("SELECT * FROM HOP(s, ts, 1 DAY⟨)⟩", "HOP needs a size, found ')'", None),
     ("SELECT * FROM SESSION(⟨)⟩", "expected the name of a stream or a query in parentheses, found ')'", None),
     ("SELECT * FROM SESSION(s, ts, 1 DAY, ⟨2⟩ DAYS)", "SESSION has too many arguments", None),
-    (
-        "SELECT * FROM TUMBLE(s, ts, ⟨5⟩)",
-        "expected the size, a time span such as 5 MINUTES, found '5'",
-        None,
-    ),
     ("SELECT * FROM TUMBLE(s, ts, ⟨SIZ⟩ => 5 DAYS)", "TUMBLE has no argument 'SIZ'", "did you mean SIZE?"),
     (
         "SELECT * FROM TUMBLE(s, ts, ⟨GAP⟩ => 5 DAYS)",

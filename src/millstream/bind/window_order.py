@@ -27,7 +27,7 @@ class Sorting:
 
 def end_of(plan: P.Node, keys: tuple[str, ...]) -> str | None:
     """The column that tells when the partitions by these keys are complete; None if they never are."""
-    if (ends := _group_end(plan)) is not None:
+    if (ends := group_end(plan)) is not None:
         return ends if ends in keys else None
     windows = window_columns(plan)
     if windows is None or windows.end is None:
@@ -37,15 +37,15 @@ def end_of(plan: P.Node, keys: tuple[str, ...]) -> str | None:
     return windows.end if windows.end in keys or (is_same and windows.start in keys) else None
 
 
-def _group_end(plan: P.Node) -> str | None:
+def group_end(plan: P.Node) -> str | None:
     """The column that holds the end of the groups which a plan's rows are."""
     match plan:
         case P.Group(ends=ends):
             return ends
         case P.Filter(input=below) | P.Over(input=below):
-            return _group_end(below)
+            return group_end(below)
         case P.Project(input=below, columns=columns):
-            inner = _group_end(below)
+            inner = group_end(below)
             return next((name for name, expr in columns if isinstance(expr, Column) and expr.name == inner), None)
     return None
 
@@ -54,7 +54,7 @@ def sort_partitions(plan: P.Node, sorting: Sorting) -> tuple[P.Node, tuple[str, 
     """The rows of each partition in its order, when it is complete; and the columns that tell partitions apart."""
     end, type_ = sorting.end, plan.schema[sorting.end].type
     added: dict[str, Expr] = {}
-    if _group_end(plan) is not None:
+    if group_end(plan) is not None:
         # The time of a group's row is the group's end. Others of that time may still come; a tick later none does.
         end = "$passed"
         added[end] = functions.resolve("+", (Column(type_, sorting.end), _tick(type_)))

@@ -11,7 +11,7 @@ from millstream.bind.aggregates import OwnCalls, Reach, Slide
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder, call_of, coerce
 from millstream.bind.scope import Scope
-from millstream.bind.window_order import Sorting, end_of, sort_partitions
+from millstream.bind.window_order import Sorting, end_of, group_end, sort_partitions
 from millstream.catalog import Clock
 from millstream.functions import resolve
 from millstream.kernels import aggregates
@@ -137,7 +137,8 @@ class WindowBinder:
                 WindowCall(name, call.fn, call.arg, call.frame, call.distinct, call.type)
                 for call, name in calls.items()
             )
-            plan = P.Over(plan, keys, named)
+            ends = group_end(plan)
+            plan = P.Over(plan, keys, named, ends if ends in keys else None)
         plan = self.own.build(plan)
         slide = self._common_slide()
         if slide is None or any(isinstance(c.mode, Sliding) and c.mode.every is not None for c in self.own.calls):

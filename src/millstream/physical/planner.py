@@ -27,12 +27,12 @@ def plan_physical(node: P.Node) -> Physical:
             return _filtered(plan_physical(below), predicate)
         case P.Project(input=below, columns=columns):
             return _projected(plan_physical(below), node, columns)
-        case P.Over(input=below, keys=keys, calls=calls):
+        case P.Over(input=below, keys=keys, calls=calls, ends=ends):
             child = plan_physical(below)
             kernel_calls = tuple(
                 OverCall(c.name, c.fn, c.arg, Frame(c.frame.unit, c.frame.preceding), c.distinct, c.type) for c in calls
             )
-            return _apply((child,), OverSpec(child.schema, keys, kernel_calls))
+            return _apply((child,), OverSpec(child.schema, keys, kernel_calls, ends))
         case P.Union(branches=branches):
             return _apply(tuple(map(plan_physical, branches)), MergeSpec(node.schema, len(branches)))
         case P.Distinct(input=below):

@@ -58,8 +58,8 @@ class Tumbling:
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """No window; a group ends when the kernel says so (`Engine.close`): TERMINATE, and its tables are dropped. Rows
-    returned before that count, too."""
+    """No window; a group ends when the kernel says so (`Engine.close`): TERMINATE, and its tables are dropped. Only
+    what TERMINATE returns counts."""
 
     def __str__(self) -> str:
         return "until its group ends"

@@ -236,6 +236,8 @@ class Over(Unary):
 
     keys: tuple[str, ...]
     calls: tuple[WindowCall, ...]
+    ends: str | None = None
+    """a key that is the time of the rows: once time has passed it, no row of that partition comes any more"""
 
     def __post_init__(self) -> None:
         arguments = (call.arg for call in self.calls if call.arg is not None)

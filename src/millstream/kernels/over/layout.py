@@ -313,6 +313,8 @@ class Layout:
     @cached_property
     def expires(self) -> int | None:
         """How long after its last row a key may be forgotten; None if never."""
+        if self.spec.ends is not None:
+            return 0
         if self.spec.keys and all(frame.is_range and frame.is_bounded for frame in self.frames):
             return max(frame.preceding for frame in self.frames)
         return None

@@ -70,8 +70,12 @@ class OverSpec:
     input: Schema
     keys: tuple[str, ...]
     calls: tuple[OverCall, ...]
+    ends: str | None = None
+    """a key column that is the time of the rows, so that a key is dead once time has passed it"""
 
     def __post_init__(self) -> None:
+        if self.ends is not None and self.ends not in self.keys:
+            raise ValueError("keys end by one of them")
         if not self.calls:
             raise ValueError("nothing to compute")
         for key in self.keys:

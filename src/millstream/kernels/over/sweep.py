@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.kernels.batch import BEGIN
+from millstream.kernels.keys.words import to_words
 from millstream.kernels.over.layout import Arg, Layout
 from millstream.kernels.over.loops import FIRST_CAPACITY
 from millstream.kernels.over.rings import row_runs
@@ -35,16 +36,21 @@ def _forget_keys(layout: Layout, state: OverState, since: int) -> None:
     assert state.keys is not None
     live = state.keys.live()
     shards = len(state.shards)
+    ended = None
+    if layout.spec.ends is not None:
+        column = state.keys.keys(live).column(layout.spec.keys.index(layout.spec.ends))
+        ended = to_words(column, layout.spec.input[layout.spec.ends].type)[0] < since
     dead = []
     for number, shard in enumerate(state.shards):
         mine = live[live % shards == number]
         own = shard.records[mine // shards]
-        gone = np.ones(len(own), dtype=np.bool_)
+        gone = np.ones(len(own), dtype=np.bool_) if ended is None else ended[live % shards == number]
         if layout.logged:
             lanes = layout.slot_lanes
             base, capacity, tail = (own[:, lanes[name]] for name in ("base", "capacity", "tail"))
             newest = base + ((tail - 1) & (capacity - 1)) * shard.cell
-            gone = shard.cells[newest + layout.cell_lanes["time"]] < since
+            if ended is None:
+                gone = shard.cells[newest + layout.cell_lanes["time"]] < since
             _free_regions(shard, base[gone], capacity[gone])
         offsets = (mine[gone] // shards) * shard.width
         for table in range(len(layout.tables)):

@@ -10,7 +10,7 @@ from types import GeneratorType
 from typing import Any
 
 from millstream.errors import DataError, MillstreamError, StateError
-from millstream.kernels.programs.python_values import from_python, to_python
+from millstream.kernels.programs.python_values import PLAIN, from_python, to_python
 from millstream.kernels.programs.rows_values import to_arrow
 from millstream.plan.python import Method, PythonCode, Vectorised, dump
 from millstream.schema import Schema
@@ -154,7 +154,11 @@ def _row(code: PythonCode, state: str, row: Any, result: Schema) -> list[Any]:
         row = (row,)
     if len(row) != len(result):
         raise _misshapen(code, state, f"a row of {len(row)} values", result)
-    return [_value(code, state, value, field.name, field.type) for value, field in zip(row, result, strict=True)]
+    return [
+        value if value is None or type(value) is PLAIN.get(field.type.name)
+        else _value(code, state, value, field.name, field.type)
+        for value, field in zip(row, result, strict=True)
+    ]  # fmt: skip
 
 
 def _value(code: PythonCode, state: str | None, value: Any, name: str, type_: Any) -> Any:

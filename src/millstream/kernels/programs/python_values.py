@@ -18,6 +18,9 @@ _UTC_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _DAY_ZERO = dt.date(1970, 1, 1)
 _MICROSECOND = dt.timedelta(microseconds=1)
 
+PLAIN = {"BOOLEAN": bool, "DOUBLE": float, "VARCHAR": str, "BLOB": bytes}
+"""Types whose values are just those of a Python type."""
+
 
 def to_python(type_: SqlType) -> Callable[[Any], Any] | None:
     """What turns a value into Python's; None if it is already."""

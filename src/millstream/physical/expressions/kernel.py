@@ -37,8 +37,9 @@ class KernelExpr:
 def to_kernel_source(expr: Expr, names: Mapping[str, str], present: Container[str] = ()) -> KernelExpr | None:
     """The expression as kernel source, or None if kernels cannot compute it.
 
-    `names` says for each column the name behind `v_` and `n_`; those in `present` are never NULL. Values have the types of `SqlType.kernel`: integers,
-    times (µs), dates (days) and intervals (µs) are int64, DOUBLE is float64. Text takes part only in IS NULL.
+    `names` says for each column the name behind `v_` and `n_`; those in `present` are never NULL. Values have the types
+    of `SqlType.kernel`: integers, times (µs), dates (days) and intervals (µs) are int64, DOUBLE is float64. Text takes
+    part only in IS NULL.
     """
     scope = Scope()
     form = _compile(expr, names, present, scope)
