@@ -3,6 +3,8 @@
 The alarm is raised by time alone: the window lets a reading go after five seconds, whether or not others come.
 """
 
+from datetime import datetime
+
 import millstream as ms
 
 db = ms.connect()
@@ -38,7 +40,7 @@ db.push(
     ],
 )
 print("so far:", alarms.fetch().num_rows, "alarms")
-db.advance("tag_readings", "2026-01-05 09:00:26")
+db.advance("tag_readings", datetime(2026, 1, 5, 9, 0, 26))
 for row in alarms.fetch().to_pylist():
     print(f"{row['alarm']}: {row['tagid']}, seen at {row['tagtime']:%H:%M:%S}")
 db.close()
