@@ -14,7 +14,8 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from millstream import types
-from millstream.kernels.aggregates import OVER_NAMES, RANKS, result_type
+from millstream.kernels.aggregates import KNOWN, NAMES, OVER_NAMES, RANKS, result_type
+from millstream.kernels.ahead import AheadSpec
 from millstream.kernels.batch import BEGIN, FOREVER, Batch
 from millstream.kernels.chain import ChainSpec
 from millstream.kernels.compute import ComputeStage
@@ -147,6 +148,35 @@ def over_scenarios(draw: st.DrawFn) -> Scenario:
     return Scenario(spec, (draw(ordered(spec.input)),))
 
 
+@st.composite
+def ahead_specs(draw: st.DrawFn) -> AheadSpec:
+    """Frames of rows or of time of which at least one ends after the current row."""
+    unit = draw(st.sampled_from(["rows", "range"]))
+    schema = Schema(tuple(COLUMNS[name] for name in ("k", "name", "x", "i", "s", "flag")))
+    reach = draw(st.integers(1, 4))
+    chosen = []
+    for i in range(draw(st.integers(1, 4))):
+        end = -reach if i == 0 else draw(st.integers(-reach, 2))
+        start = draw(st.none() | st.integers(max(end, 0 if end == 0 else end), 5))
+        arg = draw(st.none() | st.sampled_from([field for field in schema if field.name != "k"]))
+        distinct = arg is not None and draw(st.booleans())
+        fits = [fn for fn in sorted(NAMES | KNOWN) if result_type(fn, distinct, arg.type if arg else None)]
+        if unit == "range":
+            fits = [fn for fn in fits if not fn.endswith("_value")]
+        fn = draw(st.sampled_from(fits))
+        type_ = result_type(fn, distinct, arg.type if arg else None)
+        assert type_ is not None
+        frame = Frame(unit, Between(start, end) if end else start)
+        chosen.append(OverCall(f"c{i}", fn, arg.name if arg else None, frame, distinct, type_))
+    return AheadSpec(schema, draw(st.sampled_from([(), ("k",), ("name",), ("k", "name"), ("x",)])), tuple(chosen))
+
+
+@st.composite
+def ahead_scenarios(draw: st.DrawFn) -> Scenario:
+    spec = draw(ahead_specs())
+    return Scenario(spec, (draw(ordered(spec.input)),))
+
+
 # Without sums that can overflow: which stage would overflow first depends on the batches.
 CHAINED = Schema(tuple(COLUMNS[name] for name in ("k", "name", "x", "i", "s")))
 
@@ -272,6 +302,7 @@ def yield_scenarios(draw: st.DrawFn) -> Scenario:
 
 
 SCENARIOS: dict[str, st.SearchStrategy[Scenario]] = {
+    "AheadSpec": ahead_scenarios(),
     "ChainSpec": chain_scenarios(),
     "OverSpec": over_scenarios(),
     "ReorderSpec": arrivals(ReorderSpec),

@@ -6,11 +6,12 @@ import math
 from fractions import Fraction
 from typing import Any
 
-from millstream.kernels.aggregates import RANKS
+from millstream.kernels.aggregates import KNOWN, RANKS
+from millstream.kernels.ahead import AheadSpec
 from millstream.kernels.over import Frame, OverCall, OverSpec
 
 
-def over(spec: OverSpec, rows: list[dict[str, Any]], times: list[int]) -> dict[str, list[Any]]:
+def over(spec: OverSpec | AheadSpec, rows: list[dict[str, Any]], times: list[int]) -> dict[str, list[Any]]:
     """The result columns of a spec over all its rows, which are in order of time."""
     partitions: dict[tuple[Any, ...], list[int]] = {}
     for i, row in enumerate(rows):
@@ -58,6 +59,8 @@ def aggregate(call: OverCall, rows: list[dict[str, Any]]) -> Any:
             return None
         return values[0] if call.fn == "first_value" else values[-1]
     values = [value for value in values if value is not None]
+    if call.fn in KNOWN:
+        return next(iter(values if call.fn == "first_known" else reversed(values)), None)
     if call.distinct:
         values = list({_key(value): value for value in reversed(values)}.values())
     if call.fn == "count":

@@ -397,3 +397,15 @@ def test_reference_windows() -> None:
     rows = [(1.0,), (None,), (3.0,), (4.0,)]
     assert windows(rows, 1) == [[1.0], [1.0], [3.0], [3.0, 4.0]]
     assert windows(rows, None) == [[1.0], [1.0], [1.0, 3.0], [1.0, 3.0, 4.0]]
+
+
+def test_one_tuple_at_a_time_takes_no_more_room() -> None:
+    """What may return many rows asks for room to return them, not for larger tables."""
+    with ms.connect(batch_rows=1) as db:
+        db.execute("CREATE STREAM s (v DOUBLE, k BIGINT, t VARCHAR, ts TIMESTAMP) ORDER BY ts")
+        query = db.sql("SELECT gap_fill(v, ts, INTERVAL '1' SECOND) FROM s")
+        # each tuple may return a thousand rows; if that doubled the tables, thirty would fill any memory
+        for i in range(30):
+            db.push("s", [(float(i), None, None, START + timedelta(seconds=i))])
+        db.finish()
+        assert query.fetch().num_rows == 30

@@ -10,20 +10,20 @@ from sqlglot import exp
 from millstream.bind.aggregates import OwnCalls, Reach, Slide
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder, call_of, coerce
+from millstream.bind.frames import FrameBinder
 from millstream.bind.scope import Scope
 from millstream.bind.window_order import Sorting, end_of, group_end, sort_partitions
-from millstream.catalog import Clock
 from millstream.functions import resolve
 from millstream.kernels import aggregates
 from millstream.plan import nodes as P
 from millstream.plan.expr import Case, Column, Expr, Literal
 from millstream.plan.modes import Sliding
 from millstream.plan.windows import Between, Frame, WindowCall
-from millstream.sql import duration_us
 from millstream.types import BIGINT, SqlType, common_type
 
 # Functions of OVER alone. A row's number is the count of rows up to it.
 _NUMBERS = ("row_number", *sorted(aggregates.RANKS))
+_BACKWARD = {"first_value": "last_value", "last_value": "first_value", "lag": "lead", "lead": "lag"}
 
 Partition = tuple[str, ...] | Sorting
 """the columns that tell partitions apart, and the order of their rows if it is not that of time"""
@@ -42,6 +42,7 @@ class WindowBinder:
 
     def __post_init__(self) -> None:
         self.own = OwnCalls(self.context, self._column)
+        self.frames = FrameBinder(self.context, self.plan)
 
     def bind(self, node: exp.Window, expressions: ExpressionBinder) -> Expr:
         """The column that will hold the value of `node`."""
@@ -50,28 +51,50 @@ class WindowBinder:
         keys = self._partition(window, scalar)
         slide = self._slide(window)
         self.slides[keys, slide] = node
-        if self.own.is_own(node.this):
+        call, ignores_nulls = _unwrapped(node.this)
+        if self.own.is_own(call):
             columns = self._own_columns(node, window, scalar, keys, slide)
             if len(columns) != 1:
                 self.context.fail("this aggregate has several results", node, hint="select it by itself")
             return columns[0][1]
         if window.args.get("spec") is not None and window.args["spec"].args.get("active"):
             self.context.refuse("ACTIVE EXPIRATION needs an aggregate with EXPIRE", node, hint="see CREATE AGGREGATE")
-        name = call_of(node.this)[0] if isinstance(node.this, exp.Func) else ""
+        is_backward = self._is_backward(window, keys)
+        if is_backward and slide is not None:
+            self.context.refuse("SLIDE in an order other than time", node, hint="ORDER BY time")
+        name = call_of(call)[0] if isinstance(call, exp.Func) else ""
+        if ignores_nulls and name not in ("first_value", "last_value"):
+            self.context.refuse("IGNORE NULLS is for first_value and last_value", node)
         if name in _NUMBERS:
+            if is_backward:
+                self.frames.refuse_endless(node)
             return self._numbered(name, keys, window, node)
         if name in ("lag", "lead"):
-            return self._shifted(name, keys, node, scalar)
-        fn, arg, distinct = self._aggregate(node, scalar)
+            if slide is not None and name == "lead":
+                self._refuse_sliding(node)
+            return self._shifted(name, keys, node, scalar, is_backward)
+        fn, arg, distinct = self._aggregate(call, node, scalar)
+        if is_backward:
+            fn = _BACKWARD.get(fn, fn)
+        if ignores_nulls:
+            fn = fn.replace("_value", "_known")
         with self.context.blaming(node):
             type_ = aggregates.result_type(fn, distinct, None if arg is None else arg.type)
         if type_ is None:
             self.context.fail(f"{fn} does not apply to {arg.type if arg else 'rows'}", node)
-        frame = self._frame(window, node)
+        frame = self.frames.frame(window, node, is_backward)
         if frame is not None and frame.unit == "range" and isinstance(keys, Sorting):
             self.context.refuse("RANGE in an order other than time is not supported", node, hint="use ROWS … PRECEDING")
         if frame is None:
             return Literal(type_, 0 if fn == "count" else None)
+        if frame.end < 0 and slide is not None:
+            self._refuse_sliding(node)
+        if frame.end < 0 and frame.unit == "range" and fn in ("first_value", "last_value"):
+            self.context.refuse(
+                f"{name} over a RANGE that reaches beyond the current row is not supported",
+                node,
+                hint=f"use ROWS … FOLLOWING, or {name}(… IGNORE NULLS)",
+            )
         return self._call(keys, fn, None if arg is None else self._column(arg), frame, type_, distinct)
 
     def _call(
@@ -94,34 +117,34 @@ class WindowBinder:
             self.context.refuse(f"{fn} in an order other than time is not supported", node, hint="use row_number()")
         return self._call(keys, fn, None, Frame("rows", None), BIGINT)
 
-    def _shifted(self, fn: str, keys: Partition, node: exp.Window, scalar: ExpressionBinder) -> Expr:
-        """lag(x [, n [, default]]): x of the n-th row before."""
-        if fn == "lead":
-            self._refuse_future("lead", node)
+    def _shifted(self, fn: str, keys: Partition, node: exp.Window, scalar: ExpressionBinder, is_backward: bool) -> Expr:
+        """lag(x [, n [, default]]) and lead: x of the n-th row before or after."""
         arguments = call_of(node.this)[1]
         if not 1 <= len(arguments) <= 3:
-            self.context.fail(f"lag takes one to three arguments, here are {len(arguments)}", node.this)
+            self.context.fail(f"{fn} takes one to three arguments, here are {len(arguments)}", node.this)
         arg = scalar.bind(arguments[0])
         type_ = aggregates.result_type("lag", False, arg.type)
         if type_ is None:
-            self.context.fail(f"lag does not apply to {arg.type}", node)
+            self.context.fail(f"{fn} does not apply to {arg.type}", node)
         rows = 1
         if len(arguments) > 1:
             offset = scalar.bind(arguments[1])
             if not isinstance(offset, Literal) or not isinstance(offset.value, int) or not offset.type.is_integer:
-                self.context.fail("lag takes a constant number of rows", arguments[1])
+                self.context.fail(f"{fn} takes a constant number of rows", arguments[1])
             rows = offset.value
-            if rows < 0:
-                self._refuse_future("lag of a negative number of rows", node)
-        value = self._call(keys, "lag", self._column(arg), Frame("rows", rows), type_)
+        if (fn == "lead") != is_backward:
+            rows = -rows
+        # Of rows to come, x is the first value in a frame that holds one row or none.
+        frame = Frame("rows", rows if rows >= 0 else Between(rows, rows))
+        value = self._call(keys, "lag" if rows >= 0 else "first_value", self._column(arg), frame, type_)
         if len(arguments) < 3:
             return value
         default = scalar.bind(arguments[2])
         wider = common_type(type_, default.type)
         if wider is None:
             self.context.fail(f"{type_} and {default.type} have no common type", node, hint="CAST one of them")
-        reached = self._call(keys, "count", None, Frame("rows", rows), BIGINT)
-        is_there = resolve(">", (reached, Literal(BIGINT, rows)))
+        reached = self._call(keys, "count", None, frame, BIGINT)
+        is_there = resolve(">", (reached, Literal(BIGINT, max(rows, 0))))
         return Case(wider, ((is_there, coerce(value, wider)),), coerce(default, wider))
 
     def build(self) -> P.Node:
@@ -133,12 +156,13 @@ class WindowBinder:
         for keys, calls in sorted(self.groups.items(), key=lambda group: isinstance(group[0], Sorting)):
             if isinstance(keys, Sorting):
                 plan, keys = sort_partitions(plan, keys)
-            named = tuple(
+            named = [
                 WindowCall(name, call.fn, call.arg, call.frame, call.distinct, call.type)
                 for call, name in calls.items()
-            )
+            ]
             ends = group_end(plan)
-            plan = P.Over(plan, keys, named, ends if ends in keys else None)
+            for alike in _of_a_kind(named):
+                plan = P.Over(plan, keys, alike, ends if ends in keys else None)
         plan = self.own.build(plan)
         slide = self._common_slide()
         if slide is None or any(isinstance(c.mode, Sliding) and c.mode.every is not None for c in self.own.calls):
@@ -147,7 +171,7 @@ class WindowBinder:
 
     def several(self, node: exp.Expr, expressions: ExpressionBinder) -> list[tuple[str, Expr]] | None:
         """The columns of an aggregate with several results that stands alone; None if `node` is none."""
-        if not isinstance(node, exp.Window) or not self.own.is_own(node.this):
+        if not isinstance(node, exp.Window) or not self.own.is_own(_unwrapped(node.this)[0]):
             return None
         window = self._definition(node)
         scalar = ExpressionBinder(self.context, expressions.scope, None)
@@ -159,11 +183,11 @@ class WindowBinder:
     def _own_columns(
         self, node: exp.Window, window: exp.Window, scalar: ExpressionBinder, keys: Partition, slide: Slide | None
     ) -> list[tuple[str, Column]]:
-        frame = self._frame(window, node)
-        if isinstance(keys, Sorting):
+        frame = self.frames.frame(window, node)
+        if isinstance(keys, Sorting) or self._is_backward(window, keys):
             self.context.refuse("an aggregate written in SQL in an order other than time", node, hint="ORDER BY time")
         if frame is None or isinstance(frame.preceding, Between):
-            self.context.refuse("this window ends before the current row", node, hint="… AND CURRENT ROW")
+            self.context.refuse("this window does not end at the current row", node, hint="… AND CURRENT ROW")
         spec = window.args.get("spec")
         active = spec is not None and bool(spec.args.get("active"))
         return self.own.over(node.this, scalar, keys, Reach(frame.unit, frame.preceding), slide, active)
@@ -174,7 +198,7 @@ class WindowBinder:
             return None
         slide = spec.args["slide"]
         unit = str(spec.args.get("kind") or "ROWS").lower()
-        every = self._count(slide.this, slide) if unit == "rows" else self._span(slide.this, slide)
+        every = self.frames.count(slide.this, slide) if unit == "rows" else self.frames.span(slide.this, slide)
         if every < 1:
             self.context.fail("SLIDE takes at least one row, or some time", slide)
         return Slide(unit, every)
@@ -197,6 +221,16 @@ class WindowBinder:
             )
         return keys, slide
 
+    def _is_backward(self, window: exp.Window, keys: Partition) -> bool:
+        """Whether a window's rows are in order of time from the last to the first."""
+        order = window.args.get("order")
+        return not isinstance(keys, Sorting) and order is not None and bool(order.expressions[0].args.get("desc"))
+
+    def _refuse_sliding(self, node: exp.Expr) -> NoReturn:
+        self.context.refuse(
+            "SLIDE with a window that reaches beyond the current row", node, hint="… AND CURRENT ROW, or no SLIDE"
+        )
+
     def _definition(self, node: exp.Window) -> exp.Window:
         name = node.args.get("alias")
         if name is None:
@@ -206,8 +240,7 @@ class WindowBinder:
             self.context.fail(f"no window {name.name}", node, hint="define it: WINDOW w AS (…)")
         return found
 
-    def _aggregate(self, node: exp.Window, scalar: ExpressionBinder) -> tuple[str, Expr | None, bool]:
-        call = node.this
+    def _aggregate(self, call: exp.Expr, node: exp.Window, scalar: ExpressionBinder) -> tuple[str, Expr | None, bool]:
         if not isinstance(call, exp.Func):
             self.context.fail("OVER needs an aggregate before it", node)
         name, arguments = call_of(call)
@@ -216,7 +249,7 @@ class WindowBinder:
             self.context.fail(
                 f"no window aggregate {name}",
                 call,
-                hint="there is " + ", ".join(sorted({*aggregates.OVER_NAMES, *_NUMBERS})),
+                hint="there is " + ", ".join(sorted({*aggregates.NAMES, *_NUMBERS, "lag", "lead"})),
             )
         distinct = False
         if len(arguments) == 1 and isinstance(arguments[0], exp.Distinct):
@@ -245,12 +278,13 @@ class WindowBinder:
         order = window.args.get("order")
         times = {name.lower().rpartition(".")[2] for name in self.context.time_columns(self.plan)}
         parts = [] if order is None else order.expressions
-        if all(
-            isinstance(part.this, exp.Column) and part.this.name.lower() in times and not part.args.get("desc")
-            for part in parts
-        ):
+        by_time = all(isinstance(part.this, exp.Column) and part.this.name.lower() in times for part in parts)
+        backward = [bool(part.args.get("desc")) for part in parts]
+        if by_time and not any(backward):
             return keys
         end = end_of(self.plan, keys)
+        if end is None and by_time and all(backward):
+            return keys
         if end is None:
             self.context.refuse(
                 "a stream is ordered by its time",
@@ -265,77 +299,20 @@ class WindowBinder:
         )
         return Sorting(keys, end, columns)
 
-    def _frame(self, window: exp.Window, node: exp.Window) -> Frame | None:
-        """The rows that a call sees; None if there never are any."""
-        spec = window.args.get("spec")
-        if spec is None:
-            if window.args.get("order") is not None:
-                return Frame("range", None)
-            self.context.refuse(
-                "this window has no end",
-                node,
-                detail="without a frame OVER means the whole partition, and a stream's partition is never whole",
-                hint="add ROWS UNBOUNDED PRECEDING, ROWS n PRECEDING or RANGE n SECONDS PRECEDING",
-            )
-        if spec.args.get("exclude"):
-            self.context.refuse("EXCLUDE is not supported on a stream", node)
-        unit = str(spec.args.get("kind") or "ROWS").lower()
-        if unit not in ("rows", "range"):
-            self.context.refuse(f"{unit.upper()} frames are not supported", node, hint="use ROWS or RANGE")
-        start, end = (self._bound(unit, spec, side, node) for side in ("start", "end"))
-        if end is None:
-            self.context.fail("a frame cannot end at UNBOUNDED PRECEDING", node, hint="… AND CURRENT ROW")
-        if start is not None and start < end:
-            return None
-        return Frame("rows" if unit == "rows" else "range", Between(start, end) if end else start)
 
-    def _bound(self, unit: str, spec: exp.Expr, side: str, node: exp.Window) -> int | None:
-        """How far before the current row a frame begins or ends; None is UNBOUNDED."""
-        bound = spec.args.get(side)
-        if bound is None or bound == "CURRENT ROW":
-            return 0
-        if spec.args.get(f"{side}_side") == "FOLLOWING":
-            self._refuse_future("a frame that reaches beyond the current row", node)
-        if isinstance(bound, str):
-            return None
-        return self._count(bound, node) if unit == "rows" else self._span(bound, node)
+def _of_a_kind(calls: list[WindowCall]) -> list[tuple[WindowCall, ...]]:
+    """Calls that need no later rows, those that need a number of them, and those that need all of some time."""
+    kinds: dict[str, list[WindowCall]] = {"": [], "rows": [], "range": []}
+    for call in calls:
+        kinds["" if call.frame.end >= 0 else call.frame.unit].append(call)
+    return [tuple(alike) for alike in kinds.values() if alike]
 
-    def _refuse_future(self, what: str, node: exp.Expr) -> NoReturn:
-        self.context.refuse(
-            "a window on a stream ends at the current row or before it",
-            node,
-            detail=f"{what} needs rows that are yet to come",
-            hint="use lag(), or a frame … PRECEDING or … AND CURRENT ROW",
-        )
 
-    def _count(self, start: exp.Expr, node: exp.Expr) -> int:
-        if isinstance(start, exp.Literal) and not start.is_string and str(start.this).isdigit():
-            return int(start.this)
-        return self.context.fail("ROWS takes a whole number", node, hint="for time write RANGE 10 SECONDS PRECEDING")
-
-    def _span(self, start: exp.Expr, node: exp.Expr) -> int:
-        clocks = self.context.clocks_of(self.plan)
-        if Clock.LATENT in clocks:
-            self.context.refuse(
-                "RANGE needs a stream with times",
-                node,
-                detail="this stream was declared without ORDER BY, so its rows have an order but no time",
-                hint="declare it with ORDER BY column or ORDER BY current_time, or use ROWS",
-            )
-        length = duration_us(start)
-        if length is not None:
-            return length
-        if isinstance(start, exp.Literal) and str(start.this).isdigit():
-            ticks = [
-                self.plan.schema[name].type.is_integer or self.plan.schema[name].type == BIGINT
-                for name in self.context.time_columns(self.plan)
-            ]
-            if ticks and all(ticks):
-                return int(start.this)
-            self.context.fail("RANGE needs a unit of time", node, hint=f"RANGE {start.this} SECONDS PRECEDING")
-        if isinstance(start, exp.Interval):
-            self.context.fail(f"{start.sql()} has no fixed length", node, hint="use weeks, days or smaller units")
-        return self.context.fail("RANGE takes a constant length of time", node, hint="RANGE 10 SECONDS PRECEDING")
+def _unwrapped(call: exp.Expr) -> tuple[exp.Expr, bool]:
+    """A call without IGNORE NULLS or RESPECT NULLS, and whether NULLs are ignored."""
+    if isinstance(call, exp.IgnoreNulls | exp.RespectNulls):
+        return call.this, isinstance(call, exp.IgnoreNulls)
+    return call, False
 
 
 class WindowedExpressions(ExpressionBinder):

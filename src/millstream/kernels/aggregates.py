@@ -25,7 +25,10 @@ NAMES = frozenset(
 RANKS = frozenset(("rank", "dense_rank"))
 """functions of OVER alone: the number of a row's time among the times so far"""
 
-OVER_NAMES = NAMES | RANKS | {"lag"}
+KNOWN = frozenset(("first_known", "last_known"))
+"""functions of OVER alone: first_value and last_value with IGNORE NULLS"""
+
+OVER_NAMES = NAMES | RANKS | KNOWN | {"lag"}
 """all that an OVER operator computes"""
 
 _SPREADS = frozenset(("stddev_samp", "stddev_pop", "var_samp", "var_pop"))
@@ -59,7 +62,7 @@ def result_type(fn: str, distinct: bool, arg_type: SqlType | None) -> SqlType | 
         return BIGINT
     if fn in ("min", "max"):
         return arg_type
-    if fn in ("first_value", "last_value", "lag"):
+    if fn in ("first_value", "last_value", "lag") or fn in KNOWN:
         return None if distinct else arg_type
     if not arg_type.is_numeric:
         return None

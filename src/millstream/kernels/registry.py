@@ -8,7 +8,7 @@ from typing import TypeVar
 Spec = TypeVar("Spec", bound=type)
 
 _specs: dict[str, type] = {}
-_MODULES = ("chain", "distinct", "merge", "over", "programs.spec", "reorder", "session", "yields")
+_MODULES = ("ahead", "chain", "distinct", "merge", "over", "programs.spec", "reorder", "session", "yields")
 
 
 def register(spec: Spec) -> Spec:

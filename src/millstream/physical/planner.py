@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from millstream.kernels.ahead import AheadSpec
 from millstream.kernels.contract import KernelSpec
 from millstream.kernels.distinct import DistinctSpec
 from millstream.kernels.hop import WindowStage
@@ -32,7 +33,8 @@ def plan_physical(node: P.Node) -> Physical:
             kernel_calls = tuple(
                 OverCall(c.name, c.fn, c.arg, Frame(c.frame.unit, c.frame.preceding), c.distinct, c.type) for c in calls
             )
-            return _apply((child,), OverSpec(child.schema, keys, kernel_calls, ends))
+            kind = AheadSpec if any(c.frame.end < 0 for c in calls) else OverSpec
+            return _apply((child,), kind(child.schema, keys, kernel_calls, ends))
         case P.Union(branches=branches):
             return _apply(tuple(map(plan_physical, branches)), MergeSpec(node.schema, len(branches)))
         case P.Distinct(input=below):

@@ -13,7 +13,7 @@ A statement sees the tables as they were when it began. Tables keep their rows i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from millstream.plan.expr import Column, Expr, walk
@@ -269,6 +269,26 @@ def _with_subqueries(expressions: list[Expr]) -> Iterator[Expr]:
         yield expr
         for query in queries_of(expr):
             yield from _with_subqueries(list(query.expressions()))
+
+
+def aliases_of(expr: Expr) -> set[str]:
+    """The tables, by alias, whose rows an expression depends on, those around it for a subquery."""
+    names = [part.name for part in walk(expr) if isinstance(part, Column)]
+    found = {name.partition(".")[0] for name in names if "." in name and name[0] != ":"}
+    for query in queries_of(expr):
+        inner = {alias for part in query.expressions() for alias in aliases_of(part)}
+        found |= inner - {range_.alias for range_ in query.ranges}
+    return found - {OLDEST.rstrip(".")}
+
+
+def column_names(expressions: Iterable[Expr]) -> list[str]:
+    """The columns that expressions name, those in their subqueries included."""
+    names = []
+    for expr in expressions:
+        names += [part.name for part in walk(expr) if isinstance(part, Column)]
+        for query in queries_of(expr):
+            names += column_names(query.expressions())
+    return names
 
 
 def parameter(type_: SqlType, name: str) -> Column:

@@ -1,4 +1,4 @@
-"""Frames of OVER: how far back a row's window reaches."""
+"""Frames of OVER: from where to where a row's window reaches."""
 
 from __future__ import annotations
 
@@ -11,48 +11,49 @@ from millstream.types import SqlType
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """From `start` to `end` before the current row; None is UNBOUNDED."""
+    """From `start` to `end` before the current row, or after it if they are negative; None is UNBOUNDED."""
 
     start: int | None
     end: int
 
     def __post_init__(self) -> None:
-        if self.end <= 0 or (self.start is not None and self.start < self.end):
-            raise ValueError("a frame that ends before the current row begins no later than it ends")
+        if self.end == 0 or (self.start is not None and self.start < self.end):
+            raise ValueError("a frame that does not end at the current row begins no later than it ends")
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
     """ROWS: the row and `preceding` rows before it. RANGE: rows at most `preceding` µs older, peers included.
 
-    None is UNBOUNDED; Between is a frame that ends before the current row. A frame on a stream never ends after it.
+    None is UNBOUNDED; Between is a frame that ends before or after the current row.
     """
 
     unit: Literal["rows", "range"]
     preceding: int | Between | None
 
     def __post_init__(self) -> None:
-        if self.start is not None and self.start < 0:
-            raise ValueError("a frame reaches back, not forward")
+        if isinstance(self.preceding, int) and self.preceding < 0:
+            raise ValueError("a frame that ends at the current row begins before it")
 
     @property
     def start(self) -> int | None:
-        """How far back it begins; None is UNBOUNDED."""
+        """How far back it begins, negative if after the current row; None is UNBOUNDED."""
         return self.preceding.start if isinstance(self.preceding, Between) else self.preceding
 
     @property
     def end(self) -> int:
-        """How far back it ends; 0 is the current row."""
+        """How far back it ends; 0 is the current row, and what is negative comes after it."""
         return self.preceding.end if isinstance(self.preceding, Between) else 0
 
     def __str__(self) -> str:
-        start = f"{self.unit.upper()} {self._bound(self.start)} PRECEDING"
-        return f"{start} TO {self._bound(self.end)} PRECEDING" if self.end else start
+        start = f"{self.unit.upper()} {self._bound(self.start)}"
+        return f"{start} TO {self._bound(self.end)}" if self.end else start
 
     def _bound(self, distance: int | None) -> str:
         if distance is None:
-            return "UNBOUNDED"
-        return str(distance) if self.unit == "rows" else f"[{timedelta(microseconds=distance)}]"
+            return "UNBOUNDED PRECEDING"
+        length = abs(distance) if self.unit == "rows" else f"[{timedelta(microseconds=abs(distance))}]"
+        return f"{length} {'PRECEDING' if distance >= 0 else 'FOLLOWING'}"
 
 
 @dataclass(frozen=True, slots=True)

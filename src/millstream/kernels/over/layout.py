@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from millstream.kernels.aggregates import RANKS
+from millstream.kernels.aggregates import KNOWN, RANKS
 from millstream.kernels.over.spec import Frame, OverCall, OverSpec
 from millstream.types import SqlType
 
@@ -105,7 +105,8 @@ class Sums:
 
 @dataclass(frozen=True)
 class Extreme:
-    """The least or greatest value in a frame: bounded, the candidates in a queue of positions; else the best so far."""
+    """The least, greatest, first known or last known value in a frame: bounded, the candidates in a queue of positions;
+    else the best so far."""
 
     frame: NamedFrame
     arg: Arg
@@ -212,7 +213,7 @@ class Layout:
         if call.arg is None:
             return None if frame.is_bounded else Sums(frame, None, False, False, False)
         arg = self.arg(call)
-        if call.fn in ("min", "max"):
+        if call.fn in ("min", "max") or call.fn in KNOWN:
             return Extreme(frame, arg, call.fn)
         if call.fn == "first_value":
             return None if frame.is_bounded else Edge(frame, arg, call.fn)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from millstream.kernels.aggregates import KNOWN
 from millstream.kernels.over.layout import Arg, Edge, Extreme, Layout, Rank, Sums
 
 
@@ -141,6 +142,9 @@ def _again(layout: Layout, part: Sums) -> Iterator[str]:
 
 def _comes_first(part: Extreme, left: str, right: str) -> str:
     """Whether one value beats another on the way to the extreme; among floats NaN is greatest."""
+    if part.fn in KNOWN:
+        # `left` is the value that would be kept: the older one in a queue, the newer one in place of the only one.
+        return str((part.fn == "first_known") == part.frame.is_bounded)
     if part.fn == "max":
         left, right = right, left
     if part.arg.kind == "int":

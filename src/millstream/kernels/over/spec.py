@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Frame:
     """The rows that an aggregate sees: `preceding` rows before the current one, or those of the last `preceding`
-    microseconds with the current row's peers; None is all that came before, Between ends before the current row."""
+    microseconds with the current row's peers; None is all that came before, Between ends before or after it."""
 
     unit: Literal["rows", "range"]
     preceding: int | Between | None
@@ -27,7 +27,7 @@ class Frame:
     def __post_init__(self) -> None:
         if self.unit not in ("rows", "range"):
             raise ValueError(f"a frame is in rows or range, not {self.unit!r}")
-        if not 0 <= (self.start or 0) < 2**62 or not 0 <= self.end < 2**62:
+        if not -(2**62) < (self.start or 0) < 2**62 or not -(2**62) < self.end < 2**62:
             raise ValueError(f"a frame cannot begin {self.start} and end {self.end} before the current row")
 
     @property
@@ -37,13 +37,16 @@ class Frame:
 
     @property
     def end(self) -> int:
-        """How far back it ends; 0 is the current row."""
+        """How far back it ends; 0 is the current row, and what is negative comes after it."""
         return self.preceding.end if isinstance(self.preceding, Between) else 0
 
     def __str__(self) -> str:
         mark = " µs" if self.unit == "range" else ""
-        start = "unbounded" if self.start is None else f"{self.start}{mark}"
-        return f"{self.unit} {start} preceding" + (f" to {self.end}{mark} preceding" if self.end else "")
+        start, end = (
+            "unbounded preceding" if at is None else f"{abs(at)}{mark} {'preceding' if at >= 0 else 'following'}"
+            for at in (self.start, self.end)
+        )
+        return f"{self.unit} {start}" + (f" to {end}" if self.end else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,8 @@ class OverSpec:
             expected = result_type(call.fn, call.distinct, self.type_of(call))
             if expected != call.type:
                 raise ValueError(f"{call} is {expected}, not {call.type}")
+            if call.frame.end < 0:
+                raise ValueError(f"{call} needs later rows")
             if call.fn in RANKS and call.frame != Frame("rows", None):
                 raise ValueError(f"{call.fn} counts from the first row")
             if call.fn == "lag" and (call.frame.unit != "rows" or call.frame.start is None or call.frame.end):

@@ -321,6 +321,8 @@ class CompiledEngine:
             last = np.append(saved.owner[1:] != saved.owner[:-1], True)
             first = np.append(True, last[:-1])
             held[:, 0] = np.where(last, 0, number + 1)
+            if "previous" in cells.lanes:
+                held[:, cells.lanes["previous"]] = np.where(first, 0, number - 1)
             records[saved.owner[first], cells.start] = number[first]
             records[saved.owner[last], cells.start + 1] = number[last]
             np.add.at(records[:, cells.start + 2], saved.owner, 1)

@@ -75,7 +75,9 @@ class AggregateKernel:
             state.upto = batch.upto
             state.head_changed = True
         slots = self._slots(state, batch)
-        ids = np.arange(state.next_id, state.next_id + len(batch), dtype=np.int64)
+        ids = _NONE
+        if self._active or isinstance(self.engine, RowEngine):
+            ids = np.arange(state.next_id, state.next_id + len(batch), dtype=np.int64)
         args = [batch.rows.column(index) for index in self._args]
         returned = self.engine.arrive(state.groups, slots, batch.time, ids, args, state.upto)
         if state.pieces is not None and len(slots):
@@ -93,7 +95,7 @@ class AggregateKernel:
 
     def _slots(self, state: AggregateState, batch: Batch) -> npt.NDArray[np.int32]:
         if state.keys is None or not len(batch):
-            return np.zeros(len(batch), dtype=np.int32)
+            return _one_slot(len(batch))
         return state.keys.encode([batch.rows.column(index) for index in self._keys])
 
     def _size(self, state: AggregateState) -> int:
@@ -298,6 +300,17 @@ class AggregateKernel:
             state.ends = np.array(_micros(state.keys.keys().column(self.spec.keys.index(self.spec.ends))))
             state.firsts = np.concatenate([_NONE, *firsts])
         return state
+
+
+_zeros: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
+
+
+def _one_slot(rows: int) -> npt.NDArray[np.int32]:
+    """The slots of rows that are all of one group; one array serves all batches."""
+    global _zeros
+    if len(_zeros) < rows:
+        _zeros = np.zeros(max(rows, 4096), dtype=np.int32)
+    return _zeros[:rows]
 
 
 def _micros(column: pa.Array) -> Ints:

@@ -19,6 +19,7 @@ from millstream.plan.programs import (
     Statement,
     Summary,
     Update,
+    aliases_of,
     expressions_of,
     queries_of,
 )
@@ -90,6 +91,8 @@ class Layout:
             else:
                 index = indexed_column(program, table)
                 names = ["next", "nulls", *([] if index is None else ["chained", "owner"])]
+                if index is not None and self._deletes_by(table, index):
+                    names.append("previous")
                 self.cells.append(Cells(table, len(self.cells), lane, _numbered(names), index=index))
                 lane += 4
         if isinstance(mode, Sliding):
@@ -100,6 +103,16 @@ class Layout:
             self.cells.append(Cells(self._window_table(), len(self.cells), lane, _numbered(names), is_ring=ring))
             lane += 4
         self.width = lane
+
+    def _deletes_by(self, table: LocalTable, column: int) -> bool:
+        """Whether a DELETE finds rows by this column: a cell must then know the one before it."""
+        name = table.schema.fields[column].name
+        return any(
+            (found := equality(s.range.alias, part)) is not None and found[0] == name
+            for s in self.program.statements
+            if isinstance(s, Delete) and s.range.table == table.name and s.where is not None
+            for part in conjuncts(s.where)
+        )
 
     def _window_table(self) -> LocalTable:
         if self.program.window is not None:
@@ -200,10 +213,7 @@ def equality(alias: str, part: Expr) -> tuple[str, Expr] | None:
     if not (isinstance(part, Call) and part.fn == "="):
         return None
     for mine, other in (part.args, part.args[::-1]):
-        depends = any(isinstance(p, Column) and p.name.startswith(f"{alias}.") for p in walk(other))
-        if isinstance(mine, Column) and mine.name.startswith(f"{alias}.") and not depends:
-            if next(queries_of(other), None) is not None:
-                continue
+        if isinstance(mine, Column) and mine.name.startswith(f"{alias}.") and alias not in aliases_of(other):
             return mine.name.removeprefix(f"{alias}."), other
     return None
 

@@ -75,6 +75,8 @@ def may_be_null(expr: Expr, is_known: Callable[[str], bool]) -> bool:
             return False
         case Call(fn="coalesce"):
             return all(may_be_null(arg, is_known) for arg in expr.args)
+        case Call(fn="/" | "//" | "%", args=(_, Literal(value=divisor))) if divisor:
+            return may_be_null(expr.args[0], is_known)
         case Call():
             return expr.fn not in _STRICT or any(may_be_null(arg, is_known) for arg in expr.args)
         case Summary():

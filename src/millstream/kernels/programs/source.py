@@ -13,13 +13,13 @@ from millstream.kernels.batch import BEGIN
 from millstream.kernels.programs.engine import Mode, Running, Sliding, Tumbling
 from millstream.kernels.programs.layout import SEEN, Cells, Layout, returns_one_row
 from millstream.kernels.programs.nullness import Place, never_null
-from millstream.kernels.programs.source_values import Body, plain_type
+from millstream.kernels.programs.source_values import Body, NotCompilable, plain_type
 from millstream.kernels.programs.statements import Statements
 from millstream.kernels.programs.storage import Pair, append, drop, load_cell, store, stored, unlink
 from millstream.kernels.programs.writer import Writer
 from millstream.physical.expressions.kernel_forms import not_, zero
 from millstream.physical.expressions.kernel_helpers import helper_source
-from millstream.plan.programs import SQLCODE, Insert, Program, Rows, Statement, Summary
+from millstream.plan.programs import SQLCODE, WINDOW, Insert, Program, Rows, Statement, Summary
 
 OVERFLOW, SEVERAL_ROWS = 1, 2
 """What `trouble` says first; then it says whether a pool was too small, rather than the room for what is returned."""
@@ -185,8 +185,14 @@ class _Function:
         if rows.is_aggregation and nested is None:
             return "1"
         counts = []
+        lists = [range_.table for range_ in rows.ranges if self.layout.registers_of(range_.table) is None]
+        if len(lists) > 1 and any(self._fixed(table) is None for table in lists):
+            # How many rows there may be could be told only by their product, which would take all memory.
+            raise NotCompilable(f"a join of {' and '.join(dict.fromkeys(lists))}, which grow")
+        if len(lists) > 1:
+            return " * ".join(str(self._fixed(table)) for table in lists)
         for range_ in rows.ranges:
-            if self.layout.registers_of(range_.table) is None:
+            if range_.table in lists:
                 cells = self.layout.cells_of(range_.table)
                 n = cells.number
                 # The tuple itself may have been added meanwhile, and rows by earlier statements.
@@ -197,6 +203,14 @@ class _Function:
         each = sum(isinstance(s, Insert) and s.table is None for s in (*nested.initialize, *nested.iterate))
         last = sum(isinstance(s, Insert) and s.table is None for s in nested.terminate)
         return f"({times} * {each} + {last})"
+
+    def _fixed(self, table: str) -> int | None:
+        """How many rows a table has at most, if only INITIALIZE inserts some."""
+        inserts = [s for s in self.program.statements if isinstance(s, Insert) and s.table == table]
+        only_first = all(s in self.program.initialize and s not in self.program.iterate for s in inserts)
+        if table == WINDOW or not only_first or any(source.ranges for s in inserts for source in s.sources):
+            return None
+        return sum(len(s.sources) for s in inserts)
 
     def _added(self, cells: Cells) -> str:
         """The most rows that the statements of a tuple add to a table, loosely: all rows that any of them inserts."""

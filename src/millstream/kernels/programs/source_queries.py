@@ -11,14 +11,22 @@ from millstream.kernels.programs.source_values import (
     NotCompilable,
     Sink,
     Values,
-    aliases_of,
-    column_names,
     plain_type,
 )
 from millstream.kernels.programs.storage import load_cell
 from millstream.physical.expressions.kernel_forms import not_, zero
 from millstream.plan.expr import Call, Column, Expr, conjuncts, walk
-from millstream.plan.programs import OLDEST, SQLCODE, Range, Rows, Summary, expressions_of, queries_of
+from millstream.plan.programs import (
+    OLDEST,
+    SQLCODE,
+    Range,
+    Rows,
+    Summary,
+    aliases_of,
+    column_names,
+    expressions_of,
+    queries_of,
+)
 from millstream.types import BIGINT, BOOLEAN, DOUBLE
 
 
@@ -117,17 +125,21 @@ class Queries(Values):
         load_cell(self.write, cells, at, variables)
 
     def _lookup(self, range_: Range, waiting: list[Expr], unbound: set[str], body: Body) -> Expr | None:
-        """The value by which an index finds the rows of a table that can satisfy the conditions, if there is one."""
+        """The value by which an index finds the rows of a table that can satisfy the conditions, if there is one: it is
+        computed once, and stands as a column in the condition that is still to be tested."""
         if self.is_register(range_.table, body):
             return None
         cells = self._cells(range_.table, body)
         if cells.index is None:
             return None
         name = cells.table.schema.fields[cells.index].name
-        for part in waiting:
+        for place, part in enumerate(waiting):
             found = equality(range_.alias, part)
             if found is not None and found[0] == name and not aliases_of(found[1]) & unbound:
-                return found[1]
+                value = self.kept(found[1], body)
+                mine = Column(cells.table.schema.fields[cells.index].type, f"{range_.alias}.{name}")
+                waiting[place] = Call(BOOLEAN, "=", (mine, value))
+                return value
         return None
 
     def _summarised(self, query: Rows, body: Body, sink: Sink) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from millstream.kernels.programs.layout import Cells, Layout
@@ -12,7 +12,6 @@ from millstream.physical.expressions.kernel import to_kernel_source
 from millstream.physical.expressions.kernel_forms import and_, not_, zero
 from millstream.plan.expr import Call, Case, Cast, Column, Expr, Literal, conjunction, transform, walk
 from millstream.plan.programs import (
-    OLDEST,
     Exists,
     InQuery,
     Program,
@@ -21,7 +20,6 @@ from millstream.plan.programs import (
     ScalarQuery,
     Statement,
     Summary,
-    queries_of,
 )
 from millstream.types import BIGINT, BOOLEAN, SqlType
 
@@ -79,12 +77,22 @@ class Values:
         name = self.write.fresh(stem)
         self.write(f"n_{name} = {null}")
         if null == "False":
+            self.present.add(name)
             self.write(f"v_{name} = {value}")
         else:
             self.write(f"v_{name} = {zero(plain_type(expr.type))}")
             with self.write.when(not_(null)):
                 self.write(f"v_{name} = {value}")
         return f"v_{name}", f"n_{name}"
+
+    def kept(self, expr: Expr, body: Body) -> Expr:
+        """The expression as a column that holds its value from here on."""
+        if isinstance(expr, Column | Literal):
+            return expr
+        value, _ = self.bound(expr, body)
+        name = value.removeprefix("v_")
+        body.names[f"kept {name}"] = name
+        return Column(expr.type, f"kept {name}")
 
     def _coded(self, expr: Expr, body: Body) -> Expr:
         """The expression with text replaced by its codes, where only codes are needed."""
@@ -224,25 +232,6 @@ class Values:
         if body.prefix:
             raise NotCompilable(f"{body.program.name} keeps more than one row per group")
         return self.layout.cells_of(table)
-
-
-def aliases_of(expr: Expr) -> set[str]:
-    """The tables, by alias, whose rows an expression depends on, those around it for a subquery."""
-    found = {name.partition(".")[0] for name in column_names([expr]) if "." in name and name[0] != ":"}
-    for query in queries_of(expr):
-        inner = {alias for part in query.expressions() for alias in aliases_of(part)}
-        found |= inner - {range_.alias for range_ in query.ranges}
-    return found - {OLDEST.rstrip(".")}
-
-
-def column_names(expressions: Iterable[Expr]) -> list[str]:
-    """The columns that expressions name, those in their subqueries included."""
-    names = []
-    for expr in expressions:
-        names += [part.name for part in walk(expr) if isinstance(part, Column)]
-        for query in queries_of(expr):
-            names += column_names(query.expressions())
-    return names
 
 
 def _indexed(cells: Cells, range_: Range) -> Column:

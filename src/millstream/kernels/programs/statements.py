@@ -6,11 +6,22 @@ from contextlib import ExitStack
 
 from millstream.kernels.programs.layout import Cells, tables_read
 from millstream.kernels.programs.source_queries import Queries
-from millstream.kernels.programs.source_values import Body, NotCompilable, aliases_of, column_names, plain_type
+from millstream.kernels.programs.source_values import Body, NotCompilable, plain_type
 from millstream.kernels.programs.storage import Pair, append, store, unlink
 from millstream.physical.expressions.kernel_forms import not_, zero
 from millstream.plan.expr import Expr, conjuncts
-from millstream.plan.programs import OLDEST, WINDOW, Delete, Insert, Statement, Update, expressions_of, queries_of
+from millstream.plan.programs import (
+    OLDEST,
+    WINDOW,
+    Delete,
+    Insert,
+    Statement,
+    Update,
+    aliases_of,
+    column_names,
+    expressions_of,
+    queries_of,
+)
 
 
 class Statements(Queries):
@@ -152,6 +163,14 @@ class Statements(Queries):
         table = statement.range.table
         cells = self._cells(table, body)
         self._refuse_inner_reads(statement, table)
+        if "previous" in cells.lanes:
+            with self._joined((statement.range,), statement.where, tuple(expressions_of(statement)), body):
+                gone = self.write.fresh("gone")
+                self.write(f"{gone} = {body.names[f'cell of {statement.range.alias}']} // {cells.width}")
+                unlink(self.write, cells, gone, "")
+                if touched is not None:
+                    self.write(f"{touched} = True")
+            return
         previous, doomed = self.write.fresh("previous"), self.write.fresh("doomed")
         used = set(column_names(expressions_of(statement)))
         alias = statement.range.alias

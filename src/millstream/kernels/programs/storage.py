@@ -82,6 +82,8 @@ def _append_to_list(write: Writer, cells: Cells, values: list[Pair], lanes: dict
     write(f"{at} = {cell} * {width}", f"c{n}[{at}] = 0")
     _fill(write, cells, at, values, lanes, full)
     write(*_block(f"if tail{n} != 0:", f"c{n}[tail{n} * {width}] = {cell}"), *_block("else:", f"head{n} = {cell}"))
+    if "previous" in cells.lanes:
+        write(f"c{n}[{at} + {cells.lanes['previous']}] = tail{n}")
     write(f"tail{n} = {cell}", f"count{n} += 1")
     if cells.table.name == WINDOW:
         write(f"current = {cell}")
@@ -99,9 +101,12 @@ def _append_to_list(write: Writer, cells: Cells, values: list[Pair], lanes: dict
 
 
 def unlink(write: Writer, cells: Cells, cell: str, previous: str) -> None:
-    """Take a cell out of its list, given the one before it (0: none), and free it."""
+    """Take a cell out of its list, given the one before it (0: none) unless the cell knows it, and free it."""
     n, width = cells.number, cells.width
     following = write.fresh("following")
+    if "previous" in cells.lanes:
+        previous = write.fresh("previous")
+        write(f"{previous} = c{n}[{cell} * {width} + {cells.lanes['previous']}]")
     if cells.index is not None:
         at = f"{cell} * {width}"
         with write.block(f"if (c{n}[{at} + {cells.lanes['nulls']}] >> {cells.index}) & 1 == 0:"):
@@ -113,6 +118,8 @@ def unlink(write: Writer, cells: Cells, cell: str, previous: str) -> None:
         write(*_block(f"if {previous} != 0:", f"c{n}[{previous} * {width}] = {following}"))
         write(*_block("else:", f"head{n} = {following}"))
     write(*_block(f"if {following} == 0:", f"tail{n} = {previous}"), f"count{n} -= 1")
+    if "previous" in cells.lanes:
+        write(*_block(f"if {following} != 0:", f"c{n}[{following} * {width} + {cells.lanes['previous']}] = {previous}"))
     if "after" in cells.lanes:
         before, after = (f"c{n}[{cell} * {width} + {cells.lanes[name]}]" for name in ("before", "after"))
         write(*_block(f"if {before} != 0:", f"c{n}[{before} * {width} + {cells.lanes['after']}] = {after}"))

@@ -168,7 +168,9 @@ def _division(integer: str | None, double: Callable[[str, str], str]) -> Maker:
         if expr.type.name == "DECIMAL":
             return None
         value = double(a.value, b.value) if expr.type == DOUBLE else scope.call(integer or "", a.value, b.value)
-        return Value(expr.type, value, or_(a.null, b.null, f"({b.value} == 0)"))
+        divisor = expr.args[1]
+        by_zero = "False" if isinstance(divisor, Literal) and divisor.value else f"({b.value} == 0)"
+        return Value(expr.type, value, or_(a.null, b.null, by_zero))
 
     return make
 

@@ -1,0 +1,108 @@
+"""The frame of an OVER clause: which rows of its partition a row's window holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NoReturn
+
+from sqlglot import exp
+
+from millstream.bind.context import Context
+from millstream.catalog import Clock
+from millstream.plan import nodes as P
+from millstream.plan.windows import Between, Frame
+from millstream.sql import duration_us
+from millstream.types import BIGINT
+
+_UNBOUNDED = 2**62
+
+
+@dataclass(frozen=True)
+class FrameBinder:
+    """Reads the frames of windows over the rows of a plan."""
+
+    context: Context
+    plan: P.Node
+
+    def frame(self, window: exp.Window, node: exp.Window, is_backward: bool = False) -> Frame | None:
+        """The rows that a call sees; None if there never are any. If its order is backward in time, what follows
+        comes before."""
+        spec = window.args.get("spec")
+        if spec is None:
+            if is_backward:
+                self.refuse_endless(node)
+            if window.args.get("order") is not None:
+                return Frame("range", None)
+            self.context.refuse(
+                "this window has no end",
+                node,
+                detail="without a frame OVER means the whole partition, and a stream's partition is never whole",
+                hint="add ROWS UNBOUNDED PRECEDING, ROWS n PRECEDING or RANGE n SECONDS PRECEDING",
+            )
+        if spec.args.get("exclude"):
+            self.context.refuse("EXCLUDE is not supported on a stream", node)
+        unit = str(spec.args.get("kind") or "ROWS").lower()
+        if unit not in ("rows", "range"):
+            self.context.refuse(f"{unit.upper()} frames are not supported", node, hint="use ROWS or RANGE")
+        start, end = (self._bound(unit, spec, side, node) for side in ("start", "end"))
+        if end == _UNBOUNDED:
+            self.context.fail("a frame cannot end at UNBOUNDED PRECEDING", node, hint="… AND CURRENT ROW")
+        if start == -_UNBOUNDED:
+            self.context.fail("a frame cannot begin at UNBOUNDED FOLLOWING", node, hint="BETWEEN CURRENT ROW AND …")
+        if is_backward:
+            start, end = -end, -start
+        if end == -_UNBOUNDED:
+            self.refuse_endless(node)
+        if start < end:
+            return None
+        first = None if start == _UNBOUNDED else start
+        return Frame("rows" if unit == "rows" else "range", Between(first, end) if end else first)
+
+    def refuse_endless(self, node: exp.Expr) -> NoReturn:
+        self.context.refuse(
+            "this window has no end",
+            node,
+            detail="it reaches to the last row of its partition, and on a stream there is always a later one",
+            hint="end it at a number of rows or a length of time: … AND n FOLLOWING, … AND CURRENT ROW",
+        )
+
+    def count(self, start: exp.Expr, node: exp.Expr) -> int:
+        """A number of rows."""
+        if isinstance(start, exp.Literal) and not start.is_string and str(start.this).isdigit():
+            return int(start.this)
+        return self.context.fail("ROWS takes a whole number", node, hint="for time write RANGE 10 SECONDS PRECEDING")
+
+    def span(self, start: exp.Expr, node: exp.Expr) -> int:
+        """A length of time."""
+        clocks = self.context.clocks_of(self.plan)
+        if Clock.LATENT in clocks:
+            self.context.refuse(
+                "RANGE needs a stream with times",
+                node,
+                detail="this stream was declared without ORDER BY, so its rows have an order but no time",
+                hint="declare it with ORDER BY column or ORDER BY current_time, or use ROWS",
+            )
+        length = duration_us(start)
+        if length is not None:
+            return length
+        if isinstance(start, exp.Literal) and str(start.this).isdigit():
+            ticks = [
+                self.plan.schema[name].type.is_integer or self.plan.schema[name].type == BIGINT
+                for name in self.context.time_columns(self.plan)
+            ]
+            if ticks and all(ticks):
+                return int(start.this)
+            self.context.fail("RANGE needs a unit of time", node, hint=f"RANGE {start.this} SECONDS PRECEDING")
+        if isinstance(start, exp.Interval):
+            self.context.fail(f"{start.sql()} has no fixed length", node, hint="use weeks, days or smaller units")
+        return self.context.fail("RANGE takes a constant length of time", node, hint="RANGE 10 SECONDS PRECEDING")
+
+    def _bound(self, unit: str, spec: exp.Expr, side: str, node: exp.Window) -> int:
+        """How far before the current row a frame begins or ends; what is negative comes after it."""
+        bound = spec.args.get(side)
+        if bound is None or bound == "CURRENT ROW":
+            return 0
+        distance = _UNBOUNDED
+        if not isinstance(bound, str):
+            distance = self.count(bound, node) if unit == "rows" else self.span(bound, node)
+        return -distance if spec.args.get(f"{side}_side") == "FOLLOWING" else distance

@@ -1,0 +1,194 @@
+"""Aggregates over rows that come after each row: a row waits for them, then gets what an ordinary OVER says there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.kernels import snapshots
+from millstream.kernels.ahead.spec import AheadSpec
+from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
+from millstream.kernels.keys import KeyTable, bucket_of
+from millstream.kernels.one_piece import OnePiece
+from millstream.kernels.over.state import OverState
+from millstream.kernels.runs import Runs
+
+Places = npt.NDArray[np.int64]
+
+
+@dataclass
+class AheadState:
+    """The state of the ordinary OVER; rows that wait for later ones; rows with results that wait for their turn."""
+
+    behind: OverState
+    waiting: Batch | None = None
+    ready: Runs = field(default_factory=Runs)
+    upto: int = BEGIN
+    changed: bool = True
+
+
+class AheadKernel(OnePiece):
+    """Runs an AheadSpec.
+
+    ROWS: the results of a row are those of the `reach`-th row after it, as seen from there. Behind the last row of a
+    partition stand as many rows with NULL arguments. RANGE: for each row another one with NULL arguments comes
+    `reach` later, which sees what the row should.
+    """
+
+    def __init__(self, spec: AheadSpec) -> None:
+        self.spec = spec
+        self._behind = spec.behind.build()
+        self._key_columns = [spec.input.index(key) for key in spec.keys]
+        self._arg_columns = [spec.input.index(arg) for arg in spec.args]
+        self._last_columns = [spec.input.index(arg) for arg in spec.lasts]
+
+    def open(self) -> AheadState:
+        return AheadState(self._behind.open(), changed=False)
+
+    def step(self, state: AheadState, batch: Batch) -> Batch:
+        before, state.upto = state.upto, max(state.upto, batch.upto)
+        if len(batch) or state.upto > before:
+            state.changed = True
+        old = 0 if state.waiting is None else len(state.waiting)
+        rows = batch if state.waiting is None else concat([state.waiting, batch], batch.upto)
+        return self._rows(state, rows, old) if self.spec.unit == "rows" else self._range(state, rows, before)
+
+    def _rows(self, state: AheadState, rows: Batch, old: int) -> Batch:
+        reach, codes = self.spec.reach, self._codes(rows)
+        last = np.sort(_last_places(codes))
+        if state.upto < FOREVER:
+            last = last[rows.time[last] < state.upto] if self.spec.ends is not None else last[:0]
+        places = np.concatenate([np.arange(old, len(rows)), np.repeat(last, reach)])
+        is_real = np.arange(len(places)) < len(rows) - old
+        results = self._seen(state, rows, places, is_real, rows.time[places])
+        # Rows of a key one after the other, with those that only stand behind its last one.
+        every = np.concatenate([codes, codes[np.repeat(last, reach)]])
+        order = np.argsort(every, kind="stable")
+        found = np.flatnonzero(every[order][:-reach] == every[order][reach:]) if len(order) > reach else order[:0]
+        answered = np.full(len(every), -1, dtype=np.int64)
+        answered[order[found]] = order[found + reach] - old
+        done = np.flatnonzero(answered >= 0)
+        state.ready.add(self._with_results(rows.take(done), results.take(pa.array(answered[done]))))
+        waits = np.flatnonzero(answered[: len(rows)] < 0)
+        state.waiting = rows.take(waits) if len(waits) else None
+        return self._in_turn(state)
+
+    def _in_turn(self, state: AheadState) -> Batch:
+        """The rows with results before which none waits."""
+        first = state.waiting
+        limit = FOREVER if first is None else int(first.time[0])
+        pieces = state.ready.release(limit)
+        upto = min(state.upto, limit)
+        if not pieces:
+            return Batch.empty(self.spec.output.arrow, upto)
+        given = concat(pieces, upto)
+        given = given.take(np.lexsort((given.seq, given.time)))
+        if first is not None:
+            stop = len(given) - int(np.count_nonzero((given.time == limit) & (given.seq > first.seq[0])))
+            state.ready.add(given.slice(stop, len(given)))
+            given = given.slice(0, stop)
+        return given
+
+    def _range(self, state: AheadState, rows: Batch, before: int) -> Batch:
+        reach, upto = self.spec.reach, state.upto
+        later = np.minimum(rows.time, FOREVER - 1 - reach) + reach
+        entering = np.arange(np.searchsorted(rows.time, before), np.searchsorted(rows.time, upto))
+        leaving = np.arange(np.searchsorted(later, upto))
+        times = np.concatenate([rows.time[entering], later[leaving]])
+        order = np.argsort(times, kind="stable")
+        is_real = order < len(entering)
+        results = self._seen(state, rows, np.concatenate([entering, leaving])[order], is_real, times[order])
+        given = self._with_results(rows.slice(0, len(leaving)), results.filter(pa.array(~is_real)))
+        state.waiting = rows.take(np.arange(len(leaving), len(rows))) if len(leaving) < len(rows) else None
+        return given.with_upto(FOREVER if upto == FOREVER else max(upto, BEGIN + reach) - reach)
+
+    def _seen(
+        self, state: AheadState, rows: Batch, places: Places, is_real: npt.NDArray[np.bool_], times: Ints
+    ) -> pa.RecordBatch:
+        """What the calls give at these rows, of which some only stand for that time has come there."""
+        taken = pa.array(places)
+        known = pa.array(is_real)
+        columns = [rows.rows.column(i).take(taken) for i in self._key_columns]
+        for i in self._arg_columns:
+            column = rows.rows.column(i).take(taken)
+            columns.append(pc.if_else(known, column, pa.scalar(None, column.type)))
+        columns += [rows.rows.column(i).take(taken) for i in self._last_columns]
+        columns.append(pc.if_else(known, True, pa.scalar(None, pa.bool_())))
+        schema = self._behind.spec.input.arrow
+        given = Batch(pa.RecordBatch.from_arrays(columns, schema=schema), times, rows.seq[places], state.upto)
+        seen = self._behind.step(state.behind, given).rows
+        results = {}
+        for i, call in enumerate(self.spec.calls):
+            column = seen.column(f"call{i}")
+            if call.fn == "last_value":
+                column = pc.if_else(pc.greater(seen.column(f"rows{i}"), 0), column, pa.scalar(None, column.type))
+            results[call.name] = column
+        return pa.RecordBatch.from_pydict(results)
+
+    def _with_results(self, rows: Batch, results: pa.RecordBatch) -> Batch:
+        columns = [*rows.rows.columns, *results.columns]
+        return rows.with_rows(pa.RecordBatch.from_arrays(columns, schema=self.spec.output.arrow))
+
+    def _codes(self, rows: Batch) -> Ints:
+        if not self._key_columns or not len(rows):
+            return np.zeros(len(rows), dtype=np.int64)
+        table = KeyTable([self.spec.input[key].type for key in self.spec.keys])
+        return table.encode([rows.rows.column(i) for i in self._key_columns]).astype(np.int64)
+
+    # -- saving ----------------------------------------------------------------------------------------------------
+
+    def snapshot(self, state: AheadState) -> bytes:
+        behind = np.frombuffer(self._behind.snapshot(state.behind), dtype=np.uint8)
+        rows = {"waiting": state.waiting, "ready": state.ready.all()}
+        present = {name: batch for name, batch in rows.items() if batch is not None}
+        return snapshots.save(self.spec, {"upto": np.array([state.upto]), "behind": behind, **present})
+
+    def restore(self, saved: bytes) -> AheadState:
+        parts = snapshots.load(self.spec, saved)
+        upto = int(parts.array("upto")[0])
+        waiting, ready = (parts.batch(name, upto) if name in parts else None for name in ("waiting", "ready"))
+        return _state(self._behind.restore(parts.array("behind").tobytes()), waiting, ready, upto)
+
+    def split(self, state: AheadState, parts: int) -> list[AheadState]:
+        behind = self._behind.split(state.behind, parts)
+        waiting, ready = self._dealt(state.waiting, parts), self._dealt(state.ready.all(), parts)
+        return [_state(*own, state.upto) for own in zip(behind, waiting, ready, strict=True)]
+
+    def merge(self, states: Sequence[AheadState]) -> AheadState:
+        behind = self._behind.merge([state.behind for state in states])
+        waiting = _together([state.waiting for state in states])
+        ready = _together([state.ready.all() for state in states])
+        return _state(behind, waiting, ready, max(state.upto for state in states))
+
+    def _dealt(self, batch: Batch | None, parts: int) -> list[Batch | None]:
+        if batch is None or not self._key_columns:
+            return [batch, *[None] * (parts - 1)]
+        owner = bucket_of([batch.rows.column(i) for i in self._key_columns], parts)
+        chosen = [np.flatnonzero(owner == part) for part in range(parts)]
+        return [batch.take(own) if len(own) else None for own in chosen]
+
+
+def _last_places(codes: Ints) -> Places:
+    """Where the last row of each key is."""
+    reversed_places = np.unique(codes[::-1], return_index=True)[1]
+    return (len(codes) - 1 - reversed_places).astype(np.int64)
+
+
+def _together(batches: list[Batch | None]) -> Batch | None:
+    present = [batch for batch in batches if batch is not None]
+    if not present:
+        return None
+    every = concat(present, present[0].upto)
+    return every.take(np.lexsort((every.seq, every.time)))
+
+
+def _state(behind: OverState, waiting: Batch | None, ready: Batch | None, upto: int) -> AheadState:
+    state = AheadState(behind, waiting, upto=upto)
+    if ready is not None:
+        state.ready.add(ready)
+    return state

@@ -1,0 +1,110 @@
+"""What an OVER operator whose frames reach beyond the current row computes, and the ordinary one it makes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+from millstream.kernels.aggregates import KNOWN, NAMES
+from millstream.kernels.over import Between, Frame, OverCall, OverSpec
+from millstream.kernels.registry import register
+from millstream.schema import Field, Schema
+from millstream.types import BIGINT, BOOLEAN
+
+if TYPE_CHECKING:
+    from millstream.kernels.ahead.kernel import AheadKernel
+
+REAL = "real"
+"""a column that is NULL in rows which only stand for that time has come so far"""
+
+
+@register
+@dataclass(frozen=True)
+class AheadSpec:
+    """Aggregates over frames of one unit that reach beyond each row of its partition; every input row gives one output
+    row, in order of time, once the rows that it needs have come or none can come any more."""
+
+    input: Schema
+    keys: tuple[str, ...]
+    calls: tuple[OverCall, ...]
+    ends: str | None = None
+    """a key column that is the time of the rows, so that a partition is complete once time has passed it"""
+
+    def __post_init__(self) -> None:
+        if self.ends is not None and self.ends not in self.keys:
+            raise ValueError("keys end by one of them")
+        if len({call.frame.unit for call in self.calls}) != 1 or self.reach <= 0:
+            raise ValueError("frames of one unit that reach ahead")
+        for call in self.calls:
+            if call.fn not in NAMES | KNOWN:
+                raise ValueError(f"{call.fn} does not reach ahead")
+            if self.unit == "range" and call.fn in ("first_value", "last_value"):
+                raise ValueError(f"{call.fn} of a range that reaches ahead")
+        _ = self.output, self.behind
+
+    @property
+    def unit(self) -> Literal["rows", "range"]:
+        return self.calls[0].frame.unit
+
+    @property
+    def reach(self) -> int:
+        """How far ahead the farthest frame ends."""
+        return max((-call.frame.end for call in self.calls), default=0)
+
+    @property
+    def inputs(self) -> tuple[Schema, ...]:
+        return (self.input,)
+
+    @cached_property
+    def output(self) -> Schema:
+        return Schema((*self.input.fields, *(Field(call.name, call.type) for call in self.calls)))
+
+    @cached_property
+    def args(self) -> tuple[str, ...]:
+        """The argument columns."""
+        return tuple(dict.fromkeys(call.arg for call in self.calls if call.arg is not None))
+
+    @cached_property
+    def lasts(self) -> tuple[str, ...]:
+        """The arguments of last_value: rows that stand for none repeat the last value, since it is still the last."""
+        return tuple(dict.fromkeys(call.arg for call in self.calls if call.fn == "last_value" and call.arg is not None))
+
+    @cached_property
+    def behind(self) -> OverSpec:
+        """The same as seen from the place that the farthest frame ends at; after the calls, the number of rows in the
+        frames of last_value."""
+        fields = [Field(f"key{i}", self.input[key].type) for i, key in enumerate(self.keys)]
+        fields += [Field(f"arg{i}", self.input[arg].type) for i, arg in enumerate(self.args)]
+        fields += [Field(f"last{i}", self.input[arg].type) for i, arg in enumerate(self.lasts)]
+        calls = [self._seen(call, f"call{i}") for i, call in enumerate(self.calls)]
+        for i, call in enumerate(self.calls):
+            if call.fn == "last_value":
+                calls.append(OverCall(f"rows{i}", "count", REAL, self._frame(call.frame), False, BIGINT))
+        keys = tuple(f"key{i}" for i in range(len(self.keys)))
+        ends = None
+        if self.ends is not None and self.unit == "rows":
+            ends = keys[self.keys.index(self.ends)]
+        return OverSpec(Schema((*fields, Field(REAL, BOOLEAN))), keys, tuple(calls), ends)
+
+    def _seen(self, call: OverCall, name: str) -> OverCall:
+        arg = REAL
+        if call.arg is not None:
+            arg = f"arg{self.args.index(call.arg)}"
+            if call.fn == "last_value":
+                arg = f"last{self.lasts.index(call.arg)}"
+        return OverCall(name, call.fn, arg, self._frame(call.frame), call.distinct, call.type)
+
+    def _frame(self, frame: Frame) -> Frame:
+        start = None if frame.start is None else frame.start + self.reach
+        end = frame.end + self.reach
+        return Frame(frame.unit, Between(start, end) if end else start)
+
+    def build(self) -> AheadKernel:
+        from millstream.kernels.ahead.kernel import AheadKernel
+
+        return AheadKernel(self)
+
+    def describe(self) -> str:
+        by = f" by {', '.join(self.keys)}" if self.keys else ""
+        return f"over{by}: {'; '.join(map(str, self.calls))}"
