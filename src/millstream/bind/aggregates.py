@@ -61,6 +61,7 @@ class OwnCalls:
     context: Context
     column: Callable[[Expr], str]
     calls: dict[OwnCall, tuple[str, ...]] = field(default_factory=dict)
+    places: dict[OwnCall, exp.Expr] = field(default_factory=dict)
 
     def is_own(self, node: exp.Expr) -> bool:
         """Whether a node calls an aggregate written in SQL."""
@@ -79,10 +80,11 @@ class OwnCalls:
         known = base or window
         assert known is not None
         if active and (window is None or not window.expire or reach.unit != "range" or reach.preceding is None):
+            expires = window is not None and bool(window.expire)
             self.context.refuse(
                 "ACTIVE EXPIRATION needs a RANGE window and an aggregate with EXPIRE",
                 node,
-                hint="without EXPIRE nothing happens when a row expires" if window is not None else None,
+                hint="write RANGE … PRECEDING" if expires else "without EXPIRE nothing happens when a row expires",
             )
         program, mode = known, Running(total=known.is_blocking)
         if reach.preceding is None and base is None:
@@ -91,10 +93,10 @@ class OwnCalls:
             size = reach.preceding + (1 if reach.unit == "rows" else 0)
             program = window or naive_window(known)
             mode = Sliding("rows" if reach.unit == "rows" else "range", size, None, active)  # type: ignore[assignment]
-        call = OwnCall(keys, program, self._columns(program, args), mode, base if window or base else None)
+        call = OwnCall(keys, program, self._columns(program, args, node), mode, base)
         if slide is not None and not call.is_exact:
             call = self._suppressed(call, slide, node)
-        return self._named(call)
+        return self._named(call, node)
 
     def running(self, node: exp.Func, scalar: ExpressionBinder, keys: tuple[str, ...]) -> list[tuple[str, Column]]:
         """The columns of `node` without a window."""
@@ -109,7 +111,7 @@ class OwnCalls:
                 detail=describe_blocking(program),
                 hint=f"give it a window: {name}(…) OVER (ROWS UNBOUNDED PRECEDING), or return rows in ITERATE",
             )
-        return self._named(OwnCall(keys, program, self._columns(program, args), Running()))
+        return self._named(OwnCall(keys, program, self._columns(program, args, node), Running()), node)
 
     def build(self, plan: P.Node) -> P.Node:
         """The plan that computes the calls: those that give one row for each come first, since only the last may give
@@ -119,7 +121,7 @@ class OwnCalls:
             names = " and ".join(call.program.name for call in last[:2])
             self.context.refuse(
                 f"{names} in one SELECT",
-                None,
+                self.places[last[1]],
                 detail="each may return no row or several, and then their rows do not belong together",
                 hint="use a query for each",
             )
@@ -143,12 +145,13 @@ class OwnCalls:
         with self.context.blaming(node):
             return bind_program(definition, tuple(arg.type for arg in args), self.context)
 
-    def _columns(self, program: Program, args: tuple[Expr, ...]) -> tuple[str, ...]:
-        return tuple(
-            self.column(functions.cast(arg, field.type)) for arg, field in zip(args, program.parameters, strict=True)
-        )
+    def _columns(self, program: Program, args: tuple[Expr, ...], node: exp.Func) -> tuple[str, ...]:
+        with self.context.blaming(node):
+            given = zip(args, program.parameters, strict=True)
+            return tuple(self.column(functions.cast(arg, field.type)) for arg, field in given)
 
-    def _named(self, call: OwnCall) -> list[tuple[str, Column]]:
+    def _named(self, call: OwnCall, node: exp.Func) -> list[tuple[str, Column]]:
+        self.places.setdefault(call, node)
         fields = call.program.result.fields
         number = len(self.calls) + 1
         names = self.calls.setdefault(call, tuple(f"$a{number}.{field.name}" for field in fields))
