@@ -141,7 +141,8 @@ def stream_query(case: Case) -> tuple[str, list[str]]:
 def _order_columns(window: exp.Window) -> list[str]:
     columns = []
     for part in window.args["order"].expressions:
-        if part.args.get("desc") or not isinstance(part.this, exp.Column):
+        is_backward = bool(part.args.get("desc")) and len(window.args["order"].expressions) > 1
+        if is_backward or not isinstance(part.this, exp.Column):
             raise NotExpressibleError("ordered by something else than time")
         columns.append(part.this.name)
     return columns
@@ -153,7 +154,9 @@ def _keep_time_only(window: exp.Window) -> None:
     if len(order.expressions) == 1:
         return
     spec = window.args.get("spec")
-    if (spec is None or spec.args.get("kind") != "ROWS") and not isinstance(window.this, exp.RowNumber | exp.Lag):
+    if (spec is None or spec.args.get("kind") != "ROWS") and not isinstance(
+        window.this, exp.RowNumber | exp.Lag | exp.Lead
+    ):
         raise NotExpressibleError("ordered by something else than time")
     order.set("expressions", order.expressions[:1])
 

@@ -12,12 +12,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_scenarios import ordered, over_specs
+from kernel_scenarios import ahead_specs, ordered, over_specs
 from over_reference import over, total
 
 from millstream.errors import DataError, StateError
 from millstream.kernels import jit
 from millstream.kernels.aggregates import result_type
+from millstream.kernels.ahead import AheadSpec
 from millstream.kernels.batch import FOREVER, Batch
 from millstream.kernels.over import Between, Frame, OverCall, OverSpec
 from millstream.schema import Schema
@@ -77,6 +78,46 @@ def test_equals_the_slow_way(data: st.DataObject) -> None:
             assert same(value, reference, exact=not spread and one.fn != "avg"), (
                 f"{one} at row {i}: {value}, not {reference}"
             )
+
+
+@settings(deadline=None, max_examples=150)
+@given(data=st.data())
+def test_what_reaches_ahead_equals_the_slow_way(data: st.DataObject) -> None:
+    spec = data.draw(ahead_specs())
+    arrivals = data.draw(ordered(spec.input, 40, wild=False))
+    with jit.using("off", threads=1):
+        kernel = spec.build()
+        try:
+            found = kernel.step(kernel.open(), arrivals).rows.to_pydict()
+        except DataError:
+            return
+    wanted = over(spec, arrivals.rows.to_pylist(), arrivals.time.tolist())
+    for one in spec.calls:
+        exact = not one.fn.startswith(("var", "stddev", "avg"))
+        for i, (value, reference) in enumerate(zip(found[one.name], wanted[one.name], strict=True)):
+            assert same(value, reference, exact), f"{one} at row {i}: {value}, not {reference}"
+
+
+def test_a_row_waits_for_later_ones_of_its_partition_and_for_its_turn() -> None:
+    after = Frame("rows", Between(-1, -1))
+    kernel = AheadSpec(XS, ("k",), (call("sum", "x", after),)).build()
+    state = kernel.open()
+    first = kernel.step(state, batch([1, 2, 3, 4], upto=4, k=[1, 2, 2, 2], x=[1.0, 2.0, 3.0, 4.0]))
+    assert (len(first), first.upto) == (0, 1)
+    second = kernel.step(state, batch([5], upto=9, k=[1], x=[5.0]))
+    assert second.rows.column("r").to_pylist() == [5.0, 3.0, 4.0]
+    assert (second.time.tolist(), second.upto) == ([1, 2, 3], 4)
+    third = kernel.step(state, batch([], upto=FOREVER))
+    assert third.rows.column("r").to_pylist() == [None, None]
+
+
+def test_a_partition_that_has_ended_waits_no_more() -> None:
+    spec = AheadSpec(XS, ("k",), (call("last_value", "x", Frame("rows", Between(0, -2))),), ends="k")
+    kernel = spec.build()
+    state = kernel.open()
+    assert len(kernel.step(state, batch([5, 5], upto=5, k=[5, 5], x=[1.0, 2.0]))) == 0
+    assert kernel.step(state, batch([], upto=6)).rows.column("r").to_pylist() == [2.0, 2.0]
+    assert len(kernel.step(state, batch([], upto=FOREVER))) == 0
 
 
 LAST_TWO = Frame("rows", 1)

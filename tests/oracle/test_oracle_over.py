@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -50,12 +51,67 @@ class Call:
         return f"PARTITION BY {self.key} " if self.key else ""
 
 
+@dataclass(frozen=True)
+class Ahead:
+    """A function over a frame that may end after the current row, as each side writes it; bounds count forwards."""
+
+    call: str
+    key: str
+    unit: str
+    start: int | None
+    end: int
+
+    @property
+    def ours(self) -> str:
+        order = "ORDER BY ts" if self.call.startswith("lead") else f"{self.unit} BETWEEN {self._frame('{} SECONDS')}"
+        return f"{self.call} OVER ({self._partition}{order})"
+
+    @property
+    def theirs(self) -> str:
+        if self.call.startswith("lead"):
+            return f"{self.call} OVER ({self._partition}ORDER BY ts, seq)"
+        order = "ts" if self.unit == "RANGE" else "ts, seq"
+        call = self.call
+        if "_value" in call and self.unit == "RANGE":
+            call = call.replace(" IGNORE", " ORDER BY ts, seq IGNORE")
+        frame = self._frame("INTERVAL {} SECONDS")
+        return f"{call} OVER ({self._partition}ORDER BY {order} {self.unit} BETWEEN {frame})"
+
+    def _frame(self, seconds: str) -> str:
+        return f"{self._bound(self.start, seconds)} AND {self._bound(self.end, seconds)}"
+
+    def _bound(self, at: int | None, seconds: str) -> str:
+        if at is None:
+            return "UNBOUNDED PRECEDING"
+        if at == 0:
+            return "CURRENT ROW"
+        distance = seconds.format(abs(at)) if self.unit == "RANGE" else abs(at)
+        return f"{distance} {'PRECEDING' if at < 0 else 'FOLLOWING'}"
+
+    @property
+    def _partition(self) -> str:
+        return f"PARTITION BY {self.key} " if self.key else ""
+
+
+LEADS = ["lead(v)", "lead(g, 2)", "lead(x, 3, 0.5)", "lead(v, 0)", "lead(v, -1, 7)"]
+KNOWN = ["first_value(v IGNORE NULLS)", "last_value(g IGNORE NULLS)", "last_value(x IGNORE NULLS)"]
+
+
+@st.composite
+def aheads(draw: st.DrawFn) -> Ahead:
+    unit = draw(st.sampled_from(["ROWS", "RANGE"]))
+    end = draw(st.sampled_from([-1, 0, 1, 2, 5]))
+    start = draw(st.none() | st.integers(-5, end))
+    call = draw(st.sampled_from([*CALLS, *LEADS, *KNOWN, *(PICKS if unit == "ROWS" else [])]))
+    return Ahead(call, draw(st.sampled_from(KEYS)), unit, start, end)
+
+
 def calls(*which: str) -> st.SearchStrategy[Call]:
     units, lengths = st.sampled_from(["ROWS", "RANGE"]), st.sampled_from([None, 0, 1, 2, 5, 40])
     return st.builds(Call, st.sampled_from(which or (*CALLS, *PICKS)), st.sampled_from(KEYS), units, lengths)
 
 
-def compare(windows: list[Call], condition: str, feed: Feed, slack: int = 0) -> None:
+def compare(windows: Sequence[Call | Ahead], condition: str, feed: Feed, slack: int = 0) -> None:
     mine = ", ".join(f"{window.ours} AS c{i}" for i, window in enumerate(windows))
     other = ", ".join(f"{window.theirs} AS c{i}" for i, window in enumerate(windows))
     got = ours(f"SELECT k, v, ts, {mine} FROM s WHERE {condition}", slack=slack, s=feed)
@@ -73,6 +129,12 @@ def test_over(windows: list[Call], condition: str, feed: Feed) -> None:
 @given(windows=st.lists(calls(), min_size=1, max_size=2), feed=feeds(jitter=7))
 def test_over_out_of_order_within_slack(windows: list[Call], feed: Feed) -> None:
     compare(windows, "TRUE", feed, slack=7)
+
+
+@PATIENT
+@given(windows=st.lists(aheads(), min_size=1, max_size=3), condition=st.sampled_from(CONDITIONS), feed=feeds())
+def test_frames_that_reach_ahead(windows: list[Ahead], condition: str, feed: Feed) -> None:
+    compare(windows, condition, feed)
 
 
 @pytest.mark.parametrize("unit", ["ROWS", "RANGE"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NoReturn
 
 from sqlglot import exp
 
@@ -70,8 +69,6 @@ class WindowBinder:
                 self.frames.refuse_endless(node)
             return self._numbered(name, keys, window, node)
         if name in ("lag", "lead"):
-            if slide is not None and name == "lead":
-                self._refuse_sliding(node)
             return self._shifted(name, keys, node, scalar, is_backward)
         fn, arg, distinct = self._aggregate(call, node, scalar)
         if is_backward:
@@ -87,8 +84,6 @@ class WindowBinder:
             self.context.refuse("RANGE in an order other than time is not supported", node, hint="use ROWS … PRECEDING")
         if frame is None:
             return Literal(type_, 0 if fn == "count" else None)
-        if frame.end < 0 and slide is not None:
-            self._refuse_sliding(node)
         if frame.end < 0 and frame.unit == "range" and fn in ("first_value", "last_value"):
             self.context.refuse(
                 f"{name} over a RANGE that reaches beyond the current row is not supported",
@@ -225,11 +220,6 @@ class WindowBinder:
         """Whether a window's rows are in order of time from the last to the first."""
         order = window.args.get("order")
         return not isinstance(keys, Sorting) and order is not None and bool(order.expressions[0].args.get("desc"))
-
-    def _refuse_sliding(self, node: exp.Expr) -> NoReturn:
-        self.context.refuse(
-            "SLIDE with a window that reaches beyond the current row", node, hint="… AND CURRENT ROW, or no SLIDE"
-        )
 
     def _definition(self, node: exp.Window) -> exp.Window:
         name = node.args.get("alias")

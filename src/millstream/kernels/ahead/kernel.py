@@ -60,9 +60,7 @@ class AheadKernel(OnePiece):
 
     def _rows(self, state: AheadState, rows: Batch, old: int) -> Batch:
         reach, codes = self.spec.reach, self._codes(rows)
-        last = np.sort(_last_places(codes))
-        if state.upto < FOREVER:
-            last = last[rows.time[last] < state.upto] if self.spec.ends is not None else last[:0]
+        last = self._complete(rows, codes, state.upto)
         places = np.concatenate([np.arange(old, len(rows)), np.repeat(last, reach)])
         is_real = np.arange(len(places)) < len(rows) - old
         results = self._seen(state, rows, places, is_real, rows.time[places])
@@ -77,6 +75,13 @@ class AheadKernel(OnePiece):
         waits = np.flatnonzero(answered[: len(rows)] < 0)
         state.waiting = rows.take(waits) if len(waits) else None
         return self._in_turn(state)
+
+    def _complete(self, rows: Batch, codes: Ints, upto: int) -> Places:
+        """Where the last rows are of the keys that get no more."""
+        if upto < FOREVER and self.spec.ends is None:
+            return np.empty(0, dtype=np.int64)
+        last = np.sort(len(codes) - 1 - np.unique(codes[::-1], return_index=True)[1]).astype(np.int64)
+        return last if upto == FOREVER else last[rows.time[last] < upto]
 
     def _in_turn(self, state: AheadState) -> Batch:
         """The rows with results before which none waits."""
@@ -171,12 +176,6 @@ class AheadKernel(OnePiece):
         owner = bucket_of([batch.rows.column(i) for i in self._key_columns], parts)
         chosen = [np.flatnonzero(owner == part) for part in range(parts)]
         return [batch.take(own) if len(own) else None for own in chosen]
-
-
-def _last_places(codes: Ints) -> Places:
-    """Where the last row of each key is."""
-    reversed_places = np.unique(codes[::-1], return_index=True)[1]
-    return (len(codes) - 1 - reversed_places).astype(np.int64)
 
 
 def _together(batches: list[Batch | None]) -> Batch | None:
