@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from dataclasses import replace as replaced
 from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
 
@@ -172,7 +173,8 @@ class Catalog:
             )
         if known is not None and not replace:
             raise CatalogError(
-                f"{_title(known)} already exists", hint="use CREATE OR REPLACE, IF NOT EXISTS, or DROP it first"
+                f"{_title(replaced(known, name=entry.name))} already exists",
+                hint="use CREATE OR REPLACE, IF NOT EXISTS, or DROP it first",
             )
         if isinstance(entry, AggregateDef):
             # another version of an aggregate could change what a query that uses the name means

@@ -9,7 +9,7 @@ from millstream.kernels.contract import KernelSpec
 from millstream.kernels.distinct import DistinctSpec
 from millstream.kernels.hop import WindowStage
 from millstream.kernels.merge import MergeSpec
-from millstream.kernels.over import Frame, OverCall, OverSpec
+from millstream.kernels.over import OverSpec
 from millstream.kernels.programs.engine import Closing
 from millstream.kernels.programs.spec import AggregateSpec
 from millstream.kernels.session import SessionSpec
@@ -30,11 +30,8 @@ def plan_physical(node: P.Node) -> Physical:
             return _projected(plan_physical(below), node, columns)
         case P.Over(input=below, keys=keys, calls=calls, ends=ends):
             child = plan_physical(below)
-            kernel_calls = tuple(
-                OverCall(c.name, c.fn, c.arg, Frame(c.frame.unit, c.frame.preceding), c.distinct, c.type) for c in calls
-            )
-            kind = AheadSpec if any(c.frame.end < 0 for c in calls) else OverSpec
-            return _apply((child,), kind(child.schema, keys, kernel_calls, ends))
+            kind = AheadSpec if any(call.frame.end < 0 for call in calls) else OverSpec
+            return _apply((child,), kind(child.schema, keys, calls, ends))
         case P.Union(branches=branches):
             return _apply(tuple(map(plan_physical, branches)), MergeSpec(node.schema, len(branches)))
         case P.Distinct(input=below):

@@ -32,8 +32,12 @@ class Frame:
     preceding: int | Between | None
 
     def __post_init__(self) -> None:
+        if self.unit not in ("rows", "range"):
+            raise ValueError(f"a frame is in rows or range, not {self.unit!r}")
         if isinstance(self.preceding, int) and self.preceding < 0:
             raise ValueError("a frame that ends at the current row begins before it")
+        if not -(2**62) < (self.start or 0) < 2**62 or not -(2**62) < self.end < 2**62:
+            raise ValueError(f"a frame cannot begin {self.start} and end {self.end} before the current row")
 
     @property
     def start(self) -> int | None:

@@ -1,68 +1,22 @@
-"""What an OVER operator computes: frames, calls and their columns."""
+"""What an OVER operator computes: calls over frames, and their columns."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from millstream.kernels.aggregates import OVER_NAMES, RANKS, result_type
 from millstream.kernels.registry import register
-from millstream.plan.windows import Between
+from millstream.plan.windows import Frame
+from millstream.plan.windows import WindowCall as OverCall
 from millstream.schema import Field, Schema
 from millstream.types import SqlType
 
+__all__ = ["Frame", "OverCall", "OverSpec"]
+
 if TYPE_CHECKING:
     from millstream.kernels.over.kernel import OverKernel
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """The rows that an aggregate sees: `preceding` rows before the current one, or those of the last `preceding`
-    microseconds with the current row's peers; None is all that came before, Between ends before or after it."""
-
-    unit: Literal["rows", "range"]
-    preceding: int | Between | None
-
-    def __post_init__(self) -> None:
-        if self.unit not in ("rows", "range"):
-            raise ValueError(f"a frame is in rows or range, not {self.unit!r}")
-        if not -(2**62) < (self.start or 0) < 2**62 or not -(2**62) < self.end < 2**62:
-            raise ValueError(f"a frame cannot begin {self.start} and end {self.end} before the current row")
-
-    @property
-    def start(self) -> int | None:
-        """How far back it begins; None is at the first row."""
-        return self.preceding.start if isinstance(self.preceding, Between) else self.preceding
-
-    @property
-    def end(self) -> int:
-        """How far back it ends; 0 is the current row, and what is negative comes after it."""
-        return self.preceding.end if isinstance(self.preceding, Between) else 0
-
-    def __str__(self) -> str:
-        mark = " µs" if self.unit == "range" else ""
-        start, end = (
-            "unbounded preceding" if at is None else f"{abs(at)}{mark} {'preceding' if at >= 0 else 'following'}"
-            for at in (self.start, self.end)
-        )
-        return f"{self.unit} {start}" + (f" to {end}" if self.end else "")
-
-
-@dataclass(frozen=True, slots=True)
-class OverCall:
-    """One function: `fn(arg) OVER (… frame)` as column `name`; without argument it counts rows or ranks them."""
-
-    name: str
-    fn: str
-    arg: str | None
-    frame: Frame
-    distinct: bool
-    type: SqlType
-
-    def __str__(self) -> str:
-        inside = "*" if self.arg is None else f"{'distinct ' if self.distinct else ''}{self.arg}"
-        return f"{self.fn}({inside}) {self.frame} as {self.name}"
 
 
 @register
