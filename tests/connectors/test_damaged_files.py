@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from connector_data import plain, read_all, to_record_batch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from millstream.connectors.registry import make_source
@@ -76,6 +76,7 @@ def test_every_decompressible_byte_is_used(tmp_path):
 
 
 @given(st.integers(0, 10_000), st.binary(min_size=1, max_size=8), st.booleans())
+@example(600, b"\x01", False)
 @settings(max_examples=60)
 def test_a_corrupted_parquet_file_loses_nothing_silently(tmp_path_factory, place, noise, cut):
     """Row groups that read are right, the others are named with the rows they held."""

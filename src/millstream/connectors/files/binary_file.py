@@ -178,6 +178,11 @@ class ParquetFile(_BinaryFile):
                 at = row
         except _UNREADABLE as error:
             yield self._lost(f"unreadable part of a row group: {_brief(error)}", at, start + count - at)
+            return
+        if row < start + count:
+            # A damaged page header may tell a smaller number of values, and the reader believes it.
+            at = max(at, row)
+            yield self._lost("a row group has fewer rows than its file says", at, start + count - at)
 
 
 class ArrowFile(_BinaryFile):
