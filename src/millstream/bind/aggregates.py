@@ -11,9 +11,10 @@ from millstream import functions
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder, call_of
 from millstream.bind.programs import bind_program, describe_blocking
+from millstream.errors import BindError
 from millstream.kernels.programs.layout import returns_one_row
 from millstream.plan import nodes as P
-from millstream.plan.expr import Column, Expr
+from millstream.plan.expr import Column, Expr, Literal
 from millstream.plan.modes import Mode, Running, Sliding
 from millstream.plan.programs import WINDOW, Insert, LocalTable, Program, Range, Rows, Summary
 from millstream.schema import Field, Schema
@@ -148,7 +149,7 @@ class OwnCalls:
     def _columns(self, program: Program, args: tuple[Expr, ...], node: exp.Func) -> tuple[str, ...]:
         with self.context.blaming(node):
             given = zip(args, program.parameters, strict=True)
-            return tuple(self.column(functions.cast(arg, field.type)) for arg, field in given)
+            return tuple(self.column(as_argument(arg, field)) for arg, field in given)
 
     def _named(self, call: OwnCall, node: exp.Func) -> list[tuple[str, Column]]:
         self.places.setdefault(call, node)
@@ -167,6 +168,15 @@ class OwnCalls:
             detail="which row of a slot is its last can be told only if each row returns exactly one",
             hint="use ROWS … SLIDE n, or let every state return one row",
         )
+
+
+def as_argument(arg: Expr, parameter: Field) -> Expr:
+    """An argument as a value of its parameter's type: numbers become other numbers, text does not become one."""
+    if arg.type.is_text and not parameter.type.is_text and not isinstance(arg, Literal):
+        raise BindError(
+            f"{parameter.name} is {parameter.type}, and this is {arg.type}", hint=f"CAST(… AS {parameter.type})"
+        )
+    return functions.cast(arg, parameter.type)
 
 
 class RunningBinder(ExpressionBinder):

@@ -9,6 +9,7 @@ from typing import NoReturn
 from sqlglot import exp
 
 from millstream import functions
+from millstream.bind.aggregates import as_argument
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder, call_of
 from millstream.bind.programs import bind_program
@@ -250,7 +251,7 @@ class GroupBinder(ExpressionBinder):
         args = tuple(map(rows.bind, arguments))
         with self.context.blaming(node):
             program = bind_program(definition, tuple(arg.type for arg in args), self.context)
-            args = tuple(functions.cast(arg, field.type) for arg, field in zip(args, program.parameters, strict=True))
+            args = tuple(as_argument(arg, field) for arg, field in zip(args, program.parameters, strict=True))
         if not any(isinstance(statement, Insert) and statement.table is None for statement in program.terminate):
             self.context.refuse(
                 f"{name} returns nothing when a group ends",
