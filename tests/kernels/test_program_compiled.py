@@ -17,12 +17,14 @@ from millstream.kernels.programs.compiled import CompiledEngine, why_not_compile
 from millstream.kernels.programs.engine import Groups, Mode, Running, Sliding, TableRows, Tumbling
 from millstream.kernels.programs.rows import RowEngine
 from millstream.kernels.programs.rows_values import to_arrow
-from millstream.plan.programs import Insert, Program, Rows, parameter
+from millstream.plan.programs import Delete, Insert, Program, Rows, parameter
 from millstream.schema import Schema
 from millstream.testing.program_reference import Tuple
 from millstream.testing.programs import (
     BASE_PROGRAMS,
     WINDOW_PROGRAMS,
+    Builder,
+    algebraic_max,
     call,
     modes_for,
     naive_avg,
@@ -31,7 +33,7 @@ from millstream.testing.programs import (
     same_results,
     tuples_for,
 )
-from millstream.types import DOUBLE, INTEGER, VARCHAR, SqlType
+from millstream.types import BIGINT, DOUBLE, INTEGER, VARCHAR, SqlType
 
 PAPER = {**BASE_PROGRAMS, **WINDOW_PROGRAMS}
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
@@ -143,3 +145,24 @@ def test_explain_tells_what_keeps_a_program_from_machine_code() -> None:
         (Insert(None, (Rows((call("||", parameter(VARCHAR, "s"), "x"),)),)),),
     )  # fmt: skip
     assert "text" in (why_not_compiled(joined, Running()) or "")
+
+
+def test_many_tuples_that_expire_at_once_have_room() -> None:
+    """EXPIRE runs for each of them before the tuple that drove them out is worked on, and returns a row."""
+    program, mode = algebraic_max(), Sliding("range", 5)
+    tuples: list[Tuple] = [(0, 0, (float(-i),)) for i in range(300)]
+    with jit.using("off"):
+        agree(program, mode, [*tuples, (0, 1000, (1.0,))], cuts=[300])
+
+
+def test_rows_copied_from_one_table_to_another_have_room() -> None:
+    build = Builder(
+        "copied", Schema.of(x=BIGINT), Schema.of(r=BIGINT), None, t=Schema.of(a=BIGINT), u=Schema.of(a=BIGINT)
+    )
+    keep, kept, filled = build.values("u", build.param("x")), build.use("u"), build.use("t")
+    copy = build.select("t", kept["a"], of=[kept])
+    program = build.program(
+        [keep], [keep, copy, build.select(None, filled["a"], of=[filled]), Delete(build.use("t").range)]
+    )
+    with jit.using("off"):
+        agree(program, Running(), [(0, i, (i,)) for i in range(120)])

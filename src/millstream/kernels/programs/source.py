@@ -163,20 +163,45 @@ class _Function:
             if cells.is_ring:
                 tests.append(f"end{n} - first{n} > mask{n} and used{n} + 2 * (mask{n} + 3) * {cells.width} > len(c{n})")
                 continue
-            inserts = [s for state in states for s in state if isinstance(s, Insert) and s.table == cells.table.name]
-            needed = " + ".join([*(self._most(source) for s in inserts for source in s.sources), "1"])
-            tests.append(f"(used{n} + {needed} + 1) * {cells.width} > len(c{n})")
+            tests.append(f"(used{n} + {self._needed(cells.table.name, states)} + 2) * {cells.width} > len(c{n})")
             if cells.index is not None:
                 tests.append(f"used{n} > len(heads{n})")
         pools = list(tests)
         if not self.exact:
-            returns = [s for state in states for s in state if isinstance(s, Insert) and s.table is None]
-            needed = " + ".join([*(self._most(source) for s in returns for source in s.sources), "0"])
-            tests.append(f"returned + {needed} > len(origin)")
+            tests.append(f"returned + {self._needed(None, states)} > len(origin)")
         if tests:
             with self.write.block(f"if {' or '.join(f'({test})' for test in tests)}:"):
                 short = " or ".join(f"({test})" for test in pools) or "False"
                 self.write(f"trouble[1] = int({short})", "stopped = r", "break")
+
+    def _needed(self, table: str | None, states: tuple[tuple[Statement, ...], ...]) -> str:
+        """The source of the most rows that these states insert into a table, or return, for one tuple."""
+        terms = ["0"]
+        for state in states:
+            times = self._expiries if state is self.program.expire else "1"
+            for statement in state:
+                if isinstance(statement, Insert) and statement.table == table:
+                    terms += [f"{times} * {self._most(source)}" for source in statement.sources]
+        return " + ".join(terms)
+
+    @property
+    def _expiries(self) -> str:
+        """The source of how often EXPIRE may run before it is looked again whether there is room."""
+        mode, cells = self.mode, self.layout.window
+        if not isinstance(mode, Sliding) or mode.active or mode.unit == "rows" or cells is None:
+            return "1"
+        if any(self._lists(source) for s in self.program.expire if isinstance(s, Insert) for source in s.sources):
+            raise NotCompilable("EXPIRE inserts from a query, and may run many times for one tuple")
+        return self._size(cells)
+
+    def _size(self, cells: Cells) -> str:
+        """The source of how many rows a table has, the tuple that comes included."""
+        n = cells.number
+        return f"(end{n} - first{n} + 1)" if cells.is_ring else f"(count{n} + 1)"
+
+    def _lists(self, rows: Rows) -> list[str]:
+        """The tables of more than one row that a query ranges over."""
+        return [range_.table for range_ in rows.ranges if self.layout.registers_of(range_.table) is None]
 
     def _most(self, rows: Rows) -> str:
         """The source of the most rows that a query may have."""
@@ -185,7 +210,7 @@ class _Function:
         if rows.is_aggregation and nested is None:
             return "1"
         counts = []
-        lists = [range_.table for range_ in rows.ranges if self.layout.registers_of(range_.table) is None]
+        lists = self._lists(rows)
         if len(lists) > 1 and any(self._fixed(table) is None for table in lists):
             # How many rows there may be could be told only by their product, which would take all memory.
             raise NotCompilable(f"a join of {' and '.join(dict.fromkeys(lists))}, which grow")
@@ -194,9 +219,8 @@ class _Function:
         for range_ in rows.ranges:
             if range_.table in lists:
                 cells = self.layout.cells_of(range_.table)
-                n = cells.number
-                # The tuple itself may have been added meanwhile, and rows by earlier statements.
-                counts.append(f"(end{n} - first{n} + 1)" if cells.is_ring else f"(count{n} + {self._added(cells)})")
+                # Earlier statements for the same tuple may have added rows.
+                counts.append(f"({self._size(cells)} + {self._added(cells)})")
         times = " * ".join(counts) or "1"
         if nested is None:
             return times
@@ -213,13 +237,19 @@ class _Function:
         return sum(len(s.sources) for s in inserts)
 
     def _added(self, cells: Cells) -> str:
-        """The most rows that the statements of a tuple add to a table, loosely: all rows that any of them inserts."""
-        table = cells.table.name
-        inserts = [s for s in self.program.statements if isinstance(s, Insert) and s.table == table]
-        if any(source.ranges for s in inserts for source in s.sources):
-            # A table copied into itself, perhaps several times over.
-            return f"count{cells.number} * {2 ** len(inserts)} + {sum(len(s.sources) for s in inserts) + 1}"
-        return str(sum(len(s.sources) for s in inserts) + 1)
+        """The source of the most rows that the statements of a tuple add to a table, loosely."""
+        mine = [s for s in self.program.statements if isinstance(s, Insert) and s.table == cells.table.name]
+        listed = f"{sum(len(s.sources) for s in mine)} * {self._expiries}"
+        if not any(self._lists(source) for s in mine for source in s.sources):
+            return listed
+        # Whatever is copied from table to table: each such statement at most doubles all rows that there are.
+        inserts = [s for s in self.program.statements if isinstance(s, Insert) and s.table is not None]
+        copied = [source for s in inserts for source in s.sources if self._lists(source)]
+        if any(len(self._lists(source)) > 1 or _calls_program(source) for source in copied):
+            raise NotCompilable("a table is filled from a join or from another aggregate, and read for the same tuple")
+        values = f"{sum(len(s.sources) for s in inserts)} * {self._expiries}"
+        together = " + ".join([*map(self._size, self.layout.cells), values])
+        return f"{2 ** len(copied)} * ({together})"
 
     # -- tuples ----------------------------------------------------------------------------------------------------
 
@@ -423,6 +453,10 @@ class _Function:
 
     def _register(self, table: str, column: int) -> str:
         return self.statements.register(table, column, self.body)
+
+
+def _calls_program(rows: Rows) -> bool:
+    return any(isinstance(column, Summary) and column.program is not None for column in rows.columns)
 
 
 def _ago(time: str, span: int) -> str:
