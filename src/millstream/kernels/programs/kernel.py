@@ -83,7 +83,7 @@ class AggregateKernel:
         if state.pieces is not None and len(slots):
             state.pieces.touch(slots, self._size(state))
         if self._active:
-            return self._with_expired(state, batch, slots, returned)
+            return self._with_expired(state, batch, returned)
         if self.spec.ends is not None:
             return self._closed(state, batch, slots)
         if returned.origin is None:
@@ -107,9 +107,7 @@ class AggregateKernel:
 
     # -- active windows --------------------------------------------------------------------------------------------
 
-    def _with_expired(
-        self, state: AggregateState, batch: Batch, slots: npt.NDArray[np.int32], returned: Returned
-    ) -> Batch:
+    def _with_expired(self, state: AggregateState, batch: Batch, returned: Returned) -> Batch:
         """What was returned, each row beside the row that was worked on: one that came or one that expired."""
         assert isinstance(self.spec.mode, Sliding) and returned.origin is not None and returned.time is not None
         log = batch if state.log is None else concat([state.log, batch], batch.upto) if len(batch) else state.log

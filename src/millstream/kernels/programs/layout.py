@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 from millstream.plan.expr import Call, Column, Expr, Literal, conjuncts, walk
 from millstream.plan.modes import Mode, Running, Sliding, Tumbling
 from millstream.plan.programs import (
+    SQLCODE,
     WINDOW,
     Delete,
     InQuery,
@@ -20,6 +20,7 @@ from millstream.plan.programs import (
     Summary,
     Update,
     aliases_of,
+    column_names,
     expressions_of,
     queries_of,
 )
@@ -133,14 +134,9 @@ class Layout:
     def deletes_from(self, table: str) -> bool:
         return any(isinstance(s, Delete) and s.range.table == table for s in self.program.statements)
 
-    @cached_property
-    def uses_sqlcode(self) -> bool:
-        return any(
-            isinstance(part, Column) and part.name == "sqlcode"
-            for statement in self.program.statements
-            for expr in expressions_of(statement)
-            for part in walk(expr)
-        )
+
+def uses_sqlcode(program: Program) -> bool:
+    return any(SQLCODE in column_names(expressions_of(statement)) for statement in program.statements)
 
 
 def holds_one_row(program: Program, table: str) -> bool:

@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from millstream.plan.expr import Call, Case, Cast, Column, Expr, Literal
-from millstream.plan.programs import OLDEST, SQLCODE, WINDOW, Exists, Insert, Program, Rows, Summary, Update
+from millstream.plan.programs import (
+    OLDEST,
+    SQLCODE,
+    WINDOW,
+    Exists,
+    Insert,
+    Program,
+    Rows,
+    Summary,
+    Update,
+    expressions_of,
+    queries_of,
+    sources_of,
+)
 
 _STRICT = frozenset(
     {"+", "-", "*", "=", "<>", "<", "<=", ">", ">=", "and", "or", "not", "neg", "in", "abs", "floor", "ceil", "round"}
@@ -52,8 +65,6 @@ def _assignments(program: Program) -> Iterator[tuple[Place, Expr]]:
 
 
 def _queries(program: Program) -> Iterator[Rows]:
-    from millstream.plan.programs import expressions_of, queries_of, sources_of
-
     for statement in program.statements:
         yield from sources_of(statement)
         for expr in expressions_of(statement):

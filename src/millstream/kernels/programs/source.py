@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from millstream.kernels.batch import BEGIN
 from millstream.kernels.programs.engine import Mode, Running, Sliding, Tumbling
-from millstream.kernels.programs.layout import SEEN, Cells, Layout, returns_one_row
+from millstream.kernels.programs.layout import SEEN, Cells, Layout, returns_one_row, uses_sqlcode
 from millstream.kernels.programs.nullness import Place, never_null
 from millstream.kernels.programs.source_values import Body, NotCompilable, plain_type
 from millstream.kernels.programs.statements import Statements
@@ -94,7 +94,7 @@ class _Function:
         self.write = Writer()
         names = {f":{field.name}": f"a{i}" for i, field in enumerate(self.program.parameters)}
         self.body = Body(self.program, names, "", self._return)
-        if layout.uses_sqlcode:
+        if uses_sqlcode(layout.program):
             self.body.sqlcode = names[SQLCODE] = "code"
         self.arguments = set() if nulls else {f"a{i}" for i in range(len(self.program.parameters))}
         self.known = known

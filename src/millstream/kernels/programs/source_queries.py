@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, ExitStack
 
-from millstream.kernels.programs.layout import Cells, equality, holds_one_row
+from millstream.kernels.programs.layout import Cells, equality, holds_one_row, uses_sqlcode
 from millstream.kernels.programs.source_values import (
     Body,
     NotCompilable,
@@ -24,7 +24,6 @@ from millstream.plan.programs import (
     Summary,
     aliases_of,
     column_names,
-    expressions_of,
     queries_of,
 )
 from millstream.types import BIGINT, BOOLEAN, DOUBLE
@@ -168,7 +167,7 @@ class Queries(Values):
             raise NotCompilable(f"{summary.fn} keeps more than one row per group")
         prefix = self.write.fresh("p")
         inner = Body(program, {}, prefix, sink)
-        if any(part == SQLCODE for s in program.statements for part in column_names(expressions_of(s))):
+        if uses_sqlcode(program):
             inner.sqlcode = f"{prefix}_code"
             inner.names[SQLCODE] = inner.sqlcode
             self.write(f"n_{inner.sqlcode} = False", f"v_{inner.sqlcode} = 0")
