@@ -96,12 +96,11 @@ def slides_figures(report: Report, data: Data, quick: bool) -> None:
         found = by_slide(preceding, data, slides, 2 if quick else 4)
         report.table("slide", slides, found)
         gain = [p / d for p, d in zip(found["panes: M rows/s"], found["delta: M rows/s"], strict=True)]
-        if preceding == 39_999:
-            held = found["panes: values held"][slides.index(10_000)]
-            report.ratio("values held at a slide of 10,000 / 5", held / 5, most=1)
-            report.ratio("rate at the largest slide / rate at slide 1",
-                         found["panes: M rows/s"][-1] / found["panes: M rows/s"][0], least=1.0)  # fmt: skip
-            report.ratio("rate at the largest slide / delta only", gain[-1], least=1.0)
+        held = found["panes: values held"][slides.index(10_000)]
+        report.ratio(f"ROWS {preceding}: values held at a slide of 10,000 / 5", held / 5, most=1)
+        report.ratio(f"ROWS {preceding}: rate at the largest slide / rate at slide 1",
+                     found["panes: M rows/s"][-1] / found["panes: M rows/s"][0], least=1.0)  # fmt: skip
+        report.ratio(f"ROWS {preceding}: rate at the largest slide / delta only", gain[-1], least=1.0)
         held_lines = {name: found[f"{name}: values held"] for name in ("panes", "delta")}
         rate_lines = {name: found[f"{name}: M rows/s"] for name in ("panes", "delta")}
         text = f"sum OVER (ROWS {preceding} PRECEDING SLIDE N)"

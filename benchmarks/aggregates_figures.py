@@ -163,7 +163,7 @@ def by_slide(preceding: int, data: Data, slides: tuple[int, ...], rounds: int) -
             most = 0
             for batch in data.batches(chain.columns)[:2]:
                 chain.step(batch)
-                most = max(most, chain.values_held())
+                most = max(most, chain.window_values())
             found.setdefault(f"{name}: values held", []).append(most)
         for name, seconds in interleaved(works, rounds).items():
             found.setdefault(f"{name}: M rows/s", []).append(BATCH_ROWS / seconds / 1e6)

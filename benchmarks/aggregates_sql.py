@@ -128,9 +128,12 @@ class Chain:
             batch = kernel.step(state, batch)
         return batch
 
-    def values_held(self) -> int:
-        """How many rows all tables and windows hold."""
-        return sum(_held(kernel, state) for kernel, state in zip(self.kernels, self.states, strict=True))
+    def window_values(self) -> int:
+        """How many values the windows hold: those of rows or of panes, and that of a pane that is not complete."""
+        return sum(
+            1 if hasattr(kernel, "engine") else _held(kernel, state)
+            for kernel, state in zip(self.kernels, self.states, strict=True)
+        )
 
     def bytes_held(self) -> int:
         """The size of the saved state."""

@@ -1,4 +1,4 @@
-"""What has been declared: streams, tables, sinks, functions and aggregates, and who depends on whom."""
+"""What has been declared: streams, views, tables, sinks, functions and aggregates, and who depends on whom."""
 
 from __future__ import annotations
 
@@ -72,6 +72,22 @@ class DerivedDef:
 
 
 @dataclass(frozen=True)
+class ViewDef:
+    """A named relation that is kept, so that what it holds at this moment can be asked for; in standing queries its
+    name stands for its plan."""
+
+    name: str
+    plan: Node
+    names: tuple[str, ...]
+    sql: str = field(default="", compare=False)
+    """the query that it is, as text"""
+
+    @property
+    def schema(self) -> Schema:
+        return self.plan.schema
+
+
+@dataclass(frozen=True)
 class TableDef:
     name: str
     schema: Schema
@@ -138,20 +154,21 @@ def aggregate_use(name: str) -> str:
     return f"aggregate {name.lower()}"
 
 
-Entry = StreamDef | DerivedDef | TableDef | SinkDef | FunctionDef | AggregateDef
+Entry = StreamDef | DerivedDef | ViewDef | TableDef | SinkDef | FunctionDef | AggregateDef
 E = TypeVar("E", bound=Entry)
 
 
 def word_for(kind: type) -> str:
     """What an entry of that kind is called in messages."""
-    words = {TableDef: "table", SinkDef: "sink", FunctionDef: "function", AggregateDef: "aggregate"}
+    words = {ViewDef: "view", TableDef: "table", SinkDef: "sink", FunctionDef: "function", AggregateDef: "aggregate"}
     return words.get(kind, "stream")
 
 
 class Catalog:
     """Names (case-insensitive) to definitions; functions and aggregates have a name space of their own.
 
-    `depends` records for each derived stream, aggregate or query the names it was built from, so that DROP can refuse.
+    `depends` records for each derived stream, view, aggregate or query the names it was built from, so that DROP can
+    refuse.
     """
 
     def __init__(self) -> None:
@@ -270,7 +287,7 @@ class Catalog:
             self.release(_title(entry))
 
     def hold(self, user: str, uses: frozenset[str]) -> None:
-        """Note that `user` (a derived stream or a running query) needs `uses`."""
+        """Note that `user` (a derived stream, a view or a running query) needs `uses`."""
         self._depends[user.lower()] = frozenset(name.lower() for name in uses)
 
     def release(self, user: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from millstream.errors import BindError
 
 Jit = Literal["auto", "on", "off"]
+Forms = Literal["auto", "intervals", "changes"]
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class Config:
     """apply the rewrite rules"""
     disabled_rules: frozenset[str] = frozenset()
     """rules left out, by name"""
+    relations: Forms = "auto"
+    """how relations run: on intervals, on changes, or as suits the query"""
     checkpoint_seconds: float = 10.0
     """how often a persistent session saves its state while it runs"""
 
@@ -70,6 +73,13 @@ def _jit(name: str, value: object) -> Jit:
     raise BindError(f"{name} is auto, on or off, not {value}")
 
 
+def _forms(name: str, value: object) -> Forms:
+    words: dict[str, Forms] = {"auto": "auto", "intervals": "intervals", "changes": "changes"}
+    if str(value).lower() in words:
+        return words[str(value).lower()]
+    raise BindError(f"{name} is auto, intervals or changes, not {value}")
+
+
 def _seconds(name: str, value: object) -> float:
     if isinstance(value, int | float) and value >= 0:
         return float(value)
@@ -81,5 +91,6 @@ _READERS: dict[str, Callable[[str, object], object]] = {
     "threads": _count,
     "jit": _jit,
     "rules": _switch,
+    "relations": _forms,
     "checkpoint_seconds": _seconds,
 }

@@ -11,7 +11,8 @@ import pyarrow as pa
 from millstream.config import Config
 from millstream.errors import EngineError
 from millstream.hosts.tables import TableStore
-from millstream.session import Database, wall_clock
+from millstream.session import Database
+from millstream.times import wall_clock
 
 ENGINES = ("embedded", "spark")
 

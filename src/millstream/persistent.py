@@ -13,7 +13,7 @@ from millstream import sql
 from millstream.bind import statements as act
 from millstream.bind.select import Bound
 from millstream.bind.statements import bind
-from millstream.catalog import AggregateDef, Entry, FunctionDef, SinkDef, StreamDef, TableDef
+from millstream.catalog import AggregateDef, Entry, FunctionDef, SinkDef, StreamDef, TableDef, ViewDef
 from millstream.config import Config
 from millstream.errors import StateError
 from millstream.hosts.embedded.checkpoint import replay, restore_query, restore_streams, save
@@ -45,6 +45,8 @@ class PersistentDatabase(Database):
         self._texts: dict[str, tuple[str, str]] = {}
         self._saved_at = wall.monotonic()
         self._replaying = True
+        self._restoring: list[tuple[ViewDef, frozenset[str]]] | None = None
+        """views whose queries go on where they were once the streams do"""
         try:
             self._load()
         except BaseException:
@@ -87,6 +89,12 @@ class PersistentDatabase(Database):
                 text = f"{_PYTHON}{entry.python.made.__module__}"
         self._texts[_key(entry)] = (entry.name, text)
         self._remember_call({"op": "execute", "text": text, "key": _key(entry)})
+
+    def _keep_view(self, entry: ViewDef, uses: frozenset[str]) -> None:
+        if self._restoring is None:
+            super()._keep_view(entry, uses)
+        else:
+            self._restoring.append((entry, uses))
 
     def _define_again(self, key: str, text: str) -> None:
         """Define what was defined before; code in Python is not kept, and comes with the session."""
@@ -171,6 +179,8 @@ class PersistentDatabase(Database):
         saved = manifest["host"]
         self._numbered = manifest["numbered"]
         queries = []
+        views: list[tuple[ViewDef, frozenset[str]]] = []
+        self._restoring = views
         for key, name, text in manifest["statements"]:
             if key.startswith("query:"):
                 queries.append((key.removeprefix("query:"), name, text))
@@ -178,6 +188,13 @@ class PersistentDatabase(Database):
                 self._define_again(key, text)
         restore_streams(self._host, saved, blobs)
         loaded: set[str] = set()
+        self._restoring = None
+        for view, uses in views:
+            self._views.add(view.name.lower())
+            bound = self._delivered(view)
+            program, trace = self._program(view.name, bound, None)
+            restore_query(self._host, program, saved["queries"][view.name.lower()], blobs, loaded)
+            self._remember(program, bound, trace, uses, view.sql)
         for key, name, text in queries:
             action = bind(sql.parse(text)[0].ast, self.catalog, text)
             assert isinstance(action, act.Query)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Callable, Iterator
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ import pyarrow as pa
 
 from millstream.errors import UnsupportedError
 from millstream.hosts.contract import Host, Program
+from millstream.times import Moment, to_micros
 
 if TYPE_CHECKING:
     from millstream.session import Database
@@ -77,13 +77,18 @@ class Query:
                 self._host.interrupt()
                 thread.join()
 
-    def snapshot(self, at: dt.datetime | None = None) -> pa.Table:
-        """The content of a relation now, or at an instant still held."""
-        raise UnsupportedError(
-            "only a relation has a content at an instant",
-            detail=f"query {self.name} delivers events: things that happened, each at its time",
-            hint="fetch() what it produced",
-        )
+    def snapshot(self, at: Moment | None = None) -> pa.Table:
+        """The content of a relation now, or at an instant still held: one that its streams have not passed.
+
+        Now is the latest time that a row or a heartbeat of its streams has had.
+        """
+        if not self._program.relation:
+            raise UnsupportedError(
+                "only a relation has a content at an instant",
+                detail=f"query {self.name} delivers events: things that happened, each at its time",
+                hint="fetch() what it produced",
+            )
+        return self._host.content(self.name, None if at is None else to_micros(at))
 
     def explain(self, mode: str = "") -> str:
         """How the query runs; mode VERBOSE adds the plan after every rule, RULES the reasons."""

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
-import time as wall
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from millstream import sql
 from millstream.bind import statements as act
+from millstream.bind.context import Context
 from millstream.bind.select import Bound
-from millstream.bind.statements import bind
+from millstream.bind.statements import bind, delivered
 from millstream.catalog import (
     AggregateDef,
     Catalog,
@@ -23,17 +23,24 @@ from millstream.catalog import (
     SinkDef,
     StreamDef,
     TableDef,
+    ViewDef,
 )
 from millstream.config import Config
 from millstream.connectors import rows as conversion
 from millstream.connectors.registry import make_sink, make_source
-from millstream.errors import BindError, CatalogError, ConnectorError, DataError, MillstreamError, UnsupportedError
+from millstream.errors import BindError, CatalogError, ConnectorError, DataError, MillstreamError
 from millstream.explain import explain_text
 from millstream.hosts.contract import Host, Program, Report
 from millstream.hosts.tables import TableStore
+from millstream.physical.nodes import Physical, Source, walk
 from millstream.physical.planner import plan_physical
+from millstream.plan.relations import Validity
 from millstream.query import Query, Result, text_table
 from millstream.rules import OPTIMIZE, Trace, run_rules
+from millstream.times import Moment, to_micros, to_span
+
+if TYPE_CHECKING:
+    from millstream.builder import Flow
 
 
 class Database:
@@ -45,6 +52,7 @@ class Database:
         self.tables = tables
         self._host = host
         self._queries: dict[str, Query] = {}
+        self._views: set[str] = set()
         self._numbered = 0
 
     # -- SQL -------------------------------------------------------------------------------------------------------
@@ -112,37 +120,38 @@ class Database:
     def _program(self, name: str, bound: Bound, sink: SinkDef | None) -> tuple[Program, Trace]:
         disabled = self.config.disabled_rules
         plan, trace = run_rules(bound.plan, OPTIMIZE if self.config.rules else (), disabled)
-        return Program(name, plan_physical(plan), bound.names, sink), trace
+        physical = plan_physical(plan, self.config.relations)
+        relation = isinstance(bound.plan, Validity)
+        return Program(name, physical, bound.names, sink, relation, name.lower() in self._views), trace
 
     def _explain(self, query: act.Query, mode: str) -> str:
-        if mode == "COST":
-            raise UnsupportedError("EXPLAIN COST is not supported yet", hint="EXPLAIN, EXPLAIN VERBOSE, EXPLAIN RULES")
         program, trace = self._program("query", query.bound, query.sink)
         return explain_text(query.bound.plan, trace, self._host.explain(program), mode)
 
     # -- queries ---------------------------------------------------------------------------------------------------
 
     def _start(self, bound: Bound, uses: frozenset[str], sink: SinkDef | None, text: str, name: str | None) -> Query:
-        name = name or self._next_name()
-        if name.lower() in self._queries:
-            raise CatalogError(f"query {name} is already running", hint="stop it first, or choose another name")
-        program, trace = self._program(name, bound, sink)
+        program, trace = self._program(self._free_name(name), bound, sink)
         self._host.start(program)
         return self._remember(program, bound, trace, uses, text)
 
     def _remember(self, program: Program, bound: Bound, trace: Trace, uses: frozenset[str], text: str) -> Query:
-        query = Query(
-            self,
-            self._host,
-            program,
-            text,
-            lambda mode: explain_text(bound.plan, trace, self._host.explain(program), mode),
-        )
+        def explain(mode: str) -> str:
+            return explain_text(bound.plan, trace, self._host.explain(program), mode)
+
+        return self._hold(program, explain, uses, text)
+
+    def _hold(self, program: Program, explain: Callable[[str], str], uses: frozenset[str], text: str) -> Query:
+        query = Query(self, self._host, program, text, explain)
         self._queries[program.name.lower()] = query
         self.catalog.hold(program.name, uses)
         return query
 
-    def _next_name(self) -> str:
+    def _free_name(self, name: str | None) -> str:
+        if name is not None:
+            if name.lower() in self._queries:
+                raise CatalogError(f"query {name} is already running", hint="stop it first, or choose another name")
+            return name
         while True:
             self._numbered += 1
             name = f"q{self._numbered}"
@@ -164,9 +173,31 @@ class Database:
     def stop(self, name: str) -> None:
         """Stop a query; what it has produced and nobody has fetched is gone."""
         query = self.query(name)
+        if name.lower() in self._views:
+            raise CatalogError(f"{query.name} is a view", hint=f"DROP VIEW {query.name}")
         self._host.stop(query.name)
         del self._queries[query.name.lower()]
         self.catalog.release(query.name)
+
+    def stream(self, name: str, alias: str | None = None) -> Flow:
+        """A stream, relation or table to build a query from, operator by operator (see `millstream.builder`)."""
+        from millstream.builder import flow_of
+
+        return flow_of(self, name, alias)
+
+    def install(self, plan: Physical, name: str | None = None) -> Query:
+        """Run physical operators exactly as they are given; nothing is optimised. It is not kept on closing."""
+        program = Program(self._free_name(name), plan, plan.schema.names)
+        uses = frozenset(node.stream for node in walk(plan) if isinstance(node, Source))
+        self._host.start(program)
+        return self._hold(program, lambda mode: self._host.explain(program), uses, str(plan))
+
+    def start_bound(self, bound: Bound, uses: frozenset[str], text: str, name: str | None) -> Query:
+        """Start what was built without SQL; `text` is for those who look at it."""
+        return Database._start(self, bound, uses, None, text, name)
+
+    def explain_bound(self, bound: Bound, mode: str) -> str:
+        return self._explain(act.Query(bound, frozenset()), mode.upper())
 
     # -- data ------------------------------------------------------------------------------------------------------
 
@@ -179,7 +210,7 @@ class Database:
         batch, rejected = conversion.to_batch(rows, definition.given, definition.name)
         self._host.push(definition.name, batch, rejected)
 
-    def advance(self, stream: str, time: dt.datetime | int) -> None:
+    def advance(self, stream: str, time: Moment) -> None:
         """Heartbeat: no later row of `stream` is before `time`."""
         definition = self.catalog.get(stream, StreamDef)
         if definition.clock is Clock.LATENT:
@@ -241,6 +272,8 @@ class Database:
         try:
             if isinstance(entry, StreamDef):
                 self._host.declare(entry)
+            elif isinstance(entry, ViewDef):
+                self._keep_view(entry, action.uses)
             elif isinstance(entry, TableDef):
                 self._create_table(entry)
                 if action.rows_from is not None:
@@ -248,6 +281,24 @@ class Database:
         except MillstreamError:
             self.catalog.drop(entry.name, (type(entry),))
             raise
+
+    def _keep_view(self, entry: ViewDef, uses: frozenset[str]) -> None:
+        """Start the standing query that a view is."""
+        if entry.name.lower() in self._views:
+            self._drop_view(entry.name)
+        self._views.add(entry.name.lower())
+        try:
+            Database._start(self, self._delivered(entry), uses, None, entry.sql, entry.name)
+        except MillstreamError:
+            self._views.discard(entry.name.lower())
+            raise
+
+    def _delivered(self, view: ViewDef) -> Bound:
+        return delivered(Bound(view.plan, view.names), Context(self.catalog, view.sql))
+
+    def _drop_view(self, name: str) -> None:
+        self._views.discard(name.lower())
+        Database.stop(self, name)
 
     def _fill_table(self, entry: TableDef, options: Options) -> None:
         """Load a new table from a source; a table is complete or not there, so a row that does not fit is an error."""
@@ -274,6 +325,8 @@ class Database:
             return
         if isinstance(entry, StreamDef):
             self._host.forget(entry.name)
+        elif isinstance(entry, ViewDef):
+            self._drop_view(entry.name)
         elif isinstance(entry, TableDef):
             self.tables.drop(entry.name)
 
@@ -283,22 +336,27 @@ class Database:
             if self.catalog.find(name) is not None and not replace:
                 raise CatalogError(f"{name} already exists", hint="use CREATE OR REPLACE, or DROP it first")
             if action.own is None:
-                schema = self.tables.create_as(name, action.sql)
+                with self.tables.lent(self._contents(action.views)):
+                    schema = self.tables.create_as(name, action.sql)
             else:
                 schema = self.tables.create_from(name, self._answer(action))
             self.catalog.add(TableDef(name, schema), replace=replace)
             return None
         if action.is_query:
             return Result(self._answer(action))
-        self.tables.change(action.sql, action.reads)
+        with self.tables.lent(self._contents(action.views)):
+            self.tables.change(action.sql, action.reads)
         return None
 
+    def _contents(self, views: tuple[str, ...]) -> dict[str, pa.Table]:
+        """What views hold at this moment."""
+        return {view: self._host.content(view, None) for view in views}
+
     def _answer(self, action: act.OnTables) -> pa.Table:
-        if action.own is None:
-            return self.tables.query(action.sql)
         from millstream.hosts.table_aggregates import answer
 
-        return answer(action.own, self.tables)
+        with self.tables.lent(self._contents(action.views)):
+            return self.tables.query(action.sql) if action.own is None else answer(action.own, self.tables)
 
     def _show(self, kind: str) -> Result:
         match kind:
@@ -314,6 +372,9 @@ class Database:
                     ("name", "columns"),
                     [(t.name, str(t.schema)) for t in self.catalog.entries() if isinstance(t, TableDef)],
                 )
+            case "VIEWS":
+                views = [entry for entry in self.catalog.entries() if isinstance(entry, ViewDef)]
+                return _rows(("name", "columns", "sql"), [(v.name, str(v.schema), v.sql) for v in views])
             case "SINKS":
                 sinks = [entry for entry in self.catalog.entries() if isinstance(entry, SinkDef)]
                 return _rows(("name", "options"), [(s.name, _options_text(s.options)) for s in sinks])
@@ -323,11 +384,11 @@ class Database:
             case "AGGREGATES":
                 aggregates = [entry for entry in self.catalog.entries() if isinstance(entry, AggregateDef)]
                 return _rows(("name", "signature", "version"), [(a.name, a.signature, a.version) for a in aggregates])
-        raise BindError(f"no list {kind}", hint="SHOW STREAMS, TABLES, QUERIES, SINKS, FUNCTIONS or AGGREGATES")
+        raise BindError(f"no list {kind}", hint="SHOW STREAMS, TABLES, VIEWS, QUERIES, SINKS, FUNCTIONS or AGGREGATES")
 
     def _describe(self, name: str) -> Result:
         entry = self.catalog.find(name)
-        if not isinstance(entry, StreamDef | DerivedDef | TableDef):
+        if not isinstance(entry, StreamDef | DerivedDef | ViewDef | TableDef):
             raise CatalogError(f"no stream or table {name}", hint=self.catalog.suggest(name))
         return _rows(("column", "type"), [(field.name, str(field.type)) for field in entry.schema])
 
@@ -351,37 +412,6 @@ class Database:
 
     def __iter__(self) -> Iterator[Query]:
         return iter(self.queries())
-
-
-def to_micros(time: dt.datetime | dt.date | int) -> int:
-    """A point in time as µs since the epoch; a naive datetime is UTC."""
-    if isinstance(time, int) and not isinstance(time, bool):
-        return time
-    if isinstance(time, dt.datetime):
-        moment = time if time.tzinfo is not None else time.replace(tzinfo=dt.UTC)
-        return (moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
-    if isinstance(time, dt.date):
-        return (time - dt.date(1970, 1, 1)).days * 86_400_000_000
-    raise DataError(f"a time is expected, not {time!r}", hint="give a datetime, or int µs since the epoch")
-
-
-def to_span(slack: str | dt.timedelta | int | None) -> int:
-    """A length of time as µs: None is 0; text is like '5 seconds'."""
-    if slack is None:
-        return 0
-    if isinstance(slack, dt.timedelta):
-        return slack // dt.timedelta(microseconds=1)
-    if isinstance(slack, int):
-        return slack
-    length = sql.parse_duration(slack)
-    if length is None:
-        raise DataError(f"{slack!r} is not a length of time", hint="write it like '5 seconds'")
-    return length
-
-
-def wall_clock() -> int:
-    """µs since the epoch now."""
-    return wall.time_ns() // 1000
 
 
 def _time_of(stream: StreamDef | DerivedDef) -> str:

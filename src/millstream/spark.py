@@ -20,7 +20,8 @@ from millstream.hosts.spark.host import SparkHost
 from millstream.hosts.spark.rescale import rescale
 from millstream.hosts.spark.session import get_session
 from millstream.hosts.tables import TableStore
-from millstream.session import Database, to_span
+from millstream.session import Database
+from millstream.times import to_span
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,7 +13,11 @@ import pyarrow.compute
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kernel_scenarios import COLUMNS, SCENARIOS, Scenario, batches, whole
+from join_scenarios import JOIN_SCENARIOS
+from kernel_scenarios import COLUMNS, Scenario, batches, whole
+from kernel_scenarios import SCENARIOS as EVENT_SCENARIOS
+from relation_scenarios import RELATION_SCENARIOS
+from sweep_scenarios import SWEEP_SCENARIOS
 
 from millstream.errors import DataError
 from millstream.kernels import jit
@@ -24,6 +28,8 @@ from millstream.kernels.keys import bucket_of
 from millstream.kernels.over import Frame, OverCall, OverSpec
 from millstream.kernels.registry import registered
 from millstream.schema import Schema
+
+SCENARIOS = {**EVENT_SCENARIOS, **JOIN_SCENARIOS, **RELATION_SCENARIOS, **SWEEP_SCENARIOS}
 
 laws = settings(
     deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -39,12 +45,19 @@ def bits(value: Any) -> Any:
 
 
 def content(outputs: list[Batch]) -> list[Any]:
-    """All rows of the outputs with their times and numbers."""
-    return [
-        (int(time), int(seq), *(bits(value) for value in row.values()))
+    """All rows of the outputs with their times and numbers. A relation's rows have none: their order is free."""
+    rows = [
+        (int(time), int(seq), int(other), *(bits(value) for value in row.values()))
         for batch in outputs
-        for time, seq, row in zip(batch.time, batch.seq, batch.rows.to_pylist(), strict=True)
+        for time, seq, other, row in zip(
+            batch.time,
+            batch.seq,
+            batch.time if batch.other is None else batch.other,
+            batch.rows.to_pylist(),
+            strict=True,
+        )
     ]
+    return rows if any(row[1] for row in rows) else sorted(rows, key=lambda row: (row[0], repr(row)))
 
 
 def run(kernel: Kernel, inputs: list[Batch]) -> list[Batch]:

@@ -61,6 +61,23 @@ SHAPES = {
     """,
     "distinct": "SELECT number, venue, ts FROM trades WHERE price > 20 UNION SELECT number, venue, ts FROM others",
 }
+RELATIONS = {
+    "relation of pairs": """
+        SELECT trades.symbol, trades.number AS a, others.number AS b
+        FROM trades [RANGE 3 SECONDS] LEFT JOIN others [RANGE 2 SECONDS] ON trades.symbol = others.symbol
+    """,
+    "groups of a sliding window": """
+        SELECT symbol, count(*) AS n, sum(price) AS total, max(price) AS high, count(DISTINCT venue) AS venues
+        FROM trades [RANGE 4 SECONDS SLIDE 2 SECONDS] GROUP BY symbol
+    """,
+    "what the last rows changed": """
+        SELECT ISTREAM(symbol, count(venue)) FROM trades [PARTITION BY symbol ROWS 2] GROUP BY symbol
+    """,
+    "what one has and the other has not": """
+        SELECT symbol, venue FROM trades [RANGE 5 SECONDS] EXCEPT ALL SELECT symbol, venue FROM others [RANGE 5 SECONDS]
+    """,
+}
+"""Queries over relations; their rows begin with the symbol."""
 
 ALL = 1000
 """More files than there are."""
@@ -127,11 +144,12 @@ class Case:
     def __post_init__(self) -> None:
         rng, draw = random.Random(self.seed), np.random.default_rng(self.seed)
         self.shape = self.shape or list(SHAPES)[self.seed % len(SHAPES)]
+        self.text = {**SHAPES, **RELATIONS}[self.shape]
         self.buckets = rng.randint(1, 5)
         self.registered = rng.random() < 0.5
         # which of several files of one micro-batch came first is not known, so then no two rows have the same time
         self.per_trigger = rng.choice([1, 1, 2])
-        for number, name in enumerate(("trades", "others") if "others" in SHAPES[self.shape] else ("trades",)):
+        for number, name in enumerate(("trades", "others") if "others" in self.text else ("trades",)):
             rows = random_rows(draw, 60, number * 1000, ties=self.per_trigger == 1)
             cuts = sorted(rng.sample(range(1, 60), rng.randint(2, 4)))
             self.streams[name] = Files(self.folder / name, rows, cuts)
@@ -152,11 +170,11 @@ class Case:
         db = ms.connect()
         for name in self.streams:
             db.execute(f"CREATE STREAM {name} {COLUMNS}")
-        query = db.sql(SHAPES[self.shape])
+        query = db.sql(self.text)
         for name, stream in self.streams.items():
             db.push(name, as_table(stream.rows))
         db.finish()
-        return [row for row in as_rows(query.fetch()) if row[0] != LAST]
+        return [row for row in as_rows(query.fetch()) if row[0] not in (LAST, "end")]
 
     def run(self, text: str | None = None) -> list[Row]:
         """A new session resumes the query and reads all files that are there."""
@@ -180,7 +198,7 @@ class Case:
                 )
                 df = reader.option("maxFilesPerTrigger", self.per_trigger).parquet(str(stream.folder))
                 host.register_stream(db.catalog.get(name, StreamDef), df)
-        query = db.sql(text or SHAPES[self.shape], name="q")
+        query = db.sql(text or self.text, name="q")
         db.run()
         return as_rows(query.fetch())
 
@@ -222,6 +240,18 @@ def test_any_micro_batches_buckets_and_restart_give_the_same_rows(case_of: Calla
     delivered += case.run()
     assert delivered == expected, str(case)
     assert len(expected) >= 40
+
+
+@pytest.mark.parametrize("shape", RELATIONS)
+def test_relations_give_the_same_rows(case_of: Callable[..., Case], shape: str) -> None:
+    case = case_of(len(shape), shape=shape)
+    expected = case.in_process()
+    case.put(case.restart)
+    delivered = case.run()
+    case.put(ALL)
+    delivered += [row for row in case.run() if row[0] != "end"]
+    assert sorted(delivered, key=str) == sorted(expected, key=str), str(case)
+    assert len(expected) >= 15
 
 
 def test_another_query_is_refused_and_the_right_one_goes_on(case_of: Callable[..., Case]) -> None:

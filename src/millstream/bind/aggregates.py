@@ -126,7 +126,10 @@ class OwnCalls:
                 detail="each may return no row or several, and then their rows do not belong together",
                 hint="use a query for each",
             )
-        for call in [call for call in self.calls if call.is_exact] + last:
+        exact = [call for call in self.calls if call.is_exact]
+        # aggregates of the same window stand side by side, where they can become one
+        windows = list(dict.fromkeys((call.keys, call.mode) for call in exact))
+        for call in sorted(exact, key=lambda call: windows.index((call.keys, call.mode))) + last:
             plan = P.Aggregate(plan, call.keys, call.program, call.args, call.mode, self.calls[call], call.base)
         return plan
 

@@ -14,6 +14,7 @@ from millstream.errors import BindError, MillstreamError, UnsupportedError
 from millstream.plan import nodes as P
 from millstream.plan.expr import Column
 from millstream.sql import span_of
+from millstream.types import BIGINT, TIMESTAMP, TIMESTAMPTZ, SqlType
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,19 @@ class Context:
                     found.add(entry.clock)
         return found
 
+    def time_type(self, plan: P.Node) -> SqlType:
+        """The type of instants of a plan's rows: BIGINT where streams are ordered by a number, or by arrival only."""
+        types: set[SqlType] = set()
+        for node in P.walk(plan):
+            entry = self.catalog.find(node.stream) if isinstance(node, P.Scan) else None
+            if isinstance(entry, StreamDef) and entry.time_column is not None:
+                types.add(entry.schema[entry.time_column].type)
+        if not types or any(type_.is_integer for type_ in types):
+            return BIGINT
+        return TIMESTAMPTZ if TIMESTAMPTZ in types else TIMESTAMP
+
     def time_columns(self, plan: P.Node) -> frozenset[str]:
-        """The columns of a plan's rows that hold their order time."""
+        """The columns of a plan's rows that hold their order time; a relation has none."""
         match plan:
             case P.Scan(stream=stream, side="main"):
                 entry = self.catalog.find(stream)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
+from typing import NoReturn
 
 from sqlglot import exp
 
@@ -53,6 +54,8 @@ class ExpressionBinder:
         self.window = window
         self.parameters = parameters or {}
         self.depth = depth
+        self.subquery: Callable[[exp.Subquery, ExpressionBinder], Expr] | None = None
+        """binds a query that stands for a value; None where that may not stand"""
 
     def bind(self, node: exp.Expr) -> Expr:
         """The typed expression of `node`."""
@@ -93,8 +96,10 @@ class ExpressionBinder:
                 if self.window is None:
                     self.context.refuse("OVER is not allowed here", node, hint="use it in the select list")
                 return self.window(node, self)
-            case exp.Subquery() | exp.Exists() | exp.Select():
-                self.context.refuse("a subquery cannot stand here yet", node, hint="join the table in FROM instead")
+            case exp.Subquery() if self.subquery is not None:
+                return self.subquery(node, self)
+            case exp.Subquery() | exp.Exists() | exp.Select() | exp.Any() | exp.All():
+                self._refuse_subquery("a subquery cannot stand here yet", node)
             case exp.Func():
                 return self._call(node)
         return self.context.fail(f"{node.sql()[:60]} cannot be used here", node)
@@ -152,8 +157,17 @@ class ExpressionBinder:
 
     def _in(self, node: exp.In) -> Expr:
         if node.args.get("query") is not None or node.args.get("unnest") is not None:
-            self.context.refuse("IN with a subquery is not supported yet", node, hint="join the table in FROM instead")
+            self._refuse_subquery("IN with a subquery is not supported yet", node)
         return self._resolve("in", (self.bind(node.this), *map(self.bind, node.expressions)), node)
+
+    def _refuse_subquery(self, message: str, node: exp.Expr) -> NoReturn:
+        if self.subquery is None:
+            self.context.refuse(message, node, hint="join the table in FROM instead")
+        self.context.refuse(
+            "EXISTS, IN, ANY and ALL with a subquery stand in WHERE and HAVING, joined to the rest by AND",
+            node,
+            hint="write OR as UNION of two queries, and a value as (SELECT count(*) …) > 0",
+        )
 
     def _like(self, node: exp.Expr, escape: tuple[Expr, ...]) -> Expr:
         args = (self.bind(node.this), self.bind(node.expression), *escape)

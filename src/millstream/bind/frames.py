@@ -86,11 +86,7 @@ class FrameBinder:
         if length is not None:
             return length
         if isinstance(start, exp.Literal) and str(start.this).isdigit():
-            ticks = [
-                self.plan.schema[name].type.is_integer or self.plan.schema[name].type == BIGINT
-                for name in self.context.time_columns(self.plan)
-            ]
-            if ticks and all(ticks):
+            if self.context.time_type(self.plan) == BIGINT:
                 return int(start.this)
             self.context.fail("RANGE needs a unit of time", node, hint=f"RANGE {start.this} SECONDS PRECEDING")
         if isinstance(start, exp.Interval):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from sqlglot import exp
 
@@ -21,31 +21,34 @@ class Item:
     schema: Schema
     prefix: str = ""
     source: str = ""
+    within: frozenset[str] = frozenset()
+    """lower-case aliases inside a subquery that has none itself"""
 
     def column(self, name: str) -> Column:
-        field = self.schema[name]
-        return Column(field.type, self.prefix + field.name)
+        found = self.schema[name]
+        return Column(found.type, self.prefix + found.name)
 
     def answers_to(self, qualifier: str) -> bool:
-        """The alias, or the name of the source itself (`SELECT OpenAuction.* FROM OpenAuction O` is a known slip)."""
-        return qualifier.lower() in (self.alias.lower(), self.source.lower())
+        """The alias, or by known slips the name of the source (`SELECT OpenAuction.* FROM OpenAuction O`) or an alias
+        inside of it (`SELECT P.id FROM (SELECT P.id FROM Person P)`)."""
+        return qualifier.lower() in (self.alias.lower(), self.source.lower(), *self.within)
 
 
 @dataclass(frozen=True)
 class Scope:
-    """The entries of FROM; columns shared by USING are listed once under `merged`."""
+    """The entries of FROM; `merged` are the columns shared by USING, by lower-case name."""
 
     context: Context
     items: tuple[Item, ...]
-    merged: frozenset[str] = frozenset()
+    merged: Mapping[str, Column] = field(default_factory=dict)
 
     def resolve(self, node: exp.Column) -> Column:
         """The one column that `node` names; an error if there is none or more than one."""
         name, qualifier = node.name, node.table
         items = self._items(qualifier, node)
         found = [item.column(name) for item in items if name in item.schema]
-        if len(found) > 1 and not qualifier and name.lower() in self.merged:
-            found = found[:1]
+        if not qualifier and name.lower() in self.merged:
+            return self.merged[name.lower()]
         if len(found) == 1:
             return found[0]
         if found:
@@ -53,19 +56,30 @@ class Scope:
             self.context.fail(
                 f"column {name} is ambiguous", node, hint="write " + " or ".join(f"{owner}.{name}" for owner in owners)
             )
-        names = [field.name for item in items for field in item.schema]
+        names = [each.name for item in items for each in item.schema]
         return self.context.fail(f"no column {node.sql()}", node, hint=did_you_mean(name, names))
+
+    def has(self, qualifier: str, *, by_source: bool = True) -> bool:
+        """Whether an entry is meant by `qualifier`; without `by_source` only if that is its alias."""
+        return any(
+            item.answers_to(qualifier) if by_source else item.alias.lower() == qualifier.lower() for item in self.items
+        )
+
+    def knows(self, name: str) -> bool:
+        """Whether an entry has a column of that name."""
+        return any(name in item.schema for item in self.items)
 
     def star(self, qualifier: str, node: exp.Expr) -> Iterator[tuple[str, Column]]:
         """What `*` or `q.*` stands for: user-visible names and columns."""
         seen: set[str] = set()
         for item in self._items(qualifier, node):
-            for field in item.schema:
-                if not qualifier and field.name.lower() in self.merged:
-                    if field.name.lower() in seen:
+            for each in item.schema:
+                shared = None if qualifier else self.merged.get(each.name.lower())
+                if shared is not None:
+                    if each.name.lower() in seen:
                         continue
-                    seen.add(field.name.lower())
-                yield field.name, item.column(field.name)
+                    seen.add(each.name.lower())
+                yield each.name, shared or item.column(each.name)
 
     def _items(self, qualifier: str, node: exp.Expr) -> tuple[Item, ...]:
         if not qualifier:

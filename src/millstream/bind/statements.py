@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from sqlglot import exp
 
+from millstream.bind.actions import (
+    Action,
+    ChangeSetting,
+    Define,
+    DescribeEntry,
+    ExplainPlan,
+    OnTables,
+    Query,
+    Remove,
+    ShowList,
+    StopQuery,
+)
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder, bind_type
+from millstream.bind.outputs import Bound
 from millstream.bind.programs import define_aggregate
+from millstream.bind.reads import reads_only, tables_of
 from millstream.bind.scope import did_you_mean
-from millstream.bind.select import Bound, bind_named, bind_query
-from millstream.bind.table_aggregates import TableAggregates, own_aggregates
+from millstream.bind.select import bind_named, bind_query
+from millstream.bind.table_aggregates import own_aggregates
 from millstream.catalog import (
     AggregateDef,
     Catalog,
@@ -23,12 +35,14 @@ from millstream.catalog import (
     SinkDef,
     StreamDef,
     TableDef,
+    ViewDef,
     aggregate_use,
 )
 from millstream.plan.expr import Column
 from millstream.plan.nodes import Kind
+from millstream.plan.relations import FROM, TO, Validity
 from millstream.schema import Field, Schema
-from millstream.sql import duration_us, options_of
+from millstream.sql import duration_us, options_of, to_sql
 from millstream.sql.nodes import (
     CreateAggregate,
     CreateSink,
@@ -37,87 +51,34 @@ from millstream.sql.nodes import (
     ResetOption,
     SetOption,
     Show,
-    SideStream,
     Stop,
 )
+from millstream.sql.relations import CreateView
 from millstream.types import DATE, TIMESTAMP, TIMESTAMPTZ, VARCHAR, SqlType, common_type
+
+__all__ = [
+    "Action",
+    "ChangeSetting",
+    "Define",
+    "DescribeEntry",
+    "ExplainPlan",
+    "OnTables",
+    "Query",
+    "Remove",
+    "ShowList",
+    "StopQuery",
+    "bind",
+    "delivered",
+]
 
 CURRENT_TIME = "current_time"
 
-
-@dataclass(frozen=True)
-class Define:
-    """Put an entry into the catalog; `uses` are the names it depends on."""
-
-    entry: Entry
-    replace: bool = False
-    if_not_exists: bool = False
-    uses: frozenset[str] = frozenset()
-    rows_from: Options | None = None
-    """a table's first rows: the options of a source that ends"""
-
-
-@dataclass(frozen=True)
-class Remove:
-    name: str
-    kinds: tuple[type[Entry], ...]
-    if_exists: bool = False
-
-
-@dataclass(frozen=True)
-class Query:
-    """Start a standing query; with `sink`, its rows go there."""
-
-    bound: Bound
-    uses: frozenset[str]
-    sink: SinkDef | None = None
-
-
-@dataclass(frozen=True)
-class OnTables:
-    """Run on the stored tables alone; `sql` is in the table store's dialect, `reads` are the tables it names."""
-
-    sql: str
-    reads: frozenset[str]
-    is_query: bool
-    create: tuple[str, bool] | None = None
-    own: TableAggregates | None = None
-    """instead of `sql`, a query that calls aggregates written in SQL or Python"""
-
-
-@dataclass(frozen=True)
-class ExplainPlan:
-    of: Query
-    mode: str
-
-
-@dataclass(frozen=True)
-class ShowList:
-    kind: str
-
-
-@dataclass(frozen=True)
-class DescribeEntry:
-    name: str
-
-
-@dataclass(frozen=True)
-class StopQuery:
-    name: str
-
-
-@dataclass(frozen=True)
-class ChangeSetting:
-    """SET, or RESET if `value` is None."""
-
-    name: str
-    value: object = field(default=None)
-
-
-Action = Define | Remove | Query | OnTables | ExplainPlan | ShowList | DescribeEntry | StopQuery | ChangeSetting
+STORED: tuple[type[Entry], ...] = (TableDef, ViewDef)
+"""what has a content at this moment"""
 
 DROPPABLE: dict[str, tuple[type[Entry], ...]] = {
     "STREAM": (StreamDef, DerivedDef),
+    "VIEW": (ViewDef,),
     "TABLE": (TableDef,),
     "SINK": (SinkDef,),
     "FUNCTION": (FunctionDef,),
@@ -131,6 +92,8 @@ def bind(node: exp.Expr, catalog: Catalog, sql: str) -> Action:
     match node:
         case CreateStream():
             return _create_stream(node, context)
+        case CreateView():
+            return _create_view(node, context)
         case CreateSink():
             return _create_sink(node, context)
         case exp.Create() if str(node.args.get("kind")).upper() == "TABLE":
@@ -164,8 +127,8 @@ def bind(node: exp.Expr, catalog: Catalog, sql: str) -> Action:
 
 
 def bind_select_statement(node: exp.Expr, context: Context) -> Query | OnTables:
-    """A query over streams, or an ad-hoc query on stored tables."""
-    if _only_tables(node, context):
+    """A query over streams, or an ad-hoc query on stored tables and views."""
+    if reads_only(node, context, STORED):
         return _on_tables(node, context, is_query=True)
     return Query(_bind_stream(node, context), frozenset(context.uses))
 
@@ -173,7 +136,14 @@ def bind_select_statement(node: exp.Expr, context: Context) -> Query | OnTables:
 def _bind_stream(node: exp.Expr, context: Context) -> Bound:
     bound = bind_query(node, context)
     _require_stream(bound, node, context)
-    return bound
+    return delivered(bound, context)
+
+
+def delivered(bound: Bound, context: Context) -> Bound:
+    """A query as it gives its rows to the world: those of a relation with the bounds of their validity."""
+    if bound.plan.kind is not Kind.RELATION:
+        return bound
+    return Bound(Validity(bound.plan, context.time_type(bound.plan)), (*bound.names, FROM, TO))
 
 
 def _require_stream(bound: Bound, node: exp.Expr, context: Context) -> None:
@@ -190,8 +160,8 @@ def _explained(node: exp.Expr, catalog: Catalog, sql: str, context: Context) -> 
     match action:
         case Query():
             return action
-        case Define(entry=DerivedDef(plan=plan), uses=uses):
-            return Query(Bound(plan, plan.schema.names), uses)
+        case Define(entry=DerivedDef(plan=plan) | ViewDef(plan=plan), uses=uses):
+            return Query(delivered(Bound(plan, plan.schema.names), context), uses)
     return context.fail("EXPLAIN takes a query over streams", node)
 
 
@@ -210,6 +180,21 @@ def _create_stream(node: CreateStream, context: Context) -> Define:
     clock, time_column = _clock(node, schema, context)
     slack = _slack(node, clock, context)
     return Define(StreamDef(name, schema, clock, time_column, slack, _source(node, context)), replace, quiet)
+
+
+def _create_view(node: CreateView, context: Context) -> Define:
+    names = tuple(column.name for column in node.columns)
+    bound = bind_named(node.query, context, node, names or None)
+    if bound.plan.kind is not Kind.RELATION:
+        context.refuse(
+            "a view holds a relation",
+            node.query,
+            detail="of a stream nothing but what happens at this very moment would be in it",
+            hint="give its streams windows: FROM s WINDOW(RANGE 10 MINUTES), or use CREATE STREAM … AS",
+        )
+    entry = ViewDef(str(node.name), bound.plan, bound.names, to_sql(node.query))
+    replace, quiet = bool(node.args.get("or_replace")), bool(node.args.get("if_not_exists"))
+    return Define(entry, replace, quiet, frozenset(context.uses))
 
 
 def _columns(nodes: list[exp.ColumnDef], context: Context, at: exp.Expr) -> Schema:
@@ -297,12 +282,12 @@ def _create_table(node: exp.Create, context: Context) -> Define | OnTables:
     replace, quiet = bool(node.args.get("replace")), bool(node.args.get("exists"))
     if node.expression is not None:
         target = node.this
-        if not _only_tables(node.expression, context):
+        if not reads_only(node.expression, context, STORED):
             context.refuse(
                 "a table cannot be made from a stream that never ends", node.expression, hint="use CREATE STREAM … AS"
             )
         action = _on_tables(node.expression, context, is_query=True)
-        return OnTables(action.sql, action.reads, False, (target.name, replace), action.own)
+        return OnTables(action.sql, action.reads, False, (target.name, replace), action.own, action.views)
     schema = node.this
     table = schema.this if isinstance(schema, exp.Schema) else schema
     columns = schema.expressions if isinstance(schema, exp.Schema) else []
@@ -348,7 +333,7 @@ def _drop(node: exp.Drop, context: Context) -> Remove | StopQuery:
         return StopQuery(name)
     if kind not in DROPPABLE:
         context.fail(
-            f"DROP {kind} is not supported", node, hint="DROP STREAM, TABLE, SINK, FUNCTION, AGGREGATE or QUERY"
+            f"DROP {kind} is not supported", node, hint="DROP STREAM, VIEW, TABLE, SINK, FUNCTION, AGGREGATE or QUERY"
         )
     if node.args.get("cascade"):
         context.refuse("CASCADE is not supported", node, hint="drop or stop the dependents first, one by one")
@@ -365,11 +350,13 @@ def _insert(node: exp.Insert, context: Context) -> Query | OnTables:
             bound = _bind_stream(node.expression, context)
             return Query(bound, frozenset({*context.uses, entry.name}), entry)
         case TableDef():
-            if isinstance(node.expression, exp.Query) and not _only_tables(node.expression, context):
+            if isinstance(node.expression, exp.Query) and not reads_only(node.expression, context, STORED):
                 context.refuse(
                     "a stream cannot be stored in a table yet", node, hint="CREATE SINK … and INSERT INTO the sink"
                 )
             return _on_tables(node, context, is_query=False)
+        case ViewDef():
+            context.fail(f"{entry.name} is a view, and changes only as its streams do", target)
         case None:
             context.fail(f"no table or sink {target.name}", target, hint=context.catalog.suggest(target.name))
     return context.fail(
@@ -379,37 +366,24 @@ def _insert(node: exp.Insert, context: Context) -> Query | OnTables:
 
 def _on_tables(node: exp.Expr, context: Context, *, is_query: bool) -> OnTables:
     reads: set[str] = set()
-    for table in _tables(node):
+    views: dict[str, None] = {}
+    changed = None if is_query else _changed(node)
+    for table in tables_of(node):
         entry = context.catalog.find(table.name)
-        if not isinstance(entry, TableDef):
+        if isinstance(entry, ViewDef) and table is changed:
+            context.fail(f"{entry.name} is a view, and changes only as its streams do", table)
+        if isinstance(entry, ViewDef):
+            views[entry.name] = None
+        elif isinstance(entry, TableDef):
+            reads.add(entry.name)
+        else:
             context.fail(f"no table {table.name}", table, hint=context.catalog.suggest(table.name))
-        reads.add(entry.name)
     own = own_aggregates(node, context)
-    return OnTables(node.sql(dialect="duckdb") if own is None else "", frozenset(reads), is_query, own=own)
+    sql = node.sql(dialect="duckdb") if own is None else ""
+    return OnTables(sql, frozenset(reads), is_query, own=own, views=tuple(views))
 
 
-def _only_tables(node: exp.Expr, context: Context) -> bool:
-    functions = any(not table.name or isinstance(table.this, SideStream) for table in node.find_all(exp.Table))
-    return not functions and all(isinstance(context.catalog.find(table.name), TableDef) for table in _tables(node))
-
-
-def _tables(node: exp.Expr) -> list[exp.Table]:
-    """What a statement reads or changes by name, its own WITH queries left out."""
-    return [table for table in node.find_all(exp.Table) if table.name and not _is_local(table)]
-
-
-def _is_local(table: exp.Table) -> bool:
-    """Whether a name means a WITH query: one of a statement around it, listed before the one it stands in."""
-    within: exp.Expr | None = None
-    node: exp.Expr | None = table.parent
-    while node is not None:
-        if isinstance(node, exp.CTE):
-            within = node
-        with_ = node.args.get("with_")
-        for cte in with_.expressions if with_ is not None else []:
-            if cte is within:
-                break
-            if cte.alias.lower() == table.name.lower():
-                return True
-        node = node.parent
-    return False
+def _changed(node: exp.Expr) -> exp.Expr:
+    """The table that a statement changes."""
+    target: exp.Expr = node.this
+    return target.find(exp.Table) or target

@@ -14,7 +14,7 @@ from sqlglot import exp
 from millstream.bind.context import Context
 from millstream.bind.expressions import call_of
 from millstream.bind.programs.python import has_state
-from millstream.catalog import AggregateDef, TableDef
+from millstream.catalog import AggregateDef, TableDef, ViewDef
 from millstream.sql.nodes import CreateAggregate
 
 RETURNED = "__returned"
@@ -170,7 +170,7 @@ class _Splitting:
 
     def _is_stored(self, column: str) -> bool:
         tables = (self.context.catalog.find(table.name) for table in self.select.find_all(exp.Table))
-        return any(isinstance(table, TableDef) and column in table.schema for table in tables)
+        return any(isinstance(table, TableDef | ViewDef) and column in table.schema for table in tables)
 
     # -- expressions -----------------------------------------------------------------------------------------------
 

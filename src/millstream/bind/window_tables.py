@@ -21,6 +21,13 @@ MOST_WINDOWS = 10_000
 
 def bind_window_table(node: WindowTable, rows: P.Node, alias: str, context: Context) -> P.Node:
     """The rows with the bounds of their windows."""
+    if rows.kind is P.Kind.RELATION:
+        context.refuse(
+            f"{node.kind} needs events, and this is a relation",
+            node.this,
+            detail="its rows are valid for some time, and belong to no single instant",
+            hint="make events of it first: ISTREAM(…)",
+        )
     if rows.kind is not P.Kind.EVENTS:
         context.refuse(
             f"{node.kind} needs a stream",

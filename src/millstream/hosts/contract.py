@@ -21,6 +21,10 @@ class Program:
     plan: Physical
     columns: tuple[str, ...]
     sink: SinkDef | None = None
+    relation: bool = False
+    """whether its rows are valid during intervals, which their last two columns tell"""
+    view: bool = False
+    """whether nobody fetches its rows: it is there for its content"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,10 @@ class Host(Protocol):
 
     def fetch(self, name: str) -> pa.Table:
         """What a query has produced since the last fetch."""
+        ...
+
+    def content(self, name: str, at: int | None) -> pa.Table:
+        """What a relation holds at an instant, or now."""
         ...
 
     def run(self, names: tuple[str, ...], report: Report | None = None) -> None:

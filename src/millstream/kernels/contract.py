@@ -59,6 +59,28 @@ class Kernel(Protocol):
         ...
 
 
+class RowStage(Protocol):
+    """Work on rows and their times that keeps nothing: it runs where the rows are, without an exchange."""
+
+    @property
+    def output(self) -> Schema: ...
+
+    @property
+    def most(self) -> int:
+        """The most rows that it makes of one."""
+        ...
+
+    def numbered(self, spread: int) -> RowStage:
+        """The same, giving the rows that it makes of one arrival numbers of their own, `spread` bits further up."""
+        ...
+
+    def step(self, batch: Batch) -> Batch: ...
+
+    def describe(self) -> str:
+        """One line for EXPLAIN."""
+        ...
+
+
 class KernelSpec(Protocol):
     """A frozen, picklable description of a kernel; `build` makes it run. Specs travel, kernels do not."""
 

@@ -29,6 +29,16 @@ class WindowStage:
     def output(self) -> Schema:
         return Schema((*self.input.fields, Field(START, self.type), Field(END, self.type)))
 
+    @property
+    def most(self) -> int:
+        return self.windows.most
+
+    def numbered(self, spread: int) -> WindowStage:
+        return replace(self, spread=spread)
+
+    def describe(self) -> str:
+        return f"AddWindows {self.windows.describe(self.type)}"
+
     def step(self, batch: Batch) -> Batch:
         if not len(batch):
             return Batch.empty(self.output.arrow, batch.upto, batch.port)

@@ -8,7 +8,11 @@ from typing import TypeVar
 Spec = TypeVar("Spec", bound=type)
 
 _specs: dict[str, type] = {}
-_MODULES = ("ahead", "chain", "distinct", "merge", "over", "programs.spec", "reorder", "session", "yields")
+_MODULES = (
+    "ahead", "chain", "distinct", "merge", "over", "programs.spec", "reorder", "session", "yields",
+    "relations.coalesce", "relations.events", "relations.rows_window", "relations.time_changes", "relations.unroll",
+    "relations.bags", "relations.convert", "relations.join", "relations.summary",
+)  # fmt: skip
 
 
 def register(spec: Spec) -> Spec:

@@ -7,11 +7,10 @@ there (Arrow in-process, Spark SQL on Spark), and steps the kernels of `Apply`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal as OneOf
 
-from millstream.kernels.contract import KernelSpec
-from millstream.kernels.hop import WindowStage
+from millstream.kernels.contract import KernelSpec, RowStage
 from millstream.plan.expr import Expr
 from millstream.schema import Schema
 
@@ -21,6 +20,8 @@ class Physical:
     """A physical operator; equal operators over equal inputs are equal values."""
 
     schema: Schema
+    spans: bool = field(default=False, kw_only=True)
+    """whether its rows are valid during intervals: a relation's"""
 
     @property
     def inputs(self) -> tuple[Physical, ...]:
@@ -64,18 +65,18 @@ class Compute(Physical):
 
 
 @dataclass(frozen=True)
-class AddWindows(Physical):
-    """Stateless work: each row once for every window that its time is in, with the window's bounds."""
+class Staged(Physical):
+    """Stateless work on rows and their times: windows that a row's time alone decides, and the like."""
 
     input: Physical
-    stage: WindowStage
+    stage: RowStage
 
     @property
     def inputs(self) -> tuple[Physical, ...]:
         return (self.input,)
 
     def label(self) -> str:
-        return f"AddWindows {self.stage.windows.describe(self.stage.type)}"
+        return self.stage.describe()
 
 
 @dataclass(frozen=True)

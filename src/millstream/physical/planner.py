@@ -14,45 +14,59 @@ from millstream.kernels.programs.engine import Closing
 from millstream.kernels.programs.spec import AggregateSpec
 from millstream.kernels.session import SessionSpec
 from millstream.kernels.yields import YieldSpec
-from millstream.physical.nodes import AddWindows, Apply, Compute, Physical, Source, StoredTable, TableJoin
+from millstream.physical.nodes import Apply, Compute, Physical, Source, Staged, TableJoin
+from millstream.physical.stored import stored_table
 from millstream.plan import nodes as P
-from millstream.plan.expr import Expr, conjunction, conjuncts, substitute
+from millstream.plan import relations as R
+from millstream.plan.expr import Expr, conjunction, conjuncts
 
 
-def plan_physical(node: P.Node) -> Physical:
+def plan_physical(node: P.Node, forms: R.Forms = "auto") -> Physical:
     """The operators that run a logical plan. Equal subplans become equal operators, which a host runs once."""
+
+    def plan(node: P.Node) -> Physical:
+        return plan_physical(node, forms)
+
     match node:
+        case R.ToEvents():
+            from millstream.physical.relations import plan_events
+
+            return plan_events(node, forms, plan)
+        case R.Validity():
+            from millstream.physical.relations import plan_validity
+
+            return plan_validity(node, forms, plan)
         case P.Scan(stream=stream, side=side):
             return Source(node.schema, stream, side)
         case P.Filter(input=below, predicate=predicate):
-            return _filtered(plan_physical(below), predicate)
+            return _filtered(plan(below), predicate)
         case P.Project(input=below, columns=columns):
-            return _projected(plan_physical(below), node, columns)
+            return _projected(plan(below), node, columns)
         case P.Over(input=below, keys=keys, calls=calls, ends=ends):
-            child = plan_physical(below)
+            child = plan(below)
             kind = AheadSpec if any(call.frame.end < 0 for call in calls) else OverSpec
             return _apply((child,), kind(child.schema, keys, calls, ends))
         case P.Union(branches=branches):
-            return _apply(tuple(map(plan_physical, branches)), MergeSpec(node.schema, len(branches)))
+            return _apply(tuple(map(plan, branches)), MergeSpec(node.schema, len(branches)))
         case P.Distinct(input=below):
-            return _apply((plan_physical(below),), DistinctSpec(node.schema))
+            return _apply((plan(below),), DistinctSpec(node.schema))
         case P.AssignWindows(input=below, windows=windows, type=type_):
-            child = plan_physical(below)
-            return AddWindows(node.schema, child, WindowStage(child.schema, windows, type_))
+            child = plan(below)
+            return Staged(node.schema, child, WindowStage(child.schema, windows, type_))
         case P.Sessions(input=below, keys=keys, gap=gap, type=type_):
-            child = plan_physical(below)
+            child = plan(below)
             return _apply((child,), SessionSpec(child.schema, keys, gap, type_))
         case P.Aggregate(input=below, keys=keys, program=program, args=args, mode=mode, results=results):
-            child = plan_physical(below)
+            child = plan(below)
             return _apply((child,), AggregateSpec(child.schema, keys, program, args, mode, results))
         case P.Yield(input=below, keys=keys, unit=unit, every=every):
-            child = plan_physical(below)
+            child = plan(below)
             return _apply((child,), YieldSpec(child.schema, keys, unit, every))
         case P.Group(input=below, keys=keys, ends=ends, program=program, args=args, results=results):
-            child = plan_physical(below)
+            child = plan(below)
             return _apply((child,), AggregateSpec(child.schema, keys, program, args, Closing(), results, ends))
         case P.JoinTable(input=below, table=table, pairs=pairs, residual=residual, outer=outer):
-            return TableJoin(node.schema, plan_physical(below), _stored(table), pairs, residual, outer)
+            return TableJoin(node.schema, plan(below), stored_table(table), pairs, residual, outer)
     raise NotImplementedError(f"no physical form of {node.label()}")
 
 
@@ -70,24 +84,3 @@ def _projected(child: Physical, node: P.Project, columns: tuple[tuple[str, Expr]
     if isinstance(child, Compute) and child.columns is None:
         return Compute(node.schema, child.input, child.predicate, columns)
     return Compute(node.schema, child, None, columns)
-
-
-def _stored(node: P.Node) -> StoredTable:
-    """The filters and projections over a stored table, folded into how it is read."""
-    match node:
-        case P.TableScan(table=table):
-            return StoredTable(node.schema, table, None, P.passthrough(node.schema))
-        case P.Filter(input=below, predicate=predicate):
-            inner = _stored(below)
-            own = substitute(predicate, dict(inner.columns))
-            both = own if inner.predicate is None else conjunction((inner.predicate, own))
-            return replace(inner, predicate=both)
-        case P.Project(input=below, columns=columns):
-            inner = _stored(below)
-            known = dict(inner.columns)
-            return replace(
-                inner,
-                schema=node.schema,
-                columns=tuple((name, substitute(expr, known)) for name, expr in columns),
-            )
-    raise NotImplementedError(f"{node.label()} on a stored table")

@@ -127,7 +127,7 @@ class Filter(Unary):
     def __post_init__(self) -> None:
         if self.predicate.type != BOOLEAN:
             raise ValueError(f"a filter needs a condition, not {self.predicate.type}")
-        _require(self.predicate, self.input.schema)
+        require(self.predicate, self.input.schema)
 
     def label(self) -> str:
         return f"Filter {self.predicate}"
@@ -141,7 +141,7 @@ class Project(Unary):
 
     def __post_init__(self) -> None:
         for _, expr in self.columns:
-            _require(expr, self.input.schema)
+            require(expr, self.input.schema)
         self.schema  # noqa: B018 - refuses duplicate names
 
     @cached_property
@@ -205,12 +205,12 @@ class JoinTable(Node):
         if self.table.kind is not Kind.TABLE:
             raise ValueError("the right side of a table join is a stored table")
         for mine, theirs in self.pairs:
-            _require(mine, self.input.schema)
-            _require(theirs, self.table.schema)
+            require(mine, self.input.schema)
+            require(theirs, self.table.schema)
             if mine.type != theirs.type:
                 raise ValueError(f"join of {mine.type} with {theirs.type}")
         if self.residual is not None:
-            _require(self.residual, self.schema)
+            require(self.residual, self.schema)
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -241,7 +241,7 @@ class Over(Unary):
 
     def __post_init__(self) -> None:
         arguments = (call.arg for call in self.calls if call.arg is not None)
-        _require_names((*self.keys, *arguments), self.input.schema, "OVER")
+        require_names((*self.keys, *arguments), self.input.schema, "OVER")
         self.schema  # noqa: B018 - refuses duplicate names
 
     @cached_property
@@ -270,7 +270,7 @@ class Aggregate(Unary):
     base: Program | None = None
 
     def __post_init__(self) -> None:
-        _require_names((*self.keys, *self.args), self.input.schema, self.program.name)
+        require_names((*self.keys, *self.args), self.input.schema, self.program.name)
         self.schema  # noqa: B018 - refuses duplicate names
 
     @cached_property
@@ -279,8 +279,8 @@ class Aggregate(Unary):
         return Schema((*self.input.schema.fields, *(Field(name, field.type) for name, field in results)))
 
     def label(self) -> str:
-        by = f" by {_listed(self.keys)}" if self.keys else ""
-        return f"Aggregate{by}: {_listed(self.results)} := {self.program.name}({_listed(self.args)}) {self.mode}"
+        by = f" by {listed(self.keys)}" if self.keys else ""
+        return f"Aggregate{by}: {listed(self.results)} := {self.program.name}({listed(self.args)}) {self.mode}"
 
 
 @dataclass(frozen=True)
@@ -292,10 +292,10 @@ class Yield(Unary):
     every: int
 
     def __post_init__(self) -> None:
-        _require_names(self.keys, self.input.schema, "SLIDE")
+        require_names(self.keys, self.input.schema, "SLIDE")
 
     def label(self) -> str:
-        by = f" by {_listed(self.keys)}" if self.keys else ""
+        by = f" by {listed(self.keys)}" if self.keys else ""
         every = f"{self.every} rows" if self.unit == "rows" else f"[{timedelta(microseconds=self.every)}]"
         return f"Slide{by} {every}"
 
@@ -328,7 +328,7 @@ class Sessions(Unary):
     type: SqlType
 
     def __post_init__(self) -> None:
-        _require_names(self.keys, self.input.schema, "SESSION")
+        require_names(self.keys, self.input.schema, "SESSION")
         self.schema  # noqa: B018 - refuses duplicate names
 
     @cached_property
@@ -336,7 +336,7 @@ class Sessions(Unary):
         return _with_bounds(self.input.schema, self.type)
 
     def label(self) -> str:
-        by = f" by {_listed(self.keys)}" if self.keys else ""
+        by = f" by {listed(self.keys)}" if self.keys else ""
         return f"Sessions{by} gap {length_text(self.gap, self.type)}"
 
 
@@ -352,7 +352,7 @@ class Group(Unary):
     results: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        _require_names((*self.keys, *self.args), self.input.schema, "GROUP BY")
+        require_names((*self.keys, *self.args), self.input.schema, "GROUP BY")
         if self.ends not in self.keys:
             raise ValueError("groups end by one of their keys")
         self.schema  # noqa: B018 - refuses duplicate names
@@ -364,8 +364,8 @@ class Group(Unary):
         return Schema((*keys, *(Field(name, field.type) for name, field in results)))
 
     def label(self) -> str:
-        what = f"{_listed(self.results)} := {self.program.name}({_listed(self.args) or '*'})"
-        return f"Group by {_listed(self.keys)} until {self.ends}: {what}"
+        what = f"{listed(self.results)} := {self.program.name}({listed(self.args) or '*'})"
+        return f"Group by {listed(self.keys)} until {self.ends}: {what}"
 
 
 def walk(node: Node) -> Iterator[Node]:
@@ -393,13 +393,13 @@ def _is(expr: Expr, name: str) -> bool:
     return isinstance(expr, Column) and expr.name == name
 
 
-def _require(expr: Expr, schema: Schema) -> None:
+def require(expr: Expr, schema: Schema) -> None:
     missing = [name for name in columns_of(expr) if name not in schema.names]
     if missing:
         raise ValueError(f"{expr} reads {', '.join(missing)}, which its input {schema} does not have")
 
 
-def _require_names(names: tuple[str, ...], schema: Schema, above: str) -> None:
+def require_names(names: tuple[str, ...], schema: Schema, above: str) -> None:
     for name in names:
         if name not in schema:
             raise ValueError(f"no column {name} under {above}")
@@ -409,7 +409,7 @@ def _with_bounds(schema: Schema, type_: SqlType) -> Schema:
     return Schema((*schema.fields, Field(START, type_), Field(END, type_)))
 
 
-def _listed(names: tuple[str, ...]) -> str:
+def listed(names: tuple[str, ...]) -> str:
     return ", ".join(names)
 
 

@@ -1,13 +1,15 @@
-"""Several programs as one, for a GROUP BY with several aggregates."""
+"""Several programs as one, for a GROUP BY with several aggregates, and for several over the same window."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from millstream.plan.expr import Column, Expr, transform, walk
 from millstream.plan.programs import (
+    OLDEST,
     SQLCODE,
+    WINDOW,
     Delete,
     Exists,
     InQuery,
@@ -33,84 +35,183 @@ def product(programs: Sequence[Program]) -> Program:
     if len(programs) == 1:
         return programs[0]
     renamed = [_renamed(program, f"_{i}") for i, program in enumerate(programs, 1)]
-    columns: list[Expr] = []
-    ranges: list[Range] = []
-    terminate: list[Statement] = []
-    for program in renamed:
-        place = next(i for i, s in enumerate(program.terminate) if isinstance(s, Insert) and s.table is None)
-        # the tables are dropped afterwards, so what follows has no effect
-        terminate += program.terminate[:place]
-        returned = program.terminate[place]
-        assert isinstance(returned, Insert)
-        (rows,) = returned.sources
-        if rows.is_aggregation:
-            columns += [ScalarQuery(column.type, replace(rows, columns=(column,))) for column in rows.columns]
-        else:
-            columns += rows.columns
-            ranges += rows.ranges
+    # the tables are dropped after TERMINATE, so what follows a return has no effect
+    ends = [program.terminate[: _place_of_return(program.terminate) + 1] for program in renamed]
+    return replace(
+        _together(programs, renamed),
+        initialize=tuple(statement for program in renamed for statement in program.initialize),
+        iterate=tuple(statement for program in renamed for statement in program.iterate),
+        terminate=_returning_together(ends),
+    )
+
+
+def window_product(programs: Sequence[Program]) -> Program:
+    """Like `product` for programs that run over the same window: INITIALIZE and ITERATE of each return exactly one row,
+    which no later statement of the state changes, and nothing else returns any; none deletes from the window."""
+    renamed = [_renamed(_with_window(program), f"_{i}") for i, program in enumerate(programs, 1)]
+    windows = [program.window.schema for program in renamed if program.window is not None]
+    return replace(
+        _together(programs, renamed),
+        window=LocalTable(WINDOW, Schema(tuple(field for schema in windows for field in schema))),
+        initialize=_returning_together([program.initialize for program in renamed]),
+        iterate=_returning_together([program.iterate for program in renamed]),
+        expire=tuple(statement for program in renamed for statement in program.expire),
+    )
+
+
+def shared(program: Program, args: tuple[str, ...]) -> tuple[Program, tuple[str, ...]]:
+    """The program with one parameter, and one column of the window, for arguments that are the same."""
+    first = {
+        (arg, field.type): i for i, (arg, field) in reversed([*enumerate(zip(args, program.parameters, strict=True))])
+    }
+    keeps = sorted(first.values())
+    if len(keeps) == len(args):
+        return program, args
+    means = [first[arg, field.type] for arg, field in zip(args, program.parameters, strict=True)]
+    parameters = program.parameters.fields
+    names = {f":{field.name}": f":{parameters[i].name}" for field, i in zip(parameters, means, strict=True)}
+    if program.window is not None:
+        columns = program.window.schema.fields
+        aliases = [alias for alias, table in _aliases(program) if table == WINDOW]
+        for prefix in (OLDEST, *(f"{alias}." for alias in aliases)):
+            names |= {prefix + f.name: prefix + columns[i].name for f, i in zip(columns, means, strict=True)}
+    rewrite = Rewriter(lambda name: names.get(name, name))
+    changed = rewrite.program(program)
+    window = changed.window and LocalTable(WINDOW, _some(changed.window.schema, keeps))
+    return replace(changed, parameters=_some(program.parameters, keeps), window=window), tuple(args[i] for i in keeps)
+
+
+def begins_with_sqlcode(program: Program) -> bool:
+    """Whether what stands before the program's statements can be seen in it."""
+    firsts = [state[0] for state in (program.initialize, program.iterate, program.terminate) if state]
+    return any(map(sees_sqlcode, firsts))
+
+
+def sees_sqlcode(statement: Statement) -> bool:
+    """Whether a statement looks at what the one before it did."""
+    parts = (part for expr in expressions_of(statement) for part in walk(expr))
+    return any(isinstance(part, Column) and part.name == SQLCODE for part in parts)
+
+
+def _together(programs: Sequence[Program], renamed: Sequence[Program]) -> Program:
     return Program(
         name=", ".join(program.name for program in programs),
         parameters=Schema(tuple(field for program in renamed for field in program.parameters)),
         result=Schema(tuple(field for program in renamed for field in program.result)),
         tables=tuple(table for program in renamed for table in program.tables),
         window=None,
-        initialize=tuple(statement for program in renamed for statement in program.initialize),
-        iterate=tuple(statement for program in renamed for statement in program.iterate),
-        terminate=(*terminate, Insert(None, (Rows(tuple(columns), tuple(ranges)),))),
+        initialize=(),
+        iterate=(),
     )
 
 
-def begins_with_sqlcode(program: Program) -> bool:
-    """Whether what stands before the program's statements can be seen in it."""
-    firsts = [state[0] for state in (program.initialize, program.iterate, program.terminate) if state]
-    parts = (part for statement in firsts for expr in expressions_of(statement) for part in walk(expr))
-    return any(isinstance(part, Column) and part.name == SQLCODE for part in parts)
+def _returning_together(states: Sequence[tuple[Statement, ...]]) -> tuple[Statement, ...]:
+    """The statements of states that return one row each, with one return of all their columns at the end."""
+    columns: list[Expr] = []
+    ranges: list[Range] = []
+    statements: list[Statement] = []
+    for state in states:
+        place = _place_of_return(state)
+        statements += [*state[:place], *state[place + 1 :]]
+        (rows,) = sources_of(state[place])
+        if rows.is_aggregation:
+            columns += [ScalarQuery(column.type, replace(rows, columns=(column,))) for column in rows.columns]
+        else:
+            columns += rows.columns
+            ranges += rows.ranges
+    return (*statements, Insert(None, (Rows(tuple(columns), tuple(ranges)),)))
+
+
+def _place_of_return(state: tuple[Statement, ...]) -> int:
+    return next(i for i, s in enumerate(state) if isinstance(s, Insert) and s.table is None)
+
+
+def _some(schema: Schema, places: Sequence[int]) -> Schema:
+    return Schema(tuple(schema.fields[i] for i in places))
+
+
+def _with_window(program: Program) -> Program:
+    """The program with a table for its window, even if no statement names it."""
+    if program.window is not None:
+        return program
+    fields = tuple(Field(f"w{i}", field.type) for i, field in enumerate(program.parameters))
+    return replace(program, window=LocalTable(WINDOW, Schema(fields)))
 
 
 def _renamed(program: Program, suffix: str) -> Program:
-    """The program with other names for tables, parameters and results."""
-    names = _Names(suffix, frozenset(_aliases(program)))
+    """The program with other names for tables, their aliases, parameters and results; the columns of the window, too,
+    which keeps its own."""
+    aliases = dict(_aliases(program))
+
+    def table(name: str) -> str:
+        return name if name == WINDOW else name + suffix
+
+    def column(name: str) -> str:
+        if name == SQLCODE:
+            return name
+        if name.startswith((":", OLDEST)):
+            return name + suffix
+        alias = max((a for a in aliases if name.startswith(f"{a}.")), key=len)
+        return f"{alias}{suffix}{name.removeprefix(alias)}" + (suffix if aliases[alias] == WINDOW else "")
+
+    changed = Rewriter(column, table, lambda alias: alias + suffix).program(program)
+    window = program.window and LocalTable(WINDOW, _suffixed(program.window.schema, suffix))
     return replace(
-        program,
-        parameters=names.schema(program.parameters),
-        result=names.schema(program.result),
-        tables=tuple(LocalTable(table.name + suffix, table.schema) for table in program.tables),
-        initialize=tuple(map(names.statement, program.initialize)),
-        iterate=tuple(map(names.statement, program.iterate)),
-        terminate=tuple(map(names.statement, program.terminate)),
+        changed,
+        parameters=_suffixed(program.parameters, suffix),
+        result=_suffixed(program.result, suffix),
+        tables=tuple(LocalTable(table(local.name), local.schema) for local in program.tables),
+        window=window,
     )
 
 
-def _aliases(program: Program) -> Iterator[str]:
+def _suffixed(schema: Schema, suffix: str) -> Schema:
+    return Schema(tuple(Field(field.name + suffix, field.type) for field in schema))
+
+
+def _aliases(program: Program) -> Iterator[tuple[str, str]]:
+    """The aliases of a program, each with its table."""
     for statement in program.statements:
         if isinstance(statement, Update | Delete):
-            yield statement.range.alias
+            yield statement.range.alias, statement.range.table
         queries = [*sources_of(statement), *(query for expr in expressions_of(statement) for query in queries_of(expr))]
-        yield from (range_.alias for query in queries for range_ in query.ranges)
+        yield from ((range_.alias, range_.table) for query in queries for range_ in query.ranges)
 
 
-class _Names:
-    """Gives what statements name a suffix."""
+def _same(name: str) -> str:
+    return name
 
-    def __init__(self, suffix: str, aliases: frozenset[str]) -> None:
-        self.suffix = suffix
-        self.aliases = aliases
 
-    def schema(self, schema: Schema) -> Schema:
-        return Schema(tuple(Field(field.name + self.suffix, field.type) for field in schema))
+class Rewriter:
+    """Gives what statements name other names."""
+
+    def __init__(
+        self, column: Callable[[str], str], table: Callable[[str], str] = _same, alias: Callable[[str], str] = _same
+    ) -> None:
+        self.column, self.table, self.alias = column, table, alias
+
+    def program(self, program: Program) -> Program:
+        """The program with other statements, and nothing else changed."""
+        return replace(
+            program,
+            initialize=tuple(map(self.statement, program.initialize)),
+            iterate=tuple(map(self.statement, program.iterate)),
+            expire=tuple(map(self.statement, program.expire)),
+            terminate=tuple(map(self.statement, program.terminate)),
+        )
 
     def statement(self, statement: Statement) -> Statement:
         match statement:
             case Insert(table=table, sources=sources):
-                return Insert(None if table is None else table + self.suffix, tuple(map(self.rows, sources)))
+                return Insert(None if table is None else self.table(table), tuple(map(self.rows, sources)))
             case Update(range=range_, assignments=assignments, where=where):
                 changed = tuple((name, self.expr(value)) for name, value in assignments)
                 return Update(self.range(range_), changed, self.optional(where))
             case Delete(range=range_, where=where):
-                return Delete(self.range(range_), self.optional(where))
+                return replace(statement, range=self.range(range_), where=self.optional(where))
 
     def range(self, range_: Range) -> Range:
-        return Range(range_.alias + self.suffix, range_.table + self.suffix)
+        return Range(self.alias(range_.alias), self.table(range_.table))
 
     def rows(self, rows: Rows) -> Rows:
         return replace(
@@ -131,11 +232,8 @@ class _Names:
 
     def _part(self, part: Expr) -> Expr:
         match part:
-            case Column(name=name) if name.startswith(":"):
-                return replace(part, name=name + self.suffix)
-            case Column(name=name) if name != SQLCODE:
-                alias = max((a for a in self.aliases if name.startswith(f"{a}.")), key=len)
-                return replace(part, name=f"{alias}{self.suffix}{name.removeprefix(alias)}")
+            case Column(name=name):
+                return replace(part, name=self.column(name))
             case Exists() | InQuery() | ScalarQuery():
                 return replace(part, query=self.rows(part.query))
         return part

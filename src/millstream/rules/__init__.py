@@ -1,23 +1,42 @@
 """Rewrites that keep a plan's meaning and lower its cost. One rule is one file, one function, one fixture."""
 
 from millstream.rules.driver import Step, Trace, run_rules
+from millstream.rules.eliminate_distinct import eliminate_distinct
 from millstream.rules.eliminate_filter import eliminate_filter
 from millstream.rules.eliminate_project import eliminate_project
+from millstream.rules.eliminate_window import eliminate_window
+from millstream.rules.merge_aggregates import merge_aggregates
 from millstream.rules.merge_filters import merge_filters
 from millstream.rules.merge_projects import merge_projects
+from millstream.rules.order_joins import order_joins
+from millstream.rules.outer_to_inner import outer_to_inner
 from millstream.rules.pane_slides import pane_slides
 from millstream.rules.prune_columns import prune_columns
 from millstream.rules.push_down_filter import push_down_filter
 from millstream.rules.push_down_project import push_down_project
+from millstream.rules.push_filter_into_join import push_filter_into_join
+from millstream.rules.split_join_condition import split_join_condition
 from millstream.rules.tumble_slides import tumble_slides
 
 OPTIMIZE: tuple[Step, ...] = (
     Step(merge_filters, "one mask per batch instead of several, and one predicate to push down"),
     Step(push_down_filter, "fewer rows reach every later operator; makes joins hash instead of cross"),
+    Step(outer_to_inner, "rows with NULLs that a filter drops are not made; conditions reach further into inner joins"),
+    Step(push_filter_into_join, "fewer rows are held by joins of relations; makes them hash instead of cross"),
+    Step(split_join_condition, "what one side decides is decided before its rows are held"),
+    Step(order_joins, "small intermediate results first, by what was measured of the streams", by_cost=True),
+    Step(eliminate_distinct, "removing duplicates costs a state for every row"),
+    Step(eliminate_window, "events that are asked for as events need no windows"),
     Step(merge_projects, "one projection per batch; after filters have passed through them"),
-    Step(push_down_project, "computed columns below UNION run before the merge copies rows"),
+    Step(
+        push_down_project,
+        "computed columns below UNION run before the merge copies rows, below windows before they hold them",
+    ),
     Step(tumble_slides, "windows that do not overlap need no window: one state per key"),
     Step(pane_slides, "windows that overlap share panes: window / pane values instead of all rows"),
+    Step(
+        merge_aggregates, "aggregates of one window keep its rows once; after slides have found a window they need not"
+    ),
     Step(eliminate_filter, "conditions that became constant"),
     Step(prune_columns, "columns nobody reads are not read; after predicates have settled", whole_plan=True),
     Step(eliminate_project, "what pruning left without effect"),

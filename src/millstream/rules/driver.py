@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from millstream.plan.nodes import Node
+from millstream.statistics import UNKNOWN, Statistics
 
 Rule = Callable[[Node], Node]
 """A rule looks at one node (and what is below it) and returns it changed, or returns it itself: "not here"."""
+
+CostRule = Callable[[Node, Statistics], Node]
+"""A rule that decides by what is known of the streams."""
 
 MAX_PASSES = 50
 
@@ -17,13 +22,19 @@ MAX_PASSES = 50
 class Step:
     """A rule in the order of application: on every node, or once on the whole plan."""
 
-    rule: Rule
+    rule: Rule | CostRule
     reason: str
     whole_plan: bool = False
+    by_cost: bool = False
 
     @property
     def name(self) -> str:
         return self.rule.__name__
+
+    def apply(self, plan: Node, known: Statistics) -> Node:
+        """The plan after this rule."""
+        rule: Rule = partial(self.rule, known=known) if self.by_cost else self.rule  # type: ignore[assignment, call-arg]
+        return rule(plan) if self.whole_plan else _everywhere(plan, rule)
 
 
 @dataclass
@@ -39,8 +50,10 @@ class Trace:
         return list(dict.fromkeys(name for name, _ in self.changes))
 
 
-def run_rules(plan: Node, steps: Sequence[Step], disabled: frozenset[str] = frozenset()) -> tuple[Node, Trace]:
-    """Apply `steps` in order, over and over, until nothing changes."""
+def run_rules(
+    plan: Node, steps: Sequence[Step], disabled: frozenset[str] = frozenset(), known: Statistics = UNKNOWN
+) -> tuple[Node, Trace]:
+    """Apply `steps` in order, over and over, until nothing changes; `known` is what was measured of the streams."""
     trace = Trace(plan)
     seen = {plan.fingerprint}
     for _ in range(MAX_PASSES):
@@ -48,7 +61,7 @@ def run_rules(plan: Node, steps: Sequence[Step], disabled: frozenset[str] = froz
         for step in steps:
             if step.name in disabled:
                 continue
-            changed = step.rule(plan) if step.whole_plan else _everywhere(plan, step.rule)
+            changed = step.apply(plan, known)
             if changed != plan:
                 _check(step.name, plan, changed)
                 plan = changed

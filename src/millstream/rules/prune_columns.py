@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.plan.expr import columns_of
+from millstream.plan.expr import Expr, columns_of
+from millstream.plan.joins import Pairs
 from millstream.plan.nodes import (
     Aggregate,
     AssignWindows,
@@ -21,6 +22,16 @@ from millstream.plan.nodes import (
     Union,
     Yield,
     passthrough,
+)
+from millstream.plan.relations import (
+    Coarsen,
+    Join,
+    RangeWindow,
+    SetOperation,
+    Summarize,
+    ToEvents,
+    Validity,
+    Window,
 )
 from millstream.plan.window_tables import END, START
 from millstream.schema import Schema
@@ -50,14 +61,8 @@ def _prune(node: Node, wanted: set[str]) -> Node:
             args = {call.arg for call in live if call.arg is not None}
             return replace(node, input=_prune(below, (wanted - own) | set(keys) | args), calls=live)
         case JoinTable(input=stream, table=table, pairs=pairs, residual=residual):
-            needs = set(wanted)
-            for mine, theirs in pairs:
-                needs |= columns_of(mine) | columns_of(theirs)
-            if residual is not None:
-                needs |= columns_of(residual)
-            left = _prune(stream, needs & set(stream.schema.names))
-            right = _prune(table, needs & set(table.schema.names))
-            return replace(node, input=left, table=right)
+            needs = wanted | _read_by(pairs, residual)
+            return node.with_inputs((_some(stream, needs), _some(table, needs)))
         case Union(branches=branches):
             target = _subset(node.schema, wanted)
             return Union(tuple(_exactly(_prune(branch, set(target.names)), target) for branch in branches))
@@ -71,10 +76,37 @@ def _prune(node: Node, wanted: set[str]) -> Node:
             return replace(node, input=_prune(below, wanted | set(keys)))
         case Group(input=below, keys=keys, args=args):
             return replace(node, input=_prune(below, {*keys, *args}))
-        case Distinct(input=below):
-            # all columns decide what is a duplicate
-            return Distinct(_exactly(_prune(below, set(below.schema.names)), below.schema))
+        case Window(input=below, window=window):
+            by = () if isinstance(window, RangeWindow) else window.by
+            return replace(node, input=_prune(below, wanted.union(by)))
+        case Coarsen(input=below) | ToEvents(input=below, how="rstream"):
+            return replace(node, input=_prune(below, wanted))
+        case Join(left=first, right=second, pairs=pairs, residual=residual):
+            needs = wanted | _read_by(pairs, residual)
+            return node.with_inputs((_some(first, needs), _some(second, needs)))
+        case Summarize(input=below, keys=keys, calls=calls):
+            asked = tuple(call for call in calls if wanted & set(call.names)) or (() if keys else calls[:1])
+            return replace(node, input=_prune(below, {*keys, *(a for c in asked for a in c.args)}), calls=asked)
+        case Distinct() | SetOperation() | ToEvents() | Validity():
+            # all columns decide which rows are equal
+            return node.with_inputs(tuple(_all(below) for below in node.inputs))
     return node
+
+
+def _some(node: Node, wanted: set[str]) -> Node:
+    """One side of a join, with those of the columns that are its own."""
+    return _prune(node, wanted & set(node.schema.names))
+
+
+def _all(node: Node) -> Node:
+    """The node with the columns it has, while those below it may have fewer."""
+    return _exactly(_prune(node, set(node.schema.names)), node.schema)
+
+
+def _read_by(pairs: Pairs, residual: Expr | None) -> set[str]:
+    """The columns that the conditions of a join read."""
+    found = set() if residual is None else set(columns_of(residual))
+    return found.union(*(columns_of(side) for pair in pairs for side in pair))
 
 
 def _exactly(node: Node, schema: Schema) -> Node:

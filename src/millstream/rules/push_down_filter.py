@@ -19,9 +19,11 @@ from millstream.plan.nodes import (
     Over,
     Project,
     Sessions,
+    Unary,
     Union,
     Yield,
 )
+from millstream.plan.relations import Coarsen, RangeWindow, SetOperation, Summarize, ToEvents, Window
 
 
 def push_down_filter(node: Node) -> Node:
@@ -31,6 +33,9 @@ def push_down_filter(node: Node) -> Node:
     table join that it reads (equalities between both sides become hash pairs); below OVER, SESSION and GROUP BY if it
     reads only the columns that tell partitions apart, since whole partitions then come or go; below windows if it does
     not read their bounds.
+
+    Through what a relation goes through: windows of time, which hold a row whatever other rows there are (windows of
+    rows would reach further back, but for whole partitions); both sides of EXCEPT and INTERSECT; ISTREAM and the like.
     """
     match node:
         case Filter(input=Project() as below, predicate=predicate):
@@ -40,23 +45,35 @@ def push_down_filter(node: Node) -> Node:
             return Union(tuple(Filter(branch, predicate) for branch in branches))
         case Filter(input=Distinct(input=below), predicate=predicate):
             return Distinct(Filter(below, predicate))
-        case Filter(input=(Over() | Aggregate() | Yield() | Sessions() | Group()) as below):
+        case Filter(input=(Over() | Aggregate() | Yield() | Sessions() | Group() | Summarize()) as below):
             return _below(node, below, set(below.keys))
-        case Filter(input=AssignWindows() as below):
+        case Filter(input=(AssignWindows() | Coarsen() | ToEvents()) as below):
             return _below(node, below, set(below.input.schema.names))
+        case Filter(input=Window(window=RangeWindow(slide=1)) as below, predicate=predicate):
+            return replace(below, input=Filter(below.input, predicate))
+        case Filter(input=Window(window=window) as below):
+            names = below.schema.names if isinstance(window, RangeWindow) else window.by
+            return _below(node, below, set(names))
+        case Filter(input=SetOperation() as below):
+            return _into_both(node, below)
         case Filter(input=JoinTable() as below):
             return _into_join(node, below)
     return node
 
 
-def _below(
-    node: Filter, below: Over | Aggregate | Yield | Sessions | Group | AssignWindows, readable: set[str]
-) -> Node:
+def _below(node: Filter, below: Unary, readable: set[str]) -> Node:
     """Move the conjuncts that read only these columns."""
     moving, staying = _part(node.predicate, lambda part: columns_of(part) <= readable and not can_fail(part))
     if not moving:
         return node
     return _filter(replace(below, input=_filter(below.input, moving)), staying)
+
+
+def _into_both(node: Filter, sets: SetOperation) -> Node:
+    moving, staying = _part(node.predicate, lambda part: not can_fail(part))
+    if not moving:
+        return node
+    return _filter(sets.with_inputs(tuple(_filter(side, moving) for side in sets.inputs)), staying)
 
 
 def _into_join(node: Filter, join: JoinTable) -> Node:

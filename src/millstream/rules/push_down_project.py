@@ -1,13 +1,35 @@
-"""A projection moves into the branches of a union."""
+"""A projection moves into the branches of a union, and below windows."""
+
+from __future__ import annotations
 
 from dataclasses import replace
 
+from millstream.functions import can_fail
+from millstream.plan.expr import Column
 from millstream.plan.nodes import Node, Project, Union
+from millstream.plan.relations import RangeWindow, RowsWindow, Window
 
 
 def push_down_project(node: Node) -> Node:
-    """Compute before the merge, so that only the columns that are needed are copied into order."""
+    """Compute before the merge, so that only the columns that are needed are copied into order, and before a window,
+    so that what it holds is no wider than what is asked of it."""
     match node:
         case Project(input=Union(branches=branches)):
             return Union(tuple(replace(node, input=branch) for branch in branches))
+        case Project(input=Window(input=events, window=window)):
+            below = _over(node, window)
+            return node if below is None else Window(replace(node, input=events), below)
     return node
+
+
+def _over(node: Project, window: RangeWindow | RowsWindow) -> RangeWindow | RowsWindow | None:
+    """The window that over the projected rows holds the same ones, at no greater width."""
+    if window.slide > 1 and any(can_fail(expr) for _, expr in node.columns):
+        # a row that comes and goes between two slides is never in a result
+        return None
+    if isinstance(window, RangeWindow):
+        return window
+    kept = {expr.name: name for name, expr in node.columns if isinstance(expr, Column)}
+    if not kept.keys() >= set(window.by) or len(node.columns) > len(node.input.schema):
+        return None
+    return replace(window, by=tuple(kept[name] for name in window.by))

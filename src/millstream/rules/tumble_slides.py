@@ -1,13 +1,13 @@
 """A window that slides on by at least its own length is computed from scratch in each slot."""
 
-from dataclasses import replace
-
 from millstream.kernels.programs.layout import returns_one_row
 from millstream.plan.builtin_programs import NAMES, builtin_program
 from millstream.plan.modes import Running, Sliding, Tumbling
 from millstream.plan.nodes import Aggregate, Node, Over, Yield
-from millstream.plan.program_product import product
+from millstream.plan.program_product import begins_with_sqlcode, product, shared
 from millstream.plan.programs import Program
+from millstream.plan.python import code_in
+from millstream.rules.merge_aggregates import stacked
 
 
 def tumble_slides(node: Node) -> Node:
@@ -25,13 +25,29 @@ def tumble_slides(node: Node) -> Node:
                 builtin_program(c.fn, None if c.arg is None else below.schema[c.arg].type, c.type, c.distinct)
                 for c in calls
             ]
-            args = tuple(call.arg for call in calls if call.arg is not None)
+            program, args = shared(product(programs), tuple(call.arg for call in calls if call.arg is not None))
             names = tuple(call.name for call in calls)
-            return Aggregate(below, keys, product(programs), args, Tumbling(size + 1, every), names)
+            return Aggregate(below, keys, program, args, Tumbling(size + 1, every), names)
         case Yield(input=Aggregate(mode=Sliding(unit="rows", size=size, every=None)) as call, unit="rows", every=every):
             if node.keys == call.keys and size <= every and call.base is not None and ends_in_one_row(call.base):
-                return replace(call, program=call.base, mode=Tumbling(size, every), base=None)
+                return _tumbled(call, Tumbling(size, every))
     return node
+
+
+def _tumbled(call: Aggregate, mode: Tumbling) -> Aggregate:
+    """The version without a window of an aggregate, and of those below over the same window, as one program."""
+    calls = stacked(call, alike=lambda each: each.mode == call.mode and _can_multiply(each.base)) or [call]
+    bases = [each.base for each in calls if each.base is not None]
+    program, args = shared(product(bases), tuple(arg for each in calls for arg in each.args))
+    results = tuple(result for each in calls for result in each.results)
+    return Aggregate(calls[0].input, call.keys, program, args, mode, results)
+
+
+def _can_multiply(base: Program | None) -> bool:
+    """Whether an aggregate can be one of several in a program."""
+    if base is None or not base.is_blocking or not ends_in_one_row(base):
+        return False
+    return not begins_with_sqlcode(base) and code_in(base) is None
 
 
 def ends_in_one_row(base: Program) -> bool:

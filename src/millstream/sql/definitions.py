@@ -12,8 +12,9 @@ from sqlglot.tokenizer_core import TokenType
 from millstream.errors import Span
 from millstream.sql.failures import SyntaxFailure, did_you_mean, quoted
 from millstream.sql.nodes import CreateSink, CreateStream, Option
-from millstream.sql.queries import QueryParser
+from millstream.sql.relations import CreateView
 from millstream.sql.spans import cover, span_of
+from millstream.sql.stream_operators import StreamOperatorParser
 
 _DROPPABLE = ("STREAM", "TABLE", "SINK", "FUNCTION", "AGGREGATE", "QUERY", "VIEW")
 _CREATABLE = ("STREAM", "TABLE", "SINK", "FUNCTION", "AGGREGATE", "VIEW")
@@ -21,7 +22,7 @@ _SIMPLE_KEY = re.compile(r"[a-z_][a-z0-9_]*")
 _KEYS_AND_CHECKS = ("PRIMARY KEY", "FOREIGN KEY", "UNIQUE", "CHECK")
 
 
-class DefinitionParser(QueryParser):
+class DefinitionParser(StreamOperatorParser):
     """Statements that define, drop or change streams, tables, sinks and functions."""
 
     CONSTRAINT_PARSERS: ClassVar = {
@@ -45,11 +46,11 @@ class DefinitionParser(QueryParser):
             return self._parse_create_stream(or_replace=replace or None, if_not_exists=exists or None)
         if kind == "SINK":
             return self._parse_create_sink(or_replace=replace or None, if_not_exists=exists or None)
+        if kind == "VIEW":
+            return self._parse_create_view(or_replace=replace or None, if_not_exists=exists or None)
         flags = {"kind": kind, "replace": replace or None, "exists": exists or None}
         if kind == "TABLE":
             return self._parse_create_table(**flags)
-        if kind == "VIEW":
-            return self._parse_create_view(**flags)
         return self._parse_create_function(**flags)
 
     def _unknown_kind(self, kinds: tuple[str, ...]) -> NoReturn:
@@ -191,10 +192,14 @@ class DefinitionParser(QueryParser):
         cover(node, first, self._prev)
         return node
 
-    def _parse_create_view(self, **flags: Any) -> exp.Create:
-        name = self._parse_target("the name of the view")
+    def _parse_create_view(self, **flags: bool | None) -> CreateView:
+        name = self._parse_name("the name of the view")
+        columns: list[exp.Identifier] = []
+        if self._match(TokenType.L_PAREN):
+            columns = self._parse_list(lambda: self._parse_name("the name of a column"), "the name of a column")
+            self._match_r_paren()
         self._expect(TokenType.ALIAS, "AS")
-        return self.expression(exp.Create(this=name, expression=self._parse_query(), **flags))
+        return CreateView(this=name, columns=columns or None, query=self._parse_query(), **flags)
 
     def _parse_create_sink(self, **flags: bool | None) -> CreateSink:
         node = CreateSink(this=self._parse_name("the name of the sink"), **flags)

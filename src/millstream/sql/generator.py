@@ -8,7 +8,7 @@ from typing import ClassVar
 from sqlglot import exp
 from sqlglot.generator import Generator
 
-from millstream.sql import nodes
+from millstream.sql import nodes, relations
 from millstream.sql.functions import PLAIN_CALLS
 
 _TRIMS = {"LEADING": "LTRIM", "TRAILING": "RTRIM"}
@@ -68,7 +68,27 @@ class MillstreamGenerator(Generator):
         nodes.Slide: lambda self, node: f"SLIDE {self.sql(node, 'this')}",
         nodes.Stop: lambda self, node: f"STOP {self.sql(node, 'this')}",
         nodes.WindowTable: lambda self, node: self.window_table(node),
+        relations.CreateView: lambda self, node: self.create_view(node),
+        relations.Granularity: lambda self, node: f"GRANULARITY({self._bounds(node, 'coarsest', 'finest')})",
+        relations.StreamItems: lambda self, node: f"{node.this}({self.expressions(node, flat=True)})",
+        relations.StreamQuery: lambda self, node: f"{node.this}({self.sql(node, 'expression')})",
+        relations.StreamWindow: lambda self, node: self.stream_window(node),
+        relations.Windowed: lambda self, node: self.windowed(node),
     }
+
+    def preprocess(self, expression: exp.Expr) -> exp.Expr:
+        """Puts stream operators where they print: around SELECT lists, and around queries that have none."""
+        for node in [part for part in expression.walk() if part.args.get("stream_of")]:
+            kind = node.args["stream_of"]
+            node.set("stream_of", None)
+            if isinstance(node, exp.Select):
+                node.set("expressions", [relations.StreamItems(this=kind, expressions=node.expressions)])
+            elif node is expression:
+                expression = relations.StreamQuery(this=kind, expression=node)
+            else:
+                node.replace(wrapped := relations.StreamQuery(this=kind))
+                wrapped.set("expression", node)
+        return super().preprocess(expression)
 
     def create_stream(self, node: nodes.CreateStream) -> str:
         clauses = [
@@ -84,6 +104,30 @@ class MillstreamGenerator(Generator):
     def create_sink(self, node: nodes.CreateSink) -> str:
         clauses = [self._created("SINK", node), self._options(node.args.get("options")), self._clause("AS", node.query)]
         return " ".join(filter(None, clauses))
+
+    def create_view(self, node: relations.CreateView) -> str:
+        columns = f" ({', '.join(map(self.sql, node.columns))})" if node.columns else ""
+        return f"{self._created('VIEW', node)}{columns} AS {self.sql(node, 'query')}"
+
+    def windowed(self, node: relations.Windowed) -> str:
+        parts = [self.sql(node, key) for key in ("this", "window", "granularity")]
+        parts.append(self._clause("AS", node.args.get("alias")))
+        return " ".join(filter(None, parts)) + self.expressions(node, key="joins", sep="", flat=True)
+
+    def stream_window(self, node: relations.StreamWindow) -> str:
+        if node.now:
+            return "WINDOW(NOW)"
+        keys = ", ".join(map(self.sql, node.partition))
+        size = self._bounds(node, "least", "most") or "UNBOUNDED"
+        parts = [f"PARTITION BY {keys}" if keys else "", node.kind, size, self._clause("SLIDE", node.slide)]
+        return f"WINDOW({' '.join(filter(None, parts))})"
+
+    def _bounds(self, node: exp.Expr, first: str, second: str) -> str:
+        """A size, or a pair of bounds in words."""
+        if not node.args.get(first):
+            return self.sql(node, "size")
+        names = {"least": "MIN", "most": "MAX", "coarsest": "COARSEST", "finest": "FINEST"}
+        return ", ".join(f"{names[key]} {self.sql(node, key)}" for key in (first, second))
 
     def create_aggregate(self, node: nodes.CreateAggregate) -> str:
         kind = f"{'ALGEBRAIC ' if node.algebraic else ''}{'WINDOW ' if node.window else ''}AGGREGATE"

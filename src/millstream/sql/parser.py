@@ -11,10 +11,12 @@ from sqlglot.tokenizer_core import Token, TokenType
 from millstream.sql.aggregates import AggregateParser
 from millstream.sql.failures import STATEMENT_WORDS, did_you_mean, quoted
 from millstream.sql.nodes import CreateSink, CreateStream, Explain, ResetOption, SetOption, Show, Stop
+from millstream.sql.relations import CreateView
 from millstream.sql.spans import cover
 
 _EXPLAIN_MODES = ("VERBOSE", "RULES", "COST")
-_SHOWABLE = ("STREAMS", "TABLES", "QUERIES", "SINKS", "FUNCTIONS", "AGGREGATES")
+_SHOWABLE = ("STREAMS", "TABLES", "VIEWS", "QUERIES", "SINKS", "FUNCTIONS", "AGGREGATES")
+_EXPLAINABLE = (exp.Query, exp.Values, exp.Insert, exp.Create, CreateStream, CreateSink, CreateView)
 _QUERY_STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.VALUES, TokenType.L_PAREN)
 
 
@@ -54,7 +56,7 @@ class MillstreamParser(AggregateParser):
         return cast(exp.Expression, node)
 
     def _parse_any_statement(self) -> exp.Expr:
-        if self._curr.token_type in _QUERY_STARTS:
+        if self._curr.token_type in _QUERY_STARTS or self._at_stream_operator():
             return self._parse_query()
         if self._match_texts(self.STATEMENTS):
             return self.STATEMENTS[self._prev.text.upper()](self)
@@ -69,7 +71,7 @@ class MillstreamParser(AggregateParser):
         mode = self._prev.text.upper() if self._match_texts(_EXPLAIN_MODES) else None
         first = self._curr
         statement = self._parse_any_statement()
-        if not isinstance(statement, exp.Query | exp.Values | exp.Insert | exp.Create | CreateStream | CreateSink):
+        if not isinstance(statement, _EXPLAINABLE):
             raise self._failure("only queries, INSERT and CREATE … AS can be explained", first)
         cover(statement, first, self._prev)
         return self.expression(Explain(this=statement, mode=mode))

@@ -12,8 +12,9 @@ from sqlglot.tokenizer_core import TokenType
 
 from millstream.sql.failures import quoted
 from millstream.sql.nodes import SideStream
+from millstream.sql.relations import Windowed
 from millstream.sql.spans import cover
-from millstream.sql.window_tables import WindowTableParser
+from millstream.sql.stream_windows import StreamWindowParser
 
 _SIDE_STREAMS = ("LATE", "ERRORS")
 _CLAUSES = ("where", "group", "having", "windows", "qualify", "order", "limit", "offset")
@@ -35,7 +36,7 @@ _FROM_ENDS = frozenset(
 )
 
 
-class QueryParser(WindowTableParser):
+class QueryParser(StreamWindowParser):
     """SELECT statements and what stands in FROM."""
 
     SUPPORTS_TABLE_QUERY = False
@@ -121,15 +122,32 @@ class QueryParser(WindowTableParser):
         wrapped = consume_pipe and not joins and self._curr.token_type in self.SELECT_START_TOKENS
         query = wrapped or self._match(TokenType.L_PAREN, advance=False)
         node = (
-            self._parse_derived_table_values() or (query and self._parse_select(table=True)) or self._parse_relation()
+            self._parse_derived_table_values()
+            or self._parse_bare_query()
+            or (query and self._parse_query_item())
+            or self._parse_relation()
         )
         if joins:
             self._append_joins(node)
         return node
 
+    def _parse_bare_query(self) -> exp.Subquery | None:
+        """The papers' `FROM SELECT …`, a query without parentheses."""
+        first = self._curr
+        if self._prev.token_type is not TokenType.FROM or first.token_type is not TokenType.SELECT:
+            return None
+        node = exp.Subquery(this=self._parse_select())
+        cover(node, first, self._prev)
+        return node
+
+    def _parse_query_item(self) -> exp.Expr | None:
+        first = self._curr
+        node = self._parse_select(table=True, parse_subquery_alias=False)
+        return self._parse_named(node, first) if isinstance(node, exp.Subquery) else node
+
     def _parse_wrapped_select(self, table: bool = False) -> exp.Expr | None:
         node = super()._parse_wrapped_select(table=table)
-        if table and isinstance(node, exp.Table | exp.Subquery):
+        if table and isinstance(node, exp.Table | exp.Subquery | Windowed):
             # (a JOIN b ON …) as an item of FROM
             self._append_joins(node)
         return node
@@ -139,10 +157,7 @@ class QueryParser(WindowTableParser):
         node = self._parse_side_stream() or self._parse_window_table() or self._parse_table_parts()
         if not isinstance(node, exp.Table):
             self.unexpected("the name of a stream or table")
-        if alias := self._parse_table_alias():
-            node.set("alias", alias)
-        cover(node, first, self._prev)
-        return node
+        return self._parse_named(node, first)
 
     def _parse_table_part(self, schema: bool = False) -> exp.Expr | None:
         # Functions in FROM stay plain calls: they are tables, and no engine's scalar functions.
@@ -190,9 +205,12 @@ class QueryParser(WindowTableParser):
             if self._curr.token_type in _FROM_ENDS:
                 return None
             return self.expression(exp.Join(this=self._parse_table()))
-        join = Parser._parse_join(self, skip_join_token)
+        half = self._parse_half_join()
+        join = Parser._parse_join(self, skip_join_token or half is not None)
         if join is None:
             return None
+        if half is not None:
+            join.set("kind", half)
         unconditional = join.args.get("kind") == "CROSS" or join.args.get("method") == "NATURAL"
         if not unconditional and not join.args.get("on") and not join.args.get("using"):
             self.unexpected("ON or USING")

@@ -3,6 +3,7 @@
 `python -m millstream.testing.plans [--complete] FILE…` checks files, or rewrites what they expect. Records are
 
     setup                       statements that all cases of the file start from
+    measured                    what the cases after it know of streams, one a line: stream, distance, column=values …
     case [after RULE, …]        a query; after ---- its plan (once the named rules are done), ====, and what the file's
                                 rule makes of it, or `unchanged`
     explain [VERBOSE|RULES]     a query; after ---- what EXPLAIN prints, without blank lines
@@ -23,10 +24,11 @@ from millstream.bind.statements import Query, bind
 from millstream.plan.nodes import Node
 from millstream.rules import OPTIMIZE, Step, run_rules
 from millstream.session import Database
+from millstream.statistics import UNKNOWN, Statistics, StreamStatistics
 from millstream.testing.slt.records import Record, Script, SltError, parse
 from millstream.testing.slt.runner import Mismatch, difference
 
-VERBS = ("setup", "case", "explain")
+VERBS = ("setup", "measured", "case", "explain")
 ARROW = "===="
 UNCHANGED = "unchanged"
 
@@ -38,13 +40,16 @@ def read(path: Path) -> Script:
 
 def play(script: Script) -> Iterator[tuple[Record, tuple[str, ...]]]:
     """Each record that expects something, with what it gives."""
+    known = UNKNOWN
     with ms.connect() as database:
         for record in script.records:
             match record.verb:
                 case "setup":
                     database.execute(record.text)
+                case "measured":
+                    known = _measured(record.text)
                 case "case":
-                    yield record, _case(script, record, database)
+                    yield record, _case(script, record, database, known)
                 case "explain":
                     text = database.explain(record.text, record.args)
                     yield record, tuple(line.rstrip() for line in text.splitlines() if line.strip())
@@ -76,12 +81,21 @@ def plan_of(database: Database, text: str) -> Node:
     return action.bound.plan
 
 
-def _case(script: Script, record: Record, database: Database) -> tuple[str, ...]:
+def _measured(text: str) -> Statistics:
+    streams = {}
+    for line in text.splitlines():
+        stream, distance, *columns = line.split()
+        values = dict(column.split("=") for column in columns)
+        streams[stream] = StreamStatistics(1000, float(distance), {name: float(n) for name, n in values.items()})
+    return Statistics(streams)
+
+
+def _case(script: Script, record: Record, database: Database, known: Statistics) -> tuple[str, ...]:
     before = plan_of(database, record.text)
     word, _, names = record.args.partition(" ")
     if word == "after":
         before, _ = run_rules(before, _steps(names))
-    after, trace = run_rules(before, _steps(script.path.stem))
+    after, trace = run_rules(before, _steps(script.path.stem), known=known)
     result = str(after).splitlines() if trace.changes else [UNCHANGED]
     return (*str(before).splitlines(), ARROW, *result)
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 from millstream.connectors.contract import Offset, Rejected
 from millstream.errors import ConnectorError, DataError
 from millstream.hosts.contract import Program
+from millstream.hosts.embedded.content import Held
 from millstream.hosts.embedded.graph import vertices
 from millstream.hosts.embedded.host import EmbeddedHost, streams_of
 from millstream.hosts.embedded.streams import Stream
@@ -25,6 +26,7 @@ def save(host: EmbeddedHost) -> tuple[Saved, Blobs]:
         streams[key] = {
             "progress": stream.progress,
             "frontier": stream.frontier,
+            "latest": stream.latest,
             "rows": stream.rows,
             "rejected": stream.rejected,
             "offset": host.offsets.get(key, {}),
@@ -39,6 +41,7 @@ def save(host: EmbeddedHost) -> tuple[Saved, Blobs]:
             "vertices": [vertex.id for vertex in placed],
             "sink": {} if running.sink is None else running.sink.commit(),
             "rows": running.rows,
+            "held": running.held.since,
             "error": None if running.error is None else running.error.message,
             # the query ran on an earlier reading of a bounded source, which has ended
             "ended": not any(source in entries for vertex in placed for source in vertex.inputs),
@@ -47,6 +50,8 @@ def save(host: EmbeddedHost) -> tuple[Saved, Blobs]:
             _keep(blobs, f"vertex-{vertex.id}", vertex.operator.snapshot())
         if running.produced:
             blobs[f"produced-{key}"] = _to_ipc(running.produced)
+        if running.held.batches:
+            blobs[f"held-{key}"] = _to_ipc(running.held.batches)
     return {"arrivals": host.arrivals, "stamp": host.stamp, "streams": streams, "queries": queries}, blobs
 
 
@@ -58,6 +63,7 @@ def restore_streams(host: EmbeddedHost, saved: Saved, blobs: Blobs) -> None:
         if stream is None:
             continue
         stream.progress, stream.frontier = state["progress"], state["frontier"]
+        stream.latest = state["latest"]
         stream.rows, stream.rejected = state["rows"], state["rejected"]
         if key in host.offsets:
             host.offsets[key] = state["offset"]
@@ -83,8 +89,8 @@ def restore_query(host: EmbeddedHost, program: Program, saved: Saved, blobs: Blo
         if blob is not None and vertex.id not in loaded:
             vertex.operator.restore(blob)
             loaded.add(vertex.id)
-    if (produced := blobs.get(f"produced-{program.name.lower()}")) is not None:
-        running.produced = pa.ipc.open_stream(produced).read_all().to_batches()
+    running.produced = _from_ipc(blobs.get(f"produced-{program.name.lower()}"))
+    running.held = Held(_from_ipc(blobs.get(f"held-{program.name.lower()}")), saved["held"])
 
 
 def replay(host: EmbeddedHost, note: dict[str, Any], rows: pa.RecordBatch | None) -> None:
@@ -126,6 +132,10 @@ def _read_again(host: EmbeddedHost, stream: str, offset: Offset, count: int) -> 
 def _keep(blobs: Blobs, name: str, state: bytes | None) -> None:
     if state is not None:
         blobs[name] = state
+
+
+def _from_ipc(saved: bytes | None) -> list[pa.RecordBatch]:
+    return [] if saved is None else list(pa.ipc.open_stream(saved).read_all().to_batches())
 
 
 def _to_ipc(batches: list[pa.RecordBatch]) -> bytes:

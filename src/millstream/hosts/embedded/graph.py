@@ -13,12 +13,12 @@ from millstream.hosts.embedded.operators import (
     JoinStoredTable,
     Operator,
     RunKernel,
+    RunStage,
     SelectColumns,
-    WindowRows,
 )
 from millstream.hosts.tables import TableStore
 from millstream.kernels.batch import Batch
-from millstream.physical.nodes import AddWindows, Apply, Compute, Physical, Source, StoredTable, TableJoin
+from millstream.physical.nodes import Apply, Compute, Physical, Source, Staged, StoredTable, TableJoin
 
 Key = tuple[Physical, tuple[str, ...], int]
 """What a vertex computes: its operator, the ids of the vertices it takes from, and from which arrival on."""
@@ -90,8 +90,8 @@ class Graph:
         match node:
             case Compute(input=below):
                 return self._place(node, (self._build(below, ids),), lambda: ComputeColumns(node), ids)
-            case AddWindows(input=below):
-                return self._place(node, (self._build(below, ids),), lambda: WindowRows(node), ids)
+            case Staged(input=below):
+                return self._place(node, (self._build(below, ids),), lambda: RunStage(node), ids)
             case TableJoin(input=below):
                 source = self._build(below, ids)
                 return self._place(node, (source,), lambda: self._join(node), ids)

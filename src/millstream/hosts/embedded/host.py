@@ -15,12 +15,13 @@ from millstream.connectors.contract import Offset, Rejected, Sink, Source
 from millstream.connectors.registry import make_sink, make_source
 from millstream.errors import CatalogError, ConnectorError, DataError, MillstreamError
 from millstream.hosts.contract import Program, Progress, Report
+from millstream.hosts.embedded.content import Held, still_to_come, valid_at
 from millstream.hosts.embedded.graph import Graph, Outlet, Vertex, as_table
 from millstream.hosts.embedded.readers import LiveReader, read_in_order
 from millstream.hosts.embedded.streams import Stream
 from millstream.hosts.tables import TableStore
 from millstream.kernels import jit
-from millstream.kernels.batch import FOREVER, Batch
+from millstream.kernels.batch import BEGIN, FOREVER, Batch
 from millstream.physical import nodes as physical
 
 Now = Callable[[], int]
@@ -38,17 +39,22 @@ class Running:
     top: Vertex = field(init=False)
     sink: Sink | None = None
     produced: list[pa.RecordBatch] = field(default_factory=list)
+    held: Held = field(default_factory=Held)
     rows: int = 0
     error: MillstreamError | None = None
 
     def deliver(self, batch: Batch) -> None:
-        if not len(batch) or self.error is not None:
+        if self.error is not None:
+            return
+        if self.program.relation:
+            self.held.add(batch.rows, batch.upto)
+        if not len(batch):
             return
         self.rows += len(batch)
-        if self.sink is None:
-            self.produced.append(batch.rows)
-        else:
+        if self.sink is not None:
             self.sink.write(batch.rows)
+        elif not self.program.view:
+            self.produced.append(batch.rows)
 
     def fail(self, error: MillstreamError) -> None:
         self.error = self.error or error
@@ -332,6 +338,23 @@ class EmbeddedHost:
                 self.journal({"op": "fetch", "name": name}, None)
             batches, running.produced = running.produced, []
             return as_table(batches, running.program.plan.schema.arrow, running.program.columns)
+
+    def content(self, name: str, at: int | None) -> pa.Table:
+        """What a relation holds: without `at` at the latest time that any of its streams has come to."""
+        with self.lock:
+            running = self.queries[name.lower()]
+            if running.error is not None:
+                raise running.error
+            if at is None:
+                at = max((self.streams[s].latest for s in streams_of(running.program.plan)), default=BEGIN)
+            elif at < running.held.since:
+                raise DataError(
+                    f"what {name} held then is no longer known",
+                    hint="ask for an instant that its streams have not passed yet",
+                )
+            schema = running.program.plan.schema.arrow
+            rows = valid_at([*running.held.batches, *still_to_come(running.top)], schema, at)
+            return rows.rename_columns(list(running.program.columns[:-2]))
 
     def explain(self, program: Program) -> str:
         return str(program.plan)

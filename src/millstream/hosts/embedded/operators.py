@@ -13,7 +13,7 @@ from millstream.kernels.compute import ComputeStage
 from millstream.kernels.contract import Kernel, KernelSpec
 from millstream.kernels.keys import KeyTable
 from millstream.physical.expressions import compile_arrow, compile_filter
-from millstream.physical.nodes import AddWindows, Compute, StoredTable, TableJoin
+from millstream.physical.nodes import Compute, Staged, StoredTable, TableJoin
 from millstream.schema import Schema
 
 
@@ -82,10 +82,10 @@ class ComputeColumns(Stateless):
         return self._compute.step(batch)
 
 
-class WindowRows(Stateless):
-    """Rows with the windows they are in."""
+class RunStage(Stateless):
+    """Work on rows and their times that keeps nothing."""
 
-    def __init__(self, node: AddWindows) -> None:
+    def __init__(self, node: Staged) -> None:
         self.schema = node.schema
         self.step = node.stage.step
 
@@ -177,6 +177,7 @@ class RunKernel:
     """A kernel and its state."""
 
     def __init__(self, spec: KernelSpec) -> None:
+        self.spec = spec
         self.schema = spec.output
         self.kernel: Kernel = spec.build()
         self.state = self.kernel.open()

@@ -31,6 +31,8 @@ class Stream:
         }
         self.progress = BEGIN
         self.frontier = BEGIN
+        self.latest = BEGIN
+        """the latest time of a row or heartbeat"""
         self.rows = 0
         self.rejected = 0
 
@@ -57,6 +59,7 @@ class Stream:
         seq = np.arange(first, first + rows.num_rows, dtype=np.int64)
         time = seq if self.definition.clock is Clock.LATENT else times_of(rows, self.definition)
         self.rows += rows.num_rows
+        self.latest = max(self.latest, int(time.max(initial=BEGIN)))
         for start in range(0, rows.num_rows, batch_rows):
             part = slice(start, start + batch_rows)
             self._enter(Batch(rows.slice(start, batch_rows), time[part], seq[part], self.progress))
@@ -66,6 +69,7 @@ class Stream:
         if upto <= self.progress:
             return
         self.progress = upto
+        self.latest = max(self.latest, upto) if upto < FOREVER else self.latest
         self._enter(Batch.empty(self.definition.schema.arrow, upto))
         emit(self.sides["errors"], Batch.empty(ERRORS_SCHEMA.arrow, upto))
 

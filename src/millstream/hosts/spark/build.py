@@ -14,13 +14,14 @@ from millstream.hosts.spark.blobs import SEQ, TIME
 from millstream.hosts.spark.branches import ORDER_BITS, Branch, Clockwork, merged, width_of
 from millstream.hosts.spark.meters import STAGE_METRICS, metered, metered_rows
 from millstream.hosts.spark.session import check_streaming, cores_of
+from millstream.hosts.spark.spans import with_ends
 from millstream.hosts.spark.sqltext import spark_sql, spark_value
 from millstream.hosts.spark.stage import LateRows, Stage
-from millstream.hosts.spark.steps import Computed, FromRows, RunKernel, Unpack, Windowed
+from millstream.hosts.spark.steps import Computed, FromRows, RunKernel, RunStage, Unpack
 from millstream.hosts.spark.tables import SparkTable
 from millstream.hosts.spark.wire import can_travel, wire_sql
 from millstream.kernels.contract import KernelSpec
-from millstream.physical.nodes import AddWindows, Apply, Compute, Physical, Source, StoredTable, TableJoin
+from millstream.physical.nodes import Apply, Compute, Physical, Source, Staged, StoredTable, TableJoin
 from millstream.sql import parse_duration
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Builder:
 
     def build(self, plan: Physical, rows: bool = False) -> tuple[Branch, ...]:
         """The branches whose union is the plan's result; with `rows` they are to be Spark's, without hidden columns."""
+        plan = with_ends(plan)
         if self.clockwork.streaming and self.clockwork.timed:
             check_streaming(self.spark)
             last = with_last_columns(fused(plan))
@@ -72,8 +74,8 @@ class Builder:
                 return (self.source(node),)
             case Compute():
                 return tuple(computed(branch, node) for branch in self._node(node.input))
-            case AddWindows():
-                return tuple(windowed(branch, node) for branch in self._node(node.input))
+            case Staged():
+                return tuple(staged(branch, node) for branch in self._node(node.input))
             case TableJoin():
                 table = self.table(node.table)
                 return tuple(table_joined(branch, node, table) for branch in self._node(node.input))
@@ -163,7 +165,7 @@ def fused(node: Physical) -> Physical:
         return spec.stages if isinstance(spec, ChainSpec) else (spec,)
 
     match node:
-        case Compute() | AddWindows() | TableJoin():
+        case Compute() | Staged() | TableJoin():
             return replace(node, input=fused(node.input))
         case Apply():
             node = replace(node, over=tuple(map(fused, node.over)))
@@ -222,16 +224,16 @@ def computed(branch: Branch, node: Compute) -> Branch:
     return replace(branch, df=branch.df.selectExpr(TIME, SEQ, *columns), schema=node.schema)
 
 
-def windowed(branch: Branch, node: AddWindows) -> Branch:
-    """Each row once for every window it is in; copies are numbered apart while there are bits for that."""
+def staged(branch: Branch, node: Staged) -> Branch:
+    """Work on rows and their times; copies of a row are numbered apart while there are bits for that."""
     if branch.opening is None:
         own = () if branch.source is None else (branch.source,)
         branch = replace(branch, opening=FromRows(branch.schema), steps=own, source=None)
-    spread = (node.stage.windows.most - 1).bit_length()
+    spread = (node.stage.most - 1).bit_length()
     if branch.bits + spread >= ORDER_BITS:
         spread = 0
-    step = Windowed(replace(node.stage, spread=spread))
-    return replace(branch.after(step, node.schema), bits=branch.bits + spread)
+    stage = node.stage.numbered(spread) if spread else node.stage
+    return replace(branch.after(RunStage(stage), node.schema), bits=branch.bits + spread)
 
 
 def needs_watermark(node: Physical, in_spark: Callable[[Physical], bool], above: bool = False) -> bool:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from millstream.catalog import Clock, StreamDef
 from millstream.connectors.contract import Rejected, Source
-from millstream.errors import CatalogError, DataError, EngineError, MillstreamError
+from millstream.errors import CatalogError, DataError, EngineError, MillstreamError, UnsupportedError
 from millstream.hosts.contract import Program, Progress, Report
 from millstream.hosts.spark import streaming
 from millstream.hosts.spark.arrive import stamped
@@ -328,6 +328,12 @@ class SparkHost:
             return pa.concat_tables(tables)
         arrays = [pa.array([], field.type.arrow) for field in running.program.plan.schema]
         return pa.Table.from_arrays(arrays, names=list(running.program.columns))
+
+    def content(self, name: str, at: int | None) -> pa.Table:
+        raise UnsupportedError(
+            "what a relation holds at an instant is known in-process only",
+            hint="fetch() its rows and compare valid_from and valid_to, or use ms.connect()",
+        )
 
     def explain(self, program: Program) -> str:
         with telling():

@@ -20,8 +20,7 @@ from millstream.errors import EngineError
 from millstream.hosts.spark import blobs
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
 from millstream.kernels.compute import ComputeStage
-from millstream.kernels.contract import Kernel, KernelSpec, State
-from millstream.kernels.hop import WindowStage
+from millstream.kernels.contract import Kernel, KernelSpec, RowStage, State
 from millstream.schema import Schema
 
 Arrows = Iterator[pa.RecordBatch]
@@ -143,10 +142,10 @@ class Computed:
 
 
 @dataclass(frozen=True)
-class Windowed:
-    """Each row once for every window it is in."""
+class RunStage:
+    """Work on rows and their times that keeps nothing."""
 
-    stage: WindowStage
+    stage: RowStage
 
     def __call__(self, batches: Batches) -> Batches:
         return map(self.stage.step, batches)

@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 
 import millstream as ms
-from millstream.session import to_micros
 from millstream.testing.slt.configs import Config
 from millstream.testing.slt.micro_batches import MicroBatches
 from millstream.testing.slt.records import Record, Script, SltError
 from millstream.testing.slt.values import DAY, format_rows, parse_row, parse_time
+from millstream.times import to_micros
 from millstream.types import from_arrow
 
 FAILURE = "! "

@@ -1,0 +1,83 @@
+"""What a statement asks the session to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from millstream.bind.outputs import Bound
+from millstream.bind.table_aggregates import TableAggregates
+from millstream.catalog import Entry, Options, SinkDef
+
+
+@dataclass(frozen=True)
+class Define:
+    """Put an entry into the catalog; `uses` are the names it depends on."""
+
+    entry: Entry
+    replace: bool = False
+    if_not_exists: bool = False
+    uses: frozenset[str] = frozenset()
+    rows_from: Options | None = None
+    """a table's first rows: the options of a source that ends"""
+
+
+@dataclass(frozen=True)
+class Remove:
+    name: str
+    kinds: tuple[type[Entry], ...]
+    if_exists: bool = False
+
+
+@dataclass(frozen=True)
+class Query:
+    """Start a standing query; with `sink`, its rows go there."""
+
+    bound: Bound
+    uses: frozenset[str]
+    sink: SinkDef | None = None
+
+
+@dataclass(frozen=True)
+class OnTables:
+    """Run on the stored tables, and on views as they are at this moment; `sql` is in the table store's dialect, `reads`
+    are the tables it names and `views` the views."""
+
+    sql: str
+    reads: frozenset[str]
+    is_query: bool
+    create: tuple[str, bool] | None = None
+    own: TableAggregates | None = None
+    """instead of `sql`, a query that calls aggregates written in SQL or Python"""
+    views: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ExplainPlan:
+    of: Query
+    mode: str
+
+
+@dataclass(frozen=True)
+class ShowList:
+    kind: str
+
+
+@dataclass(frozen=True)
+class DescribeEntry:
+    name: str
+
+
+@dataclass(frozen=True)
+class StopQuery:
+    name: str
+
+
+@dataclass(frozen=True)
+class ChangeSetting:
+    """SET, or RESET if `value` is None."""
+
+    name: str
+    value: object = field(default=None)
+
+
+Action = Define | Remove | Query | OnTables | ExplainPlan | ShowList | DescribeEntry | StopQuery | ChangeSetting

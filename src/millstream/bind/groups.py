@@ -1,0 +1,269 @@
+"""What SELECTs that aggregate have in common: keys, aggregates, and expressions over both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from millstream.bind.aggregates import as_argument
+from millstream.bind.context import Context
+from millstream.bind.expressions import ExpressionBinder, call_of
+from millstream.bind.programs import bind_program
+from millstream.bind.scope import Scope
+from millstream.kernels import aggregates
+from millstream.kernels.programs.engine import Running
+from millstream.kernels.programs.layout import returns_one_row
+from millstream.plan import nodes as P
+from millstream.plan.builtin_programs import NAMES as GROUPABLE
+from millstream.plan.builtin_programs import builtin_program
+from millstream.plan.expr import Case, Column, Expr, Literal
+from millstream.plan.programs import Insert, Program
+from millstream.types import BOOLEAN
+
+
+def is_aggregate(node: exp.Expr, context: Context) -> bool:
+    """Whether a node calls an aggregate."""
+    if not isinstance(node, exp.Func):
+        return False
+    name, arguments = call_of(node)
+    if context.catalog.aggregate(name, window=False) is not None:
+        return True
+    return aggregates.canonical_name(name) in GROUPABLE and len(arguments) <= 1
+
+
+def aggregates_rows(select: exp.Select, context: Context) -> bool:
+    """Whether a SELECT makes one row of several."""
+    parts = [*select.expressions, *([select.args["having"]] if select.args.get("having") else [])]
+    return bool(select.args.get("group")) or any(has_aggregate(part, context) for part in parts)
+
+
+def has_aggregate(node: exp.Expr, context: Context) -> bool:
+    """Whether an aggregate stands somewhere in an expression, other than OVER a window or in a subquery."""
+    if isinstance(node, exp.Window | exp.Query):
+        return False
+    return is_aggregate(node, context) or any(has_aggregate(child, context) for child in node.iter_expressions())
+
+
+class Arguments(ExpressionBinder):
+    """Expressions over the rows of a group; `place` says where no aggregate may stand."""
+
+    def __init__(self, context: Context, scope: Scope, place: str) -> None:
+        super().__init__(context, scope)
+        self.place = place
+
+    def bind(self, node: exp.Expr) -> Expr:
+        if is_aggregate(node, self.context):
+            self.context.fail(f"an aggregate cannot stand {self.place}", node, hint="aggregate twice with a subquery")
+        return super().bind(node)
+
+
+@dataclass(frozen=True)
+class GroupCall:
+    """An aggregate of a SELECT: its program, and its arguments, which have the types of the parameters."""
+
+    program: Program
+    args: tuple[Expr, ...]
+    distinct: bool = False
+    is_own: bool = False
+    """whether somebody wrote it"""
+
+
+class GroupedExpressions(ExpressionBinder):
+    """Binds the expressions of a SELECT that aggregates: what they make of a group's keys and aggregates."""
+
+    def __init__(self, select: exp.Select, plan: P.Node, scope: Scope, context: Context) -> None:
+        super().__init__(context, scope, self._refuse_over)
+        self.select, self.plan, self.rows = select, plan, scope
+        self.keys: dict[Expr, str] = {}
+        self.calls: dict[GroupCall, tuple[str, ...]] = {}
+        self._inside = False
+        for node in self._key_nodes():
+            self._add_key(Arguments(context, scope, "in GROUP BY").bind(node))
+
+    def bind(self, node: exp.Expr) -> Expr:
+        if isinstance(node, exp.Filter):
+            return self._single(node.this, node.expression.this)
+        if is_aggregate(node, self.context):
+            return self._single(node, None)
+        if self._inside:
+            return super().bind(node)
+        self._inside = True
+        try:
+            return self._settled(super().bind(node), node)
+        finally:
+            self._inside = False
+
+    def several(self, node: exp.Expr) -> list[tuple[str, Expr]] | None:
+        """The columns of an aggregate that returns several and stands alone; None if `node` is none."""
+        if not is_aggregate(node, self.context):
+            return None
+        call = self._call_of(node, None)
+        fields = call.program.result
+        if len(fields) == 1:
+            return None
+        names = zip(fields, self._names(call), strict=True)
+        return [(field.name, Column(field.type, name)) for field, name in names]
+
+    def _prepared(self) -> tuple[P.Node, list[tuple[str, ...]]]:
+        """The rows with the columns that keys and aggregates need, and for each aggregate the columns it takes."""
+        added: dict[str, Expr] = {name: expr for expr, name in self.keys.items() if not isinstance(expr, Column)}
+        args = [tuple(_column(arg, added) for arg in call.args) for call in self.calls]
+        plan = self.plan
+        if added:
+            plan = P.Project(plan, (*P.passthrough(plan.schema), *added.items()))
+        return plan, args
+
+    # -- keys ------------------------------------------------------------------------------------------------------
+
+    def _key_nodes(self) -> Iterator[exp.Expr]:
+        group = self.select.args.get("group")
+        if group is None:
+            return
+        for key in ("all", "cube", "rollup", "grouping_sets", "totals"):
+            if group.args.get(key):
+                self.context.refuse(f"GROUP BY {key.upper().replace('_', ' ')} is not supported", group)
+        for node in group.expressions:
+            yield self._meant(node)
+
+    def _meant(self, node: exp.Expr) -> exp.Expr:
+        """The expression that a key stands for: a place in the select list, an alias of it, or itself."""
+        items = self.select.expressions
+        if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit():
+            place = int(node.name)
+            if not 1 <= place <= len(items):
+                self.context.fail(
+                    f"there is no column {place} to group by", node, hint=f"the select list has {len(items)}"
+                )
+            return _unaliased(items[place - 1])
+        if isinstance(node, exp.Column) and not node.table:
+            own = any(node.name in item.schema for item in self.rows.items)
+            for item in items:
+                if not own and isinstance(item, exp.Alias) and item.alias.lower() == node.name.lower():
+                    return _unaliased(item)
+        return node
+
+    def _add_key(self, expr: Expr) -> str:
+        name = expr.name if isinstance(expr, Column) else f"$k{len(self.keys) + 1}"
+        return self.keys.setdefault(expr, name)
+
+    def _has_key(self, name: str | None) -> bool:
+        return name is not None and name in self.keys.values()
+
+    # -- aggregates ------------------------------------------------------------------------------------------------
+
+    def _single(self, node: exp.Expr, where: exp.Expr | None) -> Expr:
+        call = self._call_of(node, where)
+        if len(call.program.result) > 1:
+            self.context.fail(
+                f"{call.program.name} returns {len(call.program.result)} columns",
+                node,
+                hint="let it stand alone in the select list",
+            )
+        return Column(call.program.result.fields[0].type, self._names(call)[0])
+
+    def _names(self, call: GroupCall) -> tuple[str, ...]:
+        """The columns that will hold what an aggregate returns."""
+        number = len(self.calls) + 1
+        return self.calls.setdefault(call, tuple(f"${number}.{field.name}" for field in call.program.result))
+
+    def _call_of(self, node: exp.Expr, where: exp.Expr | None) -> GroupCall:
+        if not is_aggregate(node, self.context):
+            self.context.fail("FILTER needs an aggregate before it", node)
+        assert isinstance(node, exp.Func)
+        name, arguments = call_of(node)
+        rows = Arguments(self.context, self.rows, "inside another")
+        definition = self.context.catalog.aggregate(name, window=False)
+        if definition is None:
+            return self._builtin(name, arguments, node, None if where is None else rows.condition(where))
+        if where is not None or any(isinstance(argument, exp.Distinct) for argument in arguments):
+            word = "DISTINCT" if where is None else "FILTER"
+            self.context.refuse(f"{word} with {name}, which is written in SQL, is not supported", node)
+        args = tuple(map(rows.bind, arguments))
+        with self.context.blaming(node):
+            program = bind_program(definition, tuple(arg.type for arg in args), self.context)
+            args = tuple(as_argument(arg, field) for arg, field in zip(args, program.parameters, strict=True))
+        if not any(isinstance(statement, Insert) and statement.table is None for statement in program.terminate):
+            self.context.refuse(
+                f"{name} returns nothing when a group ends",
+                node,
+                detail="only what TERMINATE returns belongs to the group",
+                hint="add TERMINATE : { INSERT INTO RETURN … }",
+            )
+        return GroupCall(program, args, is_own=True)
+
+    def _builtin(self, name: str, arguments: list[exp.Expression], node: exp.Expr, where: Expr | None) -> GroupCall:
+        fn = aggregates.canonical_name(name)
+        assert fn is not None
+        distinct = len(arguments) == 1 and isinstance(arguments[0], exp.Distinct)
+        if distinct:
+            arguments = list(arguments[0].expressions)
+        arg: Expr | None = None
+        if fn != "count" or (arguments and not isinstance(arguments[0], exp.Star)):
+            if len(arguments) != 1:
+                self.context.fail(f"{name} takes one argument, here are {len(arguments)}", node)
+            arg = Arguments(self.context, self.rows, "inside another").bind(arguments[0])
+        distinct = distinct and fn not in ("min", "max")
+        if where is not None:
+            if fn in ("first_value", "last_value"):
+                self.context.refuse(f"FILTER with {name} is not supported", node, hint="put the condition into WHERE")
+            given = Literal(BOOLEAN, True) if arg is None else arg
+            arg = Case(given.type, ((where, given),), Literal(given.type, None))
+        type_ = aggregates.result_type(fn, distinct, None if arg is None else arg.type)
+        if type_ is None:
+            self.context.fail(f"{fn} does not apply to {'rows' if arg is None else arg.type}", node)
+        program = builtin_program(fn, None if arg is None else arg.type, type_, distinct)
+        return GroupCall(program, () if arg is None else (arg,), distinct)
+
+    def _check_one_row(self) -> None:
+        for call in self.calls if len(self.calls) > 1 else ():
+            # what TERMINATE returns after each tuple is what it returns at the end
+            if not returns_one_row(call.program, Running(total=True)):
+                self.context.refuse(
+                    f"{call.program.name} stands beside other aggregates, and may return any number of rows",
+                    self.select,
+                    detail="one row of each aggregate makes one row of the result",
+                    hint="let it stand alone, or return exactly one row: INSERT … SELECT from a table of one row",
+                )
+
+    # -- expressions -----------------------------------------------------------------------------------------------
+
+    def _settled(self, expr: Expr, node: exp.Expr) -> Expr:
+        """The expression over the columns of the groups."""
+        if expr in self.keys:
+            return Column(expr.type, self.keys[expr])
+        if isinstance(expr, Column) and not self._is_known(expr.name):
+            self.context.fail(
+                f"column {expr.name} is neither in GROUP BY nor inside an aggregate",
+                node,
+                hint="add it to GROUP BY, or aggregate it: min(…), first_value(…)",
+            )
+        children = expr.children()
+        return expr.with_children(tuple(self._settled(child, node) for child in children)) if children else expr
+
+    def _is_known(self, name: str) -> bool:
+        """Whether the groups have a column of that name."""
+        return name in self.keys.values() or any(name in names for names in self.calls.values())
+
+    def _refuse_over(self, node: exp.Window, _: ExpressionBinder) -> Expr:
+        return self.context.refuse(
+            "OVER beside GROUP BY is not supported", node, hint="group in a subquery, and use OVER outside of it"
+        )
+
+
+def _unaliased(node: exp.Expr) -> exp.Expr:
+    inner: exp.Expr = node.this if isinstance(node, exp.Alias) else node
+    return inner
+
+
+def _column(expr: Expr, added: dict[str, Expr]) -> str:
+    """The name of a column that holds `expr`: an existing one, or a new one."""
+    if isinstance(expr, Column):
+        return expr.name
+    for name, known in added.items():
+        if known == expr:
+            return name
+    name = f"$e{len(added) + 1}"
+    added[name] = expr
+    return name

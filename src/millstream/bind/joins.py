@@ -1,0 +1,193 @@
+"""The entries of FROM brought together: joins of relations, and of a stream or a relation with stored tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import NoReturn
+
+from sqlglot import exp
+
+from millstream import functions
+from millstream.bind.context import Context
+from millstream.bind.expressions import ExpressionBinder
+from millstream.bind.relations import as_relation, check_clocks
+from millstream.bind.scope import Item, Scope
+from millstream.plan import nodes as P
+from millstream.plan import relations as R
+from millstream.plan.expr import Column, Expr, conjunction
+from millstream.plan.joins import split_condition
+
+_HOW: dict[tuple[str, str], R.How] = {
+    ("", ""): "inner", ("", "INNER"): "inner", ("", "CROSS"): "inner", ("", "SEMI"): "semi", ("", "ANTI"): "anti",
+    ("LEFT", "SEMI"): "semi", ("LEFT", "ANTI"): "anti", ("LEFT", ""): "left", ("RIGHT", ""): "right",
+    ("FULL", ""): "full",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Source:
+    """One entry of FROM before it is joined to the others."""
+
+    plan: P.Node
+    alias: str
+    name: str
+    node: exp.Expr
+    join: exp.Join | None
+    within: frozenset[str] = frozenset()
+
+    def item(self, prefix: str) -> Item:
+        """What names mean this entry, whose columns have a prefix in the plan."""
+        return Item(self.alias, self.plan.schema, prefix, self.name, self.within)
+
+
+def join_sources(sources: list[Source], context: Context) -> tuple[P.Node, Scope]:
+    """The plan of all entries together, and the names they bring into scope."""
+    if len(sources) == 1:
+        only = sources[0]
+        return only.plan, Scope(context, (only.item(""),))
+    streams = [source for source in sources if source.plan.kind is not P.Kind.TABLE]
+    if not streams:
+        context.refuse("tables alone are not a stream", sources[0].node)
+    if any(source.plan.kind is P.Kind.RELATION for source in sources):
+        sources = [replace(source, plan=as_relation(source.plan)) for source in sources]
+        check_clocks((source.plan for source in sources), "a join", streams[-1].node, context)
+    elif len(streams) > 1:
+        refuse_two_streams("two streams in FROM without windows", streams[1].node, context)
+    return _Joining(sources, context).build()
+
+
+def refuse_two_streams(message: str, node: exp.Expr, context: Context) -> NoReturn:
+    """Say that streams meet only within windows."""
+    context.refuse(
+        message,
+        node,
+        detail="each row would have to be kept for ever, in case a match arrives",
+        hint="say how long rows are kept: s WINDOW(RANGE 10 MINUTES), or store one of them as a table",
+    )
+
+
+@dataclass
+class _Joining:
+    """Joins entries from left to right, each to all before it."""
+
+    sources: list[Source]
+    context: Context
+    merged: dict[str, Column] = field(default_factory=dict)
+    conditions: list[Expr] = field(default_factory=list)
+
+    def build(self) -> tuple[P.Node, Scope]:
+        places = enumerate(self.sources)
+        items = [source.item(f"{source.alias or f'${place}'}.") for place, source in places]
+        plans = [_prefixed(source, item) for source, item in zip(self.sources, items, strict=True)]
+        # Tables are looked up for rows that come, so the first that has rows to come goes first.
+        first = next(place for place, plan in enumerate(plans) if plan.kind is not P.Kind.TABLE)
+        plan = plans[first]
+        visible: list[Item] = []
+        for place, (source, item) in enumerate(zip(self.sources, items, strict=True)):
+            how = self._how(source, place == first)
+            scope = Scope(self.context, (*visible, item), dict(self.merged))
+            condition = self._condition(source.join, how, scope, item)
+            if how not in ("semi", "anti"):
+                visible.append(item)
+            if place == first:
+                self._keep(condition)
+            elif plans[place].kind is P.Kind.TABLE:
+                plan = self._with_table(plan, plans[place], condition, how)
+            else:
+                plan = self._with_relation(plan, plans[place], condition, how)
+                plan = self._coalesced(plan, source.join, how, scope, item)
+        return self._filtered(plan), Scope(self.context, tuple(visible), self.merged)
+
+    def _with_table(self, plan: P.Node, table: P.Node, condition: Expr | None, how: R.How) -> P.Node:
+        if how == "left":
+            return P.JoinTable(plan, table, *split_condition(condition, plan.schema, table.schema), outer=True)
+        self._keep(condition)
+        return P.JoinTable(plan, table, ())
+
+    def _with_relation(self, plan: P.Node, right: P.Node, condition: Expr | None, how: R.How) -> P.Node:
+        # What an outer join adds is not subject to conditions before it.
+        plan = self._filtered(plan)
+        return R.Join(plan, right, *split_condition(condition, plan.schema, right.schema), how)
+
+    def _keep(self, condition: Expr | None) -> None:
+        if condition is not None:
+            self.conditions.append(condition)
+
+    def _filtered(self, plan: P.Node) -> P.Node:
+        conditions, self.conditions = tuple(self.conditions), []
+        return P.Filter(plan, conjunction(conditions)) if conditions else plan
+
+    def _how(self, source: Source, is_first: bool) -> R.How:
+        """The kind of join; `is_first` if only tables stand to the left."""
+        join = source.join
+        if join is None:
+            return "inner"
+        side, kind = (str(join.args.get(key) or "").upper() for key in ("side", "kind"))
+        how = _HOW.get((side, "" if kind == "OUTER" else kind))
+        method = str(join.args.get("method") or "").upper()
+        if how is None or method not in ("", "NATURAL"):
+            self.context.refuse(f"{method or f'{side} {kind}'.strip()} JOIN is not supported", join)
+        if how in ("right", "full") and any(map(_is_comma, self.sources[: self.sources.index(source)])):
+            self.context.refuse(
+                f"{side} JOIN after a comma",
+                join,
+                detail="it is not clear which rows are to be kept without a match",
+                hint="write CROSS JOIN for the comma, or put the join into a subquery",
+            )
+        is_table = source.plan.kind is P.Kind.TABLE
+        if how in ("semi", "anti") and (is_table or is_first):
+            self.context.refuse(f"{how.upper()} JOIN with a stored table is not supported yet", join)
+        if (is_table and how in ("right", "full")) or (is_first and how != "inner"):
+            self.context.refuse(
+                "a table's rows without a match are never final",
+                join,
+                detail="a matching row of the stream may still arrive",
+                hint="put the stream on the left: stream LEFT JOIN table",
+            )
+        return how
+
+    def _condition(self, join: exp.Join | None, how: R.How, scope: Scope, item: Item) -> Expr | None:
+        if join is None:
+            return None
+        if (on := join.args.get("on")) is not None:
+            return ExpressionBinder(self.context, scope).condition(on)
+        parts: list[Expr] = []
+        for name in _shared_names(join, scope, item):
+            others = [other for other in scope.items if other is not item and name in other.schema]
+            if not others or name not in item.schema:
+                self.context.fail(f"USING ({name}): both sides need that column", join)
+            mine = self.merged.get(name.lower()) or others[0].column(name)
+            with self.context.blaming(join):
+                parts.append(functions.resolve("=", (mine, item.column(name))))
+            if how not in ("semi", "anti"):
+                self.merged[name.lower()] = item.column(name) if how == "right" else mine
+        return conjunction(tuple(parts)) if parts else None
+
+    def _coalesced(self, plan: P.Node, join: exp.Join | None, how: R.How, scope: Scope, item: Item) -> P.Node:
+        """After a full join, a column of USING is that of the side which has it."""
+        if how != "full" or join is None or join.args.get("on") is not None:
+            return plan
+        added: list[tuple[str, Expr]] = []
+        for name in _shared_names(join, scope, item):
+            known = self.merged[name.lower()]
+            both = functions.resolve("coalesce", (known, item.column(name)))
+            added.append((f"$using{len(plan.schema) + len(added)}.{name}", both))
+            self.merged[name.lower()] = Column(both.type, added[-1][0])
+        return P.Project(plan, (*P.passthrough(plan.schema), *added)) if added else plan
+
+
+def _is_comma(source: Source) -> bool:
+    keys = ("side", "kind", "method", "on", "using")
+    return source.join is not None and not any(source.join.args.get(key) for key in keys)
+
+
+def _shared_names(join: exp.Join, scope: Scope, item: Item) -> list[str]:
+    if str(join.args.get("method") or "").upper() == "NATURAL":
+        others = [other.schema for other in scope.items if other is not item]
+        return [each.name for each in item.schema if any(each.name in schema for schema in others)]
+    return [column.name for column in join.args.get("using") or []]
+
+
+def _prefixed(source: Source, item: Item) -> P.Node:
+    columns = tuple((item.prefix + each.name, Column(each.type, each.name)) for each in source.plan.schema)
+    return P.Project(source.plan, columns)

@@ -1,0 +1,58 @@
+"""The select list: which columns a query delivers, and under which names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from millstream.bind.expressions import ExpressionBinder, call_of
+from millstream.bind.scope import Scope
+from millstream.plan import nodes as P
+from millstream.plan.expr import Expr
+from millstream.schema import unique_names
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A bound query: its plan (unique column names) and the names its columns are delivered under (may repeat)."""
+
+    plan: P.Node
+    names: tuple[str, ...]
+
+
+def deliver(plan: P.Node, outputs: list[tuple[str, Expr]]) -> Bound:
+    """The query that gives these columns."""
+    names = tuple(name for name, _ in outputs)
+    columns = zip(unique_names(names), (expr for _, expr in outputs), strict=True)
+    return Bound(P.Project(plan, tuple(columns)), names)
+
+
+def outputs_of(node: exp.Expr, scope: Scope, expressions: ExpressionBinder) -> list[tuple[str, Expr]]:
+    """The columns that an item of a select list stands for."""
+    if isinstance(node, exp.Star):
+        return [(name, column) for name, column in scope.star("", node)]
+    if isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
+        return [(name, column) for name, column in scope.star(node.table, node)]
+    if isinstance(node, exp.Alias):
+        return [(node.alias, expressions.bind(node.this))]
+    if (columns := expressions.several(node)) is not None:
+        return columns
+    return [(_name_of(node), expressions.bind(node))]
+
+
+def _name_of(node: exp.Expr) -> str:
+    if isinstance(node, exp.Column):
+        return str(node.name)
+    if isinstance(node, exp.Window | exp.Filter):
+        return _name_of(node.this)
+    if isinstance(node, exp.Anonymous):
+        return str(node.this)
+    if isinstance(node, exp.Func) and not isinstance(node, (exp.Cast, exp.Case)):
+        return call_of(node)[0]
+    if isinstance(node, exp.Cast | exp.Paren):
+        return _name_of(node.this)
+    if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Select):
+        first = node.this.expressions[0]
+        return str(first.alias) or _name_of(first)
+    return "expr"

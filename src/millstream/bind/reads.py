@@ -1,0 +1,48 @@
+"""What a statement reads by name."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from millstream.bind.context import Context
+from millstream.catalog import Entry, TableDef
+from millstream.plan.nodes import Kind
+from millstream.sql.nodes import SideStream
+from millstream.sql.relations import Windowed
+
+
+def tables_of(node: exp.Expr) -> list[exp.Table]:
+    """What a statement reads or changes by name, its own WITH queries left out."""
+    return [table for table in node.find_all(exp.Table) if table.name and not _is_local(table)]
+
+
+def reads_only(node: exp.Expr, context: Context, kinds: tuple[type[Entry], ...] = (TableDef,)) -> bool:
+    """Whether a query reads nothing but entries of these kinds, as they are at a moment."""
+    if any(not table.name or isinstance(table.this, SideStream) for table in node.find_all(exp.Table)):
+        return False
+    if any(isinstance(part, Windowed) or part.args.get("stream_of") for part in node.find_all(Windowed, exp.Query)):
+        return False
+    for table in node.find_all(exp.Table):
+        known = context.local.get(table.name.lower())
+        if known is not None and known.kind is not Kind.TABLE:
+            return False
+        if known is None and not _is_local(table) and not isinstance(context.catalog.find(table.name), kinds):
+            return False
+    return True
+
+
+def _is_local(table: exp.Table) -> bool:
+    """Whether a name means a WITH query: one of a statement around it, listed before the one it stands in."""
+    within: exp.Expr | None = None
+    node: exp.Expr | None = table.parent
+    while node is not None:
+        if isinstance(node, exp.CTE):
+            within = node
+        with_ = node.args.get("with_")
+        for cte in with_.expressions if with_ is not None else []:
+            if cte is within:
+                break
+            if cte.alias.lower() == table.name.lower():
+                return True
+        node = node.parent
+    return False

@@ -1,0 +1,246 @@
+"""Windows in FROM: how events become a relation, and how a relation becomes events again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import lcm
+from typing import NoReturn
+
+from sqlglot import exp
+
+from millstream.bind.context import Context
+from millstream.bind.scope import did_you_mean
+from millstream.catalog import Clock
+from millstream.plan import nodes as P
+from millstream.plan import relations as R
+from millstream.sql import duration_us
+from millstream.sql.relations import Granularity, StreamWindow, Windowed
+from millstream.types import BIGINT
+
+NOW = R.RangeWindow(1)
+FOR_EVER = R.RangeWindow(None)
+_LONGEST = 2**60
+
+
+def bind_windowed(node: Windowed, rows: P.Node, alias: str, context: Context) -> P.Node:
+    """The relation that a window, a granularity or both make of rows."""
+    window, granularity = node.args.get("window"), node.args.get("granularity")
+    if rows.kind is P.Kind.TABLE:
+        context.refuse(
+            "a window needs a stream",
+            node,
+            detail="a table's rows have no time, so they never leave a window",
+            hint="leave the window out, or declare a stream with ORDER BY column",
+        )
+    plan = rows
+    if window is not None:
+        events = _as_events(rows, window, context)
+        plan = R.Window(events, _window(window, events, alias, context))
+    if granularity is not None:
+        plan = as_relation(plan)
+        plan = R.Coarsen(plan, _granule(granularity, plan, context))
+    return plan
+
+
+def as_relation(plan: P.Node) -> P.Node:
+    """Events that stand among relations are valid at their own instant only."""
+    return R.Window(plan, NOW) if plan.kind is P.Kind.EVENTS else plan
+
+
+def to_events(how: str, plan: P.Node, node: exp.Expr, context: Context) -> P.Node:
+    """ISTREAM, DSTREAM or RSTREAM of a relation."""
+    if plan.kind is not P.Kind.RELATION:
+        what = "already events" if plan.kind is P.Kind.EVENTS else "a stored table"
+        context.refuse(
+            f"{how.upper()} takes a relation, and this is {what}",
+            node,
+            hint="give its streams windows: FROM s WINDOW(RANGE 10 SECONDS)",
+        )
+    match how.upper():
+        case "ISTREAM":
+            # What never leaves appears exactly when it happens.
+            return _unwindowed(plan, FOR_EVER) or R.ToEvents(plan, "istream")
+        case "DSTREAM":
+            return R.ToEvents(plan, "dstream")
+    return _unwindowed(plan, NOW) or R.ToEvents(plan, "rstream", _rate(plan, node, context))
+
+
+def is_chronon(plan: P.Node) -> bool:
+    """Whether rows of a relation are valid only at instants at which events happen."""
+    match plan:
+        case R.Window(window=window):
+            return window == NOW
+        case P.Filter() | P.Project() | P.Distinct() | P.JoinTable() | R.Summarize():
+            return is_chronon(plan.inputs[0])
+        case P.Union():
+            return all(map(is_chronon, plan.inputs))
+        case R.Join(how="inner" | "semi") | R.SetOperation(op="intersect"):
+            return any(map(is_chronon, plan.inputs))
+        case R.Join(how="right"):
+            return is_chronon(plan.right)
+        case R.Join(how="full"):
+            return all(map(is_chronon, plan.inputs))
+        case R.Join(left=left) | R.SetOperation(left=left):
+            return is_chronon(left)
+    return False
+
+
+def check_clocks(plans: Iterable[P.Node], word: str, node: exp.Expr, context: Context) -> None:
+    """Refuse to bring streams together whose times cannot be compared."""
+    known = list(plans)
+    clocks = set().union(*map(context.clocks_of, known))
+    if Clock.LATENT in clocks and len(clocks) > 1:
+        context.refuse(
+            f"{word} of a stream with times and one without",
+            node,
+            hint="declare the other with ORDER BY column or ORDER BY current_time",
+        )
+    types = {context.time_type(plan) for plan in known if plan.kind is P.Kind.RELATION}
+    if BIGINT in types and len(types) > 1:
+        context.refuse(
+            f"{word} of a stream ordered by a number and one ordered by time",
+            node,
+            hint="declare both with ORDER BY a column of the same kind",
+        )
+
+
+# -- windows -----------------------------------------------------------------------------------------------------------
+
+
+def _as_events(rows: P.Node, node: exp.Expr, context: Context) -> P.Node:
+    """The rows that a window is to be laid over."""
+    if rows.kind is P.Kind.EVENTS:
+        return rows
+    if not is_chronon(rows):
+        context.refuse(
+            "a window over a relation",
+            node,
+            detail="its rows are valid for some time already, and a window begins at an instant",
+            hint="make events of it first: ISTREAM(…), or leave this window out",
+        )
+    return _unwindowed(rows, NOW) or R.ToEvents(rows, "rstream")
+
+
+def _unwindowed(plan: P.Node, window: R.RangeWindow) -> P.Node | None:
+    """The events below such a window, if nothing but filters and projections stand above it."""
+    match plan:
+        case R.Window(input=events, window=own) if own == window:
+            return events
+        case P.Filter(input=below) | P.Project(input=below):
+            found = _unwindowed(below, window)
+            return None if found is None else plan.with_inputs((found,))
+    return None
+
+
+def _window(node: StreamWindow, events: P.Node, alias: str, context: Context) -> R.RangeWindow | R.RowsWindow:
+    if node.args.get("now"):
+        return NOW
+    by = tuple(_column(column, events, alias, context) for column in node.args.get("partition") or [])
+    size = node.args.get("most") or node.args.get("size")
+    least, slide = node.args.get("least"), node.args.get("slide")
+    if str(node.args["kind"]).upper() == "ROWS":
+        rows = None if size is None else _count(size, "ROWS", context)
+        if least is not None and rows is not None and _count(least, "ROWS", context) > rows:
+            context.fail("MIN is greater than MAX", least)
+        every = 1 if slide is None else _count(slide, "SLIDE", context)
+        # of rows that never leave it does not matter in which partition they are
+        return FOR_EVER if rows is None and every == 1 else R.RowsWindow(rows, by, every)
+    length = None if size is None else _span(size, "RANGE", events, context)
+    if least is not None and length is not None and _span(least, "RANGE", events, context) > length:
+        context.fail("MIN is greater than MAX", least)
+    step = 1 if slide is None else _span(slide, "SLIDE", events, context)
+    granule = _granularity(events)
+    for word, given, span in (("RANGE", size, length), ("SLIDE", slide, step)):
+        if given is not None and span is not None and span % granule:
+            _refuse_granule(f"this {word} is not a multiple of the GRANULARITY below it", given, context)
+    return R.RangeWindow(length, step)
+
+
+def _column(node: exp.Expr, events: P.Node, alias: str, context: Context) -> str:
+    if node.name not in events.schema or (
+        isinstance(node, exp.Column) and node.table and node.table.lower() != alias.lower()
+    ):
+        context.fail(f"no column {node.sql()}", node, hint=did_you_mean(node.name, list(events.schema.names)))
+    return events.schema[node.name].name
+
+
+def _count(node: exp.Expr, word: str, context: Context) -> int:
+    number = _number(node)
+    if number is None:
+        context.fail(f"{word} takes a number of rows", node, hint="for time write RANGE 10 SECONDS")
+    if number <= 0:
+        context.fail(f"{word} takes at least one row", node)
+    return number
+
+
+def _span(node: exp.Expr, word: str, rows: P.Node, context: Context) -> int:
+    """A length of time, or a number where streams are ordered by one."""
+    if Clock.LATENT in context.clocks_of(rows):
+        context.refuse(
+            f"{word} needs a stream with times",
+            node,
+            detail="this stream was declared without ORDER BY, so its rows have an order but no time",
+            hint="declare it with ORDER BY column or ORDER BY current_time, or use ROWS",
+        )
+    number = _number(node)
+    if context.time_type(rows) == BIGINT:
+        if number is None:
+            context.fail(f"the stream is ordered by a number, and so is {word}", node, hint="leave the unit out")
+        span = number
+    else:
+        length = duration_us(node)
+        if number is not None:
+            context.fail(f"{word} needs a unit of time", node, hint=f"{word} {number} SECONDS")
+        if length is None:
+            context.fail(f"{node.sql()} has no fixed length", node, hint="use weeks, days or smaller units")
+        span = length
+    if span <= 0:
+        context.fail(f"{word} must be positive", node)
+    if span >= _LONGEST:
+        context.fail(f"{word} is too long", node, hint="RANGE UNBOUNDED")
+    return span
+
+
+def _number(node: exp.Expr) -> int | None:
+    is_number = isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit()
+    return int(node.name) if is_number else None
+
+
+# -- granularity -------------------------------------------------------------------------------------------------------
+
+
+def _granule(node: Granularity, plan: P.Node, context: Context) -> int:
+    # Between COARSEST and FINEST the best answer is the finest.
+    size = node.args.get("finest") or node.args["size"]
+    granule = _span(size, "GRANULARITY", plan, context)
+    coarsest = node.args.get("coarsest")
+    if coarsest is not None and _span(coarsest, "GRANULARITY", plan, context) < granule:
+        context.fail("COARSEST is finer than FINEST", coarsest)
+    if granule % _granularity(plan):
+        _refuse_granule("this GRANULARITY is not a multiple of one below it", size, context)
+    return granule
+
+
+def _granularity(plan: P.Node) -> int:
+    """At multiples of which length a plan's rows are exact: 1 if at all instants."""
+    return lcm(*(node.granule for node in P.walk(plan) if isinstance(node, R.Coarsen)))
+
+
+def _refuse_granule(message: str, node: exp.Expr, context: Context) -> NoReturn:
+    context.refuse(
+        message,
+        node,
+        detail="time only gets coarser on the way to the result: what is finer is no longer known",
+        hint="use a multiple of the granularity below",
+    )
+
+
+def _rate(plan: P.Node, node: exp.Expr, context: Context) -> int:
+    granule = _granularity(plan)
+    if granule == 1 and not is_chronon(plan) and context.time_type(plan) != BIGINT:
+        context.refuse(
+            "RSTREAM would give every row once in every microsecond",
+            node,
+            hint="say how often: FROM s WINDOW(RANGE …) GRANULARITY(1 SECOND), or use ISTREAM",
+        )
+    return granule

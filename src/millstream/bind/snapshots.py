@@ -1,0 +1,145 @@
+"""SELECT over relations: what holds at each instant of the rows that are valid then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from millstream.bind.context import Context
+from millstream.bind.expressions import ExpressionBinder
+from millstream.bind.groups import GroupCall, GroupedExpressions, aggregates_rows
+from millstream.bind.outputs import Bound, deliver, outputs_of
+from millstream.bind.relations import as_relation
+from millstream.bind.scope import Scope
+from millstream.bind.subqueries import Subqueries, has_subquery
+from millstream.plan import nodes as P
+from millstream.plan import relations as R
+from millstream.plan.builtin_programs import builtin_program
+from millstream.plan.expr import Column, Expr
+from millstream.types import BIGINT
+
+
+def is_over_relations(select: exp.Select, plan: P.Node) -> bool:
+    """Whether a SELECT is answered instant by instant: its rows, or those of a query in it, are a relation's."""
+    if plan.kind is P.Kind.TABLE:
+        return False
+    parts = [*select.expressions, *(select.args[key] for key in ("where", "having") if select.args.get(key))]
+    return plan.kind is P.Kind.RELATION or any(map(has_subquery, parts))
+
+
+def bind_snapshots(select: exp.Select, plan: P.Node, scope: Scope, context: Context) -> Bound:
+    """The plan of a SELECT over relations."""
+    refuse_clauses(select, context)
+    subqueries = Subqueries(context, plan)
+    plan = as_relation(plan)
+    if (where := select.args.get("where")) is not None:
+        rows = ExpressionBinder(context, scope)
+        plan = subqueries.filtered(plan, where.this, rows)
+    if aggregates_rows(select, context) or select.args.get("having") is not None:
+        groups = SnapshotBinder(select, plan, scope, context, subqueries)
+        outputs = [output for part in select.expressions for output in outputs_of(part, scope, groups)]
+        bound = deliver(*groups.build(outputs))
+    else:
+        expressions = ExpressionBinder(context, scope, _refuse_over(context))
+        expressions.subquery = subqueries.value
+        outputs = [output for part in select.expressions for output in outputs_of(part, scope, expressions)]
+        bound = deliver(subqueries.joined(plan), outputs)
+    subqueries.check_windows()
+    if select.args.get("distinct") is not None:
+        return Bound(P.Distinct(bound.plan), bound.names)
+    return bound
+
+
+def refuse_clauses(node: exp.Expr, context: Context) -> None:
+    """Refuse what has no meaning for a bag of rows at each instant."""
+    for key in ("qualify", "limit", "offset"):
+        if (clause := node.args.get(key)) is not None:
+            context.refuse(
+                f"{key.upper()} is not supported on a relation",
+                clause,
+                detail="the rows of an instant have no order",
+            )
+    distinct = node.args.get("distinct")
+    if isinstance(distinct, exp.Distinct) and distinct.args.get("on") is not None:
+        context.refuse("DISTINCT ON is not supported on a relation", distinct, hint="GROUP BY those columns")
+    if (order := node.args.get("order")) is not None:
+        for part in order.expressions:
+            if part.args.get("desc") or not isinstance(part.this, exp.Column) or part.this.name.lower() != R.FROM:
+                context.refuse(
+                    "a relation is delivered in order of valid_from, and cannot be sorted otherwise",
+                    order,
+                    hint="leave ORDER BY out",
+                )
+
+
+class SnapshotBinder(GroupedExpressions):
+    """Binds the expressions of a SELECT that aggregates the rows which are valid at the same time."""
+
+    def __init__(
+        self, select: exp.Select, plan: P.Node, scope: Scope, context: Context, subqueries: Subqueries
+    ) -> None:
+        super().__init__(select, plan, scope, context)
+        self.subqueries = subqueries
+        self.subquery = self._value
+
+    def build(self, outputs: list[tuple[str, Expr]]) -> tuple[P.Node, list[tuple[str, Expr]]]:
+        """The plan of the groups, and the outputs over it."""
+        settled = [(name, self._settled(expr, self.select)) for name, expr in outputs]
+        # Conditions come above the groups, whose aggregates are known when all expressions are bound.
+        having = self.select.args.get("having")
+        steps = [] if having is None else self.subqueries.steps(having.this, self)
+        if not self.calls and not self.keys:
+            self._names(GroupCall(builtin_program("count", None, BIGINT), ()))
+        plan = self._groups()
+        for step in steps:
+            plan = step.above(plan)
+        return self.subqueries.joined(plan), settled
+
+    def _groups(self) -> P.Node:
+        self._check_one_row()
+        plan, columns = self._prepared()
+        keys = tuple(self.keys.values())
+        if not self.calls:
+            return P.Distinct(P.Project(plan, tuple((key, Column(plan.schema[key].type, key)) for key in keys)))
+        return R.Summarize(plan, keys, tuple(map(_snapshot_call, self.calls, self.calls.values(), columns)))
+
+    def _value(self, node: exp.Subquery, _: ExpressionBinder) -> Expr:
+        # Columns of the groups, not of their rows, are what a query inside may refer to.
+        inside, self._inside = self._inside, False
+        try:
+            return self.subqueries.value(node, self)
+        finally:
+            self._inside = inside
+
+    def _call_of(self, node: exp.Expr, where: exp.Expr | None) -> GroupCall:
+        call = super()._call_of(node, where)
+        if not call.is_own and call.program.name in ("first_value", "last_value"):
+            self.context.refuse(
+                f"{call.program.name} of a relation",
+                node,
+                detail="the rows that are valid at the same time have no order",
+                hint="use min or max, or a window of the last rows: s WINDOW(PARTITION BY … ROWS 1)",
+            )
+        return call
+
+    def _is_known(self, name: str) -> bool:
+        return super()._is_known(name) or name in self.subqueries.columns
+
+
+def _snapshot_call(call: GroupCall, names: tuple[str, ...], args: tuple[str, ...]) -> R.SnapshotCall:
+    types = tuple(each.type for each in call.program.result)
+    program = call.program if call.is_own else None
+    return R.SnapshotCall(names, call.program.name, args, types, call.distinct, program)
+
+
+def _refuse_over(context: Context) -> Callable[[exp.Window, ExpressionBinder], Expr]:
+    def refuse(node: exp.Window, _: ExpressionBinder) -> Expr:
+        return context.refuse(
+            "OVER in a query over relations",
+            node,
+            detail="the rows of an instant have no order, and the window in FROM says already which rows they are",
+            hint="aggregate with GROUP BY, or leave the window in FROM out and use OVER (RANGE …)",
+        )
+
+    return refuse

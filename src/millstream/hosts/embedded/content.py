@@ -1,0 +1,80 @@
+"""What a relation holds at an instant: rows already delivered that are still valid, and those that are about to be."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.hosts.embedded.graph import Vertex
+from millstream.hosts.embedded.operators import Operator, RunKernel
+from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
+
+
+class Held:
+    """Delivered rows whose last two columns bound their validity, kept until time has passed it."""
+
+    def __init__(self, batches: list[pa.RecordBatch] | None = None, since: int = BEGIN) -> None:
+        self._batches = [(int(_until(rows).max(initial=BEGIN)), rows) for rows in batches or []]
+        self.since = since
+        """the earliest instant whose content is still known"""
+
+    def add(self, rows: pa.RecordBatch, upto: int) -> None:
+        """Take rows in; those that have ended by `upto` may go. What is valid when all input ends stays."""
+        if rows.num_rows:
+            self._batches.append((int(_until(rows).max()), rows))
+        if self.since < upto < FOREVER:
+            self.since = upto
+            self._batches = [(end, rows) for end, rows in self._batches if end > upto]
+
+    @property
+    def batches(self) -> list[pa.RecordBatch]:
+        return [rows for _, rows in self._batches]
+
+
+def valid_at(batches: list[pa.RecordBatch], schema: pa.Schema, at: int) -> pa.Table:
+    """The rows that are valid at an instant, without their bounds."""
+    chosen = [_valid(rows, at) for rows in batches if rows.num_rows]
+    table = pa.Table.from_batches(chosen, schema=schema)
+    return table.select(list(range(table.num_columns - 2)))
+
+
+def still_to_come(top: Vertex) -> list[pa.RecordBatch]:
+    """What a query would still deliver if all its inputs ended now; nothing of what runs is changed."""
+    done: dict[int, list[Batch]] = {}
+
+    def outputs(vertex: Vertex) -> list[Batch]:
+        if id(vertex) not in done:
+            copy = _copied(vertex.operator)
+            if vertex.inputs:
+                arriving = [b.on_port(port) for port, source in enumerate(vertex.inputs) for b in outputs(source)]
+            else:
+                arriving = [Batch.empty(vertex.operator.schema.arrow, FOREVER)]
+            done[id(vertex)] = [copy.step(batch) for batch in arriving]
+        return done[id(vertex)]
+
+    return [batch.rows for batch in outputs(top) if len(batch)]
+
+
+def _copied(operator: Operator) -> Operator:
+    if not isinstance(operator, RunKernel):
+        return operator
+    copy = RunKernel(operator.spec)
+    saved = operator.snapshot()
+    assert saved is not None
+    copy.restore(saved)
+    return copy
+
+
+def _valid(rows: pa.RecordBatch, at: int) -> pa.RecordBatch:
+    start = _micros(rows.column(rows.num_columns - 2))
+    return rows.take(pa.array(np.flatnonzero((start <= at) & (_until(rows) > at))))
+
+
+def _until(rows: pa.RecordBatch) -> Ints:
+    return _micros(rows.column(rows.num_columns - 1))
+
+
+def _micros(column: pa.Array) -> Ints:
+    """Times as numbers; an open end is after all of them."""
+    plain = column.view(pa.int64()) if pa.types.is_timestamp(column.type) else column.cast(pa.int64())
+    return np.asarray(plain.fill_null(FOREVER).to_numpy(zero_copy_only=False), dtype=np.int64)

@@ -1,0 +1,157 @@
+"""Relations on Spark: the end of each row's validity travels as one more column, which only kernels know about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.kernels.batch import Batch
+from millstream.kernels.contract import Kernel, KernelSpec, RowStage, State
+from millstream.kernels.merge import MergeSpec
+from millstream.physical.nodes import Apply, Compute, Physical, Staged, TableJoin
+from millstream.plan.expr import Column
+from millstream.plan.nodes import passthrough
+from millstream.schema import Field, Schema
+from millstream.types import BIGINT
+
+UNTIL = Field("$until", BIGINT)
+
+
+def with_ends(node: Physical) -> Physical:
+    """The plan with the ends of relations' rows as a last column."""
+    below = tuple(map(with_ends, node.inputs))
+    schema = _ended(node.schema) if node.spans else node.schema
+    match node:
+        case Compute(columns=columns):
+            if node.spans and columns is not None:
+                columns = (*columns, (UNTIL.name, Column(UNTIL.type, UNTIL.name)))
+            return replace(node, schema=schema, input=below[0], columns=columns)
+        case TableJoin():
+            joined = replace(node, input=below[0], schema=Schema(below[0].schema.fields + node.table.schema.fields))
+            return Compute(schema, joined, None, passthrough(schema), spans=True) if node.spans else joined
+        case Staged(input=inner, stage=stage):
+            return replace(node, schema=schema, input=below[0], stage=_stage(stage, inner.spans, node.spans))
+        case Apply(over=over, spec=spec):
+            if isinstance(spec, MergeSpec):
+                return replace(node, schema=schema, over=below, spec=replace(spec, input=schema))
+            spans = tuple(child.spans for child in over)
+            return replace(node, schema=schema, over=below, spec=_spec(spec, spans, node.spans))
+    return node
+
+
+@dataclass(frozen=True)
+class EndedStage:
+    """A stage whose rows bring or take along the ends of their validity."""
+
+    stage: RowStage
+    takes: bool
+    gives: bool
+
+    @property
+    def output(self) -> Schema:
+        return _ended(self.stage.output) if self.gives else self.stage.output
+
+    @property
+    def most(self) -> int:
+        return self.stage.most
+
+    def numbered(self, spread: int) -> RowStage:
+        return replace(self, stage=self.stage.numbered(spread))
+
+    def step(self, batch: Batch) -> Batch:
+        out = self.stage.step(_taken(batch) if self.takes else batch)
+        return _given(out, self.output) if self.gives else out
+
+    def describe(self) -> str:
+        return self.stage.describe()
+
+
+@dataclass(frozen=True)
+class EndedSpec:
+    """A kernel some of whose inputs, or whose output, are relations; `takes` tells of each input."""
+
+    spec: KernelSpec
+    takes: tuple[bool, ...]
+    gives: bool
+
+    @property
+    def inputs(self) -> tuple[Schema, ...]:
+        return tuple(
+            _ended(schema) if takes else schema for schema, takes in zip(self.spec.inputs, self.takes, strict=True)
+        )
+
+    @property
+    def output(self) -> Schema:
+        return _ended(self.spec.output) if self.gives else self.spec.output
+
+    @property
+    def keys(self) -> tuple[str, ...] | None:
+        return self.spec.keys
+
+    def build(self) -> EndedKernel:
+        return EndedKernel(self)
+
+    def describe(self) -> str:
+        return self.spec.describe()
+
+
+class EndedKernel:
+    """Runs an EndedSpec: the kernel inside sees ends where it looks for them."""
+
+    def __init__(self, spec: EndedSpec) -> None:
+        self.spec = spec
+        self._kernel: Kernel = spec.spec.build()
+
+    def open(self) -> State:
+        return self._kernel.open()
+
+    def step(self, state: State, batch: Batch) -> Batch:
+        out = self._kernel.step(state, _taken(batch) if self.spec.takes[batch.port] else batch)
+        return _given(out, self.spec.output) if self.spec.gives else out
+
+    def snapshot(self, state: State) -> bytes:
+        return self._kernel.snapshot(state)
+
+    def restore(self, saved: bytes) -> State:
+        return self._kernel.restore(saved)
+
+    def changes(self, state: State) -> dict[int, bytes | None]:
+        return self._kernel.changes(state)
+
+    def assemble(self, pieces: Mapping[int, bytes]) -> State:
+        return self._kernel.assemble(pieces)
+
+    def split(self, state: State, parts: int) -> list[State]:
+        return self._kernel.split(state, parts)
+
+    def merge(self, states: Sequence[State]) -> State:
+        return self._kernel.merge(states)
+
+
+def _stage(stage: RowStage, takes: bool, gives: bool) -> RowStage:
+    return EndedStage(stage, takes, gives) if takes or gives else stage
+
+
+def _spec(spec: KernelSpec, takes: tuple[bool, ...], gives: bool) -> KernelSpec:
+    return EndedSpec(spec, takes, gives) if gives or any(takes) else spec
+
+
+def _ended(schema: Schema) -> Schema:
+    return Schema((*schema.fields, UNTIL))
+
+
+def _taken(batch: Batch) -> Batch:
+    """The batch with its last column as the ends."""
+    last = batch.rows.num_columns - 1
+    ends = np.asarray(batch.rows.column(last).to_numpy(zero_copy_only=False), dtype=np.int64)
+    return replace(batch, rows=batch.rows.select(list(range(last))), other=ends)
+
+
+def _given(batch: Batch, schema: Schema) -> Batch:
+    """The batch with its ends as the last column."""
+    ends = np.empty(0, dtype=np.int64) if batch.other is None else batch.other
+    rows = pa.RecordBatch.from_arrays([*batch.rows.columns, pa.array(ends, pa.int64())], schema=schema.arrow)
+    return replace(batch, rows=rows, other=None)

@@ -1,0 +1,215 @@
+"""What ASOF joins of both directions have in common: the rows they keep, their keys, and their results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millstream.kernels import snapshots
+from millstream.kernels.asof.spec import LEFT, RIGHT, AsofSpec
+from millstream.kernels.batch import BEGIN, Batch, Ints, concat
+from millstream.kernels.keys import KeyTable, bucket_of
+from millstream.kernels.one_piece import OnePiece
+from millstream.kernels.relations.held_rows import HeldRows
+from millstream.kernels.runs import Runs
+from millstream.schema import Schema
+
+_NONE = np.empty(0, dtype=np.int64)
+
+
+class Numbered:
+    """Rows of one side with their times and the slots of their keys, numbered from 0 in the order they came."""
+
+    _BY_ROW = ("_time", "_seq", "_slot")
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._rows = HeldRows(schema)
+        self._time, self._seq, self._slot = (_NONE for _ in self._BY_ROW)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def time(self) -> Ints:
+        return self._time[: len(self)]
+
+    @property
+    def seq(self) -> Ints:
+        return self._seq[: len(self)]
+
+    @property
+    def slot(self) -> Ints:
+        return self._slot[: len(self)]
+
+    def add(self, batch: Batch, slots: npt.NDArray[np.integer]) -> None:
+        first, size = len(self), len(self) + len(batch)
+        if size > len(self._time):
+            more = np.empty(max(size, 2 * first) - len(self._time), dtype=np.int64)
+            for name in self._BY_ROW:
+                setattr(self, name, np.append(getattr(self, name), more))
+        self._time[first:size], self._seq[first:size], self._slot[first:size] = batch.time, batch.seq, slots
+        self._rows.add(batch.rows)
+
+    def rows(self, numbers: Ints) -> pa.RecordBatch:
+        return self._rows.take(numbers)
+
+    def batch(self, numbers: Ints) -> Batch:
+        """The rows of these numbers with their times."""
+        return Batch(self.rows(numbers), self._time[numbers], self._seq[numbers], BEGIN)
+
+    def keep(self, numbers: Ints) -> None:
+        """Forget all rows but these, whose numbers are then 0, 1, …"""
+        self._rows.keep(numbers)
+        for name in self._BY_ROW:
+            setattr(self, name, getattr(self, name)[numbers])
+
+
+@dataclass
+class AsofState:
+    """The side whose rows are looked for or wait for theirs, by number; the other's rows of which less is known; how
+    far both came. `of_key` is the latest row of each key, or the last of those that wait, by the key's slot."""
+
+    held: Numbered
+    keys: KeyTable | None
+    waiting: Runs = field(default_factory=Runs)
+    upto: list[int] = field(default_factory=lambda: [BEGIN, BEGIN])
+    of_key: Ints = field(default_factory=lambda: _NONE)
+    done: int = 0
+    """rows before this number have been taken into account"""
+    changed: bool = True
+
+
+class AsofKernel(OnePiece):
+    """Takes rows in, gives results out and saves the state; `held` is the side that is kept by number."""
+
+    held: int
+
+    def __init__(self, spec: AsofSpec) -> None:
+        self.spec = spec
+        self._kept = tuple(self._kept_of(side) for side in (LEFT, RIGHT))
+        self._results = [(LEFT if side == "left" else RIGHT, name) for side, name in spec.columns]
+
+    def _kept_of(self, side: int) -> Schema:
+        """Of a side: keys, so that the state can be divided, and what results show."""
+        word = ("left", "right")[side]
+        names = {name.lower() for name in self.spec.by}
+        names |= {name.lower() for own, name in self.spec.columns if own == word}
+        schema = self.spec.inputs[side]
+        return Schema(tuple(each for each in schema if each.name.lower() in names) or schema.fields[:1])
+
+    def open(self) -> AsofState:
+        types = [self.spec.left[name].type for name in self.spec.by]
+        return AsofState(
+            Numbered(self._kept[self.held].arrow), KeyTable(types) if types else None, changed=False
+        )
+
+    def _take_in(self, state: AsofState, batch: Batch) -> None:
+        if len(batch) or batch.upto > state.upto[batch.port]:
+            state.changed = True
+        state.upto[batch.port] = max(state.upto[batch.port], batch.upto)
+        if not len(batch):
+            return
+        kept = self._kept[batch.port]
+        columns = [batch.rows.column(self.spec.inputs[batch.port].index(name)) for name in kept.names]
+        self._add(state, batch.with_rows(pa.RecordBatch.from_arrays(columns, schema=kept.arrow)))
+
+    def _add(self, state: AsofState, batch: Batch) -> None:
+        """Let rows, of which only some columns are left, wait on their side."""
+        known = np.ones(len(batch), dtype=np.bool_)
+        for column in self._keys(batch.rows, batch.port):
+            if column.null_count:
+                known &= column.is_valid().to_numpy(zero_copy_only=False)
+        if not known.all() and not (self.spec.outer and batch.port == LEFT):
+            batch, known = batch.take(np.flatnonzero(known)), known[known]
+        if batch.port != self.held:
+            state.waiting.add(batch)
+        elif len(batch):
+            state.held.add(batch, self._slots(state, batch.rows, known))
+            size = 1 if state.keys is None else state.keys.size
+            if size > len(state.of_key):
+                more = np.full(max(size, 2 * len(state.of_key)) - len(state.of_key), -1, dtype=np.int64)
+                state.of_key = np.append(state.of_key, more)
+
+    def _keys(self, rows: pa.RecordBatch, side: int) -> list[pa.Array]:
+        return [rows.column(self._kept[side].index(name)) for name in self.spec.by]
+
+    def _slots(self, state: AsofState, rows: pa.RecordBatch, known: npt.NDArray[np.bool_]) -> Ints:
+        """The slots of new rows' keys; -1 where one is NULL."""
+        slots = np.where(known, 0, -1)
+        if state.keys is not None and known.any():
+            chosen = np.flatnonzero(known)
+            usable = rows if len(chosen) == len(rows) else rows.take(pa.array(chosen))
+            slots[chosen] = state.keys.encode(self._keys(usable, self.held))
+        return slots
+
+    def _found(self, state: AsofState, rows: pa.RecordBatch) -> Ints:
+        """The slots of the other side's keys; -1 for those that no row here has."""
+        if state.keys is None:
+            return np.full(len(rows), 0 if len(state.of_key) else -1, dtype=np.int64)
+        return state.keys.lookup(self._keys(rows, 1 - self.held)).astype(np.int64)
+
+    def _made(self, left: pa.RecordBatch, right: pa.RecordBatch | None, time: Ints, seq: Ints, upto: int) -> Batch:
+        """Results; without a right side, with NULLs for it."""
+        sides = (left, right)
+        columns = []
+        for side, name in self._results:
+            rows = sides[side]
+            kept = self._kept[side]
+            columns.append(
+                pa.nulls(len(time), kept[name].type.arrow) if rows is None else rows.column(kept.index(name))
+            )
+        return Batch(pa.RecordBatch.from_arrays(columns, schema=self.spec.output.arrow), time, seq, upto)
+
+    # -- saving ----------------------------------------------------------------------------------------------------
+
+    def _live(self, state: AsofState) -> Ints:
+        """The numbers of rows that results may still need, in order."""
+        raise NotImplementedError
+
+    def snapshot(self, state: AsofState) -> bytes:
+        parts: dict[str, object] = {"upto": np.array(state.upto), "held": state.held.batch(self._live(state))}
+        if (waiting := state.waiting.all()) is not None:
+            parts["waiting"] = waiting
+        return snapshots.save(self.spec, parts)  # type: ignore[arg-type]
+
+    def restore(self, saved: bytes) -> AsofState:
+        parts = snapshots.load(self.spec, saved)
+        waiting = [parts.batch("waiting", BEGIN)] if "waiting" in parts else []
+        return self._state(parts.batch("held", BEGIN), waiting, [int(value) for value in parts.array("upto")])
+
+    def split(self, state: AsofState, parts: int) -> list[AsofState]:
+        held, waiting = state.held.batch(self._live(state)), state.waiting.all()
+        divided = []
+        for part in range(parts):
+            others = [] if waiting is None else [self._of_part(waiting, 1 - self.held, part, parts)]
+            divided.append(self._state(self._of_part(held, self.held, part, parts), others, list(state.upto)))
+        return divided
+
+    def merge(self, states: Sequence[AsofState]) -> AsofState:
+        held = concat([state.held.batch(self._live(state)) for state in states], BEGIN)
+        waits = [rows for state in states if (rows := state.waiting.all()) is not None]
+        waiting = [_ordered(concat(waits, BEGIN))] if waits else []
+        upto = [max(state.upto[port] for state in states) for port in (LEFT, RIGHT)]
+        return self._state(_ordered(held), waiting, upto)
+
+    def _of_part(self, rows: Batch, side: int, part: int, parts: int) -> Batch:
+        keys = self._keys(rows.rows, side)
+        owner = bucket_of(keys, parts) if keys else np.zeros(len(rows), dtype=np.int32)
+        return rows.take(np.flatnonzero(owner == part))
+
+    def _state(self, held: Batch, waiting: list[Batch], upto: list[int]) -> AsofState:
+        state = self.open()
+        state.changed, state.upto = True, upto
+        for rows in ([held] if len(held) else []):
+            self._add(state, rows.on_port(self.held))
+        for rows in waiting:
+            self._add(state, rows.on_port(1 - self.held))
+        return state
+
+
+def _ordered(rows: Batch) -> Batch:
+    return rows.take(np.lexsort((rows.seq, rows.time)))

@@ -1,0 +1,1 @@
+"""Kernels of the snapshot algebra: tables that change with time."""

@@ -1,0 +1,213 @@
+"""Equal rows that follow each other without a gap, as one row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millstream.kernels import snapshots
+from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
+from millstream.kernels.jit import as_input, compile_kernel, source_of
+from millstream.kernels.keys import KeyTable, bucket_of
+from millstream.kernels.one_piece import OnePiece
+from millstream.kernels.registry import register
+from millstream.kernels.relations import coalesce_loops
+from millstream.kernels.relations.back import Lanes, Places
+from millstream.kernels.relations.place_loops import END, FIRST_VALUE, OWNER, START
+from millstream.kernels.relations.stages import ends_of
+from millstream.schema import Schema
+
+_coalesce, _expire, _link_all = (
+    compile_kernel(source_of(coalesce_loops), name) for name in ("coalesce", "expire", "link_all")
+)
+
+
+@register
+@dataclass(frozen=True)
+class CoalesceSpec:
+    """The same relation in fewer rows: one that begins where an equal one ends goes on with that.
+
+    A row of at least `longest` leaves without waiting for more; so it bounds how long a row is held back, not how long
+    one may be. Rows of one start are taken in order of their ends, and go on with the earliest row that they can.
+    """
+
+    input: Schema
+    longest: int
+
+    def __post_init__(self) -> None:
+        if self.longest < 1 or not len(self.input):
+            raise ValueError("rows with values are put together up to a length")
+
+    @property
+    def inputs(self) -> tuple[Schema, ...]:
+        return (self.input,)
+
+    @property
+    def output(self) -> Schema:
+        return self.input
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return self.input.names
+
+    def build(self) -> CoalesceKernel:
+        return CoalesceKernel(self)
+
+    def describe(self) -> str:
+        return f"coalesce up to {self.longest}"
+
+
+def _none() -> Ints:
+    return np.zeros(0, dtype=np.int64)
+
+
+@dataclass
+class CoalesceState:
+    """Rows that have not left, as places owned by the slots of their values; `uses` counts these. `waiting` are rows
+    of instants that are not over."""
+
+    values: KeyTable
+    places: Places = field(default_factory=lambda: Places(1))
+    first: Ints = field(default_factory=_none)
+    last: Ints = field(default_factory=_none)
+    uses: Ints = field(default_factory=_none)
+    waiting: Batch | None = None
+    upto: int = BEGIN
+    changed: bool = True
+
+    def slots(self, columns: Sequence[pa.Array]) -> Ints:
+        """The slots of rows' values, with room for what is known of each."""
+        slots = self.values.encode(columns).astype(np.int64)
+        more = self.values.size - len(self.uses)
+        if more > 0:
+            more = max(more, len(self.uses))
+            chainless = np.full(more, -1, dtype=np.int64)
+            self.first, self.last = np.append(self.first, chainless), np.append(self.last, chainless)
+            self.uses = np.append(self.uses, np.zeros(more, dtype=np.int64))
+        return slots
+
+
+class CoalesceKernel(OnePiece):
+    """Runs a CoalesceSpec."""
+
+    def __init__(self, spec: CoalesceSpec) -> None:
+        self.spec = spec
+        self._types = [field.type for field in spec.input]
+
+    def open(self) -> CoalesceState:
+        return CoalesceState(KeyTable(self._types), changed=False)
+
+    def step(self, state: CoalesceState, batch: Batch) -> Batch:
+        if len(batch) or batch.upto > state.upto:
+            state.changed = True
+        state.upto = max(state.upto, batch.upto)
+        rows = self._over(state, batch)
+        if rows is not None:
+            self._arrive(state, rows)
+        places = state.places
+        _expire(len(places), places.first, state.upto, state.first, state.last, places.lanes, places.marks)
+        return self._leave(state)
+
+    def _over(self, state: CoalesceState, batch: Batch) -> Batch | None:
+        """The rows that no other can come before or beside; the others wait."""
+        pieces = [piece for piece in (state.waiting, batch) if piece is not None and len(piece)]
+        state.waiting = None
+        if not pieces:
+            return None
+        rows = concat(pieces, BEGIN)
+        over = len(rows) if state.upto == FOREVER else int(np.searchsorted(rows.time, state.upto))
+        if over < len(rows):
+            state.waiting = rows.slice(over, len(rows))
+        if not over:
+            return None
+        rows = rows.slice(0, over)
+        return rows.take(np.lexsort((ends_of(rows), rows.time)))
+
+    def _arrive(self, state: CoalesceState, rows: Batch) -> None:
+        slots = state.slots(rows.rows.columns)
+        state.places.reserve(len(rows))
+        known = len(state.places)
+        columns = (as_input(column) for column in (slots, rows.time, ends_of(rows)))
+        places = state.places
+        _coalesce(len(rows), *columns, self.spec.longest, state.first, state.last, places.lanes, places.marks)
+        np.add.at(state.uses, places.held()[known:, OWNER], 1)
+
+    def _leave(self, state: CoalesceState) -> Batch:
+        done = state.places.release()
+        upto = state.places.upto(state.upto)
+        if not len(done):
+            return Batch.empty(self.spec.output.arrow, upto)
+        owners = done[:, OWNER]
+        rows = self._rows(state, owners)
+        np.subtract.at(state.uses, owners, 1)
+        unused = np.unique(owners[state.uses[owners] == 0])
+        if len(unused):
+            state.values.release(unused)
+        zeros = np.zeros(len(done), dtype=np.int64)
+        return Batch(rows, done[:, START].copy(), zeros, upto, done[:, END].copy())
+
+    def _rows(self, state: CoalesceState, slots: Ints) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays(state.values.keys(slots).columns, schema=self.spec.input.arrow)
+
+    # -- saving ----------------------------------------------------------------------------------------------------
+
+    def snapshot(self, state: CoalesceState) -> bytes:
+        held = state.places.held()
+        parts: dict[str, object] = {
+            "upto": np.array([state.upto]), "held": held.copy(), "rows": self._rows(state, held[:, OWNER])
+        }  # fmt: skip
+        if state.waiting is not None:
+            parts["waiting"] = state.waiting
+        return snapshots.save(self.spec, parts)
+
+    def restore(self, saved: bytes) -> CoalesceState:
+        parts = snapshots.load(self.spec, saved)
+        upto = int(parts.array("upto")[0])
+        waiting = parts.batch("waiting", upto) if "waiting" in parts else None
+        rows = parts.rows("rows")
+        return self._state(rows, parts.array("held").reshape(rows.num_rows, FIRST_VALUE + 1), waiting, upto)
+
+    def split(self, state: CoalesceState, parts: int) -> list[CoalesceState]:
+        held = state.places.held()
+        rows = self._rows(state, held[:, OWNER])
+        owner = bucket_of(rows.columns, parts)
+        waits = bucket_of(state.waiting.rows.columns, parts) if state.waiting is not None else owner[:0]
+        divided = []
+        for part in range(parts):
+            own = np.flatnonzero(owner == part)
+            waiting = state.waiting.take(np.flatnonzero(waits == part)) if state.waiting is not None else None
+            divided.append(self._state(rows.take(pa.array(own)), held[own], waiting, state.upto))
+        return divided
+
+    def merge(self, states: Sequence[CoalesceState]) -> CoalesceState:
+        upto = max(state.upto for state in states)
+        held = [state.places.held() for state in states]
+        rows = [self._rows(state, lanes[:, OWNER]) for state, lanes in zip(states, held, strict=True)]
+        waits = [state.waiting for state in states if state.waiting is not None]
+        waiting = concat(waits, upto) if waits else None
+        if waiting is not None:
+            waiting = waiting.take(np.argsort(waiting.time, kind="stable"))
+        lanes = np.concatenate(held)
+        order = np.argsort(lanes[:, START], kind="stable")
+        together = pa.Table.from_batches(rows, self.spec.input.arrow).combine_chunks().take(pa.array(order))
+        batches = together.combine_chunks().to_batches()
+        return self._state(batches[0] if batches else rows[0], lanes[order], waiting, upto)
+
+    def _state(
+        self, rows: pa.RecordBatch, held: npt.NDArray[np.int64], waiting: Batch | None, upto: int
+    ) -> CoalesceState:
+        state = self.open()
+        state.changed, state.upto = True, upto
+        state.waiting = waiting if waiting is not None and len(waiting) else None
+        if not len(held):
+            return state
+        lanes: Lanes = np.array(held)
+        lanes[:, OWNER] = state.slots(rows.columns)
+        np.add.at(state.uses, lanes[:, OWNER], 1)
+        state.places.load(lanes)
+        _link_all(len(lanes), state.first, state.last, state.places.lanes, state.places.marks)
+        return state

@@ -1,0 +1,150 @@
+"""The ways out of relations: rows as they come to be valid, as they cease to be, or at every instant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+
+from millstream.kernels import snapshots
+from millstream.kernels.batch import BEGIN, FOREVER, Batch
+from millstream.kernels.contract import Kernel
+from millstream.kernels.keys import KeyTable, bucket_of
+from millstream.kernels.one_piece import OnePiece
+from millstream.kernels.registry import register
+from millstream.kernels.relations.signs import Form, apart, signed
+from millstream.kernels.relations.stages import ends_of
+from millstream.kernels.relations.unroll import UnrollKernel, events
+from millstream.kernels.runs import Runs, in_order
+from millstream.schema import Schema
+
+
+@register
+@dataclass(frozen=True)
+class ToEventsSpec:
+    """A relation of these columns as events, each at an instant t that is over.
+
+    istream: what the snapshot at t has more than the one before it, as bags; dstream: what it has less; rstream: the
+    snapshot itself, at multiples of `granule`. So a row that begins where an equal one ends is no event. What stays to
+    the end of all input does not cease; rstream tells of it until the last instant at which anything changes.
+    """
+
+    input: Schema
+    how: Literal["istream", "dstream", "rstream"]
+    granule: int = 1
+    form: Form = "intervals"
+
+    def __post_init__(self) -> None:
+        if self.how == "rstream" and self.form == "changes":
+            raise ValueError("rstream takes intervals")
+        if self.granule < 1:
+            raise ValueError("a granule is positive")
+
+    @property
+    def inputs(self) -> tuple[Schema, ...]:
+        return (self.input if self.form == "intervals" else signed(self.input),)
+
+    @property
+    def output(self) -> Schema:
+        return self.input
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        # Only all rows together tell the last instant at which anything changes.
+        return () if self.how == "rstream" else self.input.names
+
+    def build(self) -> Kernel:
+        return UnrollKernel(self, self.granule, None) if self.how == "rstream" else ToEventsKernel(self)
+
+    def describe(self) -> str:
+        every = f" every {self.granule}" if self.how == "rstream" and self.granule > 1 else ""
+        return f"{self.how}{every}{' of changes' if self.form == 'changes' else ''}"
+
+
+@dataclass
+class ToEventsState:
+    """Changes of instants that are not over; their signs take the place of the other end."""
+
+    waiting: Runs = field(default_factory=Runs)
+    upto: int = BEGIN
+    changed: bool = True
+
+
+class ToEventsKernel(OnePiece):
+    """Runs a ToEventsSpec for istream and dstream."""
+
+    def __init__(self, spec: ToEventsSpec) -> None:
+        self.spec = spec
+        self._types = [field.type for field in spec.input]
+        self._sign = 1 if spec.how == "istream" else -1
+
+    def open(self) -> ToEventsState:
+        return ToEventsState(changed=False)
+
+    def step(self, state: ToEventsState, batch: Batch) -> Batch:
+        if len(batch) or batch.upto > state.upto:
+            state.changed = True
+        state.upto = max(state.upto, batch.upto)
+        for piece in self._changes(batch):
+            state.waiting.add(piece)
+        over = state.waiting.release(state.upto - 1) if state.upto > BEGIN else []
+        if not over:
+            return Batch.empty(self.spec.output.arrow, state.upto)
+        return self._net(in_order(over), state.upto)
+
+    def _changes(self, batch: Batch) -> list[Batch]:
+        """The changes that a batch tells of, those at its rows' starts and at their ends."""
+        if not len(batch):
+            return []
+        zeros = np.zeros(len(batch), dtype=np.int64)
+        if self.spec.form == "changes":
+            rows, signs = apart(batch.rows)
+            return [replace(batch, rows=rows, seq=zeros, other=signs)]
+        ends = ends_of(batch)
+        comes = replace(batch, seq=zeros, other=zeros + 1)
+        goes = replace(batch, time=ends, seq=zeros, other=zeros - 1)
+        return [comes, goes if not (ends == FOREVER).any() else goes.take(np.flatnonzero(ends != FOREVER))]
+
+    def _net(self, changes: Batch, upto: int) -> Batch:
+        """What remains of the changes of each instant and value, as events."""
+        assert changes.other is not None
+        values = np.zeros(len(changes), dtype=np.int64)
+        if self._types:
+            values = KeyTable(self._types).encode(changes.rows.columns).astype(np.int64)
+        order = np.lexsort((values, changes.time))
+        time, value = changes.time[order], values[order]
+        is_first = np.ones(len(order), dtype=np.bool_)
+        is_first[1:] = (time[1:] != time[:-1]) | (value[1:] != value[:-1])
+        first = np.flatnonzero(is_first)
+        copies = np.maximum(self._sign * np.add.reduceat(changes.other[order], first), 0)
+        return events(changes.rows, np.repeat(order[first], copies), np.repeat(time[first], copies), upto)
+
+    # -- saving ----------------------------------------------------------------------------------------------------
+
+    def snapshot(self, state: ToEventsState) -> bytes:
+        rows = state.waiting.all()
+        waiting = {} if rows is None else {"rows": rows}
+        return snapshots.save(self.spec, {"upto": np.array([state.upto]), **waiting})
+
+    def restore(self, saved: bytes) -> ToEventsState:
+        parts = snapshots.load(self.spec, saved)
+        return self._state([parts.batch("rows", BEGIN)] if "rows" in parts else [], int(parts.array("upto")[0]))
+
+    def split(self, state: ToEventsState, parts: int) -> list[ToEventsState]:
+        rows = state.waiting.all()
+        if rows is None:
+            return [self._state([], state.upto) for _ in range(parts)]
+        owner = bucket_of(rows.rows.columns, parts)
+        return [self._state([rows.take(np.flatnonzero(owner == part))], state.upto) for part in range(parts)]
+
+    def merge(self, states: Sequence[ToEventsState]) -> ToEventsState:
+        held = [state.waiting.all() for state in states]
+        return self._state([rows for rows in held if rows is not None], max(state.upto for state in states))
+
+    def _state(self, held: list[Batch], upto: int) -> ToEventsState:
+        state = ToEventsState(upto=upto)
+        for rows in held:
+            state.waiting.add(rows)
+        return state

@@ -1,0 +1,149 @@
+"""The way into operators that sweep over time: rows whose instant is complete begin, and later end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
+from millstream.kernels.relations.back import Lanes
+
+SLOT, END = 0, 1
+"""Lanes of a row that a sweep works on: the slot of its group and the end of its validity (or, of a change, its sign);
+its arguments come behind them."""
+ROW_LANES = 2
+
+_FEW = 1_024
+
+
+class Run:
+    """Rows in order of their ends; taken from the front, added behind."""
+
+    def __init__(self, ends: Ints, rows: Lanes) -> None:
+        self._ends, self._rows = ends, rows
+        self._head, self._tail = 0, len(ends)
+
+    def __len__(self) -> int:
+        return self._tail - self._head
+
+    @property
+    def ends(self) -> Ints:
+        return self._ends[self._head : self._tail]
+
+    @property
+    def rows(self) -> Lanes:
+        return self._rows[self._head : self._tail]
+
+    def append(self, ends: Ints, rows: Lanes) -> None:
+        """Add rows none of which ends before the last one."""
+        if self._tail + len(ends) > len(self._ends):
+            size = max(_FEW, 2 * (len(self) + len(ends)))
+            grown, lanes = np.empty(size, dtype=np.int64), np.empty((size, rows.shape[1]), dtype=np.int64)
+            grown[: len(self)], lanes[: len(self)] = self.ends, self.rows
+            self._ends, self._rows, self._head, self._tail = grown, lanes, 0, len(self)
+        stop = self._tail + len(ends)
+        self._ends[self._tail : stop], self._rows[self._tail : stop] = ends, rows
+        self._tail = stop
+
+    def take(self, before: int) -> tuple[Ints, Lanes]:
+        """The rows that end before this; they stay readable until rows are added."""
+        stop = self._head + int(np.searchsorted(self.ends, before))
+        taken = self._ends[self._head : stop], self._rows[self._head : stop]
+        self._head = stop
+        return taken
+
+
+class Ends:
+    """The rows that are valid now, by when they end.
+
+    Rows of a time window end in the order they came and make one run. Otherwise there are some runs, in order of
+    arrival, of which those of like size become one.
+    """
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        self._runs: list[Run] = []
+
+    def __len__(self) -> int:
+        return sum(map(len, self._runs))
+
+    def add(self, ends: Ints, rows: Lanes) -> None:
+        """Rows in order of arrival; those that never end need not be remembered."""
+        if len(ends) and ends.max() == FOREVER:
+            kept = ends < FOREVER
+            ends, rows = ends[kept], rows[kept]
+        if not len(ends):
+            return
+        if not _rises(ends):
+            order = np.argsort(ends, kind="stable")
+            ends, rows = ends[order], rows[order]
+        elif not self._runs or not len(self._runs[-1]) or self._runs[-1].ends[-1] <= ends[0]:
+            if not self._runs:
+                self._runs.append(Run(np.empty(0, dtype=np.int64), np.empty((0, self.width), dtype=np.int64)))
+            self._runs[-1].append(ends, rows)
+            return
+        self._runs.append(Run(ends, rows))
+        while len(self._runs) > 1 and 2 * len(self._runs[-1]) >= len(self._runs[-2]):
+            last = self._runs.pop()
+            before = self._runs[-1]
+            self._runs[-1] = Run(*_merged([(before.ends, before.rows), (last.ends, last.rows)]))
+
+    def take(self, before: int) -> tuple[Ints, Lanes]:
+        """Take out the rows that end before this, in order of their ends, then of arrival."""
+        taken = [part for run in self._runs for part in (run.take(before),) if len(part[0])]
+        if len(self._runs) > 1:
+            self._runs = [run for run in self._runs if len(run)]
+        if not taken:
+            return np.empty(0, dtype=np.int64), np.empty((0, self.width), dtype=np.int64)
+        return taken[0] if len(taken) == 1 else _merged(taken)
+
+    def all(self) -> Lanes:
+        """All rows in order of their ends, then of arrival."""
+        if not self._runs:
+            return np.empty((0, self.width), dtype=np.int64)
+        return _merged([(run.ends, run.rows) for run in self._runs])[1]
+
+
+class Front:
+    """One input of a sweep."""
+
+    def __init__(self, width: int = ROW_LANES) -> None:
+        self.upto = BEGIN
+        self.ends = Ends(width)
+        self._waiting: list[Batch] = []
+
+    def add(self, batch: Batch) -> None:
+        """Take a batch in, and its progress."""
+        self.upto = max(self.upto, batch.upto)
+        if len(batch):
+            self._waiting.append(batch)
+
+    def ready(self, before: int) -> list[Batch]:
+        """Take out the rows that begin before this."""
+        ready: list[Batch] = []
+        while self._waiting and int(self._waiting[0].time[0]) < before:
+            batch = self._waiting.pop(0)
+            stop = int(np.searchsorted(batch.time, before))
+            ready.append(batch.slice(0, stop) if stop < len(batch) else batch)
+            if stop < len(batch):
+                # A copy: a few rows that wait must not keep a large batch in memory.
+                self._waiting.insert(0, batch.take(np.arange(stop, len(batch))))
+                break
+        return ready
+
+    @property
+    def waiting(self) -> Batch | None:
+        """The rows whose instant is not complete."""
+        return concat(self._waiting, self.upto) if self._waiting else None
+
+
+def _rises(ends: Ints) -> bool:
+    return bool(np.all(ends[1:] >= ends[:-1]))
+
+
+def _merged(parts: Sequence[tuple[Ints, Lanes]]) -> tuple[Ints, Lanes]:
+    ends = np.concatenate([part[0] for part in parts])
+    rows = np.concatenate([part[1] for part in parts])
+    order = np.argsort(ends, kind="stable")
+    return ends[order], rows[order]

@@ -1,0 +1,109 @@
+"""Joins of relations: pairs of rows that match, during the time for which both are valid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from millstream.kernels.contract import Kernel
+from millstream.kernels.registry import register
+from millstream.kernels.relations.signs import Form, signed
+from millstream.plan.expr import Expr, columns_of
+from millstream.plan.relations import How
+from millstream.schema import Field, Schema
+
+LEFT, RIGHT = 0, 1
+
+
+@register
+@dataclass(frozen=True)
+class JoinSpec:
+    """Rows of `left` and `right` that are equal in the columns `by`, which both have, and fulfil `residual`.
+
+    NULL equals nothing here. `columns` are those of the result, each with its side. `residual` reads columns of both
+    sides by their names, keys from the left. In the form `changes`, both inputs and the result have the sign of each
+    change as one more column.
+    """
+
+    left: Schema
+    right: Schema
+    by: tuple[str, ...]
+    columns: tuple[tuple[Literal["left", "right"], str], ...]
+    how: How = "inner"
+    residual: Expr | None = None
+    form: Form = "intervals"
+
+    def __post_init__(self) -> None:
+        for name in self.by:
+            if self.left[name].type != self.right[name].type:
+                raise ValueError(f"{name} is not of one type")
+        if not self.columns:
+            raise ValueError("a join without columns")
+        if self.how in ("semi", "anti") and any(side == "right" for side, _ in self.columns):
+            raise ValueError(f"the right side of {self.how} join has no columns in its result")
+        if self.residual is not None:
+            self.read  # noqa: B018 - refuses unknown names
+        self.output  # noqa: B018 - refuses duplicate names
+
+    @property
+    def sides(self) -> tuple[Schema, Schema]:
+        return (self.left, self.right)
+
+    @property
+    def inputs(self) -> tuple[Schema, ...]:
+        return tuple(self._in_form(schema.fields) for schema in self.sides)
+
+    @cached_property
+    def output(self) -> Schema:
+        return self._in_form(tuple(self.sides[side][name] for side, name in self.results))
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return self.by
+
+    @property
+    def results(self) -> tuple[tuple[int, str], ...]:
+        """The columns of the result with the number of their side."""
+        return tuple((LEFT if side == "left" else RIGHT, name) for side, name in self.columns)
+
+    @cached_property
+    def read(self) -> tuple[tuple[int, str], ...]:
+        """The columns that the residual needs, with the number of their side."""
+        names = sorted(columns_of(self.residual)) if self.residual is not None else []
+        known = [(LEFT if name in self.left else RIGHT, name) for name in names]
+        for side, name in known:
+            if name not in self.sides[side]:
+                raise ValueError(f"no column {name} on either side")
+        # Rows without columns would have no number.
+        return tuple(known) or ((LEFT, self.left.names[0]),)
+
+    @property
+    def pairs_are_results(self) -> bool:
+        return self.how not in ("semi", "anti")
+
+    def tracks(self, side: int) -> bool:
+        """Whether results depend on when a row of this side is matched."""
+        return self.how in (("left", "full", "semi", "anti") if side == LEFT else ("right", "full"))
+
+    def keeps_unmatched(self, side: int) -> bool:
+        """Whether rows of this side are results while nothing matches them."""
+        return self.how != "semi" and self.tracks(side)
+
+    def build(self) -> Kernel:
+        if self.form == "changes":
+            from millstream.kernels.relations.join_changes import ChangesJoinKernel
+
+            return ChangesJoinKernel(self)
+        from millstream.kernels.relations.join_intervals import JoinKernel
+
+        return JoinKernel(self)
+
+    def describe(self) -> str:
+        how = "" if self.how == "inner" else f"{self.how} "
+        by = f" by {', '.join(self.by)}" if self.by else ""
+        where = f" where {self.residual}" if self.residual is not None else ""
+        return f"{how}join{by}{where}{' of changes' if self.form == 'changes' else ''}"
+
+    def _in_form(self, fields: tuple[Field, ...]) -> Schema:
+        return signed(Schema(fields)) if self.form == "changes" else Schema(fields)

@@ -1,0 +1,245 @@
+"""The join of changes: rows that come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.kernels import snapshots
+from millstream.kernels.batch import BEGIN, Batch, Ints, concat
+from millstream.kernels.jit import as_input, compile_kernel, source_of
+from millstream.kernels.keys import KeyTable, bucket_of
+from millstream.kernels.one_piece import OnePiece
+from millstream.kernels.relations import join_change_loops
+from millstream.kernels.relations.join import LEFT, RIGHT, JoinSpec
+from millstream.kernels.relations.join_bags import Bag, BagState
+from millstream.kernels.relations.join_columns import JoinColumns, Sources
+from millstream.kernels.relations.signs import apart, signed, with_signs
+from millstream.kernels.runs import in_order
+
+_match = compile_kernel(source_of(join_change_loops), "match_changes")
+_cover = compile_kernel(source_of(join_change_loops), "cover_changes")
+
+_PAIRS_AT_ONCE = 65_536
+
+Events = tuple[Ints, Ints, Ints]
+"""Times of changes, slots of the rows that change, and signs."""
+
+_LEFT_VALUE, _RIGHT_VALUE, _TIME, _PAIRS, _OF_LEFT, _OF_RIGHT = range(6)
+
+
+class ChangesJoinKernel(OnePiece):
+    """Runs a JoinSpec over changes.
+
+    Each change meets the rows that are there on the other side; as pairs are bilinear, the order within an instant does
+    not matter. How many rows match a row is counted, and looked at when an instant is complete.
+    """
+
+    def __init__(self, spec: JoinSpec) -> None:
+        self.spec = spec
+        self._types = [spec.left[name].type for name in spec.by]
+        self._columns = JoinColumns(spec)
+
+    def open(self) -> BagState:
+        keys = KeyTable(self._types) if self._types else None
+        kept = self._columns.kept
+        return BagState(keys, (Bag(kept[LEFT]), Bag(kept[RIGHT])), [BEGIN, BEGIN], changed=False)
+
+    def step(self, state: BagState, batch: Batch) -> Batch:
+        if len(batch) or batch.upto > state.upto[batch.port]:
+            state.changed = True
+        state.upto[batch.port] = max(state.upto[batch.port], batch.upto)
+        if len(batch):
+            self._let_wait(state, batch)
+        left, right = (self._complete(state, port) for port in (LEFT, RIGHT))
+        results = list(self._results(state, left, right)) if len(left[0]) or len(right[0]) else []
+        state.purge()
+        if not results:
+            return Batch.empty(self.spec.output.arrow, state.now)
+        return in_order(results).with_upto(state.now)
+
+    def _let_wait(self, state: BagState, batch: Batch) -> None:
+        rows, signs = apart(batch.rows)
+        rows = self._columns.keep(rows, batch.port)
+        matchable = self._columns.matchable(rows, batch.port)
+        batch = batch.with_rows(with_signs(rows, signs, signed(self._columns.kept[batch.port])))
+        if not matchable.all() and not self.spec.keeps_unmatched(batch.port):
+            batch = batch.take(np.flatnonzero(matchable))
+        if len(batch):
+            state.waiting[batch.port].append(batch)
+
+    def _complete(self, state: BagState, port: int) -> Events:
+        """The changes of complete instants, in order; their rows have slots from now on."""
+        done, kept = [], []
+        for batch in state.waiting[port]:
+            stop = int(np.searchsorted(batch.time, state.now))
+            done += [batch.slice(0, stop)] if stop else []
+            kept += [batch.slice(stop, len(batch))] if stop < len(batch) else []
+        state.waiting[port] = kept
+        if not done:
+            nothing = as_input(np.empty(0, dtype=np.int64))
+            return nothing, nothing, nothing
+        batch = concat(done, BEGIN)
+        rows, signs = apart(batch.rows)
+        return as_input(batch.time), as_input(self._slots(state, rows, port)), as_input(signs)
+
+    def _slots(self, state: BagState, rows: pa.RecordBatch, port: int) -> Ints:
+        keys = np.zeros(len(rows), dtype=np.int64)
+        size = 1
+        if state.keys is not None:
+            matchable = self._columns.matchable(rows, port)
+            keys = np.where(matchable, state.keys.encode(self._columns.keys(rows, port)), -1)
+            size = state.keys.size
+        state.sides[1 - port].reach(size)
+        return state.sides[port].encode(rows, keys, size)
+
+    # -- what comes of it ------------------------------------------------------------------------------------------
+
+    def _results(self, state: BagState, left: Events, right: Events) -> Iterator[Batch]:
+        met: list[tuple[Ints, ...]] = []
+        for pairs in self._pairs(state, left, right):
+            if self.spec.pairs_are_results:
+                changes = np.flatnonzero(pairs[_PAIRS])
+                own = (pairs[_LEFT_VALUE][changes], pairs[_RIGHT_VALUE][changes])
+                yield from self._made(state, own, pairs[_TIME][changes], pairs[_PAIRS][changes])
+            met.append(pairs)
+        for number, events in ((LEFT, left), (RIGHT, right)):
+            if self.spec.tracks(number):
+                yield from self._covered(state, number, events, met)
+
+    def _pairs(self, state: BagState, left: Events, right: Events) -> Iterator[tuple[Ints, ...]]:
+        """What changes among pairs, in blocks: left and right slots, times, and changes of numbers."""
+        where = np.array([0, 0, join_change_loops.ANEW])
+        size = len(left[0]) + len(right[0])
+        mine, theirs = state.sides
+        while where[LEFT] < len(left[0]) or where[RIGHT] < len(right[0]):
+            out = tuple(np.empty(_PAIRS_AT_ONCE, dtype=np.int64) for _ in range(6))
+            count = _match(
+                size,
+                *left, mine.key, mine.count, mine.next, mine.head,
+                *right, theirs.key, theirs.count, theirs.next, theirs.head,
+                where, *out,
+            )  # fmt: skip
+            pairs = tuple(values[:count] for values in out)
+            matters = pairs[_PAIRS] != 0
+            for number, change in ((LEFT, _OF_LEFT), (RIGHT, _OF_RIGHT)):
+                if self.spec.tracks(number):
+                    matters |= pairs[change] != 0
+            pairs = tuple(values[matters] for values in pairs)
+            if len(pairs[0]):
+                sources = self._sources(state, pairs[_LEFT_VALUE], pairs[_RIGHT_VALUE])
+                mask = self._columns.holds(sources, len(pairs[0]))
+                yield pairs if mask is None else tuple(values[mask] for values in pairs)
+
+    def _covered(self, state: BagState, number: int, events: Events, met: list[tuple[Ints, ...]]) -> Iterator[Batch]:
+        side = state.sides[number]
+        value, change = (_LEFT_VALUE, _OF_LEFT) if number == LEFT else (_RIGHT_VALUE, _OF_RIGHT)
+        nothing = [np.empty(0, dtype=np.int64)]
+        times, values, changes = (np.concatenate([p[i] for p in met] or nothing) for i in (_TIME, value, change))
+        most = len(events[0]) + len(times)
+        out = tuple(np.empty(most, dtype=np.int64) for _ in range(3))
+        size = len(side.count)
+        count = _cover(
+            most, *events, times, values, changes, self.spec.keeps_unmatched(number),
+            side.shown, side.matches, side.given, np.zeros(size, dtype=np.bool_), np.empty(size, dtype=np.int64), *out,
+        )  # fmt: skip
+        if count:
+            slots = out[0][:count]
+            yield from self._made(
+                state, (slots, None) if number == LEFT else (None, slots), out[1][:count], out[2][:count]
+            )
+
+    def _made(
+        self, state: BagState, slots: tuple[Ints | None, Ints | None], times: Ints, changes: Ints
+    ) -> Iterator[Batch]:
+        """Changes of results, each as often as its number tells."""
+        if not len(times):
+            return
+        often = np.abs(changes)
+        left, right = (None if own is None else np.repeat(own, often) for own in slots)
+        times = np.repeat(times, often)
+        rows = self._columns.results(self._sources(state, left, right), len(times))
+        rows = with_signs(rows, np.repeat(np.sign(changes), often), self.spec.output)
+        yield Batch(rows, times, np.zeros(len(times), dtype=np.int64), BEGIN)
+
+    def _sources(self, state: BagState, left: Ints | None, right: Ints | None) -> Sources:
+        return (
+            None if left is None else partial(state.sides[LEFT].take, left),
+            None if right is None else partial(state.sides[RIGHT].take, right),
+        )
+
+    # -- saving ----------------------------------------------------------------------------------------------------
+
+    def snapshot(self, state: BagState) -> bytes:
+        parts: dict[str, object] = {"upto": np.array(state.upto)}
+        for number, side in enumerate(state.sides):
+            present = side.present()
+            parts[f"side{number}"] = side.rows(present)
+            parts |= {f"count{number}": side.count[present], f"matches{number}": side.matches[present]}
+            if state.waiting[number]:
+                parts[f"waiting{number}"] = concat(state.waiting[number], BEGIN)
+        return snapshots.save(self.spec, parts)
+
+    def restore(self, saved: bytes) -> BagState:
+        parts = snapshots.load(self.spec, saved)
+        state = self._at([int(value) for value in parts.array("upto")])
+        for number in (LEFT, RIGHT):
+            counts, matches = (parts.array(f"{name}{number}") for name in ("count", "matches"))
+            self._put(state, number, parts.rows(f"side{number}"), counts, matches)
+            if f"waiting{number}" in parts:
+                state.waiting[number].append(parts.batch(f"waiting{number}", BEGIN))
+        return state
+
+    def split(self, state: BagState, parts: int) -> list[BagState]:
+        divided = [self._at(state.upto) for _ in range(parts)]
+        for number, side in enumerate(state.sides):
+            present = side.present()
+            rows = side.rows(present)
+            owner = self._owners(rows, number, parts)
+            waiting = [(batch, self._owners(batch.rows, number, parts)) for batch in state.waiting[number]]
+            for part, own in enumerate(divided):
+                mine = np.flatnonzero(owner == part)
+                slots = present[mine]
+                self._put(own, number, rows.take(pa.array(mine)), side.count[slots], side.matches[slots])
+                own.waiting[number] = [
+                    batch.take(np.flatnonzero(owners == part)) for batch, owners in waiting if (owners == part).any()
+                ]
+        return divided
+
+    def merge(self, states: Sequence[BagState]) -> BagState:
+        merged = self._at([max(state.upto[port] for state in states) for port in (LEFT, RIGHT)])
+        for number in (LEFT, RIGHT):
+            for state in states:
+                side = state.sides[number]
+                present = side.present()
+                self._put(merged, number, side.rows(present), side.count[present], side.matches[present])
+            waiting = [batch for state in states for batch in state.waiting[number]]
+            merged.waiting[number] = [in_order(waiting)] if waiting else []
+        return merged
+
+    def _owners(self, rows: pa.RecordBatch, number: int, parts: int) -> Ints:
+        if not self._types:
+            return np.zeros(len(rows), dtype=np.int64)
+        return bucket_of(self._columns.keys(rows, number), parts).astype(np.int64)
+
+    def _at(self, upto: Sequence[int]) -> BagState:
+        """A state without rows that has come so far."""
+        state = self.open()
+        state.changed = True
+        state.upto = list(upto)
+        return state
+
+    def _put(self, state: BagState, number: int, rows: pa.RecordBatch, counts: Ints, matches: Ints) -> None:
+        """Add rows, as often as they are there, to a side that does not know them."""
+        if not len(rows):
+            return
+        side = state.sides[number]
+        slots = self._slots(state, rows, number)
+        side.count[slots] = side.shown[slots] = counts
+        side.matches[slots] = matches
+        if self.spec.tracks(number):
+            side.given[slots] = np.where((matches == 0) == self.spec.keeps_unmatched(number), counts, 0)
+        side.chain()

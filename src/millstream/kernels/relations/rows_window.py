@@ -1,0 +1,288 @@
+"""Windows of rows: each row is valid from its arrival until enough later ones of its partition have come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millstream.kernels import snapshots
+from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
+from millstream.kernels.jit import as_input, compile_kernel, source_of
+from millstream.kernels.keys import KeyTable, bucket_of
+from millstream.kernels.one_piece import OnePiece
+from millstream.kernels.registry import register
+from millstream.kernels.relations import rows_window_loops
+from millstream.kernels.relations.held_rows import HeldRows
+from millstream.kernels.relations.signs import Form, signed, with_signs
+from millstream.plan.relations import RowsWindow
+from millstream.schema import Schema
+
+_slide_rows, _closed_prefix, _link_rows = (
+    compile_kernel(source_of(rows_window_loops), name) for name in ("slide_rows", "closed_prefix", "link_rows")
+)
+
+_ALL = 2**62
+_GONE = BEGIN
+_FEW = 64
+"""Rows that are gone are not worth forgetting before there are this many."""
+
+
+@register
+@dataclass(frozen=True)
+class RowsWindowSpec:
+    """Events as a relation: the last rows of each partition, ties in order of arrival.
+
+    As intervals, a row leaves once its end is known and those that began before it have left; as changes, once its
+    instant is over. Rows of an unfinished slide never leave; those that stay to the end of all input stay for ever.
+    """
+
+    input: Schema
+    window: RowsWindow
+    form: Form
+
+    @property
+    def inputs(self) -> tuple[Schema, ...]:
+        return (self.input,)
+
+    @property
+    def output(self) -> Schema:
+        return self.input if self.form == "intervals" else signed(self.input)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return self.window.by
+
+    def build(self) -> RowsWindowKernel:
+        return RowsWindowKernel(self)
+
+    def describe(self) -> str:
+        return f"window {self.window}{' as changes' if self.form == 'changes' else ''}"
+
+
+class RowsWindowState:
+    """Rows in windows, or on their way in or out, by number; chains of them and counts by key; see `slide_rows`.
+
+    `end` is FOREVER for a row that is in its window or waits for its slide, and lower than any time for one that is
+    gone. `log` holds what is to be delivered, from `head` on.
+    """
+
+    def __init__(self, schema: pa.Schema, keys: KeyTable | None) -> None:
+        self.upto = BEGIN
+        self.changed = True
+        self.clear(schema, keys)
+
+    def clear(self, schema: pa.Schema, keys: KeyTable | None) -> None:
+        """Forget all rows and keys."""
+        self.keys = keys
+        self.rows = HeldRows(schema)
+        self.slots, self.start, self.end, self.after = (np.zeros(_FEW, dtype=np.int64) for _ in range(4))
+        self.entered = np.zeros(_FEW, dtype=np.bool_)
+        self.log: Ints = np.zeros(2 * _FEW, dtype=np.int64)
+        self.head = self.logged = self.gone = 0
+        self.by_key: list[Ints] = [np.zeros(0, dtype=np.int64) for _ in range(5)]
+        self.hold_keys()
+
+    def hold_keys(self) -> None:
+        """Make room for all keys: how many rows each holds, its oldest and newest, how many wait, and the first."""
+        size, known = (1 if self.keys is None else self.keys.size), len(self.by_key[0])
+        if size > known:
+            more = max(size, 2 * known) - known
+            fresh = (0, -1, -1, 0, -1)
+            self.by_key = [
+                np.concatenate([array, np.full(more, value, dtype=np.int64)])
+                for array, value in zip(self.by_key, fresh, strict=True)
+            ]
+
+    def hold_rows(self, count: int) -> None:
+        """Make room for `count` more rows and what they put into the log."""
+        size = len(self.rows) + count
+        if size > len(self.start):
+            more = max(size, 2 * len(self.start)) - len(self.start)
+            self.slots, self.start, self.end, self.after = (
+                np.concatenate([array, np.zeros(more, dtype=np.int64)])
+                for array in (self.slots, self.start, self.end, self.after)
+            )
+            self.entered = np.concatenate([self.entered, np.zeros(more, dtype=np.bool_)])
+        # Each row comes and goes once; rows that came already can only go.
+        room = self.logged + 2 * size
+        if room > len(self.log):
+            fresh = np.zeros(max(room, 2 * (self.logged - self.head)), dtype=np.int64)
+            fresh[: self.logged - self.head] = self.log[self.head : self.logged]
+            self.log, self.logged, self.head = fresh, self.logged - self.head, 0
+
+    def live(self) -> Ints:
+        return np.flatnonzero(self.end[: len(self.rows)] != _GONE)
+
+    def forget(self) -> None:
+        """Number the rows that are left anew, if most are gone."""
+        size = len(self.rows)
+        if self.gone < _FEW or 2 * self.gone < size:
+            return
+        live = self.live()
+        number = np.full(size + 1, -1, dtype=np.int64)
+        number[live] = np.arange(len(live))
+        for array in (self.slots, self.start, self.end, self.entered):
+            array[: len(live)] = array[live]
+        self.after[: len(live)] = number[self.after[live]]
+        for place in (1, 2, 4):
+            self.by_key[place] = number[self.by_key[place]]
+        log = self.log[self.head : self.logged]
+        self.log[: len(log)] = np.where(log < 0, ~number[np.where(log < 0, ~log, 0)], number[np.maximum(log, 0)])
+        self.head, self.logged = 0, len(log)
+        self.rows.keep(live)
+        self.gone = 0
+
+
+class RowsWindowKernel(OnePiece):
+    """Runs a RowsWindowSpec."""
+
+    def __init__(self, spec: RowsWindowSpec) -> None:
+        self.spec = spec
+        self._types = [spec.input[name].type for name in spec.window.by]
+        self._keys = [spec.input.index(name) for name in spec.window.by]
+        self._changes = spec.form == "changes"
+
+    def open(self) -> RowsWindowState:
+        state = RowsWindowState(self.spec.input.arrow, self._new_keys())
+        state.changed = False
+        return state
+
+    def step(self, state: RowsWindowState, batch: Batch) -> Batch:
+        if len(batch) or batch.upto > state.upto:
+            state.changed = True
+        state.upto = max(state.upto, batch.upto)
+        if len(batch):
+            self._arrive(state, batch)
+        out = self._changed(state) if self._changes else self._ended(state)
+        if state.upto == FOREVER:
+            state.clear(self.spec.input.arrow, self._new_keys())
+        else:
+            state.forget()
+        return out
+
+    def _new_keys(self) -> KeyTable | None:
+        return KeyTable(self._types) if self._types else None
+
+    def _arrive(self, state: RowsWindowState, batch: Batch) -> None:
+        window, count = self.spec.window, len(batch)
+        slots = self._slots(state, batch.rows)
+        state.hold_rows(count)
+        first = len(state.rows)
+        state.slots[first : first + count] = slots
+        rows = _ALL if window.rows is None else window.rows
+        state.logged = int(
+            _slide_rows(
+                count, as_input(slots), as_input(batch.time), first, rows, window.slide, self._changes,
+                *state.by_key, state.start, state.end, state.after, state.entered, state.log, state.logged,
+            )
+        )  # fmt: skip
+        state.rows.add(batch.rows)
+
+    def _slots(self, state: RowsWindowState, rows: pa.RecordBatch) -> Ints:
+        if state.keys is None:
+            return np.zeros(rows.num_rows, dtype=np.int64)
+        slots = state.keys.encode([rows.column(index) for index in self._keys]).astype(np.int64)
+        state.hold_keys()
+        return slots
+
+    def _ended(self, state: RowsWindowState) -> Batch:
+        """The rows whose end is known, up to the first whose end is not."""
+        stop = state.logged
+        if state.upto != FOREVER:
+            stop = int(_closed_prefix(state.logged - state.head, state.log, state.head, state.logged, state.end))
+        numbers = state.log[state.head : stop].copy()
+        state.head = stop
+        start, end = state.start[numbers], state.end[numbers]
+        upto = state.upto
+        if stop < state.logged:
+            upto = min(upto, int(state.start[state.log[stop]]))
+        state.end[numbers] = _GONE
+        state.gone += len(numbers)
+        kept = np.flatnonzero(end > start)
+        rows = state.rows.take(numbers[kept])
+        return Batch(rows, start[kept], np.zeros(len(kept), dtype=np.int64), upto, end[kept])
+
+    def _changed(self, state: RowsWindowState) -> Batch:
+        """What came and went at instants that are over; what came and went at the same one did neither."""
+        log = state.log[state.head : state.logged]
+        leaves = log < 0
+        numbers = np.where(leaves, ~log, log)
+        time = np.where(leaves, state.end[numbers], state.start[numbers])
+        over = int(np.searchsorted(time, state.upto))
+        state.head += over
+        leaves, numbers, time = leaves[:over], numbers[:over], time[:over]
+        kept = np.flatnonzero(state.start[numbers] != state.end[numbers])
+        signs = np.where(leaves[kept], -1, 1)
+        rows = with_signs(state.rows.take(numbers[kept]), signs, self.spec.output)
+        state.end[numbers[leaves]] = _GONE
+        state.gone += int(np.count_nonzero(leaves))
+        return Batch(rows, time[kept], np.zeros(len(kept), dtype=np.int64), state.upto)
+
+    # -- saving ----------------------------------------------------------------------------------------------------
+
+    def snapshot(self, state: RowsWindowState) -> bytes:
+        rows, entered = self._portable(state)
+        return snapshots.save(self.spec, {"upto": np.array([state.upto]), "rows": rows, "entered": entered})
+
+    def restore(self, saved: bytes) -> RowsWindowState:
+        parts = snapshots.load(self.spec, saved)
+        upto = int(parts.array("upto")[0])
+        return self._state(parts.batch("rows", upto), parts.array("entered"), upto)
+
+    def split(self, state: RowsWindowState, parts: int) -> list[RowsWindowState]:
+        rows, entered = self._portable(state)
+        owner = np.zeros(len(rows), dtype=np.int32)
+        if self._keys:
+            owner = bucket_of([rows.rows.column(index) for index in self._keys], parts)
+        divided = []
+        for part in range(parts):
+            own = np.flatnonzero(owner == part)
+            divided.append(self._state(rows.take(own), entered[own], state.upto))
+        return divided
+
+    def merge(self, states: Sequence[RowsWindowState]) -> RowsWindowState:
+        pairs = [self._portable(state) for state in states]
+        upto = max(state.upto for state in states)
+        together = concat([rows for rows, _ in pairs], upto)
+        return self._state(together, np.concatenate([entered for _, entered in pairs]), upto)
+
+    def _portable(self, state: RowsWindowState) -> tuple[Batch, npt.NDArray[np.bool_]]:
+        """The rows in order of arrival, with their intervals as far as they are known, and whether they entered."""
+        live = state.live()
+        zeros = np.zeros(len(live), dtype=np.int64)
+        rows = Batch(state.rows.take(live), state.start[live], zeros, state.upto, state.end[live])
+        return rows, state.entered[live]
+
+    def _state(self, rows: Batch, entered: npt.NDArray[np.bool_], upto: int) -> RowsWindowState:
+        state = self.open()
+        state.changed = True
+        state.upto = upto
+        count = len(rows)
+        if not count:
+            return state
+        assert rows.other is not None
+        slots = self._slots(state, rows.rows)
+        state.hold_rows(count)
+        state.rows.add(rows.rows)
+        for array, values in (
+            (state.slots, slots), (state.start, rows.time), (state.end, rows.other), (state.entered, entered)
+        ):  # fmt: skip
+            array[:count] = values
+        held, oldest, newest, waiting, early = state.by_key
+        arguments = (slots, state.entered[:count], state.end[:count])
+        _link_rows(count, *map(as_input, arguments), held, oldest, newest, waiting, early, state.after)
+        numbers = np.flatnonzero(entered)
+        if self._changes:
+            came = numbers[rows.time[numbers] >= upto]
+            left = numbers[rows.other[numbers] != FOREVER]
+            events = np.concatenate([came, ~left])
+            order = np.argsort(np.concatenate([rows.time[came], rows.other[left]]), kind="stable")
+        else:
+            events, order = numbers, np.argsort(rows.time[numbers], kind="stable")
+        state.log[: len(events)] = events[order]
+        state.logged = len(events)
+        return state

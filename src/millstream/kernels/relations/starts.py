@@ -1,0 +1,48 @@
+"""A relation's rows as the events that they began with. No state, no exchange."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from millstream.kernels.batch import Batch
+from millstream.kernels.relations.stages import ends_of
+from millstream.kernels.relations.unroll import events
+from millstream.plan.event_joins import Lasting
+from millstream.schema import Schema
+
+
+@dataclass(frozen=True)
+class StartsStage:
+    """Rows as events at their starts, without those that do not last as they should."""
+
+    input: Schema
+    lasting: tuple[Lasting, ...] = ()
+
+    @property
+    def output(self) -> Schema:
+        return self.input
+
+    @property
+    def most(self) -> int:
+        return 1
+
+    def numbered(self, spread: int) -> StartsStage:
+        return self
+
+    def describe(self) -> str:
+        return "starts" + (f" of {', '.join(map(str, self.lasting))}" if self.lasting else "")
+
+    def step(self, batch: Batch) -> Batch:
+        if not len(batch):
+            return Batch.empty(self.output.arrow, batch.upto, batch.port)
+        kept = np.ones(len(batch), dtype=np.bool_)
+        lengths = ends_of(batch) - batch.time if self.lasting else None
+        for each in self.lasting:
+            holds = lengths == each.size
+            if each.match is not None:
+                holds |= batch.rows.column(self.input.index(each.match)).is_valid().to_numpy(zero_copy_only=False)
+            kept &= holds
+        chosen = np.flatnonzero(kept)
+        return replace(events(batch.rows, chosen, batch.time[chosen], batch.upto), port=batch.port)

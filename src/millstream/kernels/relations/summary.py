@@ -1,0 +1,81 @@
+"""GROUP BY over relations: at each instant, aggregates over the rows of each group that are valid then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from millstream.kernels.contract import Kernel
+from millstream.kernels.registry import register
+from millstream.kernels.relations.signs import Form, signed
+from millstream.plan.relations import SnapshotCall
+from millstream.schema import Field, Schema
+
+_COMPILED = frozenset(("count", "sum", "avg", "min", "max", "stddev_samp", "stddev_pop", "var_samp", "var_pop"))
+
+
+@register
+@dataclass(frozen=True)
+class SummarySpec:
+    """At each instant one row for each group that has rows then: the keys, and aggregates over its rows. A group's row
+    ends when what it says changes, or when all rows that it began with have ended."""
+
+    input: Schema
+    by: tuple[str, ...]
+    calls: tuple[SnapshotCall, ...]
+    form: Form = "intervals"
+
+    def __post_init__(self) -> None:
+        for name in (*self.by, *(arg for call in self.calls for arg in call.args)):
+            if name not in self.input:
+                raise ValueError(f"no column {name}")
+        _ = self.output
+
+    @property
+    def inputs(self) -> tuple[Schema, ...]:
+        return (signed(self.input) if self.form == "changes" else self.input,)
+
+    @cached_property
+    def made(self) -> Schema:
+        """The columns of the output but for the sign of changes."""
+        results = (Field(*pair) for call in self.calls for pair in zip(call.names, call.types, strict=True))
+        return Schema((*(self.input[key] for key in self.by), *results))
+
+    @cached_property
+    def output(self) -> Schema:
+        return signed(self.made) if self.form == "changes" else self.made
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return self.by
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether one loop computes all calls; otherwise programs run over the rows of each group that changed."""
+        return len(self.calls) < 60 and all(map(self._compiles, self.calls))
+
+    def _compiles(self, call: SnapshotCall) -> bool:
+        if call.program is not None or call.fn not in _COMPILED or len(call.args) > 1:
+            return False
+        if not call.args or (call.fn == "count" and not call.distinct):
+            return True
+        type_ = self.input[call.args[0]].type
+        if type_.is_coded or (type_.name == "DECIMAL" and type_.precision > 18):
+            return False
+        # Which value is next once the extreme has gone is known by the ends of the others.
+        return self.form == "intervals" or call.fn not in ("min", "max")
+
+    def build(self) -> Kernel:
+        if self.is_compiled:
+            from millstream.kernels.relations.summary_kernel import SummaryKernel
+
+            return SummaryKernel(self)
+        from millstream.kernels.relations.summary_rows import RowSummaryKernel
+
+        return RowSummaryKernel(self)
+
+    def describe(self) -> str:
+        by = f" by {', '.join(self.by)}" if self.by else ""
+        how = "compiled" if self.is_compiled else "group by group"
+        form = ", as changes" if self.form == "changes" else ""
+        return f"summarize{by}: {'; '.join(map(str, self.calls))} ({how}{form})"

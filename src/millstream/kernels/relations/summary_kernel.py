@@ -1,0 +1,238 @@
+"""The kernel that summarizes groups with one compiled loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.errors import DataError
+from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
+from millstream.kernels.jit import as_input, compile_kernel, source_of
+from millstream.kernels.keys.words import all_true
+from millstream.kernels.one_piece import OnePiece
+from millstream.kernels.over import loops
+from millstream.kernels.over.columns import argument_arrays, result_column
+from millstream.kernels.relations import stair_loops, sweeping
+from millstream.kernels.relations.back import Lanes, Places
+from millstream.kernels.relations.front import END, Front
+from millstream.kernels.relations.groups import Groups
+from millstream.kernels.relations.place_loops import END as PLACE_END
+from millstream.kernels.relations.place_loops import FIRST_VALUE, OPEN, OWNER, START
+from millstream.kernels.relations.signs import apart, with_signs
+from millstream.kernels.relations.stair_loops import STEP
+from millstream.kernels.relations.summary import SummarySpec
+from millstream.kernels.relations.summary_source import OVERFLOW, SummaryLayout, generate
+from millstream.kernels.relations.sweeping import PLACES, SweepState
+from millstream.types import DOUBLE
+
+_refill = compile_kernel(source_of(loops), "refill")
+_list_steps = compile_kernel(source_of(stair_loops), "list_steps")
+_load_steps = compile_kernel(source_of(stair_loops), "load_steps")
+
+_NO_TIMES = as_input(np.empty(0, dtype=np.int64))
+
+
+@dataclass
+class Extras:
+    """The steps of extremes, and tables of counted values: entries of group record + 1, value, count."""
+
+    tables: list[Ints]
+    used: Ints
+    steps: Ints = field(default_factory=lambda: np.zeros(STEP * 64, dtype=np.int64))
+    pool: Ints = field(default_factory=lambda: np.zeros(2, dtype=np.int64))
+
+    def reserve(self, steps: int, values: int) -> None:
+        """Make room for that many more steps, and for that many more values in each table."""
+        wanted = STEP * (int(self.pool[stair_loops.USED]) + steps)
+        if wanted > len(self.steps):
+            self.steps = np.append(self.steps, np.zeros(max(wanted, 2 * len(self.steps)), dtype=np.int64))
+        for i, table in enumerate(self.tables):
+            if 6 * (int(self.used[i]) + values) > len(table):
+                self.fill(i, self.entries(i), values)
+
+    def entries(self, table: int) -> Lanes:
+        rows = self.tables[table].reshape(-1, 3)
+        used: Lanes = rows[rows[:, 0] != 0]
+        return used
+
+    def fill(self, table: int, entries: Lanes, more: int = 0) -> None:
+        size = 16
+        while size < 4 * (len(entries) + more):
+            size *= 2
+        self.tables[table] = np.zeros(3 * size, dtype=np.int64)
+        self.used[table] = len(entries)
+        _refill(len(entries), np.ascontiguousarray(entries), self.tables[table])
+
+
+class SummaryKernel(OnePiece):
+    """Runs a SummarySpec whose calls have loops."""
+
+    def __init__(self, spec: SummarySpec) -> None:
+        self.spec = spec
+        self.layout = SummaryLayout(spec)
+        self.source = generate(self.layout)
+        self._step = compile_kernel(self.source, "step")
+        self._keys = [spec.input.index(key) for key in spec.by]
+        self._args = [spec.input.index(arg.column) for arg in self.layout.args]
+        lanes = self.layout.group_lanes
+        self._stairs = np.array([lanes[f"{part.name}_any"] for part in self.layout.extremes], dtype=np.int64)
+        self._fresh = [0] * self.layout.group_width
+        if spec.form == "intervals":
+            self._fresh[lanes["reach"]] = BEGIN
+
+    def open(self) -> SweepState:
+        state = self._empty()
+        state.changed = False
+        return state
+
+    def step(self, state: SweepState, batch: Batch) -> Batch:
+        state.changed = True
+        front = state.fronts[0]
+        front.add(batch)
+        ready = front.ready(front.upto)
+        time = np.concatenate([batch.time for batch in ready]) if ready else _NO_TIMES
+        rows = np.empty((len(time), self.layout.row_width), dtype=np.int64)
+        first = 0
+        for batch in ready:
+            self._fill(state, batch, rows[first : first + len(batch)])
+            first += len(batch)
+        if self.spec.form == "changes":
+            return self._changes(state, time, rows)
+        front.ends.add(rows[:, END], rows)
+        ends, gone = front.ends.take(front.upto)
+        count = len(time) + len(ends)
+        if count:
+            state.places.reserve(count)
+            self._run(state, (time, rows, ends, gone), count, state.places.lanes, state.places.marks)
+        if front.upto == FOREVER:
+            state.places.close_all(FOREVER)
+        done = state.places.columns()
+        zeros = np.zeros(len(done[START]), dtype=np.int64)
+        upto = state.places.upto(front.upto)
+        out = Batch(self._results(state, done), done[START], zeros, upto, done[PLACE_END])
+        state.groups.forget(state.places.first)
+        return out
+
+    def _changes(self, state: SweepState, time: Ints, rows: Lanes) -> Batch:
+        lanes = np.zeros((2 * len(time), self.layout.place_width), dtype=np.int64)
+        marks = np.zeros(2, dtype=np.int64)
+        if len(time):
+            self._run(state, (time, rows), len(time), lanes, marks)
+        done = np.ascontiguousarray(lanes[: int(marks[0])].T)
+        made = with_signs(self._results(state, done), done[PLACE_END], self.spec.output)
+        state.groups.forget(0)
+        return Batch(made, done[START], np.zeros(len(done[START]), dtype=np.int64), state.progress)
+
+    def _fill(self, state: SweepState, batch: Batch, lanes: Lanes) -> None:
+        """Write the rows as lanes."""
+        rows, ends = (batch.rows, batch.other) if batch.other is not None else apart(batch.rows)
+        lanes[:, 0] = state.groups.slots([rows.column(index) for index in self._keys], len(batch))
+        lanes[:, 1] = ends
+        flags = self.layout.row_lanes.get("flags")
+        if flags is not None:
+            lanes[:, flags] = 0
+        for arg, index in zip(self.layout.args, self._args, strict=True):
+            arrays = argument_arrays(arg, rows.column(index), {})
+            if arg.valued:
+                lanes[:, self.layout.row_lanes[arg.name]] = arrays[0].view(np.int64)
+            if arg.flagged and flags is not None:
+                lanes[:, flags] |= arrays[-1].astype(np.int64) << self.layout.layout.flag_bit(arg)
+
+    def _run(
+        self, state: SweepState, events: Sequence[Ints | Lanes], count: int, places: Lanes, marks: Ints
+    ) -> None:  # fmt: skip
+        extras: Extras = state.extras
+        extras.reserve(count * len(self._stairs), count)
+        inputs: list[Ints] = []
+        for time, rows in zip(events[::2], events[1::2], strict=True):
+            flat = as_input(rows.reshape(-1))
+            inputs += [as_input(time), flat, flat.view(np.float64)]
+        slots, lanes = state.groups.lanes.reshape(-1), places.reshape(-1)
+        more: list[Ints] = []
+        if len(self._stairs):
+            more += [extras.steps, extras.steps.view(np.float64), extras.pool]
+        if extras.tables:
+            more += [extras.used, *extras.tables]
+        touched = np.empty(count, dtype=np.int64)
+        answer = self._step(
+            count, *inputs, slots, slots.view(np.float64), touched, lanes, lanes.view(np.float64), marks, *more
+        )
+        if answer >= OVERFLOW:
+            call = self.spec.calls[answer - OVERFLOW]
+            raise DataError(f"sum overflows {call.types[0]}", detail=str(call), hint="cast its argument to DOUBLE")
+
+    def _results(self, state: SweepState, done: Lanes) -> pa.RecordBatch:
+        """The rows of groups from the lanes of places."""
+        columns = state.groups.columns(done[OWNER])
+        nulls = done[FIRST_VALUE]
+        none = all_true(len(nulls))
+        has_nulls = bool(nulls.any())
+        for i, call in enumerate(self.layout.calls):
+            values = done[FIRST_VALUE + 1 + i]
+            valid = (nulls >> i) & 1 == 0 if has_nulls else none
+            if call.type == DOUBLE:
+                values = values.view(np.float64)
+            columns.append(result_column(self.layout.layout, call, values, valid, {}))
+        return pa.RecordBatch.from_arrays(columns, schema=self.spec.made.arrow)
+
+    # -- saving ----------------------------------------------------------------------------------------------------
+
+    def snapshot(self, state: SweepState) -> bytes:
+        return sweeping.saved(self.spec, self._exported(state))
+
+    def restore(self, saved: bytes) -> SweepState:
+        widths = {"lanes": self.layout.group_width, "ends0": self.layout.row_width, "steps": 4}
+        widths |= {PLACES: self.layout.place_width}
+        widths |= {f"table{i}": 3 for i in range(len(self.layout.layout.tables))}
+        return self._state(sweeping.loaded(self.spec, saved, widths, 1))
+
+    def split(self, state: SweepState, parts: int) -> list[SweepState]:
+        return [self._state(part) for part in sweeping.divided(self._exported(state), parts, [self._keys])]
+
+    def merge(self, states: Sequence[SweepState]) -> SweepState:
+        return self._state(sweeping.combined([self._exported(state) for state in states]))
+
+    def _empty(self) -> SweepState:
+        groups = Groups([self.spec.input[key].type for key in self.spec.by], self._fresh)
+        tables = len(self.layout.layout.tables)
+        extras = Extras([np.zeros(3 * 16, dtype=np.int64) for _ in range(tables)], np.zeros(tables, dtype=np.int64))
+        places = Places(self.layout.place_width - FIRST_VALUE)
+        return SweepState(groups, [Front(self.layout.row_width)], places, extras)
+
+    def _exported(self, state: SweepState) -> sweeping.Portable:
+        extras: Extras = state.extras
+        more: dict[str, Lanes] = {}
+        for i in range(len(extras.tables)):
+            more[f"table{i}"] = extras.entries(i)
+            more[f"table{i}"][:, 0] = (more[f"table{i}"][:, 0] - 1) // self.layout.group_width
+        steps = np.empty((int(extras.pool[stair_loops.USED]), 4), dtype=np.int64)
+        live = state.groups.live()
+        slots = state.groups.lanes.reshape(-1)
+        count = _list_steps(len(steps), slots, self.layout.group_width, live, self._stairs, extras.steps, steps)
+        return sweeping.exported(state, {**more, "steps": steps[: int(count)]})
+
+    def _state(self, portable: sweeping.Portable) -> SweepState:
+        state = self._empty()
+        more = sweeping.imported(state, portable)
+        lanes = state.groups.lanes
+        extras: Extras = state.extras
+        for i in range(len(extras.tables)):
+            entries = more[f"table{i}"]
+            entries[:, 0] = entries[:, 0] * self.layout.group_width + 1
+            extras.fill(i, entries)
+        for lane in self._stairs:
+            lanes[:, lane : lane + 2] = 0
+        extras.reserve(len(more["steps"]), 0)
+        flat = lanes.reshape(-1)
+        width = self.layout.group_width
+        _load_steps(len(more["steps"]), flat, width, self._stairs, more["steps"], extras.steps, extras.pool)
+        if self.spec.form == "intervals":
+            held = self.layout.group_lanes["held"]
+            lanes[:, held] = 0
+            places = state.places.held()
+            open_ = np.flatnonzero(places[:, PLACE_END] == OPEN)
+            lanes[places[open_, OWNER], held] = open_ + 1
+        return state

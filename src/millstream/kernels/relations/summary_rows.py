@@ -1,0 +1,356 @@
+"""Any aggregates over relations: programs run anew over the rows of each group that something happened to.
+
+What an instant costs grows with the rows of the groups that it touches.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.kernels import snapshots
+from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
+from millstream.kernels.keys import KeyTable, bucket_of
+from millstream.kernels.one_piece import OnePiece
+from millstream.kernels.programs.engine import Closing
+from millstream.kernels.programs.kernel import engine_of
+from millstream.kernels.programs.rows import RowEngine
+from millstream.kernels.relations.back import Lanes
+from millstream.kernels.relations.front import Front
+from millstream.kernels.relations.groups import GROUP_LANES, Groups
+from millstream.kernels.relations.held_rows import HeldRows
+from millstream.kernels.relations.signs import apart, with_signs
+from millstream.kernels.relations.summary import SummarySpec
+from millstream.plan.builtin_programs import builtin_program
+from millstream.plan.program_product import product
+from millstream.plan.programs import Program
+from millstream.plan.relations import SnapshotCall
+
+_MOST_ROWS = 100_000
+"""How many rows programs work on at once."""
+
+_IDLE_ROWS = 4_096
+
+
+@dataclass(eq=False, slots=True)
+class _Shown:
+    """What a group says: result rows by number, since when, and how long at most before it is said again."""
+
+    codes: list[int]
+    start: int
+    horizon: int
+    end: int | None = None
+
+
+@dataclass
+class RowSummaryState:
+    """The valid rows of each group by number, and what its output says."""
+
+    groups: Groups
+    held: HeldRows
+    results: KeyTable | None
+    values: KeyTable | None
+    front: Front = field(default_factory=lambda: Front(3))
+    live: dict[int, dict[int, int]] = field(default_factory=dict)
+    """by group: the numbers of its rows in the order they came, each with its end"""
+    copies: dict[int, deque[int]] = field(default_factory=dict)
+    """changes: by value the numbers of equal rows"""
+    shown: dict[int, _Shown] = field(default_factory=dict)
+    waiting: deque[tuple[int, _Shown]] = field(default_factory=deque)
+    """intervals: output in order of start, each with its group"""
+    changed: bool = True
+
+
+@dataclass
+class _Saved:
+    """A state without numbers: valid rows at their ends, and output rows with start, end (or OPEN) and horizon."""
+
+    upto: int
+    live: Batch
+    shown: pa.RecordBatch
+    times: Lanes
+    waiting: Batch | None
+
+
+_OPEN = BEGIN
+_Flush = tuple[int, int, list[int], int]
+"""An instant, a group, the rows that it has then, and how long they last."""
+
+
+class RowSummaryKernel(OnePiece):
+    """Runs a SummarySpec with any calls."""
+
+    def __init__(self, spec: SummarySpec) -> None:
+        self.spec = spec
+        self.program = product([_program(spec, call) for call in spec.calls]) if spec.calls else None
+        self.engine = None if self.program is None else engine_of(self.program, Closing(), keyed=True)
+        self._keys = [spec.input.index(key) for key in spec.by]
+        self._args = [spec.input.index(arg) for call in spec.calls for arg in call.args]
+        self._made = [field.type for field in spec.made.fields[len(spec.by) :]]
+
+    def open(self) -> RowSummaryState:
+        state = self._empty()
+        state.changed = False
+        return state
+
+    def step(self, state: RowSummaryState, batch: Batch) -> Batch:
+        state.changed = True
+        state.front.add(batch)
+        upto = state.front.upto
+        out: list[tuple[int, int, int, int]] = []
+        flushes: list[_Flush] = []
+        rows = 0
+        for flush in self._events(state, upto):
+            flushes.append(flush)
+            rows += len(flush[2])
+            if rows >= _MOST_ROWS:
+                self._show(state, flushes, out)
+                flushes, rows = [], 0
+        self._show(state, flushes, out)
+        made = self._changes(state, out) if self.spec.form == "changes" else self._released(state)
+        if len(state.held) > 2 * sum(map(len, state.live.values())) + _IDLE_ROWS:
+            state.__dict__.update(self._state([self._saved(state)]).__dict__)
+        return made
+
+    # -- rows of groups --------------------------------------------------------------------------------------------
+
+    def _events(self, state: RowSummaryState, upto: int) -> Iterator[_Flush]:
+        """Let rows come and go, and tell at each instant which groups changed."""
+        batches = state.front.ready(upto)
+        time, slots, numbers, signs, codes = [], [], [], [], []
+        if batches:
+            ready = concat(batches, upto)
+            rows, ends = (ready.rows, ready.other) if ready.other is not None else apart(ready.rows)
+            first = len(state.held)
+            own = state.groups.slots([rows.column(index) for index in self._keys], len(ready))
+            state.held.add(rows)
+            time, slots, signs = ready.time.tolist(), own.tolist(), ends.tolist()
+            numbers = list(range(first, first + len(ready)))
+            if state.values is not None:
+                codes = state.values.encode(rows.columns).tolist()
+            else:
+                lanes = np.stack([own, ends, np.arange(first, first + len(ready))], axis=1)
+                state.front.ends.add(ends, lanes)
+        gone_time, gone = (array.tolist() for array in state.front.ends.take(upto))
+        i = j = 0
+        while i < len(time) or j < len(gone_time):
+            now = min(time[i] if i < len(time) else FOREVER, gone_time[j] if j < len(gone_time) else FOREVER)
+            touched: dict[int, None] = {}
+            while j < len(gone_time) and gone_time[j] == now:
+                slot, _, number = gone[j]
+                del state.live[slot][number]
+                touched[slot] = None
+                j += 1
+            leaving = []
+            while i < len(time) and time[i] == now:
+                touched[slots[i]] = None
+                if state.values is None or signs[i] > 0:
+                    end = FOREVER if state.values is not None else signs[i]
+                    state.live.setdefault(slots[i], {})[numbers[i]] = end
+                    if state.values is not None:
+                        state.copies.setdefault(codes[i], deque()).append(numbers[i])
+                else:
+                    leaving.append(i)
+                i += 1
+            # What comes first, so that nothing goes that is not there.
+            for k in leaving:
+                equal = state.copies[codes[k]]
+                del state.live[slots[k]][equal.popleft()]
+                if not equal:
+                    del state.copies[codes[k]]
+            for slot in touched:
+                own_rows = state.live[slot]
+                yield now, slot, list(own_rows), max(own_rows.values(), default=now)
+                if not own_rows:
+                    del state.live[slot]
+
+    # -- results ---------------------------------------------------------------------------------------------------
+
+    def _show(self, state: RowSummaryState, flushes: list[_Flush], out: list[tuple[int, int, int, int]]) -> None:
+        """Take what the groups say now into the output."""
+        for (now, slot, _, horizon), codes in zip(flushes, self._results(state, flushes), strict=True):
+            before = state.shown.get(slot)
+            if before is not None:
+                if before.codes == codes and now < before.horizon:
+                    continue
+                before.end = now
+                del state.shown[slot]
+                out += [(now, -1, slot, code) for code in before.codes]
+            if codes:
+                shown = state.shown[slot] = _Shown(codes, now, horizon)
+                out += [(now, 1, slot, code) for code in codes]
+                if self.spec.form == "intervals":
+                    state.waiting.append((slot, shown))
+
+    def _results(self, state: RowSummaryState, flushes: list[_Flush]) -> list[list[int]]:
+        """The result rows of groups as numbers, in order."""
+        there = [place for place, flush in enumerate(flushes) if flush[2]]
+        results: list[list[int]] = [[] for _ in flushes]
+        if self.engine is None or not there:
+            for place in there:
+                results[place] = [0]
+            return results
+        numbers = np.concatenate([np.array(flushes[place][2], dtype=np.int64) for place in there])
+        counts = [len(flushes[place][2]) for place in there]
+        slots = np.repeat(np.arange(len(there), dtype=np.int32), counts)
+        rows = state.held.take(numbers)
+        # A row of the state has no place in a program's window, so neither its time nor its number matters.
+        none = np.zeros(len(slots), dtype=np.int64)
+        ids = np.arange(len(slots)) if isinstance(self.engine, RowEngine) else none[:0]
+        groups = self.engine.open()
+        self.engine.arrive(groups, slots, none, ids, [rows.column(index) for index in self._args], BEGIN)
+        returned = self.engine.close(groups, np.arange(len(there), dtype=np.int64))
+        assert returned.origin is not None and state.results is not None
+        if len(returned.origin):
+            codes = state.results.encode(returned.columns).tolist()
+            for place, code in zip(returned.origin.tolist(), codes, strict=True):
+                results[there[place]].append(code)
+            for codes_of in results:
+                codes_of.sort()
+        return results
+
+    def _changes(self, state: RowSummaryState, out: list[tuple[int, int, int, int]]) -> Batch:
+        lanes = np.array(out, dtype=np.int64).reshape(-1, 4)
+        rows = self._columns(state, lanes[:, 2], lanes[:, 3])
+        made = with_signs(rows, lanes[:, 1], self.spec.output)
+        return Batch(made, lanes[:, 0].copy(), np.zeros(len(lanes), dtype=np.int64), state.front.upto)
+
+    def _released(self, state: RowSummaryState) -> Batch:
+        upto = state.front.upto
+        out: list[tuple[int, int, int, int]] = []
+        while state.waiting and (state.waiting[0][1].end is not None or upto == FOREVER):
+            slot, shown = state.waiting.popleft()
+            end = FOREVER if shown.end is None else shown.end
+            out += [(shown.start, end, slot, code) for code in shown.codes]
+        lanes = np.array(out, dtype=np.int64).reshape(-1, 4)
+        if state.waiting:
+            upto = min(upto, state.waiting[0][1].start)
+        rows = self._columns(state, lanes[:, 2], lanes[:, 3])
+        return Batch(rows, lanes[:, 0].copy(), np.zeros(len(lanes), dtype=np.int64), upto, lanes[:, 1].copy())
+
+    def _columns(self, state: RowSummaryState, slots: Ints, codes: Ints) -> pa.RecordBatch:
+        columns = state.groups.columns(slots)
+        columns += [] if state.results is None else state.results.keys(codes).columns
+        return pa.RecordBatch.from_arrays(columns, schema=self.spec.made.arrow)
+
+    # -- saving ----------------------------------------------------------------------------------------------------
+
+    def snapshot(self, state: RowSummaryState) -> bytes:
+        parts = self._saved(state)
+        named: dict[str, object] = {"upto": np.array([parts.upto]), "live": parts.live}
+        named |= {"shown": parts.shown, "times": parts.times}
+        return snapshots.save(self.spec, named | ({} if parts.waiting is None else {"waiting": parts.waiting}))
+
+    def restore(self, saved: bytes) -> RowSummaryState:
+        parts = snapshots.load(self.spec, saved)
+        upto = int(parts.array("upto")[0])
+        waiting = parts.batch("waiting", upto) if "waiting" in parts else None
+        times = parts.array("times").reshape(-1, 4)
+        return self._state([_Saved(upto, parts.batch("live", upto), parts.rows("shown"), times, waiting)])
+
+    def split(self, state: RowSummaryState, parts: int) -> list[RowSummaryState]:
+        saved = self._saved(state)
+        if not self.spec.by:
+            return [self._state([saved]), *(self._state([self._nothing(saved)]) for _ in range(parts - 1))]
+        live = bucket_of([saved.live.rows.column(index) for index in self._keys], parts)
+        shown = bucket_of([saved.shown.column(index) for index in range(len(self._keys))], parts)
+        waits = None
+        if saved.waiting is not None:
+            waits = bucket_of([saved.waiting.rows.column(index) for index in self._keys], parts)
+        return [
+            self._state([_chosen(saved, live == part, shown == part, None if waits is None else waits == part)])
+            for part in range(parts)
+        ]
+
+    def merge(self, states: Sequence[RowSummaryState]) -> RowSummaryState:
+        return self._state([self._saved(state) for state in states])
+
+    def _nothing(self, saved: _Saved) -> _Saved:
+        return _Saved(saved.upto, saved.live.slice(0, 0), saved.shown.slice(0, 0), saved.times[:0], None)
+
+    def _empty(self) -> RowSummaryState:
+        spec = self.spec
+        groups = Groups([spec.input[key].type for key in spec.by], [0] * GROUP_LANES)
+        values = KeyTable([field.type for field in spec.input]) if spec.form == "changes" else None
+        results = KeyTable(self._made) if self._made else None
+        return RowSummaryState(groups, HeldRows(spec.input.arrow), results, values)
+
+    def _saved(self, state: RowSummaryState) -> _Saved:
+        valid = sorted((number, end) for own in state.live.values() for number, end in own.items())
+        numbers, ends = (np.array([pair[i] for pair in valid], dtype=np.int64) for i in (0, 1))
+        live = Batch(state.held.take(numbers), ends, np.arange(len(numbers)), state.front.upto)
+        shown = list(state.waiting) if self.spec.form == "intervals" else list(state.shown.items())
+        # Rows that a group shows together share their number.
+        times = [
+            (one.start, _OPEN if one.end is None else one.end, one.horizon, number, slot, code)
+            for number, (slot, one) in enumerate(shown)
+            for code in one.codes
+        ]
+        lanes = np.array(times, dtype=np.int64).reshape(-1, 6)
+        rows = self._columns(state, lanes[:, 4], lanes[:, 5])
+        return _Saved(state.front.upto, live, rows, lanes[:, :4].copy(), state.front.waiting)
+
+    def _state(self, parts: Sequence[_Saved]) -> RowSummaryState:
+        state = self._empty()
+        shown: list[tuple[int, _Shown]] = []
+        for part in parts:
+            self._load_rows(state, part.live)
+            shown += self._load_shown(state, part)
+        if self.spec.form == "intervals":
+            state.waiting = deque(sorted(shown, key=lambda pair: pair[1].start))
+        state.shown = {slot: one for slot, one in shown if one.end is None}
+        upto = max(part.upto for part in parts)
+        waiting = [part.waiting for part in parts if part.waiting is not None]
+        if waiting:
+            together = concat(waiting, upto)
+            state.front.add(together.take(np.argsort(together.time, kind="stable")))
+        state.front.upto = upto
+        return state
+
+    def _load_rows(self, state: RowSummaryState, live: Batch) -> None:
+        first = len(state.held)
+        slots = state.groups.slots([live.rows.column(index) for index in self._keys], len(live))
+        state.held.add(live.rows)
+        numbers = np.arange(first, first + len(live))
+        for slot, number, end in zip(slots.tolist(), numbers.tolist(), live.time.tolist(), strict=True):
+            state.live.setdefault(slot, {})[number] = end
+        if state.values is None:
+            state.front.ends.add(live.time, np.stack([slots, live.time, numbers], axis=1))
+        elif len(live):
+            codes = state.values.encode(live.rows.columns)
+            for code, number in zip(codes.tolist(), numbers.tolist(), strict=True):
+                state.copies.setdefault(code, deque()).append(number)
+
+    def _load_shown(self, state: RowSummaryState, part: _Saved) -> list[tuple[int, _Shown]]:
+        keys = len(self._keys)
+        slots = state.groups.slots(part.shown.columns[:keys], len(part.shown)).tolist()
+        codes = [0] * len(part.shown)
+        if state.results is not None and codes:
+            codes = state.results.encode(part.shown.columns[keys:]).tolist()
+        found: dict[int, tuple[int, _Shown]] = {}
+        for (start, end, horizon, number), slot, code in zip(part.times.tolist(), slots, codes, strict=True):
+            new = _Shown([], start, horizon, None if end == _OPEN else end)
+            found.setdefault(number, (slot, new))[1].codes.append(code)
+        for _, one in found.values():
+            one.codes.sort()
+        return list(found.values())
+
+
+def _program(spec: SummarySpec, call: SnapshotCall) -> Program:
+    if call.program is not None:
+        return call.program
+    arg = spec.input[call.args[0]].type if call.args else None
+    return builtin_program(call.fn, arg, call.types[0], call.distinct and call.fn not in ("min", "max"))
+
+
+def _chosen(saved: _Saved, live: Ints, shown: Ints, waits: Ints | None) -> _Saved:
+    kept = np.flatnonzero(shown)
+    waiting = None
+    if saved.waiting is not None and waits is not None and waits.any():
+        waiting = saved.waiting.take(np.flatnonzero(waits))
+    rows = saved.shown.take(pa.array(kept))
+    return _Saved(saved.upto, saved.live.take(np.flatnonzero(live)), rows, saved.times[kept], waiting)

@@ -1,0 +1,350 @@
+"""The source text of the loop that summarizes groups, made for the calls of a spec."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from textwrap import indent
+
+from millstream.kernels.over import loops
+from millstream.kernels.over.emit import emit
+from millstream.kernels.over.layout import Arg, Extreme, Layout, Part, Sums
+from millstream.kernels.over.parts import load_cell, put, take
+from millstream.kernels.over.spec import Frame, OverCall, OverSpec
+from millstream.kernels.relations.front import ROW_LANES
+from millstream.kernels.relations.groups import GROUP_LANES
+from millstream.kernels.relations.place_loops import FIRST_VALUE
+from millstream.kernels.relations.summary import SummarySpec
+from millstream.plan.windows import Between
+from millstream.types import BIGINT
+
+OVERFLOW = 1
+
+_LIBRARY = [
+    name for name in vars(loops) if not name.startswith("_") and name not in ("annotations", "math", "np", "Any")
+]
+
+_HEADER = """\
+FOREVER = 0x7FFF_FFFF_FFFF_FFFF
+OPEN = -0x8000_0000_0000_0000
+LARGEST_SQUARED = 1e140
+OVERFLOW = 1
+USED = 0
+# Lanes of a row, of an output row and of a group.
+SLOT, UNTIL = 0, 1
+START, END, OWNER, LINK, NULLS = 0, 1, 2, 3, 4
+LIVE, DIED, MARK = 0, 1, 2
+"""
+
+
+class SummaryLayout:
+    """Where a loop keeps what: OVER's parts of state, for frames that rows enter and leave one by one."""
+
+    def __init__(self, spec: SummarySpec) -> None:
+        self.spec = spec
+        # A frame that begins with the first row and that rows enter later than they come: nothing is kept in rings.
+        frame = Frame("rows", Between(None, 1))
+        calls = [
+            OverCall(
+                f"$c{i}", call.fn, call.args[0] if call.args else None, frame,
+                call.distinct and call.fn not in ("min", "max"), call.types[0],
+            )
+            for i, call in enumerate(spec.calls)
+        ]  # fmt: skip
+        self.calls = tuple(calls)
+        rows = OverCall("$rows", "count", None, frame, False, BIGINT)
+        self.layout = Layout(OverSpec(spec.input, spec.by, tuple(calls) or (rows,)))
+
+    @property
+    def args(self) -> tuple[Arg, ...]:
+        return self.layout.args
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        return tuple(part for part in self.layout.parts if not isinstance(part, Sums) or part.arg is not None)
+
+    @cached_property
+    def extremes(self) -> tuple[Extreme, ...]:
+        return tuple(part for part in self.parts if isinstance(part, Extreme))
+
+    @cached_property
+    def group_lanes(self) -> dict[str, int]:
+        """The lanes of a group behind those of every one."""
+        if self.spec.form == "intervals":
+            names = ["reach", "held"]
+        else:
+            names = ["given", "given_nulls", *(f"given{i}" for i in range(len(self.calls)))]
+        names += [f"{part.name}_{lane}" for part in self.parts for lane in part.lanes]
+        return {name: GROUP_LANES + i for i, name in enumerate(names)}
+
+    @property
+    def group_width(self) -> int:
+        return GROUP_LANES + len(self.group_lanes)
+
+    @cached_property
+    def row_lanes(self) -> dict[str, int]:
+        """The lanes of a row's arguments."""
+        names = ["flags"] if any(arg.flagged for arg in self.args) else []
+        names += [arg.name for arg in self.args if arg.valued]
+        return {name: ROW_LANES + i for i, name in enumerate(names)}
+
+    @property
+    def row_width(self) -> int:
+        return ROW_LANES + len(self.row_lanes)
+
+    @property
+    def place_width(self) -> int:
+        return FIRST_VALUE + 1 + len(self.calls)
+
+
+def generate(layout: SummaryLayout) -> str:
+    """A module whose `step` works on all events of complete instants and writes the rows of groups that changed."""
+    own = f"{_HEADER}{_lanes(layout)}\n\n{_step(layout)}"
+    used = [name for name in _LIBRARY if re.search(rf"\b{name}\b", own) and f"\n{name} =" not in own]
+    imports = ["import math"]
+    if used:
+        imports.append(f"from {loops.__name__} import {', '.join(used)}")
+    if layout.extremes:
+        imports.append("from millstream.kernels.relations.stair_loops import STEP, VALUE, drop_steps, put_step")
+    return "\n".join(imports) + "\n\n" + own
+
+
+def _lanes(layout: SummaryLayout) -> str:
+    lines = [f"{name.upper()} = {lane}" for name, lane in layout.group_lanes.items()]
+    lines += [f"CELL_{name.upper()} = {lane}" for name, lane in layout.row_lanes.items()]
+    lines += [f"GROUP, ROW, PLACE = {layout.group_width}, {layout.row_width}, {layout.place_width}"]
+    return "\n".join(lines) + "\n"
+
+
+def _parameters(layout: SummaryLayout) -> list[str]:
+    names = ["came_time", "came", "fcame"]
+    if layout.spec.form == "intervals":
+        names += ["gone_time", "gone", "fgone"]
+    names += ["slots", "sums", "touched", "lanes", "flanes", "marks"]
+    names += ["steps", "fsteps", "pool"] if layout.extremes else []
+    if layout.layout.tables:
+        names += ["state", *(f"table{i}" for i in range(len(layout.layout.tables)))]
+    return names
+
+
+def _step(layout: SummaryLayout) -> str:
+    head = f"def step({', '.join(_parameters(layout))}):\n"
+    return head + (_intervals(layout) if layout.spec.form == "intervals" else _changes(layout))
+
+
+def _intervals(layout: SummaryLayout) -> str:
+    return f"""\
+    p = 0
+    q = 0
+    tail = marks[0]
+    base = marks[1]
+    while True:
+        t = FOREVER
+        if p < len(came_time):
+            t = came_time[p]
+        if q < len(gone_time):
+            t = min(t, gone_time[q])
+        if t == FOREVER:
+            break
+        count = 0
+        while q < len(gone_time) and gone_time[q] == t:
+            c = q * ROW
+            q += 1
+{_text(_touch("gone"), 12)}
+            slots[s + LIVE] -= 1
+{_text(_named(_leave(layout), "gone"), 12)}
+        while p < len(came_time) and came_time[p] == t:
+            c = p * ROW
+            p += 1
+{_text(_touch("came"), 12)}
+            slots[s + LIVE] += 1
+            slots[s + REACH] = max(slots[s + REACH], came[c + UNTIL])
+{_text(_named(_enter(layout), "came"), 12)}
+        for k in range(count):
+            slot = touched[k]
+            s = slot * GROUP
+            slots[s + MARK] = 0
+            held = slots[s + HELD] - 1
+{_text(_expire(layout), 12)}
+            if slots[s + LIVE] == 0:
+                if held >= 0:
+                    lanes[(held - base) * PLACE + END] = t
+                slots[s + HELD] = 0
+                slots[s + DIED] = tail
+                continue
+{_text(_results(layout), 12)}
+            if held >= 0:
+                h = (held - base) * PLACE
+                # A row that says the same goes on, but not for ever: all behind it wait for its end.
+                if t < lanes[h + LINK] and {_same(layout, "lanes", "h + NULLS", "h + 5")}:
+                    continue
+                lanes[h + END] = t
+            at = (tail - base) * PLACE
+            lanes[at + START] = t
+            lanes[at + END] = OPEN
+            lanes[at + OWNER] = slot
+            lanes[at + LINK] = slots[s + REACH]
+{_text(_write(layout, "lanes", "at + NULLS", "at + 5"), 12)}
+            tail += 1
+            slots[s + HELD] = tail
+    marks[0] = tail
+    return 0
+"""
+
+
+def _changes(layout: SummaryLayout) -> str:
+    calls = range(len(layout.calls))
+    old = [f"lanes[at + {5 + i}] = slots[s + GIVEN{i}]" for i in calls]
+    return f"""\
+    first = 0
+    tail = 0
+    while first < len(came_time):
+        t = came_time[first]
+        last = first + 1
+        while last < len(came_time) and came_time[last] == t:
+            last += 1
+        count = 0
+        # What comes first, so that nothing goes that is not there.
+        for p in range(first, last):
+            c = p * ROW
+            if came[c + UNTIL] > 0:
+{_text(_touch("came"), 16)}
+                slots[s + LIVE] += 1
+{_text(_named(_enter(layout), "came"), 16)}
+        for p in range(first, last):
+            c = p * ROW
+            if came[c + UNTIL] < 0:
+{_text(_touch("came"), 16)}
+                slots[s + LIVE] -= 1
+{_text(_named(_leave(layout), "came"), 16)}
+        first = last
+        for k in range(count):
+            slot = touched[k]
+            s = slot * GROUP
+            slots[s + MARK] = 0
+            is_there = slots[s + LIVE] > 0
+            if is_there:
+{_text(_results(layout), 16)}
+                if slots[s + GIVEN] == 1 and {_same(layout, "slots", "s + GIVEN_NULLS", "s + GIVEN0")}:
+                    continue
+            if slots[s + GIVEN] == 1:
+                at = tail * PLACE
+                tail += 1
+                lanes[at + START] = t
+                lanes[at + END] = -1
+                lanes[at + OWNER] = slot
+                lanes[at + NULLS] = slots[s + GIVEN_NULLS]
+{_text(old, 16)}
+            slots[s + GIVEN] = 0
+            if is_there:
+                at = tail * PLACE
+                tail += 1
+                lanes[at + START] = t
+                lanes[at + END] = 1
+                lanes[at + OWNER] = slot
+{_text(_write(layout, "lanes", "at + NULLS", "at + 5"), 16)}
+                slots[s + GIVEN] = 1
+{_text(_write(layout, "slots", "s + GIVEN_NULLS", "s + GIVEN0"), 16)}
+    marks[0] = tail
+    return 0
+"""
+
+
+def _text(lines: Iterator[str] | list[str], by: int) -> str:
+    return indent("\n".join(lines), " " * by)
+
+
+def _named(lines: Iterator[str], rows: str) -> Iterator[str]:
+    """OVER's pieces of source with the rows that they read by another name."""
+    for line in lines:
+        yield re.sub(r"\b(f?)cells\b", rf"\g<1>{rows}", line)
+
+
+def _touch(rows: str) -> list[str]:
+    return [
+        f"slot = {rows}[c + SLOT]",
+        "s = slot * GROUP",
+        "if slots[s + MARK] == 0:",
+        "    slots[s + MARK] = 1",
+        "    touched[count] = slot",
+        "    count += 1",
+    ]
+
+
+def _enter(layout: SummaryLayout) -> Iterator[str]:
+    for arg in layout.args:
+        yield from load_cell(layout.layout, arg)
+    for part in layout.parts:
+        if isinstance(part, Sums):
+            yield from put(layout.layout, part)
+        elif isinstance(part, Extreme):
+            lane = f"s + {part.name.upper()}_ANY"
+            yield f"if {part.arg.name}_in:"
+            yield (
+                f"    put_step(slots, {lane}, steps, {_values(part)}, pool, cells[c + UNTIL], {part.arg.name}_v, "
+                f"{part.fn == 'max'})"
+            )
+
+
+def _leave(layout: SummaryLayout) -> Iterator[str]:
+    for part in layout.parts:
+        if isinstance(part, Sums):
+            yield from take(layout.layout, part)
+
+
+def _expire(layout: SummaryLayout) -> Iterator[str]:
+    for part in layout.extremes:
+        yield f"drop_steps(slots, s + {part.name.upper()}_ANY, steps, pool, t)"
+
+
+def _results(layout: SummaryLayout) -> Iterator[str]:
+    """What each call comes to, as variables; `nulls` tells which ones are NULL."""
+    yield "nulls = 0"
+    for i, call in enumerate(layout.calls):
+        wanted = layout.layout.part(call)
+        if call.arg is None:
+            yield f"out{i} = slots[s + LIVE]"
+        elif isinstance(wanted, Extreme):
+            yield f"best = slots[s + {wanted.name.upper()}_ANY] - 1"
+            yield "if best >= 0:"
+            yield f"    out{i} = {_values(wanted)}[STEP * best + VALUE]"
+            yield "else:"
+            yield f"    out{i} = {'0.0' if wanted.arg.kind == 'float' else '0'}"
+            yield f"    nulls |= {1 << i}"
+        else:
+            for line in emit(layout.layout, i):
+                yield line.replace(f"out{i}[r]", f"out{i}").replace(f"ok{i}[r]", f"ok{i}")
+            if call.fn != "count":
+                yield f"if not ok{i}:"
+                yield f"    nulls |= {1 << i}"
+
+
+def _values(part: Extreme) -> str:
+    return "fsteps" if part.arg.kind == "float" else "steps"
+
+
+def _floats(layout: SummaryLayout, number: int) -> bool:
+    return layout.calls[number].type.name == "DOUBLE"
+
+
+def _array(layout: SummaryLayout, array: str, number: int) -> str:
+    if not _floats(layout, number):
+        return array
+    return "flanes" if array == "lanes" else "sums"
+
+
+def _same(layout: SummaryLayout, array: str, nulls: str, values: str) -> str:
+    """Whether the results are those written before."""
+    tests = [f"{array}[{nulls}] == nulls"]
+    for i in range(len(layout.calls)):
+        before = f"{_array(layout, array, i)}[{values} + {i}]"
+        same = f"{before} == out{i}"
+        tests.append(f"({same} or ({before} != {before} and out{i} != out{i}))" if _floats(layout, i) else same)
+    return " and ".join(tests)
+
+
+def _write(layout: SummaryLayout, array: str, nulls: str, values: str) -> Iterator[str]:
+    yield f"{array}[{nulls}] = nulls"
+    for i in range(len(layout.calls)):
+        yield f"{_array(layout, array, i)}[{values} + {i}] = out{i}"

@@ -1,0 +1,180 @@
+"""Rows again and again while they are valid: in pieces of a length (split), or as events of every instant (rstream)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.errors import DataError
+from millstream.kernels import snapshots
+from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
+from millstream.kernels.contract import KernelSpec
+from millstream.kernels.keys import bucket_of
+from millstream.kernels.one_piece import OnePiece
+from millstream.kernels.registry import register
+from millstream.kernels.relations.stages import ends_of
+from millstream.schema import Schema
+
+_MOST = 100_000_000
+
+
+@register
+@dataclass(frozen=True)
+class SplitSpec:
+    """The same relation in pieces of at most `length`, cut at that distance from each row's start.
+
+    What stays to the end of all input is cut until the last instant at which anything changes.
+    """
+
+    input: Schema
+    length: int
+
+    def __post_init__(self) -> None:
+        if self.length < 1:
+            raise ValueError("pieces have a length")
+
+    @property
+    def inputs(self) -> tuple[Schema, ...]:
+        return (self.input,)
+
+    @property
+    def output(self) -> Schema:
+        return self.input
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        # Only all rows together tell the last instant at which anything changes.
+        return ()
+
+    def build(self) -> UnrollKernel:
+        return UnrollKernel(self, None, self.length)
+
+    def describe(self) -> str:
+        return f"split into pieces of {self.length}"
+
+
+@dataclass
+class UnrollState:
+    """What is left of the rows: their time is the next that they are given at. `last` is the last known instant at
+    which anything changes, `due` the first at which something is to be given."""
+
+    held: list[Batch] = field(default_factory=list)
+    last: int = BEGIN
+    due: int = FOREVER
+    upto: int = BEGIN
+    changed: bool = True
+
+
+class UnrollKernel(OnePiece):
+    """Gives rows at multiples of `granule`, as events, or cuts them into pieces of `length`."""
+
+    def __init__(self, spec: KernelSpec, granule: int | None, length: int | None) -> None:
+        self.spec = spec
+        self._granule = granule
+        self._step = granule or length or 1
+
+    def open(self) -> UnrollState:
+        return UnrollState(changed=False)
+
+    def step(self, state: UnrollState, batch: Batch) -> Batch:
+        if len(batch) or batch.upto > state.upto:
+            state.changed = True
+        state.upto = max(state.upto, batch.upto)
+        if len(batch):
+            self._arrive(state, batch)
+        if not state.held or state.upto <= state.due:
+            return Batch.empty(self.spec.output.arrow, state.upto)
+        return self._unroll(state)
+
+    def _arrive(self, state: UnrollState, batch: Batch) -> None:
+        ends = ends_of(batch)
+        first = batch.time
+        if int(first[-1]) >= FOREVER - self._step:
+            raise DataError("a row would be valid after all time that can be told")
+        if self._granule is not None:
+            first = -(-first // self._step) * self._step
+        finite = ends[ends != FOREVER]
+        state.last = max(state.last, int(batch.time[-1]), int(finite.max(initial=BEGIN + 1)) - 1)
+        state.due = min(state.due, int(first[0]))
+        state.held.append(Batch(batch.rows, first, np.zeros(len(batch), dtype=np.int64), BEGIN, ends))
+
+    def _unroll(self, state: UnrollState) -> Batch:
+        """All that is to be given before `upto`."""
+        rows = concat(state.held, BEGIN)
+        ends = ends_of(rows)
+        limit = state.upto if state.upto != FOREVER else state.last + 1
+        # rows that end are given in full when all input has ended
+        stop = np.where(ends == FOREVER, limit, ends)
+        if state.upto != FOREVER:
+            stop = np.minimum(stop, limit)
+        first, step = rows.time, self._step
+        copies = np.maximum((stop - first + (step - 1)) // step, 0)
+        total = int(copies.sum())
+        if total > _MOST:
+            raise DataError(
+                f"{total} rows at once", hint="make time coarser with GRANULARITY, or ask for ISTREAM or DSTREAM"
+            )
+        which = np.repeat(np.arange(len(rows)), copies)
+        turn = np.arange(total) - np.repeat(np.cumsum(copies) - copies, copies)
+        time = first[which] + turn * step
+        after = first + copies * step
+        out = self._given(state, rows, which, time, after)
+        left = np.flatnonzero(after < ends) if state.upto != FOREVER else np.zeros(0, dtype=np.int64)
+        state.held = []
+        state.due = FOREVER
+        if len(left):
+            kept = Batch(rows.rows.take(pa.array(left)), after[left], np.zeros(len(left), np.int64), BEGIN, ends[left])
+            state.held = [kept]
+            state.due = int(kept.time.min())
+        return out
+
+    def _given(self, state: UnrollState, rows: Batch, which: Ints, time: Ints, after: Ints) -> Batch:
+        if self._granule is not None:
+            return events(rows.rows, which, time, state.upto)
+        ends = ends_of(rows)
+        end = np.minimum(time + self._step, ends[which])
+        if state.upto == FOREVER:
+            # the last piece of what stays has no end
+            stays = np.flatnonzero((ends == FOREVER) & (after < FOREVER))
+            which, time, end = (
+                np.concatenate(pair)
+                for pair in ((which, stays), (time, after[stays]), (end, np.full(len(stays), FOREVER)))
+            )
+        order = np.lexsort((end, time))
+        which = which[order]
+        zeros = np.zeros(len(which), dtype=np.int64)
+        return Batch(rows.rows.take(pa.array(which)), time[order], zeros, state.upto, end[order])
+
+    # -- saving ----------------------------------------------------------------------------------------------------
+
+    def snapshot(self, state: UnrollState) -> bytes:
+        rows = {"rows": concat(state.held, BEGIN)} if state.held else {}
+        numbers = np.array([state.last, state.due, state.upto])
+        return snapshots.save(self.spec, {"numbers": numbers, **rows})
+
+    def restore(self, saved: bytes) -> UnrollState:
+        parts = snapshots.load(self.spec, saved)
+        last, due, upto = (int(value) for value in parts.array("numbers"))
+        return UnrollState([parts.batch("rows", BEGIN)] if "rows" in parts else [], last, due, upto)
+
+    def split(self, state: UnrollState, parts: int) -> list[UnrollState]:
+        return [replace(state, changed=True), *(UnrollState(upto=state.upto) for _ in range(parts - 1))]
+
+    def merge(self, states: Sequence[UnrollState]) -> UnrollState:
+        held = [rows for state in states for rows in state.held]
+        last, due = max(state.last for state in states), min(state.due for state in states)
+        return UnrollState(held, last, due, max(state.upto for state in states))
+
+
+def events(rows: pa.RecordBatch, which: Ints, time: Ints, upto: int) -> Batch:
+    """The chosen rows as events at these times. Those of one instant have an order that depends on nothing but
+    themselves: their numbers are hashes."""
+    chosen = rows.take(pa.array(which))
+    seq = np.zeros(len(which), dtype=np.int64)
+    if chosen.num_columns:
+        seq = bucket_of(chosen.columns, 2**31 - 1).astype(np.int64)
+    order = np.lexsort((seq, time))
+    return Batch(chosen.take(pa.array(order)), time[order], seq[order], upto)

@@ -1,0 +1,254 @@
+"""Logical nodes of the snapshot algebra: tables that change with time, and the ways into and out of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import cached_property
+from typing import Literal as OneOf
+
+from millstream.plan.expr import Expr
+from millstream.plan.nodes import Kind, Node, Unary, listed, require, require_names
+from millstream.plan.programs import Program
+from millstream.schema import Field, Schema, unique_names
+from millstream.types import SqlType
+
+Form = OneOf["intervals", "changes"]
+"""How a relation runs: rows with intervals, or the changes from instant to instant."""
+
+Forms = OneOf["auto", "intervals", "changes"]
+"""auto: as the planner chooses"""
+
+FROM = "valid_from"
+TO = "valid_to"
+
+
+@dataclass(frozen=True)
+class RangeWindow:
+    """Each row for `size` units of time from its own on (None is for ever), moving every `slide` units; 1 is NOW."""
+
+    size: int | None
+    slide: int = 1
+
+    def __post_init__(self) -> None:
+        if (self.size is not None and self.size <= 0) or self.slide <= 0:
+            raise ValueError("a window and its slide are positive")
+
+    def __str__(self) -> str:
+        if self.size is None:
+            return "RANGE UNBOUNDED"
+        if self == RangeWindow(1):
+            return "NOW"
+        slide = f" SLIDE [{timedelta(microseconds=self.slide)}]" if self.slide > 1 else ""
+        return f"RANGE [{timedelta(microseconds=self.size)}]{slide}"
+
+
+@dataclass(frozen=True)
+class RowsWindow:
+    """The last `rows` rows (None is all) of each partition, moving every `slide` rows."""
+
+    rows: int | None
+    by: tuple[str, ...] = ()
+    slide: int = 1
+
+    def __post_init__(self) -> None:
+        if (self.rows is not None and self.rows <= 0) or self.slide <= 0:
+            raise ValueError("a window and its slide are positive")
+
+    def __str__(self) -> str:
+        by = f"PARTITION BY {listed(self.by)} " if self.by else ""
+        slide = f" SLIDE {self.slide}" if self.slide > 1 else ""
+        return f"{by}ROWS {'UNBOUNDED' if self.rows is None else self.rows}{slide}"
+
+
+@dataclass(frozen=True)
+class Window(Unary):
+    """Events as a relation: each row is valid while the window holds it."""
+
+    window: RangeWindow | RowsWindow
+
+    def __post_init__(self) -> None:
+        if self.input.kind is not Kind.EVENTS:
+            raise ValueError("a window takes events")
+        if isinstance(self.window, RowsWindow):
+            require_names(self.window.by, self.input.schema, "WINDOW")
+
+    @property
+    def kind(self) -> Kind:
+        return Kind.RELATION
+
+    def label(self) -> str:
+        return f"Window {self.window}"
+
+
+@dataclass(frozen=True)
+class Coarsen(Unary):
+    """A relation at instants that are multiples of `granule` (GRANULARITY)."""
+
+    granule: int
+
+    def label(self) -> str:
+        return f"Granularity [{timedelta(microseconds=self.granule)}]"
+
+
+How = OneOf["inner", "left", "right", "full", "semi", "anti"]
+
+
+@dataclass(frozen=True)
+class Join(Node):
+    """Pairs of rows that are valid at the same time and match: `pairs` are equalities (left side, right side),
+    `residual` is any further condition on both.
+
+    Outer joins add, while a row matches nothing, that row with NULLs; semi and anti joins give rows of the left side
+    while they match something, or nothing.
+    """
+
+    left: Node
+    right: Node
+    pairs: tuple[tuple[Expr, Expr], ...]
+    residual: Expr | None = None
+    how: How = "inner"
+
+    def __post_init__(self) -> None:
+        for mine, theirs in self.pairs:
+            require(mine, self.left.schema)
+            require(theirs, self.right.schema)
+            if mine.type != theirs.type:
+                raise ValueError(f"join of {mine.type} with {theirs.type}")
+        if self.residual is not None:
+            require(self.residual, self.both)
+        if {self.left.kind, self.right.kind} != {Kind.RELATION}:
+            raise ValueError("a join takes two relations")
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        return replace(self, left=inputs[0], right=inputs[1])
+
+    @cached_property
+    def both(self) -> Schema:
+        """The columns that conditions may read."""
+        return Schema(self.left.schema.fields + self.right.schema.fields)
+
+    @property
+    def schema(self) -> Schema:
+        return self.left.schema if self.how in ("semi", "anti") else self.both
+
+    def label(self) -> str:
+        conditions = [f"{mine} = {theirs}" for mine, theirs in self.pairs]
+        if self.residual is not None:
+            conditions.append(str(self.residual))
+        return f"{'' if self.how == 'inner' else self.how.capitalize()}Join {' AND '.join(conditions) or 'TRUE'}"
+
+
+@dataclass(frozen=True)
+class SnapshotCall:
+    """An aggregate over the rows that are valid at an instant: `names` := fn([DISTINCT] args).
+
+    `program` is its definition if it is written in SQL or Python; None for a built-in one, which has one result.
+    """
+
+    names: tuple[str, ...]
+    fn: str
+    args: tuple[str, ...]
+    types: tuple[SqlType, ...]
+    distinct: bool = False
+    program: Program | None = None
+
+    def __str__(self) -> str:
+        args = listed(self.args) or "*"
+        return f"{listed(self.names)} := {self.fn}({'DISTINCT ' if self.distinct else ''}{args})"
+
+
+@dataclass(frozen=True)
+class Summarize(Unary):
+    """At each instant one row for each group that has rows then: the keys, and aggregates over its rows."""
+
+    keys: tuple[str, ...]
+    calls: tuple[SnapshotCall, ...]
+
+    def __post_init__(self) -> None:
+        require_names((*self.keys, *(arg for call in self.calls for arg in call.args)), self.input.schema, "GROUP BY")
+        if self.input.kind is not Kind.RELATION:
+            raise ValueError("groups of an instant need a relation")
+        self.schema  # noqa: B018 - refuses duplicate names
+
+    @cached_property
+    def schema(self) -> Schema:
+        keys = tuple(self.input.schema[key] for key in self.keys)
+        made = tuple(Field(*pair) for call in self.calls for pair in zip(call.names, call.types, strict=True))
+        return Schema((*keys, *made))
+
+    def label(self) -> str:
+        by = f" by {listed(self.keys)}" if self.keys else ""
+        return f"Summarize{by}: {'; '.join(map(str, self.calls))}"
+
+
+@dataclass(frozen=True)
+class SetOperation(Node):
+    """EXCEPT or INTERSECT of two relations of the same columns, as bags (`all`) or as sets."""
+
+    left: Node
+    right: Node
+    op: OneOf["except", "intersect"]
+    all: bool
+
+    def __post_init__(self) -> None:
+        if self.left.schema != self.right.schema:
+            raise ValueError(f"inputs of {self.op} have the same columns")
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        return replace(self, left=inputs[0], right=inputs[1])
+
+    @property
+    def schema(self) -> Schema:
+        return self.left.schema
+
+    def label(self) -> str:
+        return f"{self.op.capitalize()}{' all' if self.all else ''}"
+
+
+@dataclass(frozen=True)
+class ToEvents(Unary):
+    """A relation as events: rows as they come to be valid (istream), as they cease to be (dstream), or at every
+    multiple of `granule` at which they are (rstream)."""
+
+    how: OneOf["istream", "dstream", "rstream"]
+    granule: int = 1
+
+    def __post_init__(self) -> None:
+        if self.input.kind is not Kind.RELATION:
+            raise ValueError(f"{self.how} takes a relation")
+
+    @property
+    def kind(self) -> Kind:
+        return Kind.EVENTS
+
+    def label(self) -> str:
+        return f"{self.how.capitalize()}"
+
+
+@dataclass(frozen=True)
+class Validity(Unary):
+    """A relation's rows with the bounds of their validity as columns: what a query delivers."""
+
+    type: SqlType
+
+    @cached_property
+    def schema(self) -> Schema:
+        own = self.input.schema
+        names = unique_names((*own.names, FROM, TO))[len(own) :]
+        return Schema((*own.fields, *(Field(name, self.type) for name in names)))
+
+    @property
+    def kind(self) -> Kind:
+        return Kind.EVENTS
+
+    def label(self) -> str:
+        return "Validity"

@@ -1,0 +1,174 @@
+"""What streams are like, measured as their rows come by: how fast they come, how many different values they have."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millstream.kernels.batch import Batch
+
+MEMORY = 10_000
+"""rows after which older distances count for 1/e"""
+
+SKETCH = 256
+"""least hashes kept of each column: the number of different values is known to about 1/16"""
+
+SAMPLE = 512
+"""rows that are looked at when a batch is looked into; of text, whose hashes are made one by one, an eighth of it"""
+
+PAUSE = 2048
+"""rows between two looks at first; later a tenth of all that came, so that looking costs ever less"""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStatistics:
+    """A stream so far: the distance of its rows in time, and the number of different values of its columns."""
+
+    rows: int
+    distance: float
+    distinct: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What an optimizer may know: streams by name, tables by name, and parts of conditions by their text, as the share
+    of rows for which they were true."""
+
+    streams: Mapping[str, StreamStatistics] = field(default_factory=dict)
+    tables: Mapping[str, StreamStatistics] = field(default_factory=dict)
+    selectivities: Mapping[str, float] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.streams or self.selectivities)
+
+
+UNKNOWN = Statistics()
+
+
+class StreamObserver:
+    """Watches one stream: a few operations for each batch, and now and then a look at some of its rows."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._last: int | None = None
+        self._distance: float | None = None
+        self._sketches: dict[str, Sketch] = {}
+        self._next_look = 0
+
+    def observe(self, batch: Batch) -> None:
+        """Take note of rows in order of time; batches of any size lead to nearly the same."""
+        count = len(batch)
+        if not count:
+            return
+        first, last = int(batch.time[0]), int(batch.time[-1])
+        self.rows += count
+        steps = count - 1 if self._last is None else count
+        if steps:
+            mean = (last - (first if self._last is None else self._last)) / steps
+            # one step of exponential smoothing for each row, all at once
+            old = math.exp(-steps / MEMORY)
+            self._distance = mean if self._distance is None else old * self._distance + (1 - old) * mean
+        self._last = last
+        if self.rows >= self._next_look:
+            self._look(batch)
+            self._next_look = self.rows + max(PAUSE, self.rows // 10)
+
+    def _look(self, batch: Batch) -> None:
+        for name, column in zip(batch.rows.schema.names, batch.rows.columns, strict=True):
+            sketch = self._sketches.get(name)
+            if sketch is None:
+                sketch = self._sketches[name] = Sketch()
+            sketch.add(column)
+
+    def statistics(self) -> StreamStatistics | None:
+        """What is known by now, or None if that is nothing."""
+        if self._distance is None:
+            return None
+        distinct = {name: sketch.estimate(self.rows) for name, sketch in self._sketches.items()}
+        # rows of equal time are as close as rows can be told apart
+        return StreamStatistics(self.rows, max(self._distance, 1 / MEMORY), distinct)
+
+
+class Sketch:
+    """The number of different values in a column, from the least hashes of a sample."""
+
+    def __init__(self) -> None:
+        self._least: npt.NDArray[np.uint64] = np.empty(0, np.uint64)
+        self._looked_at = 0
+
+    def add(self, column: pa.Array) -> None:
+        """Look at the first rows of a column."""
+        hashes = _hashes(column.slice(0, SAMPLE if _is_plain(column.type) else SAMPLE // 8))
+        self._looked_at += len(hashes)
+        if len(self._least) == SKETCH:
+            hashes = hashes[hashes < self._least[-1]]
+        if len(hashes):
+            self._least = np.unique(np.concatenate((self._least, hashes)))[:SKETCH]
+
+    def estimate(self, rows: int) -> float:
+        """How many there are among so many rows, if all are equally frequent."""
+        if not self._looked_at:
+            return 1.0
+        if len(self._least) < SKETCH:
+            seen = float(len(self._least))
+        else:
+            seen = (SKETCH - 1) / (float(self._least[-1]) / 2.0**64)
+        low, high = seen, float(max(rows, 1))
+        # of D values, a sample of n shows D (1 - exp(-n / D)): the more the sample repeats itself, the fewer there are
+        while high - low > 0.01 * low:
+            middle = math.sqrt(low * high)
+            shown = -middle * math.expm1(-self._looked_at / middle)
+            low, high = (middle, high) if shown < seen else (low, middle)
+        return min(low, float(max(rows, 1)))
+
+
+class Observations:
+    """Watches all streams of a host."""
+
+    def __init__(self) -> None:
+        self._streams: dict[str, StreamObserver] = {}
+
+    def observe(self, stream: str, batch: Batch) -> None:
+        """Take note of rows of a stream, in order of time."""
+        key = stream.lower()
+        if key not in self._streams:
+            self._streams[key] = StreamObserver()
+        self._streams[key].observe(batch)
+
+    def forget(self, stream: str) -> None:
+        """A stream that is no more, or is about to be another."""
+        self._streams.pop(stream.lower(), None)
+
+    def for_plan(self, streams: Iterable[str]) -> Statistics:
+        """What is known of these streams."""
+        wanted = {name.lower() for name in streams}
+        known = {name: self._streams[name].statistics() for name in wanted & self._streams.keys()}
+        return Statistics({name: found for name, found in known.items() if found is not None})
+
+
+def has_changed(used: StreamStatistics, now: StreamStatistics, threshold: float = 0.2) -> bool:
+    """Whether a stream's distance is no longer what plans were made for."""
+    return abs(now.distance - used.distance) > threshold * used.distance
+
+
+def _is_plain(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_primitive(type_) and type_.bit_width in (8, 16, 32, 64))
+
+
+def _hashes(column: pa.Array) -> npt.NDArray[np.uint64]:
+    """A hash of each value that is not NULL; the same value has the same one in every run."""
+    values = column.drop_null()
+    if _is_plain(column.type):
+        bits = values.view(pa.from_numpy_dtype(np.dtype(f"i{column.type.bit_width // 8}")))
+        mixed = bits.to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64)
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+        return np.asarray(mixed ^ (mixed >> np.uint64(31)), np.uint64)
+    made = [hashlib.blake2b(repr(value).encode(), digest_size=8).digest() for value in values.to_pylist()]
+    return np.frombuffer(b"".join(made), np.uint64)

@@ -1,0 +1,216 @@
+"""Random queries on relations: joins, groups, set operations and subqueries over windows, all in one text for us and
+for DuckDB."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+from millstream.plan.relations import RangeWindow, RowsWindow
+from millstream.testing.snapshots import Case, Row, Windowed
+
+STREAMS = ("s", "r", "u")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of what stands in FROM: those of numbers and those of text."""
+
+    numbers: tuple[str, ...]
+    texts: tuple[str, ...]
+
+
+def random_case(seed: int) -> Case:
+    """A query and rows for its streams."""
+    chance = random.Random(seed)
+    writer = QueryWriter(chance)
+    sql = writer.query(2)
+    used = sorted({window.stream for window in writer.windows.values()})
+    how = chance.choices([None, "istream", "dstream", "rstream"], [6, 2, 2, 1])[0]
+    if how == "rstream" and any(_stays(window.window) for window in writer.windows.values()):
+        how = None
+    return Case(sql, writer.windows, {name: _rows(chance) for name in used}, how)
+
+
+def _stays(window: RangeWindow | RowsWindow) -> bool:
+    """Whether rows may stay for ever, so that there is no last instant."""
+    return isinstance(window, RowsWindow) or window.size is None
+
+
+def _rows(chance: random.Random) -> list[Row]:
+    time, rows = chance.randrange(3), []
+    for _ in range(chance.randint(0, 7)):
+        time += chance.choice([0, 0, 1, 1, 2, 4])
+        k, x = chance.choice([0, 1, 2, None]), chance.choice([0, 1, 2, 3, None])
+        rows.append((k, x, chance.choice(["a", "b", None]), time))
+    return rows
+
+
+@dataclass
+class QueryWriter:
+    """Writes queries, noting the windows that they name."""
+
+    chance: random.Random
+    windows: dict[str, Windowed] = field(default_factory=dict)
+    aliases: int = 0
+
+    def query(self, depth: int) -> str:
+        """A whole query."""
+        kind = self.chance.choices(
+            ["select", "group", "total", "distinct", "set", "where", "listed"], [4, 4, 2, 2, 3 if depth else 0, 4, 1]
+        )[0]
+        if kind == "set":
+            return self._set_operation(depth)
+        if kind == "listed":
+            return self._listed_subquery()
+        source, columns, where = self._from(depth)
+        conditions = [*where, *self._conditions(columns)]
+        if kind == "where":
+            conditions.append(self._subquery_condition(columns))
+        clause = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        if kind == "group":
+            return self._grouped(source, columns, clause)
+        if kind == "total":
+            calls = ", ".join(f"{call} AS a{i}" for i, call in enumerate(self._calls(columns)))
+            return f"SELECT {calls} FROM {source}{clause} {{nonempty}}"
+        distinct = "DISTINCT " if kind == "distinct" else ""
+        return f"SELECT {distinct}{self._items(columns)} FROM {source}{clause}"
+
+    def pair(self, depth: int) -> str:
+        """A query of two numbers, for one side of a set operation."""
+        if depth and self.chance.random() < 0.3:
+            return f"({self._set_operation(depth - 1)})"
+        source, columns, where = self._from(0)
+        conditions = [*where, *self._conditions(columns)]
+        clause = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        one, other = (self.chance.choice(columns.numbers) for _ in range(2))
+        if self.chance.random() < 0.2:
+            return f"SELECT {one} AS p, count(*) AS q FROM {source}{clause} GROUP BY {one}"
+        distinct = self.chance.choice(["", "", "DISTINCT "])
+        return f"SELECT {distinct}{one} AS p, {other} AS q FROM {source}{clause}"
+
+    def _set_operation(self, depth: int) -> str:
+        op = self.chance.choice(["UNION ALL", "UNION", "EXCEPT", "EXCEPT ALL", "INTERSECT", "INTERSECT ALL"])
+        return f"{self.pair(depth)} {op} {self.pair(depth)}"
+
+    def _grouped(self, source: str, columns: Columns, clause: str) -> str:
+        everything = [*columns.numbers, *columns.texts]
+        keys = self.chance.sample(everything, self.chance.randint(1, min(2, len(everything))))
+        calls = self._calls(columns)
+        items = [f"{key} AS g{i}" for i, key in enumerate(keys)]
+        items += [f"{call} AS a{i}" for i, call in enumerate(calls)]
+        having = f" HAVING {self.chance.choice(calls)} {self.chance.choice(['>', '<=', '<>'])} 1"
+        having = having if self.chance.random() < 0.3 and "min(" not in having and "max(" not in having else ""
+        return f"SELECT {', '.join(items)} FROM {source}{clause} GROUP BY {', '.join(keys)}{having}"
+
+    def _calls(self, columns: Columns) -> list[str]:
+        made = []
+        for _ in range(self.chance.randint(1, 3)):
+            number = self.chance.choice(columns.numbers)
+            calls = ["count(*)", "count({})", "sum({})", "avg({})", "min({})", "max({})", "count(DISTINCT {})",
+                     "sum(DISTINCT {})"]  # fmt: skip
+            call = self.chance.choice(calls).format(number)
+            if columns.texts and self.chance.random() < 0.1:
+                call = f"{self.chance.choice(['min', 'max'])}({self.chance.choice(columns.texts)})"
+            made.append(call)
+        return made
+
+    def _items(self, columns: Columns) -> str:
+        names = [*columns.numbers, *columns.texts]
+        chosen = self.chance.sample(names, self.chance.randint(1, len(names)))
+        if self.chance.random() < 0.3:
+            chosen.append(f"{self.chance.choice(columns.numbers)} + {self.chance.choice(columns.numbers)}")
+        return ", ".join(f"{name} AS c{i}" for i, name in enumerate(chosen))
+
+    def _from(self, depth: int) -> tuple[str, Columns, list[str]]:
+        """What stands in FROM, its columns, and conditions for WHERE that join it."""
+        items = [self._item(depth) for _ in range(self.chance.choices([1, 2, 3], [5, 5, 1])[0])]
+        text, columns = items[0]
+        where: list[str] = []
+        for sql, more in items[1:]:
+            mine, theirs = self.chance.choice(columns.numbers), self.chance.choice(more.numbers)
+            matches = f"{mine} {self.chance.choice(['=', '=', '=', '<'])} {theirs}"
+            how = self.chance.choice(["comma", "comma", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "SEMI JOIN",
+                                      "ANTI JOIN", "CROSS JOIN"])  # fmt: skip
+            if where and how != "JOIN":
+                # a comma binds less than JOIN, so what follows it stays one
+                how = "comma"
+            if how == "comma":
+                text = f"{text}, {sql}"
+                where.append(matches)
+            else:
+                text = f"{text} {how} {sql}" + ("" if how == "CROSS JOIN" else f" ON {self._on(matches, more)}")
+                if where and mine.split(".")[0] not in text.rsplit(",", 1)[1]:
+                    return self._from(depth)
+            if how not in ("SEMI JOIN", "ANTI JOIN"):
+                columns = Columns(columns.numbers + more.numbers, columns.texts + more.texts)
+        return text, columns, where
+
+    def _on(self, matches: str, more: Columns) -> str:
+        if self.chance.random() < 0.25:
+            return f"{matches} AND {self.chance.choice(more.numbers)} > 0"
+        return matches
+
+    def _item(self, depth: int) -> tuple[str, Columns]:
+        alias = self._alias()
+        if depth and self.chance.random() < 0.3:
+            return f"({self._inner(depth - 1)}) AS {alias}", Columns((f"{alias}.p", f"{alias}.q"), ())
+        return f"{self._window()} AS {alias}", Columns((f"{alias}.k", f"{alias}.x"), (f"{alias}.v",))
+
+    def _inner(self, depth: int) -> str:
+        """A subquery in FROM."""
+        return self.chance.choice([self.pair, self.pair, self._set_operation])(depth)
+
+    def _alias(self) -> str:
+        self.aliases += 1
+        return f"i{self.aliases}"
+
+    def _window(self) -> str:
+        """A window on a stream, as its place in the text."""
+        chance = self.chance
+        if chance.random() < 0.7:
+            size = chance.choice([1, 1, 2, 3, 5, 8, None])
+            window: RangeWindow | RowsWindow = RangeWindow(size, chance.choice([1, 1, 1, 2, 3]))
+        else:
+            window = RowsWindow(chance.randint(1, 3), chance.choice([(), ("k",), ("k", "v")]), chance.choice([1, 1, 2]))
+        name = f"w{len(self.windows)}"
+        self.windows[name] = Windowed(chance.choice(STREAMS), window)
+        return f"{{{name}}}"
+
+    def _conditions(self, columns: Columns) -> list[str]:
+        made = []
+        if self.chance.random() < 0.3:
+            number = self.chance.choice(columns.numbers)
+            made.append(self.chance.choice([f"{number} > 0", f"{number} <= 2", f"{number} IS NOT NULL"]))
+        if columns.texts and self.chance.random() < 0.1:
+            made.append(f"{self.chance.choice(columns.texts)} = 'a'")
+        return made
+
+    def _subquery_condition(self, columns: Columns) -> str:
+        number = self.chance.choice(columns.numbers)
+        alias, window = self._alias(), self._window()
+        column = f"{alias}.{self.chance.choice(['k', 'x'])}"
+        other = f"{alias}.{self.chance.choice(['k', 'x'])} = {self.chance.choice(columns.numbers)}"
+        source = f"FROM {window} AS {alias}"
+        comparison = self.chance.choice(["=", "<", ">=", "<>"])
+        call = self.chance.choice(["max", "min", "sum", "count"])
+        return self.chance.choice(
+            [
+                f"{number} {comparison} (SELECT {call}({column}) {source})",
+                f"{number} {comparison} (SELECT {call}({column}) {source} WHERE {other})",
+                f"{number} {comparison} ALL (SELECT {column} {source})",
+                f"{number} {comparison} ANY (SELECT {column} {source})",
+                f"{number} IN (SELECT {column} {source})",
+                f"{number} NOT IN (SELECT {column} {source})",
+                f"EXISTS (SELECT 1 {source} WHERE {other})",
+                f"NOT EXISTS (SELECT 1 {source} WHERE {other})",
+            ]
+        )
+
+    def _listed_subquery(self) -> str:
+        text, columns = self._item(0)
+        alias, window = self._alias(), self._window()
+        call = f"{self.chance.choice(['max', 'count'])}({alias}.x)"
+        where = f" WHERE {alias}.k = {columns.numbers[0]}" if self.chance.random() < 0.5 else ""
+        scalar = f"(SELECT {call} FROM {window} AS {alias}{where})"
+        return f"SELECT {columns.numbers[0]} AS c0, {scalar} AS c1 FROM {text}"

@@ -1,0 +1,48 @@
+"""Points in time and lengths of time as users give them, in µs."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time as wall
+
+from millstream import sql
+from millstream.errors import DataError
+
+Moment = dt.datetime | dt.date | str | int
+"""A point in time as users give it: text is ISO 8601, a number is µs since the epoch."""
+
+
+def to_micros(time: Moment) -> int:
+    """A point in time as µs since the epoch; one without a zone is UTC."""
+    if isinstance(time, str):
+        try:
+            time = dt.datetime.fromisoformat(time)
+        except ValueError:
+            raise DataError(f"{time!r} is not a time", hint="write it like '2026-01-31 12:00:00'") from None
+    if isinstance(time, int) and not isinstance(time, bool):
+        return time
+    if isinstance(time, dt.datetime):
+        moment = time if time.tzinfo is not None else time.replace(tzinfo=dt.UTC)
+        return (moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
+    if isinstance(time, dt.date):
+        return (time - dt.date(1970, 1, 1)).days * 86_400_000_000
+    raise DataError(f"a time is expected, not {time!r}", hint="give a datetime, ISO text, or int µs since the epoch")
+
+
+def to_span(slack: str | dt.timedelta | int | None) -> int:
+    """A length of time as µs: None is 0; text is like '5 seconds'."""
+    if slack is None:
+        return 0
+    if isinstance(slack, dt.timedelta):
+        return slack // dt.timedelta(microseconds=1)
+    if isinstance(slack, int):
+        return slack
+    length = sql.parse_duration(slack)
+    if length is None:
+        raise DataError(f"{slack!r} is not a length of time", hint="write it like '5 seconds'")
+    return length
+
+
+def wall_clock() -> int:
+    """µs since the epoch now."""
+    return wall.time_ns() // 1000

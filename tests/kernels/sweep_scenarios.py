@@ -1,0 +1,95 @@
+"""Random inputs for operators that sweep over the rows of relations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import strategies as st
+from kernel_scenarios import COLUMNS, SMALL, Scenario, ordered
+from relation_scenarios import as_changes
+
+from millstream.kernels.aggregates import NAMES, result_type
+from millstream.kernels.batch import FOREVER, Batch
+from millstream.kernels.relations.bags import BagSpec, ToIntervalsSpec
+from millstream.kernels.relations.convert import ToChangesSpec
+from millstream.kernels.relations.summary import SummarySpec
+from millstream.plan.relations import SnapshotCall
+from millstream.schema import Schema
+from millstream.types import BIGINT
+
+FEW = Schema.of(k=BIGINT)
+
+
+@st.composite
+def relations(draw: st.DrawFn, schema: Schema, max_size: int = 16, wild: bool = True) -> Batch:
+    """Rows with validity: many ties; ends in any order, some open, or those that a time window makes."""
+    batch = draw(ordered(schema, max_size, wild))
+    size = len(batch)
+    lengths = draw(st.lists(st.sampled_from([1, 1, 2, 3, 5, 20, None]), min_size=size, max_size=size))
+    if draw(st.booleans()):
+        lengths = [4] * size
+    other = [FOREVER if n is None else t + n for t, n in zip(batch.time.tolist(), lengths, strict=True)]
+    return replace(batch, seq=np.zeros(size, dtype=np.int64), other=np.array(other, dtype=np.int64))
+
+
+@st.composite
+def bag_scenarios(draw: st.DrawFn) -> Scenario:
+    schema = draw(st.sampled_from([FEW, FEW, Schema((COLUMNS["k"], COLUMNS["s"])), SMALL]))
+    op = draw(st.sampled_from(["distinct", "except", "intersect"]))
+    form = draw(st.sampled_from(["intervals", "changes"]))
+    spec = BagSpec(schema, 1 if op == "distinct" else 2, op, op != "distinct" and draw(st.booleans()), form)
+    ports = [draw(relations(schema)) for _ in range(spec.ports)]
+    if all(map(len, ports)):
+        ports = [ports[0], *(_beginning(batch, int(ports[0].time[0])) for batch in ports[1:])]
+    ports = [as_changes(batch, schema) if form == "changes" else batch for batch in ports]
+    return Scenario(spec, tuple(batch.on_port(i) for i, batch in enumerate(ports)))
+
+
+def _beginning(batch: Batch, start: int) -> Batch:
+    """The same rows, the first of which begins then."""
+    assert batch.other is not None
+    shift = start - int(batch.time[0])
+    time = [t + shift for t in batch.time.tolist()]
+    ends = [end if end == FOREVER else end + shift for end in batch.other.tolist()]
+    return replace(batch, time=np.array(time, dtype=np.int64), other=np.array(ends, dtype=np.int64))
+
+
+@st.composite
+def to_changes_scenarios(draw: st.DrawFn) -> Scenario:
+    by = draw(st.sampled_from([(), ("k",), ("k", "s")]))
+    return Scenario(ToChangesSpec(SMALL, by), (draw(relations(SMALL)),))
+
+
+@st.composite
+def to_intervals_scenarios(draw: st.DrawFn) -> Scenario:
+    schema = draw(st.sampled_from([FEW, SMALL]))
+    return Scenario(ToIntervalsSpec(schema), (as_changes(draw(relations(schema)), schema),))
+
+
+@st.composite
+def summary_scenarios(draw: st.DrawFn) -> Scenario:
+    others = draw(st.lists(st.sampled_from(COLUMNS.fields[2:-1]), min_size=1, max_size=3, unique=True))
+    schema = Schema((*COLUMNS.fields[:2], *others))
+    by = draw(st.sampled_from([(), ("k",), ("name",), ("k", "name")]))
+    made = []
+    for i in range(draw(st.integers(1, 4))):
+        arg = draw(st.none() | st.sampled_from([field for field in schema if field.name != "k"]))
+        distinct = arg is not None and draw(st.booleans())
+        fits = [fn for fn in sorted(NAMES) if result_type(fn, distinct, arg.type if arg else None)]
+        fn = draw(st.sampled_from(fits))
+        type_ = result_type(fn, distinct, arg.type if arg else None)
+        assert type_ is not None
+        made.append(SnapshotCall((f"c{i}",), fn, (arg.name,) if arg else (), (type_,), distinct))
+    form = draw(st.sampled_from(["intervals", "changes"]))
+    batch = draw(relations(schema, wild=False))
+    spec = SummarySpec(schema, by, tuple(made), form)
+    return Scenario(spec, (as_changes(batch, schema) if form == "changes" else batch,))
+
+
+SWEEP_SCENARIOS: dict[str, st.SearchStrategy[Scenario]] = {
+    "BagSpec": bag_scenarios(),
+    "SummarySpec": summary_scenarios(),
+    "ToChangesSpec": to_changes_scenarios(),
+    "ToIntervalsSpec": to_intervals_scenarios(),
+}

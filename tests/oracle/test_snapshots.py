@@ -1,0 +1,76 @@
+"""Random queries on relations: at every instant, what DuckDB says of what the windows hold then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from millstream.plan.relations import RangeWindow, RowsWindow
+from millstream.testing.snapshot_queries import random_case
+from millstream.testing.snapshots import Case, MismatchError, Windowed, check, check_events, main, run, shrunk
+
+_BLOCK = 50
+
+
+def _run_block(first: int, **settings: Any) -> None:
+    for seed in range(first, first + _BLOCK):
+        case = random_case(seed)
+        try:
+            run(case, seed, **settings)
+        except MismatchError:
+            run(shrunk(case, seed, **settings), seed, **settings)
+            raise
+
+
+@pytest.mark.parametrize("block", range(14))
+def test_snapshots(block: int) -> None:
+    _run_block(block * _BLOCK)
+
+
+@pytest.mark.parametrize("block", range(2))
+@pytest.mark.parametrize(
+    "settings",
+    [{"relations": "changes"}, {"relations": "intervals"}, {"rules": "off"}, {"batch_rows": 1}],
+    ids=lambda settings: "-".join(f"{name}={value}" for name, value in settings.items()),
+)
+def test_snapshots_whatever_is_set(settings: dict[str, Any], block: int) -> None:
+    _run_block(1000 + block * _BLOCK, **settings)
+
+
+WINDOWS = {"w": Windowed("s", RangeWindow(3)), "n": Windowed("s", RowsWindow(1, ("k",)))}
+ROWS = [(1, 10, "a", 0), (1, 20, "a", 1), (2, 5, None, 1)]
+
+
+def test_the_oracle_sees_a_wrong_snapshot() -> None:
+    sql = "SELECT k, count(*) AS n FROM {w} AS a GROUP BY k"
+    right = [((1, 1), 0, 1), ((1, 2), 1, 3), ((1, 1), 3, 4), ((2, 1), 1, 4)]
+    windows = {"w": WINDOWS["w"]}
+    assert check(sql, windows, {"s": ROWS}, right) == 4
+    for wrong in (right[1:], [*right, ((3, 1), 0, 1)], [((1, 1), 0, 2), *right[1:]], [*right[:3], ((2, 1), 1, 5)]):
+        with pytest.raises(MismatchError):
+            check(sql, windows, {"s": ROWS}, wrong)
+
+
+def test_the_oracle_sees_a_wrong_event() -> None:
+    case = Case("SELECT x FROM {n} AS a", {"n": WINDOWS["n"]}, {"s": ROWS}, "istream")
+    check_events(case, [(10,), (20,), (5,)])
+    check_events(case, [(10,), (5,), (20,)])
+    for wrong in ([(10,), (20,)], [(5,), (10,), (20,)], [(10,), (20,), (5,), (5,)]):
+        with pytest.raises(MismatchError):
+            check_events(case, wrong)
+
+
+def test_windows_hold_what_their_definitions_say() -> None:
+    assert WINDOWS["w"].holds(ROWS, 2) == (0, 1, 2)
+    assert WINDOWS["w"].holds(ROWS, 3) == (1, 2)
+    assert WINDOWS["n"].holds(ROWS, 5) == (1, 2)
+    assert Windowed("s", RangeWindow(4, 4)).holds(ROWS, 2) == ()
+    assert Windowed("s", RangeWindow(4, 4)).holds(ROWS, 3) == (0, 1, 2)
+    assert Windowed("s", RowsWindow(2, (), 2)).holds(ROWS, 0) == ()
+    assert Windowed("s", RowsWindow(2, (), 2)).holds(ROWS, 1) == (0, 1)
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--cases", "2", "--seed", "3"]) == 0
+    assert "2 cases" in capsys.readouterr().out
