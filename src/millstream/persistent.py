@@ -23,6 +23,7 @@ from millstream.journal import Journal
 from millstream.python_aggregates import definitions_of
 from millstream.query import Query, Result
 from millstream.session import Database
+from millstream.statistics import UNKNOWN, Statistics
 
 JOURNAL_LIMIT = 256 << 20
 """Bytes of journal after which a checkpoint is due even if the time for it has not come."""
@@ -147,6 +148,10 @@ class PersistentDatabase(Database):
             isinstance(self.catalog.find(name), StreamDef) and f"entry:{name.lower()}" not in self._texts
             for name in uses
         )
+
+    def _statistics(self) -> Statistics:
+        """Nothing: a query that goes on with saved state must get the plan that it had."""
+        return UNKNOWN
 
     # -- what is kept ----------------------------------------------------------------------------------------------
 

@@ -37,6 +37,7 @@ from millstream.physical.planner import plan_physical
 from millstream.plan.relations import Validity
 from millstream.query import Query, Result, text_table
 from millstream.rules import OPTIMIZE, Trace, run_rules
+from millstream.statistics import Statistics
 from millstream.times import Moment, to_micros, to_span
 
 if TYPE_CHECKING:
@@ -119,14 +120,18 @@ class Database:
 
     def _program(self, name: str, bound: Bound, sink: SinkDef | None) -> tuple[Program, Trace]:
         disabled = self.config.disabled_rules
-        plan, trace = run_rules(bound.plan, OPTIMIZE if self.config.rules else (), disabled)
+        plan, trace = run_rules(bound.plan, OPTIMIZE if self.config.rules else (), disabled, self._statistics())
         physical = plan_physical(plan, self.config.relations)
         relation = isinstance(bound.plan, Validity)
         return Program(name, physical, bound.names, sink, relation, name.lower() in self._views), trace
 
+    def _statistics(self) -> Statistics:
+        """What the optimizer knows of the streams."""
+        return self._host.statistics()
+
     def _explain(self, query: act.Query, mode: str) -> str:
         program, trace = self._program("query", query.bound, query.sink)
-        return explain_text(query.bound.plan, trace, self._host.explain(program), mode)
+        return explain_text(query.bound.plan, trace, self._host.explain(program), mode, self._statistics())
 
     # -- queries ---------------------------------------------------------------------------------------------------
 
@@ -137,7 +142,7 @@ class Database:
 
     def _remember(self, program: Program, bound: Bound, trace: Trace, uses: frozenset[str], text: str) -> Query:
         def explain(mode: str) -> str:
-            return explain_text(bound.plan, trace, self._host.explain(program), mode)
+            return explain_text(bound.plan, trace, self._host.explain(program), mode, self._statistics())
 
         return self._hold(program, explain, uses, text)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millstream.kernels.batch import Batch
+from millstream.plan.nodes import Node, Scan, walk
 
 MEMORY = 10_000
 """rows after which older distances count for 1/e"""
@@ -37,11 +38,10 @@ class StreamStatistics:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What an optimizer may know: streams by name, tables by name, and parts of conditions by their text, as the share
-    of rows for which they were true."""
+    """What an optimizer may know: streams by their name in lower case, and parts of conditions by their text, as the
+    share of rows for which they were true."""
 
     streams: Mapping[str, StreamStatistics] = field(default_factory=dict)
-    tables: Mapping[str, StreamStatistics] = field(default_factory=dict)
     selectivities: Mapping[str, float] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -145,9 +145,9 @@ class Observations:
         """A stream that is no more, or is about to be another."""
         self._streams.pop(stream.lower(), None)
 
-    def for_plan(self, streams: Iterable[str]) -> Statistics:
-        """What is known of these streams."""
-        wanted = {name.lower() for name in streams}
+    def for_plan(self, plan: Node) -> Statistics:
+        """What is known of the streams that a plan reads."""
+        wanted = {node.stream.lower() for node in walk(plan) if isinstance(node, Scan)}
         known = {name: self._streams[name].statistics() for name in wanted & self._streams.keys()}
         return Statistics({name: found for name, found in known.items() if found is not None})
 

@@ -52,9 +52,10 @@ class Case:
         return str(views[0]["sql"] if views else self.data["query"])
 
     @property
-    def view_name(self) -> str | None:
-        views = self.data.get("views")
-        return str(views[0]["name"]) if views else self.data.get("view_name")
+    def view_names(self) -> list[str]:
+        """What its result is called; a view over a view gives the same rows."""
+        own = [self.data["view_name"]] if self.data.get("view_name") else []
+        return [str(view["name"]) for view in self.data.get("views") or []] or own
 
     @property
     def expected_rows(self) -> list[list[Any]]:

@@ -55,6 +55,15 @@ def page() -> str:
     return "\n".join(lines)
 
 
+_JOINS = {
+    "window_join": "join of windows",
+    "interval_join": "join of rows near in time",
+    "watermark_join": "join of rows of one instant",
+    "asof_join": "ASOF join",
+    "temporal_join": "join with a stored table",
+}
+
+
 def _title(name: str) -> str:
     return name.replace("-", " ").capitalize()
 
@@ -67,6 +76,8 @@ def _row(title: str, own: list[Case], excluded: Exclusions) -> str:
 
 def _kind(case: Case) -> str:
     features = case.data["features"]
+    if "join" in features:
+        return _JOINS[case.data["kind"]]
     windows = next((name for name in ("tumble", "hop", "cumulate", "session") if name in features), None)
     if windows is None:
         return "OVER" if "over" in features else "rows as they are"

@@ -49,29 +49,54 @@ def answer(case: Case) -> list[tuple[Any, ...]]:
             for given in case.inputs:
                 _load(db, given)
             return [tuple(map(_list, row)) for row in _rows(db.sql(table_query(case)).fetch())]
-        text, order = stream_query(case)
-        streams = [stream_of(given, order) for given in case.inputs]
+        standing = stream_query(case)
+        if "system_time" in standing.text.lower():
+            return _step_by_step(db, case, standing.text)
+        streams = [stream_of(given, standing) for given in case.inputs]
         for stream in streams:
             db.execute(stream.declaration())
-        query = db.sql(text)
+        query = db.sql(standing.text)
         for stream in streams:
             db.push(stream.name, stream.rows)
         if not case.is_final_when_closed:
             db.finish()
         table = query.fetch()
-        if case.view_name is None:
+        if not case.view_names:
             return _rows(table)
         # What the other engine is asked is a query over the view.
         after = case.data["expected"]["query_after"]
-        db.register(case.view_name, table)
+        for view in case.view_names:
+            db.register(view, table)
         return _rows(db.sql(after).fetch())
+
+
+def _step_by_step(db: ms.Database, case: Case, text: str) -> list[tuple[Any, ...]]:
+    """The answer to rows that meet a stored table which changes between them."""
+    stream, table = map(table_of, case.inputs)
+    db.execute(stream.declaration().replace("CREATE TABLE", "CREATE STREAM"))
+    db.execute(table.declaration())
+    query = db.sql(text)
+    for step in case.data["steps"]:
+        match step["op"], step.get("table"):
+            case "insert", stream.name:
+                db.push(stream.name, list(map(tuple, step["rows"])))
+            case "insert", table.name:
+                _insert(db, table.name, step["rows"])
+            case "dml", table.name:
+                db.execute(step["sql"])
+    db.finish()
+    return _rows(query.fetch())
 
 
 def _load(db: ms.Database, given: dict[str, Any]) -> None:
     table = table_of(given)
     db.execute(table.declaration())
-    for row in table.rows:
-        db.execute(f"INSERT INTO {table.name} VALUES ({', '.join(map(_literal, row))})")
+    _insert(db, table.name, table.rows)
+
+
+def _insert(db: ms.Database, name: str, rows: list[Any]) -> None:
+    for row in rows:
+        db.execute(f"INSERT INTO {name} VALUES ({', '.join(map(_literal, row))})")
 
 
 def _literal(value: Any) -> str:

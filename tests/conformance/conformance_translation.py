@@ -52,7 +52,17 @@ def table_of(given: dict[str, Any]) -> Input:
     return Input(given["name"], columns, [tuple(map(_value, row)) for row in given["rows"]])
 
 
-def stream_of(given: dict[str, Any], order: list[str]) -> Input:
+@dataclass(frozen=True)
+class Query:
+    """A standing query, the columns that it orders its inputs by, and whether of rows of equal time it takes the one
+    that came last: those come in descending order of their key then."""
+
+    text: str
+    order: list[str]
+    takes_last: bool = False
+
+
+def stream_of(given: dict[str, Any], query: Query) -> Input:
     """An input as a stream in order of its watermark column, or else of the columns that the query orders by."""
     table = table_of(given)
     columns, rows = list(table.columns), table.rows
@@ -64,7 +74,7 @@ def stream_of(given: dict[str, Any], order: list[str]) -> Input:
         columns.append((column["name"], "TIMESTAMP"))
         rows = [(*row, at(row)) for row in rows]
     mark = given.get("watermark")
-    keys = [mark["column"]] if mark else order
+    keys = [mark["column"]] if mark else query.order
     if not keys:
         raise NotExpressibleError("nothing tells the order of the rows")
     names = [name.lower() for name, _ in columns]
@@ -73,10 +83,12 @@ def stream_of(given: dict[str, Any], order: list[str]) -> Input:
     places = [names.index(key.lower()) for key in keys]
     if any(row[place] is None for row in rows for place in places):
         raise NotExpressibleError("a row has no time")
+    unique = [names.index(key.lower()) for key in given.get("primary_key") or []]
     if not mark:
+        if "asof" in query.text.lower():
+            rows = sorted(rows, key=lambda row: tuple(row[place] for place in unique), reverse=query.takes_last)
         rows = sorted(rows, key=lambda row: tuple(row[place] for place in places))
         return Input(table.name, columns, rows, columns[places[0]][0])
-    unique = [names.index(key.lower()) for key in given.get("primary_key") or []]
     if unique:
         # Rows of equal time have no order there but that of their key; they come in that order here.
         rows = sorted(rows, key=lambda row: (row[places[0]], *(row[place] for place in unique)))
@@ -114,8 +126,8 @@ def table_query(case: Case) -> str:
     return tree.sql(dialect="duckdb")
 
 
-def stream_query(case: Case) -> tuple[str, list[str]]:
-    """The standing query, and the columns that its windows order by."""
+def stream_query(case: Case) -> Query:
+    """The standing query."""
     text = re.sub(r"\s+emit\s+on\s+window\s+close\s*$", "", case.view, flags=re.IGNORECASE).replace("`", '"')
     text = re.sub(r"\binterval '(\d+)'(?=\s*[,)])", r"interval '\1' second", text, flags=re.IGNORECASE)
     text = _session_frames(_grouped_windows(text))
@@ -128,14 +140,18 @@ def stream_query(case: Case) -> tuple[str, list[str]]:
             left, right = call.expressions
             call.replace(exp.Count(this=exp.Case().when(exp.GT(this=left, expression=right), "1")))
     if times := [table.args["time"].name for table in tree.find_all(WindowTable)]:
-        return to_sql(tree), times[:1]
+        return Query(to_sql(tree), times[:1])
+    for join in tree.find_all(exp.Join):
+        if join.method == "ASOF":
+            nearness = join.args["on"].find(exp.GT, exp.GTE, exp.LT, exp.LTE)
+            return Query(to_sql(tree), [nearness.this.name], isinstance(nearness, exp.GT | exp.GTE))
     ordered = [window for window in tree.find_all(exp.Window) if window.args.get("order")]
     orders = [_order_columns(window) for window in ordered]
     if any(order != orders[0] for order in orders):
         raise NotExpressibleError("windows in different orders")
     for window in ordered:
         _keep_time_only(window)
-    return to_sql(tree), orders[0] if orders else []
+    return Query(to_sql(tree), orders[0] if orders else [])
 
 
 def _order_columns(window: exp.Window) -> list[str]:

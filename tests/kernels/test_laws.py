@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 import pytest
+from event_join_scenarios import EVENT_JOIN_SCENARIOS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from join_scenarios import JOIN_SCENARIOS
@@ -29,7 +30,9 @@ from millstream.kernels.over import Frame, OverCall, OverSpec
 from millstream.kernels.registry import registered
 from millstream.schema import Schema
 
-SCENARIOS = {**EVENT_SCENARIOS, **JOIN_SCENARIOS, **RELATION_SCENARIOS, **SWEEP_SCENARIOS}
+SCENARIOS = {
+    **EVENT_SCENARIOS, **EVENT_JOIN_SCENARIOS, **JOIN_SCENARIOS, **RELATION_SCENARIOS, **SWEEP_SCENARIOS
+}  # fmt: skip
 
 laws = settings(
     deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]

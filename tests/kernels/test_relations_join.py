@@ -15,7 +15,7 @@ from kernel_scenarios import Scenario, batches
 
 from millstream.kernels import jit
 from millstream.kernels.batch import BEGIN, FOREVER, Batch
-from millstream.kernels.relations import join_changes, join_intervals
+from millstream.kernels.relations import join_bags, join_changes, join_intervals, join_state
 from millstream.kernels.relations.join import JoinSpec
 from millstream.plan.expr import Call, Column
 from millstream.schema import Schema
@@ -105,7 +105,7 @@ def many(schema: Schema, size: int, seed: int) -> Rows:
     """Rows that are valid for a while, a few at once, over so long a time that most are forgotten."""
     chance = np.random.default_rng(seed)
     rows = []
-    for start in np.sort(chance.integers(0, 400, size)).tolist():
+    for start in np.sort(chance.integers(0, 130, size)).tolist():
         value = {"k": int(chance.integers(0, 6)) or None, "a": int(chance.integers(0, 3)), "s": "p" * (start % 3)}
         value |= {"b": int(chance.integers(0, 3)), "u": f"q{start}"}
         rows.append((tuple(value[name] for name in schema.names), start, start + int(chance.integers(1, 5))))
@@ -125,13 +125,15 @@ def in_turn(inputs: tuple[Batch, Batch], size: int) -> list[Batch]:
 
 @pytest.mark.parametrize("form", ["intervals", "changes"])
 @pytest.mark.parametrize("how", HOWS)
-def test_long_inputs_compiled_and_restarted(how: str, form: str) -> None:
+def test_long_inputs_compiled_and_restarted(how: str, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (join_bags, join_state):
+        monkeypatch.setattr(module, "_FEW", 32)
     spec = spec_of(how, residual=LESS, form=form)
-    left, right = many(LEFT, 1_500, 1), many(RIGHT, 1_500, 2)
-    inputs = in_turn(inputs_of(spec, left, right), 100)
+    left, right = many(LEFT, 500, 1), many(RIGHT, 500, 2)
+    inputs = in_turn(inputs_of(spec, left, right), 30)
     with jit.using("off"):
         results = run(spec, inputs)
-    for instant in range(0, 410, 7):
+    for instant in range(0, 140, 3):
         assert snapshot(spec, results, instant) == joined(spec, at(left, instant), at(right, instant)), instant
     with jit.using("on"):
         assert Counter(run(spec, inputs)) == Counter(results)

@@ -106,7 +106,7 @@ def test_rules_keep_meaning(seed: int) -> None:
         database.execute(DECLARATIONS)
         with_all = database.sql(query, name="all")
         runs = {}
-        for rule in RULE_NAMES:
+        for rule in applied(database, query):
             database.execute(f"SET disable_rule = '{rule}'")
             runs[f"without {rule}"] = database.sql(query, name=f"without_{rule}")
         database.execute("SET rules = off")
@@ -116,6 +116,13 @@ def test_rules_keep_meaning(seed: int) -> None:
         expected = rows_of(with_all)
         for name, run in runs.items():
             assert rows_of(run) == expected, f"{name}: {query}"
+
+
+def applied(database: ms.Database, query: str) -> list[str]:
+    """The rules that change a plan: without any other, it would be the same."""
+    line = next(line for line in database.explain(query).splitlines() if line.startswith("rules applied: "))
+    names = line.removeprefix("rules applied: ").split(", ")
+    return [rule for rule in RULE_NAMES if rule in names]
 
 
 def rows_of(query: ms.Query | ms.Result) -> list[tuple[Any, ...]]:

@@ -4,6 +4,7 @@ windows become one: random windows on random data, with and without the rules.""
 from __future__ import annotations
 
 import datetime as dt
+from decimal import Decimal
 from random import Random
 from typing import Any
 
@@ -13,7 +14,7 @@ import millstream as ms
 
 START = dt.datetime(2020, 1, 1, 10)
 DECLARATIONS = """
-CREATE STREAM s (k INT, v BIGINT, i INT, x DOUBLE, t VARCHAR, ts TIMESTAMP) ORDER BY ts;
+CREATE STREAM s (k INT, v BIGINT, i INT, x DOUBLE, d DECIMAL(9, 2), t VARCHAR, ts TIMESTAMP) ORDER BY ts;
 CREATE AGGREGATE total(x BIGINT) : BIGINT {
   TABLE t(n BIGINT);
   INITIALIZE: { INSERT INTO t VALUES (coalesce(x, 0)); } ITERATE: { UPDATE t SET n = n + x WHERE x IS NOT NULL; }
@@ -52,12 +53,13 @@ CREATE WINDOW AGGREGATE highest(x BIGINT) : BIGINT {
   ITERATE: { DELETE FROM inwindow WHERE w <= x; INSERT INTO RETURN VALUES (oldest()); } }
 """
 CALLS = (
-    "sum(v)", "count(*)", "count(v)", "avg(i)", "avg(x)", "max(t)", "min(i)", "max(x)", "sum(x)",
+    "sum(v)", "count(*)", "count(v)", "avg(i)", "avg(x)", "max(t)", "min(i)", "max(x)", "sum(x)", "sum(d)", "max(d)",
     "total(v)", "total(i)", "top(v)", "mean(x)", "mean(v)", "before(v)", "often(v)", "often(i)", "apart(v, i)",
     "apart(i, i)", "highest(v)",
 )  # fmt: skip
 VALUES: tuple[tuple[Any, ...], ...] = (
-    (0, 1, None), (None, 1, 2, -5, 9), (None, 3, 4, -1), (None, 0.5, 1.25, -3.0), (None, "a", "b", "zz"),
+    (0, 1, None), (None, 1, 2, -5, 9), (None, 3, 4, -1), (None, 0.5, 1.25, -3.0),
+    (None, Decimal("1.25"), Decimal("-7.50")), (None, "a", "b", "zz"),
 )  # fmt: skip
 
 

@@ -7,7 +7,10 @@ import pyarrow as pa
 import pytest
 
 from millstream.kernels.batch import Batch
+from millstream.plan.nodes import Scan, Union
+from millstream.schema import Schema
 from millstream.statistics import MEMORY, Observations, Sketch, StreamObserver, StreamStatistics, has_changed
+from millstream.types import BIGINT
 
 
 def batch(times: np.ndarray, **columns: object) -> Batch:
@@ -84,18 +87,22 @@ def test_nulls_are_no_values() -> None:
     assert sketch.estimate(402) == pytest.approx(2)
 
 
+def reading(stream: str) -> Scan:
+    return Scan(stream, Schema.of(k=BIGINT))
+
+
 def test_observations_are_by_stream() -> None:
     observations = Observations()
     observations.observe("Bid", batch(np.arange(0, 100, 10), k=pa.array([1, 2] * 5)))
     observations.observe("other", batch(np.arange(0, 1000, 100)))
-    known = observations.for_plan(["BID", "unknown"])
+    known = observations.for_plan(Union((reading("BID"), reading("unknown"))))
     assert set(known.streams) == {"bid"}
     assert known.streams["bid"].distance == 10
     assert known.streams["bid"].distinct["k"] == pytest.approx(2, rel=0.05)
     assert known
-    assert not observations.for_plan(["unknown"])
+    assert not observations.for_plan(reading("unknown"))
     observations.forget("bid")
-    assert not observations.for_plan(["bid"])
+    assert not observations.for_plan(reading("bid"))
 
 
 def test_a_change_is_one_beyond_a_threshold() -> None:

@@ -18,6 +18,7 @@ from millstream.plan.expr import Column, Expr, Literal
 from millstream.plan.modes import Mode, Running, Sliding
 from millstream.plan.programs import WINDOW, Insert, LocalTable, Program, Range, Rows, Summary
 from millstream.schema import Field, Schema
+from millstream.types import SqlType
 
 ENDLESS = 2**62
 """The size of a window that nothing ever leaves."""
@@ -94,7 +95,8 @@ class OwnCalls:
             size = reach.preceding + (1 if reach.unit == "rows" else 0)
             program = window or naive_window(known)
             mode = Sliding("rows" if reach.unit == "rows" else "range", size, None, active)  # type: ignore[assignment]
-        call = OwnCall(keys, program, self._columns(program, args, node), mode, base)
+        known_base = base if base is not None and _types(base) == _types(program) else None
+        call = OwnCall(keys, program, self._columns(program, args, node), mode, known_base)
         if slide is not None and not call.is_exact:
             call = self._suppressed(call, slide, node)
         return self._named(call, node)
@@ -171,6 +173,11 @@ class OwnCalls:
             detail="which row of a slot is its last can be told only if each row returns exactly one",
             hint="use ROWS … SLIDE n, or let every state return one row",
         )
+
+
+def _types(program: Program) -> tuple[list[SqlType], list[SqlType]]:
+    """What a program takes and gives: one version of an aggregate stands for another only if these are the same."""
+    return [field.type for field in program.parameters], [field.type for field in program.result]
 
 
 def as_argument(arg: Expr, parameter: Field) -> Expr:

@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from millstream.catalog import Catalog, Clock, DerivedDef, StreamDef
 from millstream.errors import BindError, MillstreamError, UnsupportedError
+from millstream.plan import event_joins as E
 from millstream.plan import nodes as P
 from millstream.plan.expr import Column
 from millstream.sql import span_of
@@ -86,6 +87,8 @@ class Context:
                 return frozenset(name for name, expr in columns if isinstance(expr, Column) and expr.name in inner)
             case P.Union(branches=branches):
                 return frozenset.intersection(*(self.time_columns(branch) for branch in branches))
+            case E.Starts(times=times) | E.AsofJoin(times=times):
+                return frozenset(times)
             case P.Group(ends=ends):
                 return frozenset([ends])
             case (

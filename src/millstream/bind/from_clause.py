@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from millstream.bind.asof import check_moment, is_asof, join_asof
 from millstream.bind.context import Context
+from millstream.bind.event_joins import is_event_join, join_events
 from millstream.bind.joins import Source, join_sources
 from millstream.bind.relations import bind_windowed
 from millstream.bind.scope import Scope
@@ -23,6 +25,10 @@ def bind_from(select: exp.Select, context: Context) -> tuple[P.Node, Scope]:
     sources = [_bind_source(from_.this, context, None)]
     sources += [_bind_source(join.this, context, join) for join in select.args.get("joins") or []]
     _check_aliases(sources, context)
+    if is_asof(sources):
+        return join_asof(sources, context)
+    if is_event_join(sources):
+        return join_events(sources, select, context)
     return join_sources(sources, context)
 
 
@@ -51,6 +57,7 @@ def _bind_source(node: exp.Expr, context: Context, join: exp.Join | None) -> Sou
     name = node.name
     alias = node.alias or name
     if name.lower() in context.local:
+        check_moment(node, context.local[name.lower()], context)
         return Source(context.local[name.lower()], alias, name, node, join)
     entry = context.catalog.find(name)
     match entry:
@@ -65,6 +72,7 @@ def _bind_source(node: exp.Expr, context: Context, join: exp.Join | None) -> Sou
         case _:
             context.fail(f"{entry.name} cannot be read", node, hint="select from a stream or a table")
     context.uses.add(entry.name)
+    check_moment(node, plan, context)
     return Source(plan, alias, entry.name, node, join)
 
 

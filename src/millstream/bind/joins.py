@@ -35,6 +35,10 @@ class Source:
     join: exp.Join | None
     within: frozenset[str] = frozenset()
 
+    def prefix(self, place: int) -> str:
+        """What its columns' names begin with in the plan of all entries, of which it is one."""
+        return f"{self.alias or f'${place}'}."
+
     def item(self, prefix: str) -> Item:
         """What names mean this entry, whose columns have a prefix in the plan."""
         return Item(self.alias, self.plan.schema, prefix, self.name, self.within)
@@ -51,9 +55,7 @@ def join_sources(sources: list[Source], context: Context) -> tuple[P.Node, Scope
     if any(source.plan.kind is P.Kind.RELATION for source in sources):
         sources = [replace(source, plan=as_relation(source.plan)) for source in sources]
         check_clocks((source.plan for source in sources), "a join", streams[-1].node, context)
-    elif len(streams) > 1:
-        refuse_two_streams("two streams in FROM without windows", streams[1].node, context)
-    return _Joining(sources, context).build()
+    return Joining(sources, context).build()
 
 
 def refuse_two_streams(message: str, node: exp.Expr, context: Context) -> NoReturn:
@@ -67,7 +69,7 @@ def refuse_two_streams(message: str, node: exp.Expr, context: Context) -> NoRetu
 
 
 @dataclass
-class _Joining:
+class Joining:
     """Joins entries from left to right, each to all before it."""
 
     sources: list[Source]
@@ -77,8 +79,8 @@ class _Joining:
 
     def build(self) -> tuple[P.Node, Scope]:
         places = enumerate(self.sources)
-        items = [source.item(f"{source.alias or f'${place}'}.") for place, source in places]
-        plans = [_prefixed(source, item) for source, item in zip(self.sources, items, strict=True)]
+        items = [source.item(source.prefix(place)) for place, source in places]
+        plans = [prefixed(source, item) for source, item in zip(self.sources, items, strict=True)]
         # Tables are looked up for rows that come, so the first that has rows to come goes first.
         first = next(place for place, plan in enumerate(plans) if plan.kind is not P.Kind.TABLE)
         plan = plans[first]
@@ -188,6 +190,7 @@ def _shared_names(join: exp.Join, scope: Scope, item: Item) -> list[str]:
     return [column.name for column in join.args.get("using") or []]
 
 
-def _prefixed(source: Source, item: Item) -> P.Node:
+def prefixed(source: Source, item: Item) -> P.Node:
+    """The entry's plan with its columns named as they are in the plan of all entries."""
     columns = tuple((item.prefix + each.name, Column(each.type, each.name)) for each in source.plan.schema)
     return P.Project(source.plan, columns)

@@ -8,7 +8,9 @@ from sqlglot import exp
 
 from millstream.bind.context import Context
 from millstream.bind.scope import did_you_mean
+from millstream.plan import event_joins as E
 from millstream.plan import nodes as P
+from millstream.plan import relations as R
 from millstream.plan.expr import Column
 from millstream.plan.window_tables import END, START, Cumulating, Hopping, Windows
 from millstream.sql import duration_us
@@ -150,6 +152,11 @@ def window_columns(plan: P.Node) -> WindowColumns | None:
         case P.Sessions(keys=keys):
             return WindowColumns(plan, START, END, keys)
         case P.Filter(input=below) | P.Over(input=below) | P.Distinct(input=below) | P.JoinTable(input=below):
+            return window_columns(below)
+        case E.Starts(input=below) | E.AtWindowEnd(input=below, after=False):
+            return window_columns(below)
+        case R.Join(left=below, how="inner" | "left" | "semi" | "anti") | R.Join(right=below, how="right"):
+            # the windows of rows without a match, too
             return window_columns(below)
         case P.Project(input=below, columns=columns):
             inner = window_columns(below)

@@ -11,6 +11,7 @@ import pyarrow as pa
 from millstream.catalog import SinkDef, StreamDef
 from millstream.connectors.contract import Rejected, Source
 from millstream.physical.nodes import Physical
+from millstream.statistics import Statistics
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,10 @@ class Host(Protocol):
 
     def interrupt(self) -> None:
         """Ask a `run` in progress to come to an orderly end soon; safe from a signal handler."""
+        ...
+
+    def statistics(self) -> Statistics:
+        """What is known of the streams by now."""
         ...
 
     def explain(self, program: Program) -> str:

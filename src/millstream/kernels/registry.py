@@ -9,9 +9,9 @@ Spec = TypeVar("Spec", bound=type)
 
 _specs: dict[str, type] = {}
 _MODULES = (
-    "ahead", "chain", "distinct", "merge", "over", "programs.spec", "reorder", "session", "yields",
+    "ahead", "asof", "chain", "distinct", "merge", "over", "programs.spec", "reorder", "session", "yields",
     "relations.coalesce", "relations.events", "relations.rows_window", "relations.time_changes", "relations.unroll",
-    "relations.bags", "relations.convert", "relations.join", "relations.summary",
+    "relations.at_window_end", "relations.bags", "relations.convert", "relations.join", "relations.summary",
 )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from millstream.kernels.session import SessionSpec
 from millstream.kernels.yields import YieldSpec
 from millstream.physical.nodes import Apply, Compute, Physical, Source, Staged, TableJoin
 from millstream.physical.stored import stored_table
+from millstream.plan import event_joins as E
 from millstream.plan import nodes as P
 from millstream.plan import relations as R
 from millstream.plan.expr import Expr, conjunction, conjuncts
@@ -36,6 +37,14 @@ def plan_physical(node: P.Node, forms: R.Forms = "auto") -> Physical:
             from millstream.physical.relations import plan_validity
 
             return plan_validity(node, forms, plan)
+        case E.Starts():
+            from millstream.physical.event_joins import plan_starts
+
+            return plan_starts(node, plan)
+        case E.AsofJoin():
+            from millstream.physical.event_joins import plan_asof
+
+            return plan_asof(node, plan)
         case P.Scan(stream=stream, side=side):
             return Source(node.schema, stream, side)
         case P.Filter(input=below, predicate=predicate):

@@ -12,6 +12,7 @@ from typing import Literal as OneOf
 
 from millstream.kernels.contract import KernelSpec
 from millstream.kernels.merge import MergeSpec
+from millstream.kernels.relations.at_window_end import AtWindowEndSpec
 from millstream.kernels.relations.bags import BagSpec
 from millstream.kernels.relations.convert import ToChangesSpec
 from millstream.kernels.relations.events import ToEventsSpec
@@ -25,6 +26,7 @@ from millstream.physical.nodes import Apply, Compute, Physical, Staged, TableJoi
 from millstream.physical.stored import stored_table
 from millstream.plan import nodes as P
 from millstream.plan import relations as R
+from millstream.plan.event_joins import AtWindowEnd
 from millstream.plan.expr import Column, Expr, conjunction, conjuncts
 from millstream.schema import Field, Schema
 
@@ -97,9 +99,12 @@ class RelationPlanner:
         """What is done to intervals, whatever the form around it."""
         inner = RelationPlanner("intervals", self._below)
         match node:
+            case AtWindowEnd(input=events, end=end, after=after):
+                child = self._below(events)
+                made: Physical = Apply(node.schema, (child,), AtWindowEndSpec(child.schema, end, after), spans=True)
             case R.Coarsen(input=relation, granule=granule):
                 child = inner.plan(relation)
-                made: Physical = Staged(node.schema, child, CoarsenStage(child.schema, granule), spans=True)
+                made = Staged(node.schema, child, CoarsenStage(child.schema, granule), spans=True)
             case P.JoinTable(input=relation, table=table, pairs=pairs, residual=residual, outer=outer):
                 made = TableJoin(
                     node.schema, inner.plan(relation), stored_table(table), pairs, residual, outer, spans=True

@@ -5,6 +5,7 @@ Rows equal at neighbouring instants may travel as one longer row, so these speak
 
 from __future__ import annotations
 
+from millstream.plan.event_joins import AtWindowEnd
 from millstream.plan.expr import Column
 from millstream.plan.nodes import Distinct, Filter, JoinTable, Kind, Node, Project, Union
 from millstream.plan.relations import Coarsen, Join, RangeWindow, SetOperation, Summarize, Window
@@ -16,7 +17,7 @@ def is_chronon(node: Node) -> bool:
     Then each of its rows at each instant is an event again, and there are no more of them than events that came in.
     """
     match node:
-        case Window(window=RangeWindow(size=1, slide=1)):
+        case AtWindowEnd() | Window(window=RangeWindow(size=1, slide=1)):
             return True
         case Filter(input=below) | Project(input=below) | Distinct(input=below) | Summarize(input=below):
             return is_chronon(below)
@@ -47,6 +48,8 @@ def ends_in_order(node: Node) -> bool:
     Then rows that wait for their end wait in a queue instead of a heap.
     """
     match node:
+        case AtWindowEnd():
+            return True
         case Window(window=window):
             return isinstance(window, RangeWindow) or not window.by
         case Summarize(keys=keys):

@@ -32,7 +32,7 @@ DISTANCE = 1000.0
 """between rows of a stream that nobody has measured: a thousand a second where time is in µs"""
 
 TABLE_ROWS = 1000.0
-"""of a stored table that nobody has counted"""
+"""of a stored table, which nobody counts"""
 
 LONG = 86_400_000_000.0
 """how long rows of a window without end are taken to last: a day where time is in µs"""
@@ -76,10 +76,8 @@ def _operator(node: Node, inputs: tuple[Flow, ...], known: Statistics, u: UnitCo
         case Scan(stream=stream):
             found = known.streams.get(stream.lower())
             return Flow(DISTANCE if found is None else found.distance), 0.0, 0.0
-        case TableScan(table=table):
-            stored = known.tables.get(table.lower())
-            rows = TABLE_ROWS if stored is None else float(stored.rows)
-            return Flow(1 / max(rows, 1.0)), rows, 0.0
+        case TableScan():
+            return Flow(1 / TABLE_ROWS), TABLE_ROWS, 0.0
         case Filter(input=below, predicate=predicate):
             kept = flows.filtered(inputs[0], selectivity(predicate, below, known))
             return kept, 0.0, operator_costs.filter_cpu(inputs[0], kept, u)

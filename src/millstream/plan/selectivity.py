@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from millstream.plan.expr import Call, Cast, Column, Expr, Literal, conjuncts
-from millstream.plan.nodes import Distinct, Filter, JoinTable, Node, Project, Scan, TableScan, Union
+from millstream.plan.nodes import Distinct, Filter, JoinTable, Node, Project, Scan, Union
 from millstream.plan.relations import Coarsen, Join, SetOperation, Summarize, Window
 from millstream.statistics import Statistics
 
@@ -71,9 +71,6 @@ def distinct_values(node: Node, name: str, known: Statistics) -> float | None:
         case Scan(stream=stream):
             found = known.streams.get(stream.lower())
             return None if found is None else found.distinct.get(name)
-        case TableScan(table=table):
-            stored = known.tables.get(table.lower())
-            return None if stored is None else stored.distinct.get(name)
         case Project(input=below, columns=columns):
             expr = dict(columns)[name]
             while isinstance(expr, Cast):

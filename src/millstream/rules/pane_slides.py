@@ -151,5 +151,4 @@ def _is_of_parts(call: Aggregate) -> bool:
         return False
     if not (program.algebraic or base.algebraic) or len(base.result) != 1 or not ends_in_one_row(base):
         return False
-    types = [schema.fields[0].type for schema in (base.result, program.result, program.parameters)]
-    return len(program.parameters) == 1 and len(set(types)) == 1
+    return len(program.parameters) == 1 and base.result.fields[0].type == program.parameters.fields[0].type

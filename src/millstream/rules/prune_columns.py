@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from millstream.plan.event_joins import AsofJoin, AtWindowEnd, Starts
 from millstream.plan.expr import Expr, columns_of
 from millstream.plan.joins import Pairs
 from millstream.plan.nodes import (
@@ -79,6 +80,13 @@ def _prune(node: Node, wanted: set[str]) -> Node:
         case Window(input=below, window=window):
             by = () if isinstance(window, RangeWindow) else window.by
             return replace(node, input=_prune(below, wanted.union(by)))
+        case AtWindowEnd(input=below, end=end):
+            return replace(node, input=_prune(below, wanted | {end}))
+        case Starts(input=below):
+            return replace(node, input=_prune(below, wanted.union(node.read)))
+        case AsofJoin(left=first, right=second, pairs=pairs):
+            needs = wanted | _read_by(pairs, None)
+            return node.with_inputs((_some(first, needs), _some(second, needs)))
         case Coarsen(input=below) | ToEvents(input=below, how="rstream"):
             return replace(node, input=_prune(below, wanted))
         case Join(left=first, right=second, pairs=pairs, residual=residual):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from millstream.functions import can_fail
+from millstream.plan.event_joins import AsofJoin, AtWindowEnd, Starts
 from millstream.plan.expr import Expr, columns_of, conjunction, conjuncts, may_fail, substitute
 from millstream.plan.joins import equality
 from millstream.plan.nodes import (
@@ -36,6 +37,7 @@ def push_down_filter(node: Node) -> Node:
 
     Through what a relation goes through: windows of time, which hold a row whatever other rows there are (windows of
     rows would reach further back, but for whole partitions); both sides of EXCEPT and INTERSECT; ISTREAM and the like.
+    Into the left side of an ASOF join.
     """
     match node:
         case Filter(input=Project() as below, predicate=predicate):
@@ -47,7 +49,7 @@ def push_down_filter(node: Node) -> Node:
             return Distinct(Filter(below, predicate))
         case Filter(input=(Over() | Aggregate() | Yield() | Sessions() | Group() | Summarize()) as below):
             return _below(node, below, set(below.keys))
-        case Filter(input=(AssignWindows() | Coarsen() | ToEvents()) as below):
+        case Filter(input=(AssignWindows() | AtWindowEnd() | Coarsen() | Starts() | ToEvents()) as below):
             return _below(node, below, set(below.input.schema.names))
         case Filter(input=Window(window=RangeWindow(slide=1)) as below, predicate=predicate):
             return replace(below, input=Filter(below.input, predicate))
@@ -56,6 +58,8 @@ def push_down_filter(node: Node) -> Node:
             return _below(node, below, set(names))
         case Filter(input=SetOperation() as below):
             return _into_both(node, below)
+        case Filter(input=AsofJoin() as below):
+            return _into_left(node, below)
         case Filter(input=JoinTable() as below):
             return _into_join(node, below)
     return node
@@ -74,6 +78,13 @@ def _into_both(node: Filter, sets: SetOperation) -> Node:
     if not moving:
         return node
     return _filter(sets.with_inputs(tuple(_filter(side, moving) for side in sets.inputs)), staying)
+
+
+def _into_left(node: Filter, join: AsofJoin) -> Node:
+    """What a row of the left side meets does not depend on other rows of that side."""
+    readable = set(join.left.schema.names)
+    moving, staying = _part(node.predicate, lambda part: columns_of(part) <= readable and not can_fail(part))
+    return _filter(replace(join, left=_filter(join.left, moving)), staying) if moving else node
 
 
 def _into_join(node: Filter, join: JoinTable) -> Node:

@@ -157,6 +157,12 @@ class QueryParser(StreamWindowParser):
         node = self._parse_side_stream() or self._parse_window_table() or self._parse_table_parts()
         if not isinstance(node, exp.Table):
             self.unexpected("the name of a stream or table")
+        if self._match_text_seq("FOR", "SYSTEM_TIME"):
+            self._expect_words("AS", "OF")
+            moment = self._parse_bitwise()
+            if moment is None:
+                self.unexpected("a point in time")
+            node.set("version", exp.Version(this="SYSTEM_TIME", kind="AS OF", expression=moment))
         return self._parse_named(node, first)
 
     def _parse_table_part(self, schema: bool = False) -> exp.Expr | None:
@@ -206,9 +212,14 @@ class QueryParser(StreamWindowParser):
                 return None
             return self.expression(exp.Join(this=self._parse_table()))
         half = self._parse_half_join()
+        is_asof = half is None and self._at_asof_join()
+        if is_asof:
+            self._advance()
         join = Parser._parse_join(self, skip_join_token or half is not None)
         if join is None:
             return None
+        if is_asof:
+            join.set("method", "ASOF")
         if half is not None:
             join.set("kind", half)
         unconditional = join.args.get("kind") == "CROSS" or join.args.get("method") == "NATURAL"

@@ -13,6 +13,7 @@ from millstream.sql.window_tables import WindowTableParser
 _KINDS = ("ROWS", "RANGE")
 _STARTS = ("PARTITION BY", "ROWS", "RANGE", "NOW")
 _HALF_JOINS = ("SEMI", "ANTI")
+_ASOF_FOLLOWERS = (TokenType.JOIN, TokenType.LEFT, TokenType.INNER, TokenType.RIGHT, TokenType.FULL)
 _SIZE = "a number or a time span such as 5 MINUTES"
 _SIZES = {"ROWS": "a number of rows", "RANGE": _SIZE}
 
@@ -37,13 +38,17 @@ class StreamWindowParser(WindowTableParser):
         return item
 
     def _parse_table_alias(self, alias_tokens: object = None) -> exp.TableAlias | None:
-        if self._at_granularity() or self._at_half_join():
+        if self._at_granularity() or self._at_half_join() or self._at_asof_join():
             return None
         return super()._parse_table_alias(alias_tokens)
 
     def _at_half_join(self) -> bool:
         """At `SEMI JOIN` or `ANTI JOIN`; anywhere else the words are names."""
         return self._match_texts(_HALF_JOINS, advance=False) and self._next.token_type is TokenType.JOIN
+
+    def _at_asof_join(self) -> bool:
+        """At `ASOF JOIN` or `ASOF LEFT JOIN`; anywhere else the word is a name."""
+        return self._match_texts(("ASOF",), advance=False) and self._next.token_type in _ASOF_FOLLOWERS
 
     def _parse_half_join(self) -> str | None:
         """SEMI or ANTI of `[LEFT] SEMI JOIN`, which is consumed; None if none stands here."""

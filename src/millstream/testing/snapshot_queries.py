@@ -23,7 +23,7 @@ class Columns:
 def random_case(seed: int) -> Case:
     """A query and rows for its streams."""
     chance = random.Random(seed)
-    writer = QueryWriter(chance)
+    writer = QueryWriter(chance, chance.choices([1, 2, 3], [20, 1, 1])[0])
     sql = writer.query(2)
     used = sorted({window.stream for window in writer.windows.values()})
     how = chance.choices([None, "istream", "dstream", "rstream"], [6, 2, 2, 1])[0]
@@ -51,6 +51,7 @@ class QueryWriter:
     """Writes queries, noting the windows that they name."""
 
     chance: random.Random
+    granule: int = 1
     windows: dict[str, Windowed] = field(default_factory=dict)
     aliases: int = 0
 
@@ -124,7 +125,9 @@ class QueryWriter:
 
     def _from(self, depth: int) -> tuple[str, Columns, list[str]]:
         """What stands in FROM, its columns, and conditions for WHERE that join it."""
-        items = [self._item(depth) for _ in range(self.chance.choices([1, 2, 3], [5, 5, 1])[0])]
+        items = [self._item(depth)]
+        for _ in range(self.chance.choices([0, 1, 2], [5, 5, 1])[0]):
+            items.append(self._item(depth) if self.chance.random() < 0.9 or self.granule > 1 else self._bare())
         text, columns = items[0]
         where: list[str] = []
         for sql, more in items[1:]:
@@ -157,6 +160,12 @@ class QueryWriter:
             return f"({self._inner(depth - 1)}) AS {alias}", Columns((f"{alias}.p", f"{alias}.q"), ())
         return f"{self._window()} AS {alias}", Columns((f"{alias}.k", f"{alias}.x"), (f"{alias}.v",))
 
+    def _bare(self) -> tuple[str, Columns]:
+        """A stream without a window, beside others."""
+        alias, name = self._alias(), f"w{len(self.windows)}"
+        self.windows[name] = Windowed(self.chance.choice(STREAMS), RangeWindow(1), spelling="bare")
+        return f"{{{name}}} AS {alias}", Columns((f"{alias}.k", f"{alias}.x"), (f"{alias}.v",))
+
     def _inner(self, depth: int) -> str:
         """A subquery in FROM."""
         return self.chance.choice([self.pair, self.pair, self._set_operation])(depth)
@@ -173,8 +182,13 @@ class QueryWriter:
             window: RangeWindow | RowsWindow = RangeWindow(size, chance.choice([1, 1, 1, 2, 3]))
         else:
             window = RowsWindow(chance.randint(1, 3), chance.choice([(), ("k",), ("k", "v")]), chance.choice([1, 1, 2]))
+        if self.granule > 1:
+            # windows are told in multiples of what they are seen at
+            window = RangeWindow(self.granule * chance.randint(1, 3))
         name = f"w{len(self.windows)}"
-        self.windows[name] = Windowed(chance.choice(STREAMS), window)
+        self.windows[name] = Windowed(
+            chance.choice(STREAMS), window, self.granule, chance.choice(["window", "window", "brackets"])
+        )
         return f"{{{name}}}"
 
     def _conditions(self, columns: Columns) -> list[str]:

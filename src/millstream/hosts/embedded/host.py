@@ -23,6 +23,7 @@ from millstream.hosts.tables import TableStore
 from millstream.kernels import jit
 from millstream.kernels.batch import BEGIN, FOREVER, Batch
 from millstream.physical import nodes as physical
+from millstream.statistics import Statistics
 
 Now = Callable[[], int]
 """The clock that stamps internal times: µs since the epoch."""
@@ -355,6 +356,11 @@ class EmbeddedHost:
             schema = running.program.plan.schema.arrow
             rows = valid_at([*running.held.batches, *still_to_come(running.top)], schema, at)
             return rows.rename_columns(list(running.program.columns[:-2]))
+
+    def statistics(self) -> Statistics:
+        with self.lock:
+            known = {name: stream.observer.statistics() for name, stream in self.streams.items()}
+            return Statistics({name: measured for name, measured in known.items() if measured is not None})
 
     def explain(self, program: Program) -> str:
         return str(program.plan)

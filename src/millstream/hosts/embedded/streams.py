@@ -14,6 +14,7 @@ from millstream.hosts.embedded.graph import Vertex, emit
 from millstream.hosts.embedded.operators import RunKernel, SelectColumns
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
 from millstream.kernels.reorder import LateSpec, ReorderSpec
+from millstream.statistics import StreamObserver
 
 
 class Stream:
@@ -33,6 +34,7 @@ class Stream:
         self.frontier = BEGIN
         self.latest = BEGIN
         """the latest time of a row or heartbeat"""
+        self.observer = StreamObserver()
         self.rows = 0
         self.rejected = 0
 
@@ -84,6 +86,7 @@ class Stream:
         before = replace(self._reorder.state.progress)
         ordered = self._reorder.step(batch)
         self.frontier = ordered.upto
+        self.observer.observe(ordered)
         if self.sides["late"].in_use:
             self._late.state = before
             emit(self.sides["late"], self._late.step(batch))

@@ -32,6 +32,7 @@ from millstream.hosts.spark.tables import SparkTable, registered_table, stored_t
 from millstream.hosts.spark.times import is_ticks
 from millstream.physical import nodes as physical
 from millstream.schema import Schema
+from millstream.statistics import UNKNOWN, Statistics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -334,6 +335,10 @@ class SparkHost:
             "what a relation holds at an instant is known in-process only",
             hint="fetch() its rows and compare valid_from and valid_to, or use ms.connect()",
         )
+
+    def statistics(self) -> Statistics:
+        """Nothing: rows pass through workers, which do not tell."""
+        return UNKNOWN
 
     def explain(self, program: Program) -> str:
         with telling():

@@ -6,15 +6,13 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.kernels.asof import loops
-from millstream.kernels.asof.rows import AsofKernel, AsofState
-from millstream.kernels.asof.spec import LEFT, RIGHT
-from millstream.kernels.batch import Batch, Ints
+from millstream.kernels.asof.rows import FEW, AsofKernel, AsofState
+from millstream.kernels.asof.spec import RIGHT
+from millstream.kernels.batch import BEGIN, Batch, Ints
 from millstream.kernels.jit import compile_kernel, source_of
 from millstream.kernels.runs import in_order
 
 _latest_before = compile_kernel(source_of(loops), "latest_before")
-
-_FEW = 1_024
 
 
 class BackwardKernel(AsofKernel):
@@ -28,54 +26,56 @@ class BackwardKernel(AsofKernel):
     def step(self, state: AsofState, batch: Batch) -> Batch:
         self._take_in(state, batch)
         left_upto, right_upto = state.upto
-        answered = state.waiting.release(right_upto if self.spec.is_strict else right_upto - 1)
+        last = right_upto if self.spec.is_strict else right_upto - 1
+        answered = state.waiting.release(last) if right_upto > BEGIN else []
         # No left row that is to come, or waits still, is before this.
         passed = min(left_upto, right_upto) if len(state.waiting) else left_upto
-        rows = in_order(answered) if answered else None
-        found = self._nearest(state, rows, passed)
-        self._forget(state)
-        if rows is None:
+        if not answered:
+            self._nearest(state, None, passed)
+            self._forget(state)
             return Batch.empty(self.spec.output.arrow, passed)
-        chosen = np.arange(len(rows)) if self.spec.outer else np.flatnonzero(found >= 0)
-        if len(chosen) < len(rows):
+        rows = in_order(answered)
+        found = self._nearest(state, rows, passed)
+        if not self.spec.outer:
+            chosen = np.flatnonzero(found >= 0)
             rows, found = rows.take(chosen), found[chosen]
-        return self._made(rows.rows, self._taken, rows.time, rows.seq, passed)
+        result = self._made(rows.rows, self._answers(state, found), rows.time, rows.seq, passed)
+        self._forget(state)
+        return result
 
     def _nearest(self, state: AsofState, rows: Batch | None, passed: int) -> Ints:
-        """The number of each row's answer, -1 for none; and take into account all that `passed` has passed."""
+        """The number of each row's answer, -1 for none; right rows that all rows to come are after are then known."""
         held = state.held
-        time = rows.time if rows is not None else held.time[:0]
-        slots = self._found(state, rows.rows) if rows is not None else time
-        side = "left" if self.spec.is_strict else "right"
-        stop = int(np.searchsorted(held.time, passed, side=side))
+        time = held.time[:0] if rows is None else rows.time
+        slots = time if rows is None else self._found(state, rows.rows)
+        stop = int(np.searchsorted(held.time, passed, side="left" if self.spec.is_strict else "right"))
         found = np.empty(len(time), dtype=np.int64)
-        _latest_before(
-            len(time) + stop - state.done,
+        state.done = _latest_before(
+            len(time) + max(stop - state.done, 0),
             time, slots, held.time, held.slot, state.done, stop, self.spec.is_strict, state.of_key, found,
         )  # fmt: skip
-        answers = found if self.spec.outer else found[found >= 0]
-        self._taken = self._answers(state, answers)
-        state.done = max(state.done, stop)
         return found
 
     def _answers(self, state: AsofState, numbers: Ints) -> pa.RecordBatch | None:
-        if not len(state.held):
+        """The rows of these numbers, NULLs for -1."""
+        missing = numbers < 0
+        if missing.all():
             return None
-        if (numbers >= 0).all():
+        if not missing.any():
             return state.held.rows(numbers)
-        places = pa.array(numbers, mask=numbers < 0)
-        unique = state.held.rows(np.unique(numbers[numbers >= 0]))
-        return unique.take(places)
+        used = np.unique(numbers[~missing])
+        return state.held.rows(used).take(pa.array(np.searchsorted(used, numbers), mask=missing))
 
     def _forget(self, state: AsofState) -> None:
         """Drop right rows that have been followed by later ones of their key, if that is worth it."""
-        live = self._live(state)
-        if len(state.held) < max(_FEW, 2 * len(live)):
+        if len(state.held) < state.enough:
             return
-        latest = np.flatnonzero(state.of_key >= 0)
-        state.of_key[latest] = np.searchsorted(live, state.of_key[latest])
-        state.done = int(np.searchsorted(live, state.done))
+        live = self._live(state)
+        known = np.flatnonzero(state.of_key >= 0)
+        state.of_key[known] = np.searchsorted(live, state.of_key[known])
+        state.done = len(known)
         state.held.keep(live)
+        state.enough = max(FEW, 2 * len(live))
 
     def _live(self, state: AsofState) -> Ints:
         latest = np.sort(state.of_key[state.of_key >= 0])

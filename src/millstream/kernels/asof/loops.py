@@ -7,11 +7,11 @@ from typing import Any
 
 def latest_before(
     time: Any, slot: Any, other_time: Any, other_slot: Any, first: Any, stop: Any, is_strict: Any, latest: Any, out: Any
-) -> None:
+) -> Any:
     """For each row the last one of the other side with its key, whose time is not later (earlier if `is_strict`).
 
-    The other side's rows have numbers from 0; those before `first` are known in `latest`, and those before `stop` are
-    afterwards.
+    The other side's rows have numbers from 0; those before `first` are known in `latest`, and at least those before
+    `stop` are afterwards. Gives back the first that is not.
     """
     following = first
     for row in range(len(time)):
@@ -24,6 +24,7 @@ def latest_before(
     while following < stop:
         latest[other_slot[following]] = following
         following += 1
+    return following
 
 
 def first_after(
@@ -55,3 +56,11 @@ def first_after(
             head[slot[entered]] = entered
         entered += 1
     return count
+
+
+def chain(slot: Any, stop: Any, head: Any, links: Any) -> None:
+    """Chain the rows before `stop` by key."""
+    for row in range(stop):
+        if slot[row] >= 0:
+            links[row] = head[slot[row]]
+            head[slot[row]] = row

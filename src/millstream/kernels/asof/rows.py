@@ -18,17 +18,18 @@ from millstream.kernels.relations.held_rows import HeldRows
 from millstream.kernels.runs import Runs
 from millstream.schema import Schema
 
+FEW = 1_024
 _NONE = np.empty(0, dtype=np.int64)
 
 
 class Numbered:
     """Rows of one side with their times and the slots of their keys, numbered from 0 in the order they came."""
 
-    _BY_ROW = ("_time", "_seq", "_slot")
+    _BY_ROW = ("_time", "_seq", "_slot", "_links")
 
     def __init__(self, schema: pa.Schema) -> None:
         self._rows = HeldRows(schema)
-        self._time, self._seq, self._slot = (_NONE for _ in self._BY_ROW)
+        self._time, self._seq, self._slot, self._links = (_NONE for _ in self._BY_ROW)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -44,6 +45,11 @@ class Numbered:
     @property
     def slot(self) -> Ints:
         return self._slot[: len(self)]
+
+    @property
+    def links(self) -> Ints:
+        """Room for the number of another row of the same key."""
+        return self._links[: len(self)]
 
     def add(self, batch: Batch, slots: npt.NDArray[np.integer]) -> None:
         first, size = len(self), len(self) + len(batch)
@@ -80,6 +86,8 @@ class AsofState:
     of_key: Ints = field(default_factory=lambda: _NONE)
     done: int = 0
     """rows before this number have been taken into account"""
+    enough: int = FEW
+    """with so many rows it is worth looking which are needed"""
     changed: bool = True
 
 
@@ -204,8 +212,8 @@ class AsofKernel(OnePiece):
     def _state(self, held: Batch, waiting: list[Batch], upto: list[int]) -> AsofState:
         state = self.open()
         state.changed, state.upto = True, upto
-        for rows in ([held] if len(held) else []):
-            self._add(state, rows.on_port(self.held))
+        if len(held):
+            self._add(state, held.on_port(self.held))
         for rows in waiting:
             self._add(state, rows.on_port(1 - self.held))
         return state

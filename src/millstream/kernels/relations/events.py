@@ -11,14 +11,18 @@ import numpy as np
 from millstream.kernels import snapshots
 from millstream.kernels.batch import BEGIN, FOREVER, Batch
 from millstream.kernels.contract import Kernel
+from millstream.kernels.jit import as_input, compile_kernel, source_of
 from millstream.kernels.keys import KeyTable, bucket_of
 from millstream.kernels.one_piece import OnePiece
 from millstream.kernels.registry import register
+from millstream.kernels.relations import events_loops
 from millstream.kernels.relations.signs import Form, apart, signed
 from millstream.kernels.relations.stages import ends_of
 from millstream.kernels.relations.unroll import UnrollKernel, events
 from millstream.kernels.runs import Runs, in_order
 from millstream.schema import Schema
+
+_net_changes = compile_kernel(source_of(events_loops), "net_changes")
 
 
 @register
@@ -110,16 +114,17 @@ class ToEventsKernel(OnePiece):
     def _net(self, changes: Batch, upto: int) -> Batch:
         """What remains of the changes of each instant and value, as events."""
         assert changes.other is not None
-        values = np.zeros(len(changes), dtype=np.int64)
+        size = len(changes)
+        values, different = np.zeros(size, dtype=np.int64), 1
         if self._types:
-            values = KeyTable(self._types).encode(changes.rows.columns).astype(np.int64)
-        order = np.lexsort((values, changes.time))
-        time, value = changes.time[order], values[order]
-        is_first = np.ones(len(order), dtype=np.bool_)
-        is_first[1:] = (time[1:] != time[:-1]) | (value[1:] != value[:-1])
-        first = np.flatnonzero(is_first)
-        copies = np.maximum(self._sign * np.add.reduceat(changes.other[order], first), 0)
-        return events(changes.rows, np.repeat(order[first], copies), np.repeat(time[first], copies), upto)
+            table = KeyTable(self._types)
+            values, different = table.encode(changes.rows.columns).astype(np.int64), table.size
+        net, touched, rows, copies = (np.zeros(length, dtype=np.int64) for length in (different, size, size, size))
+        where = np.full(different, -1, dtype=np.int64)
+        inputs = (as_input(array) for array in (values, changes.time, changes.other))
+        given = int(_net_changes(size, *inputs, self._sign, net, where, touched, rows, copies))
+        which = np.repeat(rows[:given], copies[:given])
+        return events(changes.rows, which, changes.time[which], upto)
 
     # -- saving ----------------------------------------------------------------------------------------------------
 

@@ -11,16 +11,17 @@ ANEW = -2
 def match_changes(
     left_time: Any, left_value: Any, left_sign: Any, left_key: Any, left_count: Any, left_next: Any, left_head: Any,
     right_time: Any, right_value: Any, right_sign: Any, right_key: Any, right_count: Any, right_next: Any,
-    right_head: Any, where: Any,
+    right_head: Any, left_stays: Any, right_stays: Any, where: Any,
     out_left: Any, out_right: Any, out_time: Any, out_pairs: Any, out_of_left: Any, out_of_right: Any,
 ) -> Any:  # fmt: skip
     """Take in the changes of both sides in order of time, the left ones of an instant first.
 
     For each value on the other side with the same key: how many pairs come or go, and by how much the number of rows
     that match the left and the right value changes. A value that is new here learns of all that were there before.
+    Values that are not there leave their chain unless their side `stays`, since what matches them is counted.
     Keys are by value. Stops when there is no room; `where` tells how far it came. Gives back how much it wrote.
     """
-    left, right, at = where[0], where[1], where[2]
+    left, right, at, before = where[0], where[1], where[2], where[3]
     count = 0
     room = len(out_left)
     while left < len(left_time) or right < len(right_time):
@@ -29,14 +30,25 @@ def match_changes(
             key, is_new = left_key[value], left_next[value] == ANEW
             if key >= 0:
                 if at == ANEW:
-                    at = right_head[key]
-                while at >= 0 and count < room:
-                    out_left[count], out_right[count], out_time[count] = value, at, now
-                    out_pairs[count] = sign * right_count[at]
-                    out_of_left[count] = right_count[at] if is_new else 0
-                    out_of_right[count] = sign
-                    count += 1
-                    at = right_next[at]
+                    at, before = right_head[key], -1
+                while at >= 0:
+                    following = right_next[at]
+                    if right_count[at] != 0 or right_stays:
+                        if count == room:
+                            break
+                        out_left[count], out_right[count], out_time[count] = value, at, now
+                        out_pairs[count] = sign * right_count[at]
+                        out_of_left[count] = right_count[at] if is_new else 0
+                        out_of_right[count] = sign
+                        count += 1
+                        before = at
+                    else:
+                        right_next[at] = ANEW
+                        if before < 0:
+                            right_head[key] = following
+                        else:
+                            right_next[before] = following
+                    at = following
                 if at >= 0:
                     break
                 if is_new:
@@ -49,14 +61,25 @@ def match_changes(
             key, is_new = right_key[value], right_next[value] == ANEW
             if key >= 0:
                 if at == ANEW:
-                    at = left_head[key]
-                while at >= 0 and count < room:
-                    out_left[count], out_right[count], out_time[count] = at, value, now
-                    out_pairs[count] = sign * left_count[at]
-                    out_of_left[count] = sign
-                    out_of_right[count] = left_count[at] if is_new else 0
-                    count += 1
-                    at = left_next[at]
+                    at, before = left_head[key], -1
+                while at >= 0:
+                    following = left_next[at]
+                    if left_count[at] != 0 or left_stays:
+                        if count == room:
+                            break
+                        out_left[count], out_right[count], out_time[count] = at, value, now
+                        out_pairs[count] = sign * left_count[at]
+                        out_of_left[count] = sign
+                        out_of_right[count] = left_count[at] if is_new else 0
+                        count += 1
+                        before = at
+                    else:
+                        left_next[at] = ANEW
+                        if before < 0:
+                            left_head[key] = following
+                        else:
+                            left_next[before] = following
+                    at = following
                 if at >= 0:
                     break
                 if is_new:
@@ -65,7 +88,7 @@ def match_changes(
             right_count[value] += sign
             right += 1
         at = ANEW
-    where[0], where[1], where[2] = left, right, at
+    where[0], where[1], where[2], where[3] = left, right, at, before
     return count
 
 

@@ -112,7 +112,7 @@ class ChangesJoinKernel(OnePiece):
 
     def _pairs(self, state: BagState, left: Events, right: Events) -> Iterator[tuple[Ints, ...]]:
         """What changes among pairs, in blocks: left and right slots, times, and changes of numbers."""
-        where = np.array([0, 0, join_change_loops.ANEW])
+        where = np.array([0, 0, join_change_loops.ANEW, -1])
         size = len(left[0]) + len(right[0])
         mine, theirs = state.sides
         while where[LEFT] < len(left[0]) or where[RIGHT] < len(right[0]):
@@ -121,7 +121,7 @@ class ChangesJoinKernel(OnePiece):
                 size,
                 *left, mine.key, mine.count, mine.next, mine.head,
                 *right, theirs.key, theirs.count, theirs.next, theirs.head,
-                where, *out,
+                self.spec.tracks(LEFT), self.spec.tracks(RIGHT), where, *out,
             )  # fmt: skip
             pairs = tuple(values[:count] for values in out)
             matters = pairs[_PAIRS] != 0

@@ -43,7 +43,9 @@ class Chunks:
             return []
         if not len(positions):
             return [pa.nulls(0, self._schema.field(column).type) for column in columns]
-        chunk = (np.searchsorted(self._begins, positions, side="right") - 1).astype(np.int8)
+        chunk = np.zeros(1, dtype=np.int8)
+        if len(self._chunks) > 1:
+            chunk = (np.searchsorted(self._begins, positions, side="right") - 1).astype(np.int8)
         if (chunk == chunk[0]).all():
             places = pa.array(positions - self._begins[chunk[0]])
             return [self._chunks[chunk[0]].column(column).take(places) for column in columns]

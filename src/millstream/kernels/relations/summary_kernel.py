@@ -24,7 +24,7 @@ from millstream.kernels.relations.place_loops import FIRST_VALUE, OPEN, OWNER, S
 from millstream.kernels.relations.signs import apart, with_signs
 from millstream.kernels.relations.stair_loops import STEP
 from millstream.kernels.relations.summary import SummarySpec
-from millstream.kernels.relations.summary_source import OVERFLOW, SummaryLayout, generate
+from millstream.kernels.relations.summary_source import OVERFLOW, ROOM, SummaryLayout, generate
 from millstream.kernels.relations.sweeping import PLACES, SweepState
 from millstream.types import DOUBLE
 
@@ -46,7 +46,7 @@ class Extras:
 
     def reserve(self, steps: int, values: int) -> None:
         """Make room for that many more steps, and for that many more values in each table."""
-        wanted = STEP * (int(self.pool[stair_loops.USED]) + steps)
+        wanted = STEP * (int(self.pool[stair_loops.EVER]) + steps)
         if wanted > len(self.steps):
             self.steps = np.append(self.steps, np.zeros(max(wanted, 2 * len(self.steps)), dtype=np.int64))
         for i, table in enumerate(self.tables):
@@ -145,21 +145,30 @@ class SummaryKernel(OnePiece):
         self, state: SweepState, events: Sequence[Ints | Lanes], count: int, places: Lanes, marks: Ints
     ) -> None:  # fmt: skip
         extras: Extras = state.extras
-        extras.reserve(count * len(self._stairs), count)
-        inputs: list[Ints] = []
-        for time, rows in zip(events[::2], events[1::2], strict=True):
-            flat = as_input(rows.reshape(-1))
-            inputs += [as_input(time), flat, flat.view(np.float64)]
+        extras.reserve(count * len(self._stairs), 0)
         slots, lanes = state.groups.lanes.reshape(-1), places.reshape(-1)
-        more: list[Ints] = []
-        if len(self._stairs):
-            more += [extras.steps, extras.steps.view(np.float64), extras.pool]
-        if extras.tables:
-            more += [extras.used, *extras.tables]
         touched = np.empty(count, dtype=np.int64)
-        answer = self._step(
-            count, *inputs, slots, slots.view(np.float64), touched, lanes, lanes.view(np.float64), marks, *more
-        )
+        step = self._step.form(count)
+        done = np.zeros(3, dtype=np.int64)
+        while True:
+            inputs: list[Ints] = []
+            for i in range(0, len(events), 2):
+                first = int(done[i // 2])
+                flat = as_input(events[i + 1][first:].reshape(-1))
+                inputs += [as_input(events[i][first:]), flat, flat.view(np.float64)]
+            more: list[Ints] = []
+            if len(self._stairs):
+                more += [extras.steps, extras.steps.view(np.float64), extras.pool]
+            if extras.tables:
+                more += [extras.used, *extras.tables]
+            before = done.copy()
+            answer = step(
+                *inputs, slots, slots.view(np.float64), touched, lanes, lanes.view(np.float64), marks, done, *more
+            )
+            done[:2] += before[:2]
+            if answer != ROOM:
+                break
+            extras.reserve(0, int(done[2]))
         if answer >= OVERFLOW:
             call = self.spec.calls[answer - OVERFLOW]
             raise DataError(f"sum overflows {call.types[0]}", detail=str(call), hint="cast its argument to DOUBLE")
@@ -208,7 +217,7 @@ class SummaryKernel(OnePiece):
         for i in range(len(extras.tables)):
             more[f"table{i}"] = extras.entries(i)
             more[f"table{i}"][:, 0] = (more[f"table{i}"][:, 0] - 1) // self.layout.group_width
-        steps = np.empty((int(extras.pool[stair_loops.USED]), 4), dtype=np.int64)
+        steps = np.empty((int(extras.pool[stair_loops.EVER]), 4), dtype=np.int64)
         live = state.groups.live()
         slots = state.groups.lanes.reshape(-1)
         count = _list_steps(len(steps), slots, self.layout.group_width, live, self._stairs, extras.steps, steps)

@@ -15,21 +15,23 @@ from millstream.kernels.over.spec import Frame, OverCall, OverSpec
 from millstream.kernels.relations.front import ROW_LANES
 from millstream.kernels.relations.groups import GROUP_LANES
 from millstream.kernels.relations.place_loops import FIRST_VALUE
+from millstream.kernels.relations.stair_source import drop_steps, put_step, values_of
 from millstream.kernels.relations.summary import SummarySpec
 from millstream.plan.windows import Between
 from millstream.types import BIGINT
 
-OVERFLOW = 1
+DONE, ROOM, OVERFLOW = 0, 1, 2
+"""What a loop answers: it is done, it needs room for more values in its tables, or which sum is too large."""
 
 _LIBRARY = [
     name for name in vars(loops) if not name.startswith("_") and name not in ("annotations", "math", "np", "Any")
 ]
 
-_HEADER = """\
+_HEADER = f"""\
+DONE, ROOM, OVERFLOW = {DONE}, {ROOM}, {OVERFLOW}
 FOREVER = 0x7FFF_FFFF_FFFF_FFFF
 OPEN = -0x8000_0000_0000_0000
 LARGEST_SQUARED = 1e140
-OVERFLOW = 1
 USED = 0
 # Lanes of a row, of an output row and of a group.
 SLOT, UNTIL = 0, 1
@@ -106,7 +108,9 @@ def generate(layout: SummaryLayout) -> str:
     if used:
         imports.append(f"from {loops.__name__} import {', '.join(used)}")
     if layout.extremes:
-        imports.append("from millstream.kernels.relations.stair_loops import STEP, VALUE, drop_steps, put_step")
+        imports.append(
+            "from millstream.kernels.relations.stair_loops import EVER, FREE, GOES, NEXT, PREVIOUS, STEP, VALUE"
+        )
     return "\n".join(imports) + "\n\n" + own
 
 
@@ -121,7 +125,7 @@ def _parameters(layout: SummaryLayout) -> list[str]:
     names = ["came_time", "came", "fcame"]
     if layout.spec.form == "intervals":
         names += ["gone_time", "gone", "fgone"]
-    names += ["slots", "sums", "touched", "lanes", "flanes", "marks"]
+    names += ["slots", "sums", "touched", "lanes", "flanes", "marks", "done"]
     names += ["steps", "fsteps", "pool"] if layout.extremes else []
     if layout.layout.tables:
         names += ["state", *(f"table{i}" for i in range(len(layout.layout.tables)))]
@@ -147,6 +151,7 @@ def _intervals(layout: SummaryLayout) -> str:
             t = min(t, gone_time[q])
         if t == FOREVER:
             break
+{_text(_room(layout, "p", "q"), 8)}
         count = 0
         while q < len(gone_time) and gone_time[q] == t:
             c = q * ROW
@@ -189,7 +194,7 @@ def _intervals(layout: SummaryLayout) -> str:
             tail += 1
             slots[s + HELD] = tail
     marks[0] = tail
-    return 0
+    return DONE
 """
 
 
@@ -198,12 +203,13 @@ def _changes(layout: SummaryLayout) -> str:
     old = [f"lanes[at + {5 + i}] = slots[s + GIVEN{i}]" for i in calls]
     return f"""\
     first = 0
-    tail = 0
+    tail = marks[0]
     while first < len(came_time):
         t = came_time[first]
         last = first + 1
         while last < len(came_time) and came_time[last] == t:
             last += 1
+{_text(_room(layout, "first", "0"), 8)}
         count = 0
         # What comes first, so that nothing goes that is not there.
         for p in range(first, last):
@@ -247,7 +253,7 @@ def _changes(layout: SummaryLayout) -> str:
                 slots[s + GIVEN] = 1
 {_text(_write(layout, "slots", "s + GIVEN_NULLS", "s + GIVEN0"), 16)}
     marks[0] = tail
-    return 0
+    return DONE
 """
 
 
@@ -259,6 +265,25 @@ def _named(lines: Iterator[str], rows: str) -> Iterator[str]:
     """OVER's pieces of source with the rows that they read by another name."""
     for line in lines:
         yield re.sub(r"\b(f?)cells\b", rf"\g<1>{rows}", line)
+
+
+def _room(layout: SummaryLayout, first: str, gone: str) -> Iterator[str]:
+    """Stop before an instant whose values may not fit into the tables."""
+    tables = range(len(layout.layout.tables))
+    if not tables:
+        return
+    if layout.spec.form == "intervals":
+        yield "last = p"
+        yield "while last < len(came_time) and came_time[last] == t:"
+        yield "    last += 1"
+    yield f"new = last - {first}"
+    full = " or ".join(f"6 * (state[USED + {i}] + new) > len(table{i})" for i in tables)
+    yield f"if {full}:"
+    yield f"    done[0] = {first}"
+    yield f"    done[1] = {gone}"
+    yield "    done[2] = new"
+    yield "    marks[0] = tail"
+    yield "    return ROOM"
 
 
 def _touch(rows: str) -> list[str]:
@@ -279,12 +304,7 @@ def _enter(layout: SummaryLayout) -> Iterator[str]:
         if isinstance(part, Sums):
             yield from put(layout.layout, part)
         elif isinstance(part, Extreme):
-            lane = f"s + {part.name.upper()}_ANY"
-            yield f"if {part.arg.name}_in:"
-            yield (
-                f"    put_step(slots, {lane}, steps, {_values(part)}, pool, cells[c + UNTIL], {part.arg.name}_v, "
-                f"{part.fn == 'max'})"
-            )
+            yield from put_step(part)
 
 
 def _leave(layout: SummaryLayout) -> Iterator[str]:
@@ -295,7 +315,7 @@ def _leave(layout: SummaryLayout) -> Iterator[str]:
 
 def _expire(layout: SummaryLayout) -> Iterator[str]:
     for part in layout.extremes:
-        yield f"drop_steps(slots, s + {part.name.upper()}_ANY, steps, pool, t)"
+        yield from drop_steps(part)
 
 
 def _results(layout: SummaryLayout) -> Iterator[str]:
@@ -308,7 +328,7 @@ def _results(layout: SummaryLayout) -> Iterator[str]:
         elif isinstance(wanted, Extreme):
             yield f"best = slots[s + {wanted.name.upper()}_ANY] - 1"
             yield "if best >= 0:"
-            yield f"    out{i} = {_values(wanted)}[STEP * best + VALUE]"
+            yield f"    out{i} = {values_of(wanted)}[STEP * best + VALUE]"
             yield "else:"
             yield f"    out{i} = {'0.0' if wanted.arg.kind == 'float' else '0'}"
             yield f"    nulls |= {1 << i}"
@@ -318,10 +338,6 @@ def _results(layout: SummaryLayout) -> Iterator[str]:
             if call.fn != "count":
                 yield f"if not ok{i}:"
                 yield f"    nulls |= {1 << i}"
-
-
-def _values(part: Extreme) -> str:
-    return "fsteps" if part.arg.kind == "float" else "steps"
 
 
 def _floats(layout: SummaryLayout, number: int) -> bool:

@@ -172,9 +172,16 @@ class UnrollKernel(OnePiece):
 def events(rows: pa.RecordBatch, which: Ints, time: Ints, upto: int) -> Batch:
     """The chosen rows as events at these times. Those of one instant have an order that depends on nothing but
     themselves: their numbers are hashes."""
+    if np.any(time[1:] < time[:-1]):
+        order = np.argsort(time, kind="stable")
+        which, time = which[order], time[order]
     chosen = rows.take(pa.array(which))
     seq = np.zeros(len(which), dtype=np.int64)
     if chosen.num_columns:
         seq = bucket_of(chosen.columns, 2**31 - 1).astype(np.int64)
-    order = np.lexsort((seq, time))
-    return Batch(chosen.take(pa.array(order)), time[order], seq[order], upto)
+    # the number of the instant above, that of the row below: one sort by both
+    place = (np.cumsum(np.diff(time, prepend=time[:1]) != 0) << 31) | seq
+    if np.any(place[1:] < place[:-1]):
+        order = np.argsort(place, kind="stable")
+        chosen, seq = chosen.take(pa.array(order)), seq[order]
+    return Batch(chosen, time, seq, upto)
