@@ -12,7 +12,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millstream.kernels.batch import Batch
-from millstream.plan.nodes import Node, Scan, walk
 
 MEMORY = 10_000
 """rows after which older distances count for 1/e"""
@@ -126,35 +125,6 @@ class Sketch:
             shown = -middle * math.expm1(-self._looked_at / middle)
             low, high = (middle, high) if shown < seen else (low, middle)
         return min(low, float(max(rows, 1)))
-
-
-class Observations:
-    """Watches all streams of a host."""
-
-    def __init__(self) -> None:
-        self._streams: dict[str, StreamObserver] = {}
-
-    def observe(self, stream: str, batch: Batch) -> None:
-        """Take note of rows of a stream, in order of time."""
-        key = stream.lower()
-        if key not in self._streams:
-            self._streams[key] = StreamObserver()
-        self._streams[key].observe(batch)
-
-    def forget(self, stream: str) -> None:
-        """A stream that is no more, or is about to be another."""
-        self._streams.pop(stream.lower(), None)
-
-    def for_plan(self, plan: Node) -> Statistics:
-        """What is known of the streams that a plan reads."""
-        wanted = {node.stream.lower() for node in walk(plan) if isinstance(node, Scan)}
-        known = {name: self._streams[name].statistics() for name in wanted & self._streams.keys()}
-        return Statistics({name: found for name, found in known.items() if found is not None})
-
-
-def has_changed(used: StreamStatistics, now: StreamStatistics, threshold: float = 0.2) -> bool:
-    """Whether a stream's distance is no longer what plans were made for."""
-    return abs(now.distance - used.distance) > threshold * used.distance
 
 
 def _is_plain(type_: pa.DataType) -> bool:

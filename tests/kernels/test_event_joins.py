@@ -47,7 +47,11 @@ def nearest(left: Rows, right: Rows, op: str, by: tuple[str, ...], outer: bool) 
 
 def rows_of(outputs: list[Batch]) -> list[tuple[Any, ...]]:
     return sorted(
-        ((int(time), *row.values()) for out in outputs for time, row in zip(out.time, out.rows.to_pylist(), strict=True)),
+        (
+            (int(time), *row.values())
+            for out in outputs
+            for time, row in zip(out.time, out.rows.to_pylist(), strict=True)
+        ),
         key=repr,
     )
 

@@ -177,6 +177,10 @@ def call(schema: Schema, name: str, fn: str, arg: str | None = None, distinct: b
     return SnapshotCall((name,), fn, () if arg is None else (arg,), (type_,), distinct)
 
 
+def calls_of(*given: Any) -> tuple[SnapshotCall, ...]:
+    return tuple(call(NUMBERS, f"c{i}", *one) for i, one in enumerate(given))
+
+
 def summary(by: tuple[str, ...], calls: tuple[SnapshotCall, ...]) -> Callable[[list[Row]], list[Row]]:
     def meaning(rows: list[Row]) -> list[Row]:
         groups: dict[Row, list[Row]] = {}
@@ -214,6 +218,7 @@ CALLS = {
     "distinct sums": [("sum", "i", True), ("sum", "f", True), ("avg", "b", True)],
     "extremes": [("min", "i", False), ("max", "b", False), ("max", "f", False), ("min", "f", True)],
     "spreads": [("stddev_samp", "f", False), ("var_pop", "i", False), ("stddev_pop", "f", True)],
+    "counts of text": [("count", "s", True), ("count", "i", True)],
     "text": [("max", "s", False), ("min", "s", False), ("count", "s", True), ("sum", "i", False)],
     "nothing": [],
 }
@@ -240,7 +245,7 @@ def test_which_calls_have_loops() -> None:
 
     assert is_compiled("intervals", "max", "f")
     assert is_compiled("changes", "sum", "f", True)
-    assert is_compiled("changes", "count", "s")
+    assert is_compiled("changes", "count", "s", True)
     assert not is_compiled("intervals", "max", "s")
     program = builtin_program("sum", INTEGER, BIGINT)
     assert not SummarySpec(NUMBERS, (), (SnapshotCall(("c",), "mine", ("i",), (BIGINT,), False, program),)).is_compiled
@@ -371,28 +376,18 @@ def many(seed: int, size: int = 4_000) -> tuple[list[pa.Array], Any]:
 
 
 COMPILED: dict[str, KernelSpec] = {
-    "all": SummarySpec(
-        NUMBERS,
-        ("k",),
-        tuple(
-            call(NUMBERS, f"c{i}", *given)
-            for i, given in enumerate([item for name in CALLS if name != "text" for item in CALLS[name]])
-        ),
-    ),
-    "all as changes": SummarySpec(
-        NUMBERS,
-        ("k", "s"),
-        tuple(
-            call(NUMBERS, f"c{i}", *given)
-            for i, given in enumerate([item for name in ("counts", "sums", "distinct sums") for item in CALLS[name]])
-        ),
-        "changes",
-    ),
+    "summary": SummarySpec(NUMBERS, ("k",), calls_of(
+        ("count", None), ("sum", "b"), ("avg", "f"), ("max", "f"), ("min", "i"), ("count", "s", True),
+        ("stddev_samp", "f"),
+    )),
+    "summary as changes": SummarySpec(NUMBERS, ("k", "s"), calls_of(
+        ("count", None), ("sum", "f"), ("avg", "i"), ("sum", "f", True),
+    ), "changes"),
     "distinct": BagSpec(Schema.of(k=BIGINT), 1, "distinct"),
     "except": BagSpec(Schema.of(k=BIGINT), 2, "except"),
     "intersect all": BagSpec(Schema.of(k=BIGINT), 2, "intersect", True),
     "except all as changes": BagSpec(Schema.of(k=BIGINT), 2, "except", True, "changes"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", COMPILED)
@@ -428,7 +423,7 @@ def test_compiled_equals_python(name: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["intervals", "changes"])
-@pytest.mark.parametrize("name", ["sums", "extremes", "distinct sums", "text"])
+@pytest.mark.parametrize("name", ["sums", "extremes", "distinct sums", "counts of text", "text"])
 def test_state_holds_what_is_valid(name: str, form: Any) -> None:
     calls = tuple(call(NUMBERS, f"c{i}", *given) for i, given in enumerate(CALLS[name]))
     kernel = SummarySpec(NUMBERS, ("k",), calls, form).build()
@@ -443,6 +438,42 @@ def test_state_holds_what_is_valid(name: str, form: Any) -> None:
             kernel.step(state, batch if form == "intervals" else converter.step(changes, batch))
             sizes.append(len(kernel.snapshot(state)))
     assert max(sizes) < 6 * min(sizes)
+
+
+@pytest.mark.parametrize("form", ["intervals", "changes"])
+@pytest.mark.parametrize("name", ["counts of text", "extremes", "distinct"])
+def test_forgetting_changes_nothing(name: str, form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millstream.kernels.relations.groups._KEYS_AT_LEAST", 0)
+    monkeypatch.setattr("millstream.kernels.relations.summary_extras._TEXTS_AT_LEAST", 0)
+    monkeypatch.setattr("millstream.kernels.relations.summary_rows._IDLE_ROWS", 0)
+    chance = np.random.default_rng(9)
+    spec: BagSpec | SummarySpec = BagSpec(NUMBERS, 1, "distinct", False, form)
+    meaning = MEANINGS["distinct", False]
+    if name in CALLS:
+        calls = calls_of(*CALLS[name])
+        spec, meaning = SummarySpec(NUMBERS, ("k",), calls, form), summary(("k",), calls)
+    time = 0
+    rows: list[Valid] = []
+    for i in range(400):
+        time += int(chance.integers(0, 2))
+        # keys and strings that are never seen again after a while
+        row = (time // 4, int(chance.integers(3)), None, i / 8, f"s{(time + int(chance.integers(4))) // 5}")
+        rows.append((row, time, time + int(chance.integers(1, 9))))
+    kernel, converter = spec.build(), ToChangesSpec(NUMBERS).build()
+    back = ToIntervalsSpec(Schema(spec.output.fields[:-1])).build()
+    state, changes, intervals = kernel.open(), converter.open(), back.open()
+    outputs = []
+    with jit.using("off"):
+        for first in range(0, 400, 20):
+            upto = rows[first + 20][1] if first + 20 < len(rows) else FOREVER
+            batch = relation(NUMBERS, rows[first : first + 20], upto)
+            if form == "intervals":
+                outputs.append(kernel.step(state, batch))
+            else:
+                outputs.append(back.step(intervals, kernel.step(state, converter.step(changes, batch))))
+    check(valid(outputs), meaning, rows)
+    groups = getattr(state.groups, "keys", None)
+    assert groups is not None and len(groups) < 100
 
 
 def test_hot_values_do_not_hold_others_back() -> None:

@@ -248,6 +248,8 @@ def test_compiled_loops_equal_python() -> None:
         (RowsWindowSpec(VALUE, RowsWindow(3, ("v",), 2), "intervals"), stream),
         (RowsWindowSpec(VALUE, RowsWindow(3, ("v",), 2), "changes"), stream),
         (CoalesceSpec(VALUE, 20), relation),
+        (ToEventsSpec(VALUE, "istream"), relation),
+        (ToEventsSpec(VALUE, "dstream"), relation),
     ]
     for spec, batch in cases:
         results = []

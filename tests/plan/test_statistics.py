@@ -7,10 +7,7 @@ import pyarrow as pa
 import pytest
 
 from millstream.kernels.batch import Batch
-from millstream.plan.nodes import Scan, Union
-from millstream.schema import Schema
-from millstream.statistics import MEMORY, Observations, Sketch, StreamObserver, StreamStatistics, has_changed
-from millstream.types import BIGINT
+from millstream.statistics import MEMORY, Sketch, StreamObserver, StreamStatistics
 
 
 def batch(times: np.ndarray, **columns: object) -> Batch:
@@ -85,29 +82,3 @@ def test_nulls_are_no_values() -> None:
     assert sketch.estimate(2) == 1
     sketch.add(pa.array([1, None, 1, 2] * 100))
     assert sketch.estimate(402) == pytest.approx(2)
-
-
-def reading(stream: str) -> Scan:
-    return Scan(stream, Schema.of(k=BIGINT))
-
-
-def test_observations_are_by_stream() -> None:
-    observations = Observations()
-    observations.observe("Bid", batch(np.arange(0, 100, 10), k=pa.array([1, 2] * 5)))
-    observations.observe("other", batch(np.arange(0, 1000, 100)))
-    known = observations.for_plan(Union((reading("BID"), reading("unknown"))))
-    assert set(known.streams) == {"bid"}
-    assert known.streams["bid"].distance == 10
-    assert known.streams["bid"].distinct["k"] == pytest.approx(2, rel=0.05)
-    assert known
-    assert not observations.for_plan(reading("unknown"))
-    observations.forget("bid")
-    assert not observations.for_plan(reading("bid"))
-
-
-def test_a_change_is_one_beyond_a_threshold() -> None:
-    used = StreamStatistics(10, 100.0)
-    assert not has_changed(used, StreamStatistics(20, 110.0))
-    assert has_changed(used, StreamStatistics(20, 130.0))
-    assert has_changed(used, StreamStatistics(20, 70.0))
-    assert not has_changed(used, StreamStatistics(20, 130.0), threshold=0.5)

@@ -125,7 +125,9 @@ class _Near:
             known.append(place)
         after = len(windows) < len(self.streams)
         plans = [
-            source if place not in windows else _held(source, E.AtWindowEnd(source.plan, windows[place].end or "", after))
+            source
+            if place not in windows
+            else _held(source, E.AtWindowEnd(source.plan, windows[place].end or "", after))
             for place, source in enumerate(self.sources)
         ]
         ends = {self._end(place, windows) for place in self.streams} if after else set()
@@ -201,9 +203,7 @@ class _Near:
             for place, source in enumerate(self.sources)
         ]
         plan, scope = Joining(windowed, self.context).build()
-        last = {
-            place for place in self._told() if all(least.get((other, place), 1) <= 0 for other in self.streams)
-        }
+        last = {place for place in self._told() if all(least.get((other, place), 1) <= 0 for other in self.streams)}
         times = tuple(name for name, place in self.times.items() if place in last and name in plan.schema)
         return E.Starts(plan, times, lasting), scope
 

@@ -111,9 +111,7 @@ class AsofKernel(OnePiece):
 
     def open(self) -> AsofState:
         types = [self.spec.left[name].type for name in self.spec.by]
-        return AsofState(
-            Numbered(self._kept[self.held].arrow), KeyTable(types) if types else None, changed=False
-        )
+        return AsofState(Numbered(self._kept[self.held].arrow), KeyTable(types) if types else None, changed=False)
 
     def _take_in(self, state: AsofState, batch: Batch) -> None:
         if len(batch) or batch.upto > state.upto[batch.port]:

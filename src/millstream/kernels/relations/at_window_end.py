@@ -83,9 +83,7 @@ class AtWindowEndKernel(OnePiece):
 
     def snapshot(self, state: AtWindowEndState) -> bytes:
         rows = state.waiting.all()
-        return snapshots.save(
-            self.spec, {"upto": np.array([state.upto]), **({} if rows is None else {"rows": rows})}
-        )
+        return snapshots.save(self.spec, {"upto": np.array([state.upto]), **({} if rows is None else {"rows": rows})})
 
     def restore(self, saved: bytes) -> AtWindowEndState:
         parts = snapshots.load(self.spec, saved)

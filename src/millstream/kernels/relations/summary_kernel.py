@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +12,6 @@ from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
 from millstream.kernels.jit import as_input, compile_kernel, source_of
 from millstream.kernels.keys.words import all_true
 from millstream.kernels.one_piece import OnePiece
-from millstream.kernels.over import loops
 from millstream.kernels.over.columns import argument_arrays, result_column
 from millstream.kernels.relations import stair_loops, sweeping
 from millstream.kernels.relations.back import Lanes, Places
@@ -22,49 +20,16 @@ from millstream.kernels.relations.groups import Groups
 from millstream.kernels.relations.place_loops import END as PLACE_END
 from millstream.kernels.relations.place_loops import FIRST_VALUE, OPEN, OWNER, START
 from millstream.kernels.relations.signs import apart, with_signs
-from millstream.kernels.relations.stair_loops import STEP
 from millstream.kernels.relations.summary import SummarySpec
+from millstream.kernels.relations.summary_extras import Extras, extras_of, to_codes, with_texts
 from millstream.kernels.relations.summary_source import OVERFLOW, ROOM, SummaryLayout, generate
 from millstream.kernels.relations.sweeping import PLACES, SweepState
 from millstream.types import DOUBLE
 
-_refill = compile_kernel(source_of(loops), "refill")
 _list_steps = compile_kernel(source_of(stair_loops), "list_steps")
 _load_steps = compile_kernel(source_of(stair_loops), "load_steps")
 
 _NO_TIMES = as_input(np.empty(0, dtype=np.int64))
-
-
-@dataclass
-class Extras:
-    """The steps of extremes, and tables of counted values: entries of group record + 1, value, count."""
-
-    tables: list[Ints]
-    used: Ints
-    steps: Ints = field(default_factory=lambda: np.zeros(STEP * 64, dtype=np.int64))
-    pool: Ints = field(default_factory=lambda: np.zeros(2, dtype=np.int64))
-
-    def reserve(self, steps: int, values: int) -> None:
-        """Make room for that many more steps, and for that many more values in each table."""
-        wanted = STEP * (int(self.pool[stair_loops.EVER]) + steps)
-        if wanted > len(self.steps):
-            self.steps = np.append(self.steps, np.zeros(max(wanted, 2 * len(self.steps)), dtype=np.int64))
-        for i, table in enumerate(self.tables):
-            if 6 * (int(self.used[i]) + values) > len(table):
-                self.fill(i, self.entries(i), values)
-
-    def entries(self, table: int) -> Lanes:
-        rows = self.tables[table].reshape(-1, 3)
-        used: Lanes = rows[rows[:, 0] != 0]
-        return used
-
-    def fill(self, table: int, entries: Lanes, more: int = 0) -> None:
-        size = 16
-        while size < 4 * (len(entries) + more):
-            size *= 2
-        self.tables[table] = np.zeros(3 * size, dtype=np.int64)
-        self.used[table] = len(entries)
-        _refill(len(entries), np.ascontiguousarray(entries), self.tables[table])
 
 
 class SummaryKernel(OnePiece):
@@ -114,6 +79,7 @@ class SummaryKernel(OnePiece):
         upto = state.places.upto(front.upto)
         out = Batch(self._results(state, done), done[START], zeros, upto, done[PLACE_END])
         state.groups.forget(state.places.first)
+        state.extras.forget(self.layout)
         return out
 
     def _changes(self, state: SweepState, time: Ints, rows: Lanes) -> Batch:
@@ -124,6 +90,7 @@ class SummaryKernel(OnePiece):
         done = np.ascontiguousarray(lanes[: int(marks[0])].T)
         made = with_signs(self._results(state, done), done[PLACE_END], self.spec.output)
         state.groups.forget(0)
+        state.extras.forget(self.layout)
         return Batch(made, done[START], np.zeros(len(done[START]), dtype=np.int64), state.progress)
 
     def _fill(self, state: SweepState, batch: Batch, lanes: Lanes) -> None:
@@ -135,7 +102,7 @@ class SummaryKernel(OnePiece):
         if flags is not None:
             lanes[:, flags] = 0
         for arg, index in zip(self.layout.args, self._args, strict=True):
-            arrays = argument_arrays(arg, rows.column(index), {})
+            arrays = argument_arrays(arg, rows.column(index), state.extras.texts)
             if arg.valued:
                 lanes[:, self.layout.row_lanes[arg.name]] = arrays[0].view(np.int64)
             if arg.flagged and flags is not None:
@@ -202,14 +169,14 @@ class SummaryKernel(OnePiece):
         return [self._state(part) for part in sweeping.divided(self._exported(state), parts, [self._keys])]
 
     def merge(self, states: Sequence[SweepState]) -> SweepState:
-        return self._state(sweeping.combined([self._exported(state) for state in states]))
+        texts = extras_of(self.layout).texts
+        parts = [to_codes(self.layout, self._exported(state), texts) for state in states]
+        return self._state(with_texts(self.layout, sweeping.combined(parts), texts))
 
     def _empty(self) -> SweepState:
         groups = Groups([self.spec.input[key].type for key in self.spec.by], self._fresh)
-        tables = len(self.layout.layout.tables)
-        extras = Extras([np.zeros(3 * 16, dtype=np.int64) for _ in range(tables)], np.zeros(tables, dtype=np.int64))
         places = Places(self.layout.place_width - FIRST_VALUE)
-        return SweepState(groups, [Front(self.layout.row_width)], places, extras)
+        return SweepState(groups, [Front(self.layout.row_width)], places, extras_of(self.layout))
 
     def _exported(self, state: SweepState) -> sweeping.Portable:
         extras: Extras = state.extras
@@ -221,11 +188,12 @@ class SummaryKernel(OnePiece):
         live = state.groups.live()
         slots = state.groups.lanes.reshape(-1)
         count = _list_steps(len(steps), slots, self.layout.group_width, live, self._stairs, extras.steps, steps)
-        return sweeping.exported(state, {**more, "steps": steps[: int(count)]})
+        portable = sweeping.exported(state, {**more, "steps": steps[: int(count)]})
+        return with_texts(self.layout, portable, extras.texts)
 
     def _state(self, portable: sweeping.Portable) -> SweepState:
         state = self._empty()
-        more = sweeping.imported(state, portable)
+        more = sweeping.imported(state, to_codes(self.layout, portable, state.extras.texts))
         lanes = state.groups.lanes
         extras: Extras = state.extras
         for i in range(len(extras.tables)):

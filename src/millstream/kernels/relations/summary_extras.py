@@ -1,0 +1,104 @@
+"""What summaries keep beside groups and rows: steps of extremes, counted values, and the strings among these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from millstream.kernels.batch import Ints
+from millstream.kernels.jit import compile_kernel, source_of
+from millstream.kernels.keys import ByteTable
+from millstream.kernels.over import loops
+from millstream.kernels.relations import stair_loops
+from millstream.kernels.relations.back import Lanes
+from millstream.kernels.relations.stair_loops import STEP
+from millstream.kernels.relations.summary_source import SummaryLayout
+from millstream.kernels.relations.sweeping import Portable
+
+_refill = compile_kernel(source_of(loops), "refill")
+
+_TEXTS_AT_LEAST = 1_024
+
+
+@dataclass
+class Extras:
+    """The steps of extremes, and tables of counted values: entries of group record + 1, value, count."""
+
+    tables: list[Ints]
+    used: Ints
+    texts: dict[str, ByteTable]
+    """by argument: the strings that rows have as codes"""
+    steps: Ints = field(default_factory=lambda: np.zeros(STEP * 64, dtype=np.int64))
+    pool: Ints = field(default_factory=lambda: np.zeros(2, dtype=np.int64))
+    kept: dict[str, int] = field(default_factory=dict)
+
+    def reserve(self, steps: int, values: int) -> None:
+        """Make room for that many more steps, and for that many more values in each table."""
+        wanted = STEP * (int(self.pool[stair_loops.EVER]) + steps)
+        if wanted > len(self.steps):
+            self.steps = np.append(self.steps, np.zeros(max(wanted, 2 * len(self.steps)), dtype=np.int64))
+        for i, table in enumerate(self.tables):
+            if 6 * (int(self.used[i]) + values) > len(table):
+                self.fill(i, self.entries(i), values)
+
+    def entries(self, table: int) -> Lanes:
+        rows = self.tables[table].reshape(-1, 3)
+        used: Lanes = rows[rows[:, 0] != 0]
+        return used
+
+    def fill(self, table: int, entries: Lanes, more: int = 0) -> None:
+        size = 16
+        while size < 4 * (len(entries) + more):
+            size *= 2
+        self.tables[table] = np.zeros(3 * size, dtype=np.int64)
+        self.used[table] = len(entries)
+        _refill(len(entries), np.ascontiguousarray(entries), self.tables[table])
+
+    def forget(self, layout: SummaryLayout) -> None:
+        """Give up strings that no row has, once there may be as many of them as others; those of rows are counted."""
+        for name, table in self.texts.items():
+            if len(table) > 2 * self.kept.get(name, 0) + _TEXTS_AT_LEAST:
+                used = [self.entries(i)[:, 1] for i, arg in enumerate(counted(layout)) if arg == name]
+                table.release(np.setdiff1d(table.live(), np.concatenate(used)))
+                self.kept[name] = len(table)
+
+
+def counted(layout: SummaryLayout) -> list[str]:
+    """The argument of each table."""
+    return [part.arg.name for part in layout.layout.tables if part.arg is not None]
+
+
+def extras_of(layout: SummaryLayout) -> Extras:
+    """Nothing yet."""
+    tables = len(layout.layout.tables)
+    texts = {arg.name: ByteTable(arg.type) for arg in layout.layout.texts}
+    return Extras([np.zeros(3 * 16, dtype=np.int64) for _ in range(tables)], np.zeros(tables, dtype=np.int64), texts)
+
+
+def with_texts(layout: SummaryLayout, portable: Portable, texts: Mapping[str, ByteTable]) -> Portable:
+    """A state as the kernel has it: with its own strings, from 0 on, for the codes of these tables."""
+    for name, table in texts.items():
+        live = table.live()
+        number = np.zeros(max(1, table.size), dtype=np.int64)
+        number[live] = np.arange(len(live))
+        portable.texts[name] = table.values(live.astype(np.int64))
+        _recode(layout, portable, name, number)
+    return portable
+
+
+def to_codes(layout: SummaryLayout, portable: Portable, texts: Mapping[str, ByteTable]) -> Portable:
+    """The inverse: with codes of these tables, which get to know the strings."""
+    for name, table in texts.items():
+        _recode(layout, portable, name, table.slots(portable.texts[name], add=True).astype(np.int64))
+    return portable
+
+
+def _recode(layout: SummaryLayout, portable: Portable, name: str, codes: Ints) -> None:
+    lane = layout.row_lanes[name]
+    places = [("ends0", lane), *((f"table{i}", 1) for i, arg in enumerate(counted(layout)) if arg == name)]
+    for owned, at in places:
+        rows = portable.owned[owned] = portable.owned[owned].copy()
+        known = rows[:, at] >= 0
+        rows[known, at] = codes[rows[known, at]]
