@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 import millstream as ms
-from aggregates_native import BareAverage, NativeAverage, NativeItems
+from aggregates_native import BareAverage, BareItems, NativeAverage, NativeItems
 from aggregates_sql import BATCH_ROWS, Chain, Data, session
 
 SLIDES = (1, 10, 100, 1_000, 10_000, 20_000, 40_000)
@@ -28,7 +28,7 @@ class Job:
     name: str
     argument: str
     native: Callable[[int], Any]
-    bare: Callable[[int], Any] | None
+    bare: Callable[[int], Any]
     same: Callable[[pa.Array, pa.Array], bool]
 
 
@@ -37,7 +37,7 @@ def close_to(left: pa.Array, right: pa.Array) -> bool:
 
 
 AVERAGE = Job("avg", "price", NativeAverage, BareAverage, close_to)
-ITEMS = Job("items", "item", NativeItems, None, lambda left, right: bool(left.equals(right)))
+ITEMS = Job("items", "item", NativeItems, BareItems, lambda left, right: bool(left.equals(right)))
 
 
 def interleaved(works: dict[str, list[Callable[[], object]]], rounds: int) -> dict[str, float]:
@@ -83,7 +83,8 @@ def check_same(job: Job, db: ms.Database, data: Data, window: int) -> None:
     for name, query in queries(job, window).items():
         chain = Chain(db, query)
         results[name] = chain.step(data.together(chain.columns, window).slice(0, rows)).rows.column(-1)
-    results["B"] = job.native(window).step(data.whole.column(job.argument).slice(0, rows))
+    for name, contender in (("B", job.native(window)), ("B, bare", job.bare(window))):
+        results[name] = contender.step(data.whole.column(job.argument).slice(0, rows))
     for name, result in results.items():
         if not job.same(result, results["A"]):
             raise AssertionError(f"{name} and A differ, window {window}")
@@ -108,9 +109,7 @@ def by_window(job: Job, data: Data, windows: tuple[int, ...], rounds: int, patie
         if window <= 1_000:
             check_same(job, db, data, window)
         sql = Chain(db, texts["A"])
-        contenders = {"A": sql, "B": job.native(window)}
-        if job.bare is not None:
-            contenders["B, no NULLs"] = job.bare(window)
+        contenders = {"A": sql, "B": job.native(window), "B, bare": job.bare(window)}
         batches = data.batches(sql.columns)
         works: dict[str, list[Callable[[], object]]] = {}
         for name, contender in contenders.items():

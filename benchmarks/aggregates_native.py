@@ -106,6 +106,36 @@ def items_loop(value, valid, ring, absent, counts, tables, times, plus, modulus,
     counts[0], counts[1] = place, held
 
 
+(_TIMES_0, _PLUS_0, _MODULUS_0), (_TIMES_1, _PLUS_1, _MODULUS_1), (_TIMES_2, _PLUS_2, _MODULUS_2) = HASHES
+
+
+@njit(nogil=True, error_model="numpy")
+def bare_items_loop(value, ring, counts, tables, out):
+    """The same for a column that never has a NULL, with the functions written out, so that they are constants."""
+    size = len(ring)
+    place, held = counts[0], counts[1]
+    for i in range(len(value)):
+        if held == size:
+            old = ring[place]
+            tables[0, (old * _TIMES_0 + _PLUS_0) % _MODULUS_0] -= 1
+            tables[1, (old * _TIMES_1 + _PLUS_1) % _MODULUS_1] -= 1
+            tables[2, (old * _TIMES_2 + _PLUS_2) % _MODULUS_2] -= 1
+        else:
+            held += 1
+        new = ring[place] = value[i]
+        place += 1
+        if place == size:
+            place = 0
+        at_0 = (new * _TIMES_0 + _PLUS_0) % _MODULUS_0
+        at_1 = (new * _TIMES_1 + _PLUS_1) % _MODULUS_1
+        at_2 = (new * _TIMES_2 + _PLUS_2) % _MODULUS_2
+        tables[0, at_0] += 1
+        tables[1, at_1] += 1
+        tables[2, at_2] += 1
+        out[i] = min(tables[0, at_0], tables[1, at_1], tables[2, at_2])
+    counts[0], counts[1] = place, held
+
+
 class _Native:
     def __init__(self, window: int, dtype: Any) -> None:
         self.ring = np.zeros(window, dtype=dtype)
@@ -165,3 +195,12 @@ class NativeItems(_Native):
             value, valid, self.ring, self.absent, self.counts, self.tables, self.times, self.plus, self.modulus, out,
             null,
         )  # fmt: skip
+
+
+class BareItems(NativeItems):
+    """The same without NULLs and with three functions that are known beforehand: less than the SQL aggregate does."""
+
+    def step(self, column: pa.Array) -> pa.Array:
+        out = np.empty(len(column), dtype=np.int64)
+        bare_items_loop(column.to_numpy(), self.ring, self.counts, self.tables, out)
+        return pa.array(out)

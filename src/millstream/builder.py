@@ -1,194 +1,246 @@
-"""Queries built from logical operators, one after the other, which are optimised like those of a query text.
+"""Queries built operator by operator, without writing them as one text; they are optimised like any other.
 
-A `Flow` is a plan so far. Every method gives a new one with one more operator on top; `start` runs it. Expressions are
-SQL text, bound to the columns of the flow.
+A `Flow` is what has been built so far: entries of a FROM clause, and the conditions on their rows. Every method gives a
+new flow; `start` runs it. Expressions are SQL text, and mean what they mean in a query.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from sqlglot import exp
+from sqlglot.tokens import Tokenizer
 
 from millstream import sql
 from millstream.bind.context import Context
-from millstream.bind.expressions import ExpressionBinder
-from millstream.bind.from_clause import bind_from
-from millstream.bind.outputs import Bound, deliver, outputs_of
-from millstream.bind.relations import as_relation, bind_windowed, check_clocks, to_events
-from millstream.bind.scope import Item, Scope
+from millstream.bind.outputs import Bound
+from millstream.bind.select import bind_named, bind_query
 from millstream.bind.set_operations import combined
-from millstream.bind.snapshots import bind_snapshots
 from millstream.bind.statements import delivered
-from millstream.plan import nodes as P
-from millstream.plan import relations as R
-from millstream.plan.expr import Column
-from millstream.plan.joins import split_condition
+from millstream.errors import BindError, UnsupportedError
+from millstream.plan.nodes import Kind, Node
 from millstream.query import Query
+from millstream.sql.relations import Windowed
 
 if TYPE_CHECKING:
     from millstream.session import Database
 
+How = Literal["inner", "left", "right", "full", "semi", "anti", "asof", "asof left"]
+_JOINS: dict[str, str] = {"inner": "JOIN"} | {
+    how: f"{how.upper()} JOIN" for how in ("left", "right", "full", "semi", "anti", "asof", "asof left")
+}
+_PLAIN = frozenset({"expressions", "from_"})
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """An entry of FROM: a plan, the name of its rows, and how they are joined to those of the entries before."""
+
+    plan: Node
+    alias: str
+    joined: str = ""
+    on: str = ""
+
+    @property
+    def text(self) -> str:
+        return f"{self.joined} {_quoted(self.alias)}{self.on}".strip()
+
 
 @dataclass(frozen=True)
 class Flow:
-    """A plan, and the names under which expressions know its columns."""
+    """What has been built so far. Made by `Database.stream`."""
 
     database: Database
-    plan: P.Node
-    items: tuple[Item, ...]
-    uses: frozenset[str]
+    _entries: tuple[_Entry, ...]
+    _conditions: tuple[str, ...] = ()
+    _uses: frozenset[str] = frozenset()
 
     def alias(self, name: str) -> Flow:
-        """The same under another name, so that joins can tell its columns from others'."""
-        plan = self._plain()
-        return replace(self, plan=plan, items=(Item(name, plan.schema),))
+        """The same under another name: two flows from one stream need two names to be joined."""
+        flow = self._alone()
+        return replace(flow, _entries=(replace(flow._entries[0], alias=name),))
 
     def window(self, text: str) -> Flow:
         """A relation: WINDOW of that text, for example 'RANGE 10 MINUTES' or 'PARTITION BY k ROWS 1'."""
-        parsed = self._parsed(f"SELECT * FROM flow WINDOW({text})")
-        item = parsed.args["from_"].this
-        return replace(self, plan=bind_windowed(item, self._plain(), self.items[0].alias, self._context(text)))
+        return self._alone()._over(f"WINDOW({text})", "window", "granularity")
+
+    def granularity(self, text: str) -> Flow:
+        """The relation at multiples of a length of time only, for example '1 MINUTE'."""
+        return self._alone()._over(f"GRANULARITY({text})", "granularity", "window")
 
     def where(self, condition: str) -> Flow:
         """The rows for which the condition is true."""
-        node = self._parsed(f"SELECT * FROM flow WHERE {condition}").args["where"].this
-        return replace(self, plan=P.Filter(self.plan, self._expressions(condition).condition(node)))
+        return replace(self, _conditions=(*self._conditions, f"({condition})"))._checked()
+
+    def join(self, other: Flow, on: str | None = None, how: How = "inner") -> Flow:
+        """Pairs of rows that match, as JOIN in FROM says; their columns are then known as alias.column."""
+        if how not in _JOINS:
+            raise BindError(f"no join {how}", hint=f"there are {', '.join(_JOINS)}")
+        flow = self._alone() if len(self._entries) == 1 or how in ("right", "full") else self
+        entry = other._alone()._entries[0]
+        word = "CROSS JOIN" if on is None and how == "inner" else _JOINS[how]
+        entry = replace(entry, joined=word, on="" if word == "CROSS JOIN" else f" ON {'TRUE' if on is None else on}")
+        return replace(flow, _entries=(*flow._entries, entry), _uses=flow._uses | other._uses)._checked()
 
     def select(self, *columns: str) -> Flow:
         """New columns: expressions, with AS where they need a name."""
-        return self._selected(f"SELECT {', '.join(columns)} FROM flow")
+        return self._made(", ".join(columns) or "*")
 
     def group_by(self, keys: str, *columns: str, having: str | None = None) -> Flow:
-        """At each instant one row for each group: any columns made of the keys and of aggregates."""
-        by = f" GROUP BY {keys}" if keys else ""
-        condition = f" HAVING {having}" if having else ""
-        return self._selected(f"SELECT {', '.join(columns)} FROM flow{by}{condition}")
+        """One row for each group, of these columns made of its keys and of aggregates; without keys all is one."""
+        rest = (f" GROUP BY {keys}" if keys else "") + (f" HAVING {having}" if having else "")
+        return self._made(", ".join(columns) or keys, rest, "group" if keys else "", "having" if having else "")
 
     def distinct(self) -> Flow:
         """Each row once, however often it is valid at the same time."""
-        return replace(self, plan=P.Distinct(as_relation(self.plan)))
+        return self._made("DISTINCT *", "", "distinct")
 
-    def join(self, other: Flow, on: str = "TRUE", how: R.How = "inner") -> Flow:
-        """Pairs of rows that are valid at the same time; columns are named by alias where both sides have them."""
-        both = (_prefixed(self), _prefixed(other))
-        check_clocks((side.plan for side in both), "a join", exp.Var(this="join"), self._context(on))
-        items = both[0].items + both[1].items
-        scope = Scope(self._context(on), items, {})
-        node = self._parsed(f"SELECT * FROM flow WHERE {on}").args["where"].this
-        condition = ExpressionBinder(self._context(on), scope).condition(node)
-        pairs, residual = split_condition(condition, both[0].plan.schema, both[1].plan.schema)
-        kept = both[0].items if how in ("semi", "anti") else items
-        plan = R.Join(both[0].plan, both[1].plan, pairs, residual, how)
-        return replace(self, plan=plan, items=kept, uses=self.uses | other.uses)
+    def union(self, other: Flow, *, all: bool = True) -> Flow:
+        """The rows of both, as bags or (not `all`) as sets."""
+        return self._combined(other, "UNION", all)
 
-    def union(self, other: Flow) -> Flow:
-        """The rows of both, as bags."""
-        return self._combined(other, "UNION ALL")
+    def except_(self, other: Flow, *, all: bool = True) -> Flow:
+        """What this has more than the other as bags, or what only this has as sets."""
+        return self._combined(other, "EXCEPT", all)
 
-    def except_(self, other: Flow) -> Flow:
-        """What this has more than the other, as bags."""
-        return self._combined(other, "EXCEPT ALL")
-
-    def intersect(self, other: Flow) -> Flow:
-        """What both have, as bags."""
-        return self._combined(other, "INTERSECT ALL")
+    def intersect(self, other: Flow, *, all: bool = True) -> Flow:
+        """What both have, as bags or as sets."""
+        return self._combined(other, "INTERSECT", all)
 
     def istream(self) -> Flow:
         """Rows as they come to be valid, as events."""
-        return self._events("ISTREAM")
+        return self._made("ISTREAM(*)", "", "stream_of")
 
     def dstream(self) -> Flow:
         """Rows as they cease to be valid, as events."""
-        return self._events("DSTREAM")
+        return self._made("DSTREAM(*)", "", "stream_of")
 
     def rstream(self) -> Flow:
         """Rows at every instant at which they are valid, as events."""
-        return self._events("RSTREAM")
+        return self._made("RSTREAM(*)", "", "stream_of")
 
     def explain(self, mode: str = "") -> str:
-        """How it would run."""
+        """How it would run; modes are those of EXPLAIN."""
         return self.database.explain_bound(self._bound(), mode)
 
     def start(self, name: str | None = None) -> Query:
         """Run it as a standing query. It is not kept when a persistent session is closed: it has no text."""
-        return self.database.start_bound(self._bound(), self.uses, str(self.plan), name)
+        bound = self._bound()
+        return self.database.start_bound(bound, self._uses, str(bound.plan), name)
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
+    def _text(self, columns: str, rest: str = "") -> str:
+        where = f" WHERE {' AND '.join(self._conditions)}" if self._conditions else ""
+        return f"SELECT {columns} FROM {' '.join(entry.text for entry in self._entries)}{where}{rest}"
+
+    @property
+    def _is_alone(self) -> bool:
+        return len(self._entries) == 1 and not self._conditions
+
+    def _alone(self) -> Flow:
+        """The same with one entry and no conditions."""
+        return self if self._is_alone else self._made("*")
+
+    def _made(self, columns: str, rest: str = "", *clauses: str) -> Flow:
+        """The flow whose rows are those of a SELECT over this one, which has these clauses."""
+        node, context = self._parsed(self._text(columns, rest), *clauses)
+        bound = bind_named(node, context, node)
+        return Flow(self.database, (_Entry(bound.plan, self._entries[0].alias),), (), self._uses | context.uses)
+
+    def _over(self, words: str, wanted: str, unwanted: str) -> Flow:
+        """This flow, which is alone, with a window or the like behind its name."""
+        text = f"{self._text('*')} {words}"
+        select = _one_select(text)
+        item = select.args["from_"].this
+        if not isinstance(item, Windowed) or item.args.get(unwanted) or _parts(select) != _PLAIN:
+            raise BindError(f"more than one {wanted} in {words}")
+        context = self._named(select, text)
+        return replace(self, _entries=(replace(self._entries[0], plan=bind_query(select, context).plan.inputs[0]),))
+
+    def _checked(self) -> Flow:
+        """This flow, in which all names are known and all types fit."""
+        node, context = self._parsed(self._text("*"))
+        bind_query(node, context)
+        return replace(self, _uses=self._uses | context.uses)
+
     def _bound(self) -> Bound:
-        plan = self._plain()
-        return delivered(Bound(plan, plan.schema.names), self._context(""))
+        node, context = self._parsed(self._text("*"))
+        plan = self._entries[0].plan
+        bound = Bound(plan, plan.schema.names) if self._is_alone else bind_query(node, context)
+        if bound.plan.kind is Kind.TABLE:
+            raise UnsupportedError("stored tables alone are not a stream", hint="ask for their rows with db.sql(…)")
+        return delivered(bound, context)
 
-    def _plain(self) -> P.Node:
-        """The plan with columns under the names that users know; those that both sides of a join have keep a prefix."""
-        named = [(item.prefix + field.name, field.name) for item in self.items for field in item.schema]
-        if len(self.items) == 1 and not self.items[0].prefix:
-            return self.plan
-        short = [name.lower() for _, name in named]
-        columns = tuple(
-            (
-                name if short.count(name.lower()) == 1 else full.replace(".", "_"),
-                Column(self.plan.schema[full].type, full),
-            )
-            for full, name in named
-        )
-        return P.Project(self.plan, columns)
-
-    def _selected(self, text: str) -> Flow:
-        node, context = self._parsed(text), self._context(text)
-        assert isinstance(node, exp.Select)
-        scope = Scope(context, self.items, {})
-        if self.plan.kind is P.Kind.RELATION:
-            bound = bind_snapshots(node, self.plan, scope, context)
-        else:
-            expressions = ExpressionBinder(context, scope)
-            bound = deliver(
-                self.plan, [out for part in node.expressions for out in outputs_of(part, scope, expressions)]
-            )
-        return replace(self, plan=bound.plan, items=(Item(self.items[0].alias, bound.plan.schema),))
-
-    def _combined(self, other: Flow, words: str) -> Flow:
-        bounds = [Bound(flow._plain(), flow._plain().schema.names) for flow in (self, other)]
-        node = self._parsed(f"SELECT * FROM flow {words} SELECT * FROM flow")
+    def _combined(self, other: Flow, word: str, all_: bool) -> Flow:
+        left, right = self._alone(), other._alone()
+        text = f"{left._text('*')} {word}{' ALL' if all_ else ''} {right._text('*')}"
+        node = sql.parse(text)[0].ast
         assert isinstance(node, exp.SetOperation)
-        plan = combined(node, bounds, self._context(words)).plan
-        return Flow(self.database, plan, (Item(self.items[0].alias, plan.schema),), self.uses | other.uses)
+        plans = [flow._entries[0].plan for flow in (left, right)]
+        context = Context(self.database.catalog, text)
+        bound = combined(node, [Bound(plan, plan.schema.names) for plan in plans], context)
+        return Flow(self.database, (_Entry(bound.plan, left._entries[0].alias),), (), left._uses | right._uses)
 
-    def _events(self, how: str) -> Flow:
-        plan = to_events(how, self._plain(), exp.Var(this=how), self._context(how))
-        return replace(self, plan=plan, items=(Item(self.items[0].alias, plan.schema),))
+    def _parsed(self, text: str, *clauses: str) -> tuple[exp.Select, Context]:
+        """A SELECT over this flow, which has these clauses and nothing else."""
+        select = _one_select(text)
+        expected = _PLAIN.union(filter(None, clauses), ("joins",) * (len(self._entries) > 1))
+        if _parts(select) != expected.union(("where",) * bool(self._conditions)):
+            raise _too_much(text)
+        return select, self._named(select, text)
 
-    def _expressions(self, text: str) -> ExpressionBinder:
-        context = self._context(text)
-        return ExpressionBinder(context, Scope(context, self.items, {}))
-
-    def _parsed(self, text: str) -> exp.Expr:
-        return sql.parse(text)[0].ast
-
-    def _context(self, text: str) -> Context:
-        return Context(self.database.catalog, text)
-
-
-def _prefixed(flow: Flow) -> Flow:
-    """The flow as a relation whose columns have names that other flows of a join do not have."""
-    plan = as_relation(flow.plan)
-    if len(flow.items) > 1 or flow.items[0].prefix:
-        return replace(flow, plan=plan)
-    item = flow.items[0]
-    columns = tuple((f"{item.alias}.{field.name}", Column(field.type, field.name)) for field in plan.schema)
-    return replace(
-        flow, plan=P.Project(plan, columns), items=(replace(item, schema=plan.schema, prefix=f"{item.alias}."),)
-    )
+    def _named(self, select: exp.Select, text: str) -> Context:
+        """The context in which the entries of a SELECT mean those of this flow."""
+        items = [select.args["from_"], *(select.args.get("joins") or [])]
+        if len(items) != len(self._entries):
+            raise _too_much(text)
+        local: dict[str, Node] = {}
+        for place, (item, entry) in enumerate(zip(items, self._entries, strict=True)):
+            table = item.this.this if isinstance(item.this, Windowed) else item.this
+            if not isinstance(table, exp.Table):
+                raise _too_much(text)
+            # a name that no query inside an expression can mean
+            name = exp.to_identifier(f"${place}", quoted=True)
+            name.meta.update(table.this.meta)
+            table.set("this", name)
+            table.set("alias", exp.TableAlias(this=exp.to_identifier(entry.alias, quoted=True)))
+            local[f"${place}"] = entry.plan
+        return Context(self.database.catalog, text, local)
 
 
 def flow_of(database: Database, name: str, alias: str | None) -> Flow:
-    """What a name of the catalog stands for, as the beginning of a flow."""
-    text = f"SELECT * FROM {name}"
+    """What a name of the catalog, or any other entry of FROM, stands for, as the beginning of a flow."""
+    known = database.catalog.find(name) is not None
+    text = f"SELECT * FROM {_quoted(name) if known else name}"
+    select = _one_select(text)
     context = Context(database.catalog, text)
-    select = sql.parse(text)[0].ast
-    assert isinstance(select, exp.Select)
-    plan, scope = bind_from(select, context)
-    item = replace(scope.items[0], alias=alias or scope.items[0].alias)
-    return Flow(database, plan, (item,), frozenset(context.uses))
+    if _parts(select) != _PLAIN:
+        raise BindError("a flow begins with one entry of FROM", detail=text, hint="join it to others with join(…)")
+    plan = bind_query(select, context).plan.inputs[0]
+    found = select.args["from_"].this
+    own = found.alias or (found.this.alias_or_name if isinstance(found, Windowed) else found.name)
+    return Flow(database, (_Entry(plan, alias or own or "flow"),), (), frozenset(context.uses))
+
+
+def _one_select(text: str) -> exp.Select:
+    parsed = sql.parse(text)
+    if len(parsed) != 1 or not isinstance(parsed[0].ast, exp.Select):
+        raise _too_much(text)
+    return parsed[0].ast
+
+
+def _too_much(text: str) -> BindError:
+    return BindError("this is more than expressions", detail=f"they make {text}", hint="use a method for each clause")
+
+
+def _parts(select: exp.Select) -> set[str]:
+    """The clauses that a SELECT has."""
+    return {key for key, value in select.args.items() if value}
+
+
+def _quoted(name: str) -> str:
+    """A name as it stands in a text."""
+    plain = name.isidentifier() and name.upper() not in Tokenizer.KEYWORDS
+    return name if plain else '"' + name.replace('"', '""') + '"'

@@ -13,7 +13,7 @@ from millstream import sql
 from millstream.bind import statements as act
 from millstream.bind.select import Bound
 from millstream.bind.statements import bind
-from millstream.catalog import AggregateDef, Entry, FunctionDef, SinkDef, StreamDef, TableDef, ViewDef
+from millstream.catalog import AggregateDef, DerivedDef, Entry, FunctionDef, SinkDef, StreamDef, TableDef, ViewDef
 from millstream.config import Config
 from millstream.errors import StateError
 from millstream.hosts.embedded.checkpoint import replay, restore_query, restore_streams, save
@@ -81,13 +81,16 @@ class PersistentDatabase(Database):
         entry = action.entry
         if known is not None and self.catalog.like(entry) is known:
             return
+        # nothing uses it yet, and what it needs may have been defined after the one it replaces
+        replaced = self._texts.pop(_key(entry), None)
+        if self._is_temporary(action.uses):
+            if replaced is not None:
+                self.checkpoint()
+            return
         if isinstance(entry, TableDef):
             text = _table_text(entry)
-        if isinstance(entry, AggregateDef):
-            # nothing uses it yet, and what it calls may have been defined after the one it replaces
-            self._texts.pop(_key(entry), None)
-            if entry.python is not None:
-                text = f"{_PYTHON}{entry.python.made.__module__}"
+        if isinstance(entry, AggregateDef) and entry.python is not None:
+            text = f"{_PYTHON}{entry.python.made.__module__}"
         self._texts[_key(entry)] = (entry.name, text)
         self._remember_call({"op": "execute", "text": text, "key": _key(entry)})
 
@@ -117,14 +120,14 @@ class PersistentDatabase(Database):
 
     def _remove(self, action: act.Remove) -> None:
         super()._remove(action)
-        for key in _keys(action.name, action.kinds):
-            self._texts.pop(key, None)
-        self._remember_call({"op": "drop", "name": action.name, "kind": action.kinds[0].__name__})
+        kept = [self._texts.pop(key, None) for key in _keys(action.name, action.kinds)]
+        if any(kept):
+            self._remember_call({"op": "drop", "name": action.name, "kind": action.kinds[0].__name__})
 
     def stop(self, name: str) -> None:
         super().stop(name)
-        self._texts.pop(f"query:{name.lower()}", None)
-        self._remember_call({"op": "stop", "name": name})
+        if self._texts.pop(f"query:{name.lower()}", None) is not None:
+            self._remember_call({"op": "stop", "name": name})
 
     def _on_tables(self, action: act.OnTables, text: str) -> Result | None:
         if action.is_query:
@@ -143,9 +146,10 @@ class PersistentDatabase(Database):
             self._journal.note(note)
 
     def _is_temporary(self, uses: frozenset[str]) -> bool:
-        """Streams registered from memory are gone with the process, and so are the queries on them."""
+        """Streams registered from memory are gone with the process, and so is what is made of them."""
         return any(
-            isinstance(self.catalog.find(name), StreamDef) and f"entry:{name.lower()}" not in self._texts
+            isinstance(self.catalog.find(name), StreamDef | DerivedDef | ViewDef)
+            and f"entry:{name.lower()}" not in self._texts
             for name in uses
         )
 
@@ -219,6 +223,9 @@ class PersistentDatabase(Database):
                 self._remove(act.Remove(note["name"], kinds))
             case "stop":
                 self.stop(note["name"])
+            case "fetch" if note["name"].lower() not in self._queries:
+                # it was not kept: it had no text, or read what is gone
+                pass
             case _:
                 replay(self._host, note, rows)
 

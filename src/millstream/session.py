@@ -32,6 +32,7 @@ from millstream.errors import BindError, CatalogError, ConnectorError, DataError
 from millstream.explain import explain_text
 from millstream.hosts.contract import Host, Program, Report
 from millstream.hosts.tables import TableStore
+from millstream.physical.check import check_plan, is_relation
 from millstream.physical.nodes import Physical, Source, walk
 from millstream.physical.planner import plan_physical
 from millstream.plan.relations import Validity
@@ -192,7 +193,8 @@ class Database:
 
     def install(self, plan: Physical, name: str | None = None) -> Query:
         """Run physical operators exactly as they are given; nothing is optimised. It is not kept on closing."""
-        program = Program(self._free_name(name), plan, plan.schema.names)
+        check_plan(plan, self.catalog)
+        program = Program(self._free_name(name), plan, plan.schema.names, relation=is_relation(plan))
         uses = frozenset(node.stream for node in walk(plan) if isinstance(node, Source))
         self._host.start(program)
         return self._hold(program, lambda mode: self._host.explain(program), uses, str(plan))

@@ -29,6 +29,8 @@ from millstream.kernels.programs.rows_values import to_arrow
 from millstream.kernels.programs.spec import AggregateSpec
 from millstream.kernels.reorder import LateSpec, ReorderSpec
 from millstream.kernels.session import SessionSpec
+from millstream.kernels.window_groups import GroupedCall, WindowGroupSpec
+from millstream.kernels.window_groups.spec import has_lanes
 from millstream.kernels.yields import YieldSpec
 from millstream.plan.builtin_programs import builtin_program
 from millstream.plan.expr import Call, Column, Expr, Literal
@@ -272,6 +274,39 @@ def closing_scenarios(draw: st.DrawFn) -> Scenario:
 
 
 @st.composite
+def window_group_specs(draw: st.DrawFn) -> WindowGroupSpec:
+    """Aggregates that have lanes, over windows with and without overlap and gaps."""
+    windows = draw(
+        st.sampled_from(
+            [Hopping(4, 4), Hopping(6, 2, 1), Hopping(6, 4), Hopping(2, 3), Hopping(7, 1), Cumulating(6, 2)]
+        )
+    )
+    schema = Schema(tuple(COLUMNS[name] for name in ("k", "name", "x", "i", "b", "d", "s", "flag", "at")))
+    chosen = []
+    for i in range(draw(st.integers(1, 4))):
+        arg = draw(st.none() | st.sampled_from(schema.fields[2:]))
+        type_of = None if arg is None else arg.type
+        fits = [f for f in sorted(NAMES) if has_lanes(f, type_of) and result_type(f, False, type_of) is not None]
+        fn = draw(st.sampled_from(fits))
+        type_ = result_type(fn, False, type_of)
+        assert type_ is not None
+        chosen.append(GroupedCall(f"r{i}", fn, None if arg is None else arg.name, type_))
+    by = draw(st.sampled_from([(), ("k",), ("name",), ("name", "k")]))
+    shown = draw(st.permutations([*by, "begin", "end"]))
+    return WindowGroupSpec(schema, by, windows, BIGINT, tuple(shown), ("begin",), ("end",), tuple(chosen))
+
+
+@st.composite
+def window_group_scenarios(draw: st.DrawFn) -> Scenario:
+    spec = draw(window_group_specs())
+    batch = draw(ordered(spec.input))
+    if len(batch) and batch.time[0] < -1000:
+        batch = replace(batch, time=batch.time - BEGIN)
+    # arrival numbers need not rise with time
+    return Scenario(spec, (replace(batch, seq=_shuffled_ties(draw, batch)),))
+
+
+@st.composite
 def program_scenarios(draw: st.DrawFn) -> Scenario:
     """Aggregates of the papers and random ones, in all windows, with and without keys."""
     makers = [*BASE_PROGRAMS.values(), *WINDOW_PROGRAMS.values()]
@@ -312,6 +347,7 @@ SCENARIOS: dict[str, st.SearchStrategy[Scenario]] = {
     "SessionSpec": session_scenarios(),
     "AggregateSpec": closing_scenarios() | program_scenarios(),
     "YieldSpec": yield_scenarios(),
+    "WindowGroupSpec": window_group_scenarios(),
 }
 
 

@@ -70,7 +70,7 @@ class Plans:
         make = self.random.choice(
             (self.filtered, self.filtered, self.filtered, self.projected, self.joined, self.joined, self.joined,
              self.summarized, self.distinct, self.distinct, self.united, self.sets, self.coarse, self.again,
-             self.chained)
+             self.chained, self.looked_up)
         )  # fmt: skip
         return make(depth - 1)
 
@@ -99,6 +99,19 @@ class Plans:
             right = self.window()
             joined = Join(joined, right, ((self.column(joined), self.column(right)),))
         return joined
+
+    def looked_up(self, depth: int) -> Node:
+        """Groups of rows with what the last row of the same key says about it."""
+        rows, last = self.renamed(self.relation(depth)), self.renamed(Window(self.events(), RowsWindow(1, ("a",))))
+        key = self.column(rows)
+        pairs: tuple[tuple[Expr, Expr], ...] = ((key, Column(BIGINT, last.schema.names[0])),)
+        sides = (rows, last)
+        if self.random.random() < 0.5:
+            sides, pairs = (last, rows), tuple((theirs, mine) for mine, theirs in pairs)
+        below = Join(*sides, pairs)
+        keys = {self.random.choice((key.name, last.schema.names[0])), self.random.choice(below.schema.names)}
+        call = SnapshotCall((self.name(),), self.random.choice(("count", "sum")), (self.column(rows).name,), (BIGINT,))
+        return Summarize(below, tuple(sorted(keys)), (call,))
 
     def summarized(self, depth: int) -> Node:
         below = self.relation(depth)
@@ -140,7 +153,7 @@ class Plans:
             for side in (left, right)
         )
 
-    def column(self, node: Node) -> Expr:
+    def column(self, node: Node) -> Column:
         return Column(BIGINT, self.random.choice(node.schema.names))
 
     def condition(self, node: Node) -> Expr:

@@ -53,7 +53,7 @@ class WindowStage:
 
 def windows_of(time: Ints, windows: Windows) -> tuple[Ints, Ints, Ints, Ints]:
     """For each window of each row, in order: the row, which of the row's windows it is, its start and its end."""
-    _check_range(time, windows)
+    check_range(time, windows)
     moment = time - windows.offset
     if isinstance(windows, Hopping):
         last = moment // windows.slide
@@ -73,7 +73,8 @@ def windows_of(time: Ints, windows: Windows) -> tuple[Ints, Ints, Ints, Ints]:
     return which, copy, start, start + number * windows.step
 
 
-def _check_range(time: Ints, windows: Windows) -> None:
+def check_range(time: Ints, windows: Windows) -> None:
+    """DataError if a bound of some row's window cannot be told."""
     reach = 2 * (windows.size + abs(windows.offset)) + (windows.slide if isinstance(windows, Hopping) else 0)
     if reach >= FOREVER or int(time.min()) < BEGIN + reach or int(time.max()) > FOREVER - reach:
         raise DataError("a window of a row lies outside the time that can be told")

@@ -16,6 +16,7 @@ from millstream.kernels.session import SessionSpec
 from millstream.kernels.yields import YieldSpec
 from millstream.physical.nodes import Apply, Compute, Physical, Source, Staged, TableJoin
 from millstream.physical.stored import stored_table
+from millstream.physical.window_groups import plan_window_groups
 from millstream.plan import event_joins as E
 from millstream.plan import nodes as P
 from millstream.plan import relations as R
@@ -72,6 +73,9 @@ def plan_physical(node: P.Node, forms: R.Forms = "auto") -> Physical:
             child = plan(below)
             return _apply((child,), YieldSpec(child.schema, keys, unit, every))
         case P.Group(input=below, keys=keys, ends=ends, program=program, args=args, results=results):
+            by_panes = plan_window_groups(node, plan)
+            if by_panes is not None:
+                return by_panes
             child = plan(below)
             return _apply((child,), AggregateSpec(child.schema, keys, program, args, Closing(), results, ends))
         case P.JoinTable(input=below, table=table, pairs=pairs, residual=residual, outer=outer):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from millstream.plan.event_joins import AtWindowEnd
 from millstream.plan.expr import Column
 from millstream.plan.nodes import Distinct, Filter, JoinTable, Kind, Node, Project, Union
-from millstream.plan.relations import Coarsen, Join, RangeWindow, SetOperation, Summarize, Window
+from millstream.plan.relations import Coarsen, Join, RangeWindow, RowsWindow, SetOperation, Summarize, Window
 
 
 def is_chronon(node: Node) -> bool:
@@ -82,6 +82,8 @@ def unique_key(node: Node) -> frozenset[str] | None:
             return frozenset(below.schema.names) if known is None else known
         case Summarize(keys=keys):
             return frozenset(keys)
+        case Window(window=RowsWindow(rows=1, by=by)):
+            return frozenset(by)
         case Filter(input=below) | Coarsen(input=below):
             return unique_key(below)
         case Project(input=below, columns=columns):

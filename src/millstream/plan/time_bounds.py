@@ -92,5 +92,5 @@ def _plus(one: Linear, two: Linear, sign: int) -> Linear:
 def _keeps_value(source: SqlType, target: SqlType) -> bool:
     """Whether a conversion leaves the time that a value stands for as it is."""
     if source.is_integer:
-        return target == BIGINT or target == source
+        return target in (BIGINT, source)
     return source.name in ("DATE", "TIMESTAMP", "TIMESTAMPTZ") and target.name in ("TIMESTAMP", "TIMESTAMPTZ")

@@ -14,6 +14,7 @@ from millstream.rules.pane_slides import pane_slides
 from millstream.rules.prune_columns import prune_columns
 from millstream.rules.push_down_filter import push_down_filter
 from millstream.rules.push_down_project import push_down_project
+from millstream.rules.push_down_summary import push_down_summary
 from millstream.rules.push_filter_into_join import push_filter_into_join
 from millstream.rules.split_join_condition import split_join_condition
 from millstream.rules.tumble_slides import tumble_slides
@@ -24,6 +25,7 @@ OPTIMIZE: tuple[Step, ...] = (
     Step(outer_to_inner, "rows with NULLs that a filter drops are not made; conditions reach further into inner joins"),
     Step(push_filter_into_join, "fewer rows are held by joins of relations; makes them hash instead of cross"),
     Step(split_join_condition, "what one side decides is decided before its rows are held"),
+    Step(push_down_summary, "one row of each group is held by a join instead of all; before joins are ordered"),
     Step(order_joins, "small intermediate results first, by what was measured of the streams", by_cost=True),
     Step(eliminate_distinct, "removing duplicates costs a state for every row"),
     Step(eliminate_window, "events that are asked for as events need no windows"),

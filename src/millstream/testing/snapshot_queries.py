@@ -19,6 +19,9 @@ class Columns:
     numbers: tuple[str, ...]
     texts: tuple[str, ...]
 
+    def beside(self, other: Columns) -> Columns:
+        return Columns(self.numbers + other.numbers, self.texts + other.texts)
+
 
 def random_case(seed: int) -> Case:
     """A query and rows for its streams."""
@@ -129,24 +132,26 @@ class QueryWriter:
         for _ in range(self.chance.choices([0, 1, 2], [5, 5, 1])[0]):
             items.append(self._item(depth) if self.chance.random() < 0.9 or self.granule > 1 else self._bare())
         text, columns = items[0]
+        recent = columns
         where: list[str] = []
         for sql, more in items[1:]:
-            mine, theirs = self.chance.choice(columns.numbers), self.chance.choice(more.numbers)
-            matches = f"{mine} {self.chance.choice(['=', '=', '=', '<'])} {theirs}"
-            how = self.chance.choice(["comma", "comma", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "SEMI JOIN",
+            how = self.chance.choice([",", ",", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "SEMI JOIN",
                                       "ANTI JOIN", "CROSS JOIN"])  # fmt: skip
-            if where and how != "JOIN":
-                # a comma binds less than JOIN, so what follows it stays one
-                how = "comma"
-            if how == "comma":
-                text = f"{text}, {sql}"
+            if where and how in ("RIGHT JOIN", "FULL JOIN"):
+                # refused after a comma
+                how = "LEFT JOIN"
+            # JOIN binds more than a comma, and sees nothing before it
+            mine = self.chance.choice(columns.numbers if how == "," else recent.numbers)
+            matches = f"{mine} {self.chance.choice(['=', '=', '=', '<'])} {self.chance.choice(more.numbers)}"
+            text = f"{text}{'' if how == ',' else ' '}{how} {sql}"
+            if how == ",":
                 where.append(matches)
-            else:
-                text = f"{text} {how} {sql}" + ("" if how == "CROSS JOIN" else f" ON {self._on(matches, more)}")
-                if where and mine.split(".")[0] not in text.rsplit(",", 1)[1]:
-                    return self._from(depth)
+                recent = more
+            elif how != "CROSS JOIN":
+                text += f" ON {self._on(matches, more)}"
             if how not in ("SEMI JOIN", "ANTI JOIN"):
-                columns = Columns(columns.numbers + more.numbers, columns.texts + more.texts)
+                columns = columns.beside(more)
+                recent = recent if how == "," else recent.beside(more)
         return text, columns, where
 
     def _on(self, matches: str, more: Columns) -> str:

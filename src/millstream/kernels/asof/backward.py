@@ -16,7 +16,7 @@ _latest_before = compile_kernel(source_of(loops), "latest_before")
 
 
 class BackwardKernel(AsofKernel):
-    """Runs an AsofSpec for >= and >: holds the latest right row of each key, and later ones that no left row has passed.
+    """Runs an AsofSpec for >= and >: holds the latest right row of each key, and those that no left row has passed.
 
     A left row is answered, in order, as soon as no right row can come any more that would be its answer.
     """

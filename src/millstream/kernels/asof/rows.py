@@ -180,7 +180,7 @@ class AsofKernel(OnePiece):
         parts: dict[str, object] = {"upto": np.array(state.upto), "held": state.held.batch(self._live(state))}
         if (waiting := state.waiting.all()) is not None:
             parts["waiting"] = waiting
-        return snapshots.save(self.spec, parts)  # type: ignore[arg-type]
+        return snapshots.save(self.spec, parts)
 
     def restore(self, saved: bytes) -> AsofState:
         parts = snapshots.load(self.spec, saved)

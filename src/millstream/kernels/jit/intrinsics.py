@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
+from numba.extending import intrinsic, register_jitable
 from numba.np.arrayobj import make_array
 
 COMPILED = True
@@ -30,6 +31,40 @@ def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(array, index), generate
+
+
+@register_jitable  # type: ignore[untyped-decorator]
+def place(index: Any) -> Any:
+    """An index that is not negative: whether it counts from the end is not asked."""
+    return np.uint64(index)
+
+
+def _checked(operation: str) -> Any:
+    """The result of an operation on two integers, and whether it fits 64 bits; if not, the result is anything."""
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def checked(typing_context: Any, a: Any, b: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            both = getattr(builder, operation)(*args)
+            parts = [builder.extract_value(both, 0), builder.not_(builder.extract_value(both, 1))]
+            return context.make_tuple(builder, signature.return_type, parts)
+
+        return types.Tuple((types.int64, types.boolean))(types.int64, types.int64), generate
+
+    return checked
+
+
+total, difference, product = map(_checked, ("sadd_with_overflow", "ssub_with_overflow", "smul_with_overflow"))
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def remainder(typing_context: Any, a: Any, b: Any) -> Any:
+    """What a division towards zero leaves, with the sign of a; b is neither 0 nor -1."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.srem(*args)
+
+    return types.int64(types.int64, types.int64), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]

@@ -20,15 +20,14 @@ from millstream.kernels.keys.words import all_true, from_words, plain, validity
 from millstream.kernels.programs import loops
 from millstream.kernels.programs.engine import Groups, Mode, Returned, Sliding, TableRows
 from millstream.kernels.programs.layout import SEEN, Cells, Registers
+from millstream.kernels.programs.pools import FIRST_CELLS, dtype_of, new_pool, own_cells, ring_places, saved_schema
 from millstream.kernels.programs.source import OVERFLOW, Generated, generate
 from millstream.kernels.programs.source_values import NotCompilable
 from millstream.plan.programs import WINDOW, Program
-from millstream.schema import Field, Schema
-from millstream.types import BIGINT, BOOLEAN, DOUBLE, VARCHAR, SqlType, to_kernel
+from millstream.types import DOUBLE, VARCHAR, SqlType, to_kernel
 
 _gather = compile_kernel(source_of(loops), "gather")
 _chain_all = compile_kernel(source_of(loops), "chain_all")
-_FIRST_CELLS = 64
 _TEXTS_AT_LEAST = 1_024
 
 Array = npt.NDArray[Any]
@@ -81,9 +80,9 @@ class CompiledEngine:
         codes = texts.slots(pa.array(self.generated.texts, pa.string()), add=True).astype(np.int64)
         return CompiledState(
             np.zeros(self.layout.width, dtype=np.int64),
-            [np.zeros(_FIRST_CELLS * cells.width, dtype=np.int64) for cells in tables],
-            [np.zeros(0 if cells.index is None else _FIRST_CELLS, dtype=np.int64) for cells in tables],
-            np.zeros(3 * len(tables) + 2, dtype=np.int64),
+            [new_pool(cells, 0).reshape(-1) for cells in tables],
+            [np.zeros(FIRST_CELLS if cells.is_chained else 0, dtype=np.int64) for cells in tables],
+            np.array([number for cells in tables for number in (own_cells(cells), 0, 0)] + [0, 0], dtype=np.int64),
             texts,
             as_input(codes),
         )
@@ -132,16 +131,20 @@ class CompiledEngine:
         outs: list[Array] = [np.empty(0 if exact else room, dtype=np.int64)]
         outs.append(np.empty(room if self._active else 0, dtype=np.int64))
         for column in self.program.result:
-            outs += [np.empty(room, dtype=_dtype(column.type)), np.empty(room, dtype=np.bool_)]
+            outs += [np.empty(room, dtype=dtype_of(column.type)), np.empty(room, dtype=np.bool_)]
         trouble = np.zeros(2, dtype=np.int64)
         start, returned, before = 0, 0, -1
         run = function.form(rows)
         while True:
             pools = [array for pair in zip(state.cells, state.heads, strict=True) for array in pair]
-            start, returned = run(
-                start, returned, slots, time, ids, upto, state.codes, trouble, *args, state.record, state.meta, *pools,
-                *outs,
-            )  # fmt: skip
+            try:
+                start, returned = run(
+                    start, returned, slots, time, ids, upto, state.codes, trouble, *args, state.record, state.meta,
+                    *pools, *outs,
+                )  # fmt: skip
+            except OverflowError:
+                # Python's integers have no bounds, and those of arrays have.
+                trouble[0] = OVERFLOW
             if trouble[0]:
                 why = (
                     "a value does not fit its type"
@@ -170,11 +173,27 @@ class CompiledEngine:
         """Twice the room in every pool that is at least half full, or in all."""
         for cells in self.layout.cells:
             n = cells.number
+            if cells.is_ring and cells.alone:
+                self._enlarge_ring(state, cells)
+                continue
             used = int(state.meta[3 * n]) * (1 if cells.is_ring else cells.width)
             if stuck or 2 * (used + 8 * cells.width) > len(state.cells[n]):
                 state.cells[n] = doubled(state.cells[n])
-            if cells.index is not None and 2 * int(state.meta[3 * n]) > len(state.heads[n]):
+            if cells.is_chained and 2 * int(state.meta[3 * n]) > len(state.heads[n]):
                 self._reindex(state, cells, 2 * len(state.heads[n]))
+
+    def _enlarge_ring(self, state: CompiledState, cells: Cells) -> None:
+        """Twice the room in the ring of the only group, if it is full."""
+        ring = state.record[cells.start : cells.start + 4]
+        _, size, first, end = (int(lane) for lane in ring)
+        if end - first < size:
+            return
+        _, at = ring_places(ring[None, :], cells.width)
+        held = state.cells[cells.number].reshape(-1, cells.width)[at // cells.width]
+        pool = np.zeros((max(FIRST_CELLS, 2 * size), cells.width), dtype=np.int64)
+        pool[: len(held)] = held
+        state.cells[cells.number] = pool.reshape(-1)
+        ring[:] = 0, len(pool), 0, len(held)
 
     def _reindex(self, state: CompiledState, cells: Cells, size: int) -> None:
         """Build the chains of an index anew."""
@@ -244,7 +263,7 @@ class CompiledEngine:
         for cells in self.layout.cells:
             pool = state.cells[cells.number]
             if cells.is_ring:
-                owner, at = _ring_places(records[:, cells.start : cells.start + 4], cells.width)
+                owner, at = ring_places(records[:, cells.start : cells.start + 4], cells.width)
                 held = pool[at[:, None] + np.arange(cells.width)]
             else:
                 owner, found = self._gather(state, cells, slots)
@@ -278,7 +297,7 @@ class CompiledEngine:
                 ids = seen - (last - np.arange(len(found)))
             times = found[:, cells.lanes["time"]] if "time" in cells.lanes else zeros
             columns += [pa.array(times), pa.array(ids)]
-        return pa.RecordBatch.from_arrays(columns, schema=_saved_schema(cells).arrow)
+        return pa.RecordBatch.from_arrays(columns, schema=saved_schema(cells).arrow)
 
     def load(self, groups: Groups) -> CompiledState:
         state = self.open()
@@ -316,28 +335,34 @@ class CompiledEngine:
         if cells.is_ring:
             self._load_ring(state, cells, saved.owner, held, records)
             return
-        number = np.arange(1, rows + 1)
+        number, used = np.arange(1, rows + 1), rows
+        if cells.bound is not None and cells.index is not None:
+            absent = np.asarray(saved.rows.column(cells.index).is_null())
+            used = own_cells(cells) + int(absent.sum())
+            own = held[:, cells.lane(cells.index)] + cells.bound
+            number = np.where(absent, own_cells(cells) + np.cumsum(absent), own)
         if rows:
             last = np.append(saved.owner[1:] != saved.owner[:-1], True)
             first = np.append(True, last[:-1])
-            held[:, 0] = np.where(last, 0, number + 1)
+            held[:, 0] = np.where(last, 0, np.roll(number, -1))
             if "previous" in cells.lanes:
-                held[:, cells.lanes["previous"]] = np.where(first, 0, number - 1)
+                held[:, cells.lanes["previous"]] = np.where(first, 0, np.roll(number, 1))
             records[saved.owner[first], cells.start] = number[first]
             records[saved.owner[last], cells.start + 1] = number[last]
             np.add.at(records[:, cells.start + 2], saved.owner, 1)
-        pool = np.zeros((max(_FIRST_CELLS, 2 * (rows + 1)), cells.width), dtype=np.int64)
-        pool[1 : rows + 1] = held
+        pool = new_pool(cells, rows)
+        pool[number] = held
         if "after" in cells.lanes and rows:
             order = number[np.lexsort((ids, time))]
             pool[order[:-1], cells.lanes["after"]] = order[1:]
             pool[order[1:], cells.lanes["before"]] = order[:-1]
             state.meta[3 * len(self.layout.cells) :] = order[0], order[-1]
         state.cells[n] = pool.reshape(-1)
-        state.meta[3 * n] = rows
+        state.meta[3 * n] = used
         if cells.index is not None:
             state.meta[3 * n + 2] = int(saved.rows.column(cells.index).null_count > 0)
-            size = _FIRST_CELLS
+        if cells.is_chained:
+            size = FIRST_CELLS
             while size < 2 * rows:
                 size *= 2
             self._reindex(state, cells, size)
@@ -347,7 +372,7 @@ class CompiledEngine:
         sizes = np.where(counts == 0, 0, 1 << np.ceil(np.log2(np.maximum(counts, 4))).astype(np.int64))
         bases = (np.cumsum(sizes) - sizes) * cells.width
         place = np.arange(len(owner)) - np.searchsorted(owner, owner)
-        pool = np.zeros(max(_FIRST_CELLS, 2 * int(sizes.sum())) * cells.width, dtype=np.int64)
+        pool = np.zeros(max(FIRST_CELLS, 2 * int(sizes.sum())) * cells.width, dtype=np.int64)
         pool[(bases[owner] + place * cells.width)[:, None] + np.arange(cells.width)] = held
         lanes = (bases, sizes, np.zeros_like(counts), counts)
         records[:, cells.start : cells.start + 4] = np.stack(lanes, axis=1)
@@ -389,23 +414,3 @@ class CompiledEngine:
         rebuilt = self.load(self.export(state, np.arange(len(state.record) // self.layout.width)))
         state.__dict__.update(rebuilt.__dict__)
         state.kept_texts = len(state.texts)
-
-
-def _ring_places(rings: Any, width: int) -> tuple[Ints, Ints]:
-    """Where the cells of rings lie, in order, and which ring each belongs to."""
-    base, size, first, end = rings.T
-    counts = end - first
-    owner = np.repeat(np.arange(len(rings)), counts)
-    place = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts) + first[owner]
-    return owner, base[owner] + (place & (size[owner] - 1)) * width
-
-
-def _saved_schema(cells: Cells) -> Schema:
-    """The columns under which a list's rows are saved."""
-    if cells.table.name != WINDOW:
-        return cells.table.schema
-    return Schema((*cells.table.schema.fields, Field("$time", BIGINT), Field("$id", BIGINT)))
-
-
-def _dtype(type_: SqlType) -> str:
-    return "float64" if type_ == DOUBLE else "bool" if type_ == BOOLEAN else "int64"

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from millstream.plan.expr import Call, Column, Expr, Literal, conjuncts, walk
+from millstream.kernels.programs.access import bound_of_column, equality, indexed_column
+from millstream.plan.expr import conjuncts
 from millstream.plan.modes import Mode, Running, Sliding, Tumbling
 from millstream.plan.programs import (
     SQLCODE,
     WINDOW,
     Delete,
-    InQuery,
     Insert,
     LocalTable,
     Program,
@@ -19,13 +18,11 @@ from millstream.plan.programs import (
     Statement,
     Summary,
     Update,
-    aliases_of,
     column_names,
     expressions_of,
     queries_of,
 )
 from millstream.schema import Field, Schema
-from millstream.types import BOOLEAN
 
 SEEN = 0
 """The lane of a group's record that counts its tuples."""
@@ -60,12 +57,22 @@ class Cells:
     is_ring: bool = False
     index: int | None = None
     """the column by whose value cells are also found, through chains that begin in a hash table"""
+    bound: int | None = None
+    """the indexed values differ, are less than this and more than its negative: the number of the cell is the value
+    plus this, and nothing is chained; where there is no cell, the value that lies there is another"""
+    alone: bool = False
+    """whether there is only one group, so that no other shares its pool"""
 
     @property
     def locals(self) -> tuple[str, ...]:
         """The variables that hold its lanes of the record while a group is worked on."""
         names = ("base", "mask", "first", "end") if self.is_ring else ("head", "tail", "count")
         return tuple(f"{name}{self.number}" for name in names)
+
+    @property
+    def is_chained(self) -> bool:
+        """Whether cells are found through a hash table."""
+        return "chained" in self.lanes
 
     @property
     def width(self) -> int:
@@ -84,24 +91,29 @@ class Layout:
         self.keyed = keyed
         self.registers: list[Registers] = []
         self.cells: list[Cells] = []
-        lane = SEEN + 1
+        lane, alone = SEEN + 1, not keyed
         for table in program.tables:
             if holds_one_row(program, table.name):
                 self.registers.append(Registers(table, lane))
                 lane += 1 + len(table.schema)
             else:
                 index = indexed_column(program, table)
-                names = ["next", "nulls", *([] if index is None else ["chained", "owner"])]
+                bound = None if not alone or index is None else bound_of_column(program, table, index)
+                names = ["next", "nulls"]
+                if index is not None and bound is None:
+                    names += ["chained"] if alone else ["chained", "owner"]
                 if index is not None and self._deletes_by(table, index):
                     names.append("previous")
-                self.cells.append(Cells(table, len(self.cells), lane, _numbered(names), index=index))
+                number = len(self.cells)
+                self.cells.append(Cells(table, number, lane, _numbered(names), index=index, bound=bound, alone=alone))
                 lane += 4
         if isinstance(mode, Sliding):
             ring = not mode.active and not self.deletes_from(WINDOW)
             names = ["nulls"] if ring else ["next", "nulls"]
             names += ["time"] if mode.unit == "range" else [] if ring else ["id"]
             names += ["id", "owner", "after", "before"] if mode.active else []
-            self.cells.append(Cells(self._window_table(), len(self.cells), lane, _numbered(names), is_ring=ring))
+            table = self._window_table()
+            self.cells.append(Cells(table, len(self.cells), lane, _numbered(names), is_ring=ring, alone=alone))
             lane += 4
         self.width = lane
 
@@ -160,58 +172,6 @@ def tables_read(statement: Statement) -> set[str]:
     queries: list[Rows] = list(statement.sources) if isinstance(statement, Insert) else []
     queries += [query for expr in expressions_of(statement) for query in queries_of(expr)]
     return found | {range_.table for query in queries for range_ in query.ranges}
-
-
-def indexed_column(program: Program, table: LocalTable) -> int | None:
-    """The column by which statements look rows of a table up, if there is one that never changes: compared with what
-    comes from a tuple rather than with a constant."""
-    wanted: dict[int, int] = {}
-    for statement in program.statements:
-        if isinstance(statement, Update) and statement.range.table == table.name:
-            for name, _ in statement.assignments:
-                wanted[table.schema.index(name)] = -(2**31)
-        for alias, where in _filters(statement, table.name):
-            for column, other in _equalities(alias, where, table):
-                wanted[column] = wanted.get(column, 0) + (1 if isinstance(other, Literal) else 1000)
-    best = max(wanted, key=lambda column: wanted[column], default=None)
-    if best is None or wanted[best] < 1000 or table.schema.fields[best].type.kernel != "int64":
-        return None
-    return best
-
-
-def _filters(statement: Statement, table: str) -> Iterator[tuple[str, Expr]]:
-    """Each place where a statement ranges over a table: the alias, and a condition on it."""
-    if isinstance(statement, Update | Delete) and statement.range.table == table and statement.where is not None:
-        yield statement.range.alias, statement.where
-    queries: list[Rows] = list(statement.sources) if isinstance(statement, Insert) else []
-    for expr in expressions_of(statement):
-        queries += queries_of(expr)
-        for part in walk(expr):
-            if isinstance(part, InQuery) and isinstance(part.query.columns[0], Column):
-                for range_ in part.query.ranges:
-                    if range_.table == table:
-                        yield range_.alias, Call(BOOLEAN, "=", (part.query.columns[0], part.arg))
-    for query in queries:
-        for range_ in query.ranges:
-            if range_.table == table and query.where is not None:
-                yield range_.alias, query.where
-
-
-def _equalities(alias: str, where: Expr, table: LocalTable) -> Iterator[tuple[int, Expr]]:
-    for part in conjuncts(where):
-        found = equality(alias, part)
-        if found is not None and found[0] in table.schema:
-            yield table.schema.index(found[0]), found[1]
-
-
-def equality(alias: str, part: Expr) -> tuple[str, Expr] | None:
-    """The column and the value of a condition `alias.column = value` whose value does not depend on that row."""
-    if not (isinstance(part, Call) and part.fn == "="):
-        return None
-    for mine, other in (part.args, part.args[::-1]):
-        if isinstance(mine, Column) and mine.name.startswith(f"{alias}.") and alias not in aliases_of(other):
-            return mine.name.removeprefix(f"{alias}."), other
-    return None
 
 
 def _numbered(names: list[str]) -> dict[str, int]:

@@ -6,20 +6,21 @@ that do not fit are noted in `trouble` instead of raised: that keeps the loops f
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from millstream.kernels.batch import BEGIN
+from millstream.kernels.programs.arithmetic import arithmetic_source
 from millstream.kernels.programs.engine import Mode, Running, Sliding, Tumbling
 from millstream.kernels.programs.layout import SEEN, Cells, Layout, returns_one_row, uses_sqlcode
 from millstream.kernels.programs.nullness import Place, never_null
-from millstream.kernels.programs.source_values import Body, NotCompilable, plain_type
+from millstream.kernels.programs.source_room import Room
+from millstream.kernels.programs.source_text import gathered, placed, untroubled
+from millstream.kernels.programs.source_values import Body, plain_type
 from millstream.kernels.programs.statements import Statements
 from millstream.kernels.programs.storage import Pair, append, drop, load_cell, store, stored, unlink
 from millstream.kernels.programs.writer import Writer
 from millstream.physical.expressions.kernel_forms import not_, zero
-from millstream.physical.expressions.kernel_helpers import helper_source
-from millstream.plan.programs import SQLCODE, WINDOW, Insert, Program, Rows, Statement, Summary
+from millstream.plan.programs import SQLCODE, Program
 
 OVERFLOW, SEVERAL_ROWS = 1, 2
 """What `trouble` says first; then it says whether a pool was too small, rather than the room for what is returned."""
@@ -27,14 +28,13 @@ OVERFLOW, SEVERAL_ROWS = 1, 2
 _HEADER = f"""import math
 
 import numpy as np
+from millstream.kernels.jit.primitives import difference, place, product, remainder, total
 from millstream.kernels.programs.loops import bucket, chain, unchain
 
 OVERFLOW = {OVERFLOW}
 SEVERAL_ROWS = {SEVERAL_ROWS}
 
 """
-_RAISE = re.compile(r"raise OverflowError\(.*\)")
-_DEFINITION = re.compile(r"^def (k_\w+)\(", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -57,28 +57,11 @@ def generate(program: Program, mode: Mode, keyed: bool, nulls: bool = True) -> G
     helpers: set[str] = set()
     known = frozenset() if nulls else never_null(program, layout.window is not None and layout.window.is_ring)
     functions = [_Function(layout, exact, name, texts, helpers, known, nulls).text() for name in ("arrive", "close")]
-    source = _untroubled("\n\n".join([helper_source(helpers), *functions]))
+    source = untroubled("\n\n".join([arithmetic_source(helpers), *map(placed, functions)]))
     return Generated(layout, _HEADER + source, tuple(texts), exact)
 
 
-def _untroubled(source: str) -> str:
-    """Source in which helpers that raise note the trouble instead, and give 0."""
-    raising = []
-    for text in re.split(r"\n\n(?=def )", source):
-        name = _DEFINITION.match(text)
-        if name is not None and _RAISE.search(text):
-            raising.append(name[1])
-    lines = []
-    for line in source.split("\n"):
-        indent = line[: len(line) - len(line.lstrip())]
-        lines += [f"{indent}trouble[0] = OVERFLOW", f"{indent}return 0"] if _RAISE.search(line) else [line]
-    text = "\n".join(lines)
-    for helper in raising:
-        text = re.sub(rf"\b{helper}\(", f"{helper}(trouble, ", text)
-    return text
-
-
-class _Function:
+class _Function(Room):
     """Writes one of the two functions: when which state of the program runs."""
 
     def __init__(
@@ -107,7 +90,7 @@ class _Function:
 
     def text(self) -> str:
         (self._arrive if self.name == "arrive" else self._close)()
-        body = self.write.lines
+        body = [part for line in self.write.lines for part in gathered(line)]
         self.write = Writer()
         self._begin()
         first = self.write.lines
@@ -142,6 +125,7 @@ class _Function:
                 name = self._register(registers.table.name, i)
                 write(f"v_{name} = {zero(plain_type(field.type))}", f"n_{name} = True")
         write("seen = 0", "now = 0", "tuple_number = 0", "yields = True", "at = 0", "stopped = -1", "current = 0")
+        write("wrong = 0")
 
     def _end(self) -> None:
         for cells in self.layout.cells:
@@ -150,106 +134,7 @@ class _Function:
         if self._is_active:
             count = 3 * len(self.layout.cells)
             self.write(f"meta[{count}] = eldest", f"meta[{count + 1}] = newest")
-        self.write("return stopped, returned")
-
-    # -- room ------------------------------------------------------------------------------------------------------
-
-    def _stop_if_full(self, *states: tuple[Statement, ...]) -> None:
-        """Stop before a tuple for which some array may be too small. How much a tuple may need is known: the number of
-        statements, and for those that range over tables the number of rows there."""
-        tests = []
-        for cells in self.layout.cells:
-            n = cells.number
-            if cells.is_ring:
-                tests.append(f"end{n} - first{n} > mask{n} and used{n} + 2 * (mask{n} + 3) * {cells.width} > len(c{n})")
-                continue
-            tests.append(f"(used{n} + {self._needed(cells.table.name, states)} + 2) * {cells.width} > len(c{n})")
-            if cells.index is not None:
-                tests.append(f"used{n} > len(heads{n})")
-        pools = list(tests)
-        if not self.exact:
-            tests.append(f"returned + {self._needed(None, states)} > len(origin)")
-        if tests:
-            with self.write.block(f"if {' or '.join(f'({test})' for test in tests)}:"):
-                short = " or ".join(f"({test})" for test in pools) or "False"
-                self.write(f"trouble[1] = int({short})", "stopped = r", "break")
-
-    def _needed(self, table: str | None, states: tuple[tuple[Statement, ...], ...]) -> str:
-        """The source of the most rows that these states insert into a table, or return, for one tuple."""
-        terms = ["0"]
-        for state in states:
-            times = self._expiries if state is self.program.expire else "1"
-            for statement in state:
-                if isinstance(statement, Insert) and statement.table == table:
-                    terms += [f"{times} * {self._most(source)}" for source in statement.sources]
-        return " + ".join(terms)
-
-    @property
-    def _expiries(self) -> str:
-        """The source of how often EXPIRE may run before it is looked again whether there is room."""
-        mode, cells = self.mode, self.layout.window
-        if not isinstance(mode, Sliding) or mode.active or mode.unit == "rows" or cells is None:
-            return "1"
-        if any(self._lists(source) for s in self.program.expire if isinstance(s, Insert) for source in s.sources):
-            raise NotCompilable("EXPIRE inserts from a query, and may run many times for one tuple")
-        return self._size(cells)
-
-    def _size(self, cells: Cells) -> str:
-        """The source of how many rows a table has, the tuple that comes included."""
-        n = cells.number
-        return f"(end{n} - first{n} + 1)" if cells.is_ring else f"(count{n} + 1)"
-
-    def _lists(self, rows: Rows) -> list[str]:
-        """The tables of more than one row that a query ranges over."""
-        return [range_.table for range_ in rows.ranges if self.layout.registers_of(range_.table) is None]
-
-    def _most(self, rows: Rows) -> str:
-        """The source of the most rows that a query may have."""
-        sole = rows.columns[0] if len(rows.columns) == 1 else None
-        nested = sole.program if isinstance(sole, Summary) else None
-        if rows.is_aggregation and nested is None:
-            return "1"
-        counts = []
-        lists = self._lists(rows)
-        if len(lists) > 1 and any(self._fixed(table) is None for table in lists):
-            # How many rows there may be could be told only by their product, which would take all memory.
-            raise NotCompilable(f"a join of {' and '.join(dict.fromkeys(lists))}, which grow")
-        if len(lists) > 1:
-            return " * ".join(str(self._fixed(table)) for table in lists)
-        for range_ in rows.ranges:
-            if range_.table in lists:
-                cells = self.layout.cells_of(range_.table)
-                # Earlier statements for the same tuple may have added rows.
-                counts.append(f"({self._size(cells)} + {self._added(cells)})")
-        times = " * ".join(counts) or "1"
-        if nested is None:
-            return times
-        each = sum(isinstance(s, Insert) and s.table is None for s in (*nested.initialize, *nested.iterate))
-        last = sum(isinstance(s, Insert) and s.table is None for s in nested.terminate)
-        return f"({times} * {each} + {last})"
-
-    def _fixed(self, table: str) -> int | None:
-        """How many rows a table has at most, if only INITIALIZE inserts some."""
-        inserts = [s for s in self.program.statements if isinstance(s, Insert) and s.table == table]
-        only_first = all(s in self.program.initialize and s not in self.program.iterate for s in inserts)
-        if table == WINDOW or not only_first or any(source.ranges for s in inserts for source in s.sources):
-            return None
-        return sum(len(s.sources) for s in inserts)
-
-    def _added(self, cells: Cells) -> str:
-        """The source of the most rows that the statements of a tuple add to a table, loosely."""
-        mine = [s for s in self.program.statements if isinstance(s, Insert) and s.table == cells.table.name]
-        listed = f"{sum(len(s.sources) for s in mine)} * {self._expiries}"
-        if not any(self._lists(source) for s in mine for source in s.sources):
-            return listed
-        # Whatever is copied from table to table: each such statement at most doubles all rows that there are.
-        inserts = [s for s in self.program.statements if isinstance(s, Insert) and s.table is not None]
-        copied = [source for s in inserts for source in s.sources if self._lists(source)]
-        if any(len(self._lists(source)) > 1 or _calls_program(source) for source in copied):
-            raise NotCompilable("a table is filled from a join or from another aggregate, and read for the same tuple")
-        values = f"{sum(len(s.sources) for s in inserts)} * {self._expiries}"
-        together = " + ".join([*map(self._size, self.layout.cells), values])
-        return f"{2 ** len(copied)} * ({together})"
+        self.write(*_block("if wrong != 0:", "trouble[0] = OVERFLOW"), "return stopped, returned")
 
     # -- tuples ----------------------------------------------------------------------------------------------------
 
@@ -273,7 +158,7 @@ class _Function:
         if self.layout.keyed:
             write(f"at = np.int64(slots[r]) * {self.layout.width}")
             self._enter()
-        self._stop_if_full(program.initialize, program.iterate, program.expire, program.terminate)
+        self.stop_if_full(program.initialize, program.iterate, program.expire, program.terminate)
         write("tuple_number = r", "seen += 1")
         if isinstance(mode, Sliding) and mode.unit == "range":
             write("now = time[r]")
@@ -385,7 +270,7 @@ class _Function:
             if self.layout.keyed:
                 write(f"at = c{n}[eldest * {width} + {cells.lanes['owner']}]")
                 self._enter()
-            self._stop_if_full(self.program.expire)
+            self.stop_if_full(self.program.expire)
             write(f"now = {time} + {mode.size}", f"tuple_number = -1 - c{n}[eldest * {width} + {cells.lanes['id']}]")
             self._expire_head(cells, f"eldest * {width}")
             if self.layout.keyed:
@@ -397,7 +282,7 @@ class _Function:
         with self.write.block("for r in range(start, len(slots)):"):
             self.write(f"at = np.int64(slots[r]) * {self.layout.width}", "tuple_number = r")
             self._enter()
-            self._stop_if_full(self.program.terminate)
+            self.stop_if_full(self.program.terminate)
             self._terminate()
             self._drop()
             self._leave()
@@ -453,10 +338,6 @@ class _Function:
 
     def _register(self, table: str, column: int) -> str:
         return self.statements.register(table, column, self.body)
-
-
-def _calls_program(rows: Rows) -> bool:
-    return any(isinstance(column, Summary) and column.program is not None for column in rows.columns)
 
 
 def _ago(time: str, span: int) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, ExitStack
 
-from millstream.kernels.programs.layout import Cells, equality, holds_one_row, uses_sqlcode
+from millstream.kernels.programs.access import bound_of, equality
+from millstream.kernels.programs.layout import Cells, holds_one_row, uses_sqlcode
 from millstream.kernels.programs.source_values import (
     Body,
     NotCompilable,
@@ -14,7 +15,7 @@ from millstream.kernels.programs.source_values import (
     plain_type,
 )
 from millstream.kernels.programs.storage import load_cell
-from millstream.physical.expressions.kernel_forms import not_, zero
+from millstream.physical.expressions.kernel_forms import and_, not_, zero
 from millstream.plan.expr import Call, Column, Expr, conjuncts, walk
 from millstream.plan.programs import (
     OLDEST,
@@ -27,6 +28,9 @@ from millstream.plan.programs import (
     queries_of,
 )
 from millstream.types import BIGINT, BOOLEAN, DOUBLE
+
+Lookup = tuple[Expr, int | None]
+"""A value that an index is asked for, and its bound if it has one."""
 
 
 class Queries(Values):
@@ -69,7 +73,7 @@ class Queries(Values):
             stack.enter_context(self.write.when(self.condition(part, body)))
 
     def _each(
-        self, range_: Range, body: Body, used: set[str], until: str | None, stop: str, lookup: Expr | None
+        self, range_: Range, body: Body, used: set[str], until: str | None, stop: str, lookup: Lookup | None
     ) -> AbstractContextManager[object]:
         """A block that runs for each row of a table, or for those that an index gives for the value `lookup`, with its
         columns under their names."""
@@ -97,7 +101,14 @@ class Queries(Values):
             if lookup is None:
                 self.write(f"{cell} = head{n}")
             else:
-                value, null = self.value(lookup, body)
+                wanted, bound = lookup
+                value, null = self.value(wanted, body)
+                if cells.bound is not None:
+                    there = "True" if bound is not None and bound <= cells.bound else f"abs({value}) < {cells.bound}"
+                    stack.enter_context(self.write.when(and_(not_(null), there)))
+                    self.write(f"{at} = ({value} + {cells.bound}) * {width}")
+                    self._load(cells, at, f"{range_.alias}.", body, used)
+                    return stack
                 lane = cells.lanes["chained"]
                 self.write(f"{cell} = 0")
                 with self.write.when(not_(null)):
@@ -107,7 +118,7 @@ class Queries(Values):
             following = f"c{n}[{at} + {lane}]"
             self.write(f"{at} = {cell} * {width}")
             self.write(f"{cell} = {following if stop == '0' else f'0 if {cell} == {stop} else {following}'}")
-            if lookup is not None:
+            if lookup is not None and "owner" in cells.lanes:
                 # Other groups, and other values, may share the chain.
                 stack.enter_context(self.write.block(f"if c{n}[{at} + {cells.lanes['owner']}] == at:"))
         self._load(cells, at, f"{range_.alias}.", body, used)
@@ -123,7 +134,7 @@ class Queries(Values):
                     self.present.add(variables[i])
         load_cell(self.write, cells, at, variables)
 
-    def _lookup(self, range_: Range, waiting: list[Expr], unbound: set[str], body: Body) -> Expr | None:
+    def _lookup(self, range_: Range, waiting: list[Expr], unbound: set[str], body: Body) -> Lookup | None:
         """The value by which an index finds the rows of a table that can satisfy the conditions, if there is one: it is
         computed once, and stands as a column in the condition that is still to be tested."""
         if self.is_register(range_.table, body):
@@ -138,7 +149,7 @@ class Queries(Values):
                 value = self.kept(found[1], body)
                 mine = Column(cells.table.schema.fields[cells.index].type, f"{range_.alias}.{name}")
                 waiting[place] = Call(BOOLEAN, "=", (mine, value))
-                return value
+                return value, bound_of(found[1])
         return None
 
     def _summarised(self, query: Rows, body: Body, sink: Sink) -> None:

@@ -20,6 +20,8 @@ from millstream.plan.programs import (
     ScalarQuery,
     Statement,
     Summary,
+    column_names,
+    queries_of,
 )
 from millstream.types import BIGINT, BOOLEAN, SqlType
 
@@ -57,6 +59,8 @@ class Values:
     """tables and columns that are never NULL"""
     texts: dict[str, str] = field(default_factory=dict)
     """text constants, and the variable that holds the code of each"""
+    computed: dict[str, tuple[tuple[int, ...], Column]] = field(default_factory=dict)
+    """what depends on the tuple alone and was computed in the state that is being written, in which blocks"""
 
     def value(self, expr: Expr, body: Body) -> Pair:
         """The source of an expression; what its subqueries need is written first."""
@@ -89,10 +93,17 @@ class Values:
         """The expression as a column that holds its value from here on."""
         if isinstance(expr, Column | Literal):
             return expr
+        text = f"{body.prefix} {expr}"
+        blocks, column = self.computed.get(text, ((), None))
+        if column is not None and self.write.blocks[: len(blocks)] == blocks:
+            return column
         value, _ = self.bound(expr, body)
         name = value.removeprefix("v_")
         body.names[f"kept {name}"] = name
-        return Column(expr.type, f"kept {name}")
+        column = Column(expr.type, f"kept {name}")
+        if all(name.startswith(":") for name in column_names([expr])) and next(queries_of(expr), None) is None:
+            self.computed[text] = (self.write.blocks, column)
+        return column
 
     def _coded(self, expr: Expr, body: Body) -> Expr:
         """The expression with text replaced by its codes, where only codes are needed."""

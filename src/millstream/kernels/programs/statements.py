@@ -29,6 +29,7 @@ class Statements(Queries):
 
     def statements(self, statements: tuple[Statement, ...], body: Body) -> None:
         """The statements of a state, one after the other."""
+        self.computed.clear()
         if body.sqlcode is not None:
             self.write(f"v_{body.sqlcode} = 0")
         for statement in statements:
@@ -93,7 +94,7 @@ class Statements(Queries):
         return all((cells.table.name, field_.name) in self.known for field_ in cells.table.schema)
 
     def _append(self, cells: Cells, values: list[Pair]) -> None:
-        append(self.write, cells, values, {"owner": "at"} if cells.index is not None else {}, self.is_full(cells))
+        append(self.write, cells, values, {"owner": "at"} if "owner" in cells.lanes else {}, self.is_full(cells))
 
     def _refuse_inner_reads(self, statement: Statement, table: str) -> None:
         """A subquery for each row of a table that the statement changes would see some of the changes."""

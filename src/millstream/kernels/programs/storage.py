@@ -53,8 +53,18 @@ def append(write: Writer, cells: Cells, values: list[Pair], lanes: dict[str, str
 
 def _append_to_ring(write: Writer, cells: Cells, values: list[Pair], lanes: dict[str, str], full: bool) -> None:
     n, width, at = cells.number, cells.width, write.fresh("at")
+    if not cells.alone:
+        _enlarge_ring(write, cells)
+    write(f"{at} = base{n} + (end{n} & mask{n}) * {width}")
+    _fill(write, cells, at, values, lanes, full)
+    write(f"end{n} += 1")
+
+
+def _enlarge_ring(write: Writer, cells: Cells) -> None:
+    """A region of twice the size at the end of the pool, if the ring is full; the old one is lost, in all at most as
+    much as is used. The ring of a sole group is enlarged outside of the loop, which has more registers then."""
+    n, width = cells.number, cells.width
     with write.block(f"if end{n} - first{n} > mask{n}:"):
-        # A region of twice the size at the end of the pool; the old one is lost, in all at most as much as is used.
         write(
             f"larger = max(4, 2 * (mask{n} + 1))",
             *_block(
@@ -67,18 +77,20 @@ def _append_to_ring(write: Writer, cells: Cells, values: list[Pair], lanes: dict
             f"mask{n} = larger - 1",
             f"used{n} += larger * {width}",
         )
-    write(f"{at} = base{n} + (end{n} & mask{n}) * {width}")
-    _fill(write, cells, at, values, lanes, full)
-    write(f"end{n} += 1")
 
 
 def _append_to_list(write: Writer, cells: Cells, values: list[Pair], lanes: dict[str, str], full: bool) -> None:
     n, width = cells.number, cells.width
     cell, at = write.fresh("cell"), write.fresh("at")
-    with write.block(f"if free{n} != 0:"):
-        write(f"{cell} = free{n}", f"free{n} = c{n}[{cell} * {width}]")
-    with write.block("else:"):
-        write(f"used{n} += 1", f"{cell} = used{n}")
+    value, null = ("0", "True") if cells.index is None else values[cells.index]
+    if cells.bound is not None:
+        with write.when(not_(null)):
+            write(f"{cell} = {value} + {cells.bound}")
+    with write.when("True" if cells.bound is None else null):
+        with write.block(f"if free{n} != 0:"):
+            write(f"{cell} = free{n}", f"free{n} = c{n}[{cell} * {width}]")
+        with write.block("else:"):
+            write(f"used{n} += 1", f"{cell} = used{n}")
     write(f"{at} = {cell} * {width}", f"c{n}[{at}] = 0")
     _fill(write, cells, at, values, lanes, full)
     write(*_block(f"if tail{n} != 0:", f"c{n}[tail{n} * {width}] = {cell}"), *_block("else:", f"head{n} = {cell}"))
@@ -93,9 +105,9 @@ def _append_to_list(write: Writer, cells: Cells, values: list[Pair], lanes: dict
         write(*_block("if newest != 0:", f"c{n}[newest * {width} + {after}] = {cell}"))
         write(*_block("else:", f"eldest = {cell}"), f"newest = {cell}")
     if cells.index is not None:
-        value, null = values[cells.index]
-        with write.when(not_(null)):
-            write(f"chain(at, {value}, {_chained(cells, cell)})")
+        if cells.bound is None:
+            with write.when(not_(null)):
+                write(f"chain(at, {value}, {_chained(cells, cell)})")
         with write.when(null):
             write(f"meta[{3 * n + 2}] = 1")
 
@@ -107,10 +119,10 @@ def unlink(write: Writer, cells: Cells, cell: str, previous: str) -> None:
     if "previous" in cells.lanes:
         previous = write.fresh("previous")
         write(f"{previous} = c{n}[{cell} * {width} + {cells.lanes['previous']}]")
-    if cells.index is not None:
-        at = f"{cell} * {width}"
-        with write.block(f"if (c{n}[{at} + {cells.lanes['nulls']}] >> {cells.index}) & 1 == 0:"):
-            write(f"unchain(at, c{n}[{at} + {cells.lane(cells.index)}], {_chained(cells, cell)})")
+    if cells.index is not None and cells.bound is None:
+        with write.block(f"if {_is_indexed(cells, cell)}:"):
+            word = f"c{n}[{cell} * {width} + {cells.lane(cells.index)}]"
+            write(f"unchain(at, {word}, {_chained(cells, cell)})")
     write(f"{following} = c{n}[{cell} * {width}]")
     if previous == "0":
         write(f"head{n} = {following}")
@@ -126,6 +138,12 @@ def unlink(write: Writer, cells: Cells, cell: str, previous: str) -> None:
         write(*_block("else:", f"eldest = {after}"))
         write(*_block(f"if {after} != 0:", f"c{n}[{after} * {width} + {cells.lanes['before']}] = {before}"))
         write(*_block("else:", f"newest = {before}"))
+    if cells.index is not None and cells.bound is not None:
+        with write.block(f"if {_is_indexed(cells, cell)}:"):
+            write(f"c{n}[{cell} * {width} + {cells.lane(cells.index)}] = {cells.bound}")
+        write("else:")
+        write(f"    c{n}[{cell} * {width}] = free{n}", f"    free{n} = {cell}")
+        return
     write(f"c{n}[{cell} * {width}] = free{n}", f"free{n} = {cell}")
 
 
@@ -144,6 +162,11 @@ def drop(write: Writer, cells: Cells) -> None:
     with write.block(f"if tail{n} != 0:"):
         write(f"c{n}[tail{n} * {cells.width}] = free{n}", f"free{n} = head{n}")
     write(f"head{n} = 0", f"tail{n} = 0", f"count{n} = 0")
+
+
+def _is_indexed(cells: Cells, cell: str) -> str:
+    """The source of whether the value by which a cell would be found is not NULL."""
+    return f"(c{cells.number}[{cell} * {cells.width} + {cells.lanes['nulls']}] >> {cells.index}) & 1 == 0"
 
 
 def _chained(cells: Cells, cell: str) -> str:

@@ -13,6 +13,9 @@ class Writer:
         self.lines: list[str] = []
         self._depth = depth
         self._names = 0
+        self.blocks: tuple[int, ...] = ()
+        """the blocks that stand open, each by a number of its own"""
+        self._blocks = 0
 
     def __call__(self, *lines: str) -> None:
         self.lines += [f"{'    ' * self._depth}{line}" for line in lines]
@@ -26,11 +29,14 @@ class Writer:
         """What is written inside stands under `head`."""
         self(head)
         self._depth += 1
+        self._blocks += 1
+        outer, self.blocks = self.blocks, (*self.blocks, self._blocks)
         before = len(self.lines)
         yield
         if len(self.lines) == before:
             self("pass")
         self._depth -= 1
+        self.blocks = outer
 
     @contextmanager
     def when(self, condition: str) -> Iterator[None]:

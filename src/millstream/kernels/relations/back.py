@@ -32,6 +32,14 @@ Lanes = npt.NDArray[np.int64]
 """One row of 64-bit lanes for each thing."""
 
 
+def columns_of(rows: Lanes) -> Lanes:
+    """Rows of lanes with one lane after the other."""
+    columns = np.empty((rows.shape[1], len(rows)), dtype=np.int64)
+    # One pass over the rows; numpy would make one for each lane, or worse.
+    _unpack(len(rows), rows, 0, len(rows), True, columns)
+    return columns
+
+
 class Places:
     """A queue of output rows, open and closed ones, in order of start."""
 
@@ -70,7 +78,7 @@ class Places:
         """Like `release`, one lane after the other."""
         first, head = self._leave()
         columns = np.empty((self.lanes.shape[1], head - first), dtype=np.int64)
-        count = int(_unpack(head - first, self.lanes, first, head, columns))
+        count = int(_unpack(head - first, self.lanes, first, head, False, columns))
         return columns[:, :count]
 
     def _leave(self) -> tuple[int, int]:

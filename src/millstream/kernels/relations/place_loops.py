@@ -40,12 +40,12 @@ def first_open(places: Any, start: Any, stop: Any) -> Any:
     return stop
 
 
-def unpack(places: Any, start: Any, stop: Any, columns: Any) -> Any:
-    """Write places as columns, but for those that end where they began; how many there are."""
+def unpack(places: Any, start: Any, stop: Any, every: Any, columns: Any) -> Any:
+    """Write places as columns, unless `every` but for those that end where they began; how many there are."""
     count = 0
     for at in range(start, stop):
         for lane in range(places.shape[1]):
             columns[lane, count] = places[at, lane]
-        if places[at, END] > places[at, START]:
+        if every or places[at, END] > places[at, START]:
             count += 1
     return count

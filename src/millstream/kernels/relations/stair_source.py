@@ -11,6 +11,9 @@ from collections.abc import Iterator
 
 from millstream.kernels.over.layout import Extreme
 
+TEXT_ARRAYS = ("starts", "lengths", "arena")
+"""What tells the string of a code."""
+
 
 def values_of(part: Extreme) -> str:
     """The array that has the values of an extreme's steps."""
@@ -83,6 +86,9 @@ if best != 0 and steps[STEP * (best - 1) + GOES] <= t:
 
 def _beats(part: Extreme, left: str, right: str) -> str:
     """Whether a value is as near to the extreme as another or nearer; NaN is the greatest number."""
+    if part.arg.kind == "text":
+        one, other = (left, right) if part.fn == "max" else (right, left)
+        return f"(not text_before({one}, {other}, {', '.join(f'{part.arg.name}_{a}' for a in TEXT_ARRAYS)}))"
     if part.fn == "max":
         return f"({left} >= {right} or {left} != {left})" if part.arg.kind == "float" else f"{left} >= {right}"
     return f"({left} <= {right} or {right} != {right})" if part.arg.kind == "float" else f"{left} <= {right}"

@@ -60,8 +60,6 @@ class SummarySpec:
         if not call.args or (call.fn == "count" and not call.distinct):
             return True
         type_ = self.input[call.args[0]].type
-        if type_.is_coded:
-            return call.fn == "count"
         if type_.name == "DECIMAL" and type_.precision > 18:
             return False
         # Which value is next once the extreme has gone is known by the ends of the others.

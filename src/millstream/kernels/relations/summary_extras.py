@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,12 +13,15 @@ from millstream.kernels.keys import ByteTable
 from millstream.kernels.over import loops
 from millstream.kernels.relations import stair_loops
 from millstream.kernels.relations.back import Lanes
+from millstream.kernels.relations.place_loops import FIRST_VALUE
 from millstream.kernels.relations.stair_loops import STEP
 from millstream.kernels.relations.summary_source import SummaryLayout
-from millstream.kernels.relations.sweeping import Portable
+from millstream.kernels.relations.sweeping import PLACES, Portable, SweepState
 
+_list_steps = compile_kernel(source_of(stair_loops), "list_steps")
 _refill = compile_kernel(source_of(loops), "refill")
 
+STEPS = "steps"
 _TEXTS_AT_LEAST = 1_024
 
 
@@ -56,18 +59,27 @@ class Extras:
         self.used[table] = len(entries)
         _refill(len(entries), np.ascontiguousarray(entries), self.tables[table])
 
-    def forget(self, layout: SummaryLayout) -> None:
-        """Give up strings that no row has, once there may be as many of them as others; those of rows are counted."""
-        for name, table in self.texts.items():
-            if len(table) > 2 * self.kept.get(name, 0) + _TEXTS_AT_LEAST:
-                used = [self.entries(i)[:, 1] for i, arg in enumerate(counted(layout)) if arg == name]
+    def forget(self, layout: SummaryLayout, state: SweepState) -> None:
+        """Give up strings that no row and no output has, once there may be as many of them as others."""
+        for arg in layout.layout.texts:
+            table = self.texts[arg.name]
+            if len(table) > 2 * self.kept.get(arg.name, 0) + _TEXTS_AT_LEAST:
+                rows = {
+                    "ends0": state.fronts[0].ends.all(),
+                    PLACES: state.places.held(),
+                    STEPS: self.listed(layout, state),
+                }
+                rows |= {f"table{i}": self.entries(i) for i in range(len(self.tables))}
+                used = [lanes[chosen, lane] for lanes, chosen, lane in _codes(layout, rows, arg.name)]
                 table.release(np.setdiff1d(table.live(), np.concatenate(used)))
-                self.kept[name] = len(table)
+                self.kept[arg.name] = len(table)
 
-
-def counted(layout: SummaryLayout) -> list[str]:
-    """The argument of each table."""
-    return [part.arg.name for part in layout.layout.tables if part.arg is not None]
+    def listed(self, layout: SummaryLayout, state: SweepState) -> Lanes:
+        """The steps of all groups in order: slot, which extreme, end, value."""
+        steps = np.empty((int(self.pool[stair_loops.EVER]), 4), dtype=np.int64)
+        live, lanes = state.groups.live(), state.groups.lanes.reshape(-1)
+        count = _list_steps(len(steps), lanes, layout.group_width, live, layout.stairs, self.steps, steps)
+        return steps[: int(count)]
 
 
 def extras_of(layout: SummaryLayout) -> Extras:
@@ -96,9 +108,20 @@ def to_codes(layout: SummaryLayout, portable: Portable, texts: Mapping[str, Byte
 
 
 def _recode(layout: SummaryLayout, portable: Portable, name: str, codes: Ints) -> None:
-    lane = layout.row_lanes[name]
-    places = [("ends0", lane), *((f"table{i}", 1) for i, arg in enumerate(counted(layout)) if arg == name)]
-    for owned, at in places:
-        rows = portable.owned[owned] = portable.owned[owned].copy()
-        known = rows[:, at] >= 0
-        rows[known, at] = codes[rows[known, at]]
+    portable.owned = {owned: rows.copy() for owned, rows in portable.owned.items()}
+    for rows, chosen, lane in _codes(layout, portable.owned, name):
+        rows[chosen, lane] = codes[rows[chosen, lane]]
+
+
+def _codes(layout: SummaryLayout, owned: Mapping[str, Lanes], name: str) -> Iterator[tuple[Lanes, Ints, int]]:
+    """Where codes of an argument's strings are: rows of lanes, which of them, and the lane."""
+    places = [("ends0", layout.row_lanes[name])]
+    places += [(f"table{i}", 1) for i, part in enumerate(layout.layout.tables) if part.arg and part.arg.name == name]
+    for i, call in enumerate(layout.calls):
+        if call.type.is_coded and layout.layout.arg(call).name == name:
+            places.append((PLACES, FIRST_VALUE + 1 + i))
+    for part, lane in places:
+        yield owned[part], np.flatnonzero(owned[part][:, lane] >= 0), lane
+    for i, extreme in enumerate(layout.extremes):
+        if extreme.arg.name == name:
+            yield owned[STEPS], np.flatnonzero(owned[STEPS][:, 1] == i), 3

@@ -14,19 +14,18 @@ from millstream.kernels.keys.words import all_true
 from millstream.kernels.one_piece import OnePiece
 from millstream.kernels.over.columns import argument_arrays, result_column
 from millstream.kernels.relations import stair_loops, sweeping
-from millstream.kernels.relations.back import Lanes, Places
+from millstream.kernels.relations.back import Lanes, Places, columns_of
 from millstream.kernels.relations.front import END, Front
 from millstream.kernels.relations.groups import Groups
 from millstream.kernels.relations.place_loops import END as PLACE_END
 from millstream.kernels.relations.place_loops import FIRST_VALUE, OPEN, OWNER, START
 from millstream.kernels.relations.signs import apart, with_signs
 from millstream.kernels.relations.summary import SummarySpec
-from millstream.kernels.relations.summary_extras import Extras, extras_of, to_codes, with_texts
+from millstream.kernels.relations.summary_extras import STEPS, Extras, extras_of, to_codes, with_texts
 from millstream.kernels.relations.summary_source import OVERFLOW, ROOM, SummaryLayout, generate
 from millstream.kernels.relations.sweeping import PLACES, SweepState
 from millstream.types import DOUBLE
 
-_list_steps = compile_kernel(source_of(stair_loops), "list_steps")
 _load_steps = compile_kernel(source_of(stair_loops), "load_steps")
 
 _NO_TIMES = as_input(np.empty(0, dtype=np.int64))
@@ -43,7 +42,6 @@ class SummaryKernel(OnePiece):
         self._keys = [spec.input.index(key) for key in spec.by]
         self._args = [spec.input.index(arg.column) for arg in self.layout.args]
         lanes = self.layout.group_lanes
-        self._stairs = np.array([lanes[f"{part.name}_any"] for part in self.layout.extremes], dtype=np.int64)
         self._fresh = [0] * self.layout.group_width
         if spec.form == "intervals":
             self._fresh[lanes["reach"]] = BEGIN
@@ -79,18 +77,18 @@ class SummaryKernel(OnePiece):
         upto = state.places.upto(front.upto)
         out = Batch(self._results(state, done), done[START], zeros, upto, done[PLACE_END])
         state.groups.forget(state.places.first)
-        state.extras.forget(self.layout)
+        state.extras.forget(self.layout, state)
         return out
 
     def _changes(self, state: SweepState, time: Ints, rows: Lanes) -> Batch:
-        lanes = np.zeros((2 * len(time), self.layout.place_width), dtype=np.int64)
+        lanes = np.empty((2 * len(time), self.layout.place_width), dtype=np.int64)
         marks = np.zeros(2, dtype=np.int64)
         if len(time):
             self._run(state, (time, rows), len(time), lanes, marks)
-        done = np.ascontiguousarray(lanes[: int(marks[0])].T)
+        done = columns_of(lanes[: int(marks[0])])
         made = with_signs(self._results(state, done), done[PLACE_END], self.spec.output)
         state.groups.forget(0)
-        state.extras.forget(self.layout)
+        state.extras.forget(self.layout, state)
         return Batch(made, done[START], np.zeros(len(done[START]), dtype=np.int64), state.progress)
 
     def _fill(self, state: SweepState, batch: Batch, lanes: Lanes) -> None:
@@ -112,7 +110,7 @@ class SummaryKernel(OnePiece):
         self, state: SweepState, events: Sequence[Ints | Lanes], count: int, places: Lanes, marks: Ints
     ) -> None:  # fmt: skip
         extras: Extras = state.extras
-        extras.reserve(count * len(self._stairs), 0)
+        extras.reserve(count * len(self.layout.stairs), 0)
         slots, lanes = state.groups.lanes.reshape(-1), places.reshape(-1)
         touched = np.empty(count, dtype=np.int64)
         step = self._step.form(count)
@@ -124,8 +122,11 @@ class SummaryKernel(OnePiece):
                 flat = as_input(events[i + 1][first:].reshape(-1))
                 inputs += [as_input(events[i][first:]), flat, flat.view(np.float64)]
             more: list[Ints] = []
-            if len(self._stairs):
+            if len(self.layout.stairs):
                 more += [extras.steps, extras.steps.view(np.float64), extras.pool]
+            for arg in self.layout.text_extremes:
+                table = extras.texts[arg.name]
+                more += [as_input(table.start_of), as_input(table.length_of), as_input(table.arena)]
             if extras.tables:
                 more += [extras.used, *extras.tables]
             before = done.copy()
@@ -151,7 +152,7 @@ class SummaryKernel(OnePiece):
             valid = (nulls >> i) & 1 == 0 if has_nulls else none
             if call.type == DOUBLE:
                 values = values.view(np.float64)
-            columns.append(result_column(self.layout.layout, call, values, valid, {}))
+            columns.append(result_column(self.layout.layout, call, values, valid, state.extras.texts))
         return pa.RecordBatch.from_arrays(columns, schema=self.spec.made.arrow)
 
     # -- saving ----------------------------------------------------------------------------------------------------
@@ -160,7 +161,7 @@ class SummaryKernel(OnePiece):
         return sweeping.saved(self.spec, self._exported(state))
 
     def restore(self, saved: bytes) -> SweepState:
-        widths = {"lanes": self.layout.group_width, "ends0": self.layout.row_width, "steps": 4}
+        widths = {"lanes": self.layout.group_width, "ends0": self.layout.row_width, STEPS: 4}
         widths |= {PLACES: self.layout.place_width}
         widths |= {f"table{i}": 3 for i in range(len(self.layout.layout.tables))}
         return self._state(sweeping.loaded(self.spec, saved, widths, 1))
@@ -184,11 +185,7 @@ class SummaryKernel(OnePiece):
         for i in range(len(extras.tables)):
             more[f"table{i}"] = extras.entries(i)
             more[f"table{i}"][:, 0] = (more[f"table{i}"][:, 0] - 1) // self.layout.group_width
-        steps = np.empty((int(extras.pool[stair_loops.EVER]), 4), dtype=np.int64)
-        live = state.groups.live()
-        slots = state.groups.lanes.reshape(-1)
-        count = _list_steps(len(steps), slots, self.layout.group_width, live, self._stairs, extras.steps, steps)
-        portable = sweeping.exported(state, {**more, "steps": steps[: int(count)]})
+        portable = sweeping.exported(state, {**more, STEPS: extras.listed(self.layout, state)})
         return with_texts(self.layout, portable, extras.texts)
 
     def _state(self, portable: sweeping.Portable) -> SweepState:
@@ -200,12 +197,12 @@ class SummaryKernel(OnePiece):
             entries = more[f"table{i}"]
             entries[:, 0] = entries[:, 0] * self.layout.group_width + 1
             extras.fill(i, entries)
-        for lane in self._stairs:
+        for lane in self.layout.stairs:
             lanes[:, lane : lane + 2] = 0
-        extras.reserve(len(more["steps"]), 0)
+        extras.reserve(len(more[STEPS]), 0)
         flat = lanes.reshape(-1)
         width = self.layout.group_width
-        _load_steps(len(more["steps"]), flat, width, self._stairs, more["steps"], extras.steps, extras.pool)
+        _load_steps(len(more[STEPS]), flat, width, self.layout.stairs, more[STEPS], extras.steps, extras.pool)
         if self.spec.form == "intervals":
             held = self.layout.group_lanes["held"]
             lanes[:, held] = 0

@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from functools import cached_property
 from textwrap import indent
 
+import numpy as np
+
+from millstream.kernels.batch import Ints
 from millstream.kernels.over import loops
 from millstream.kernels.over.emit import emit
 from millstream.kernels.over.layout import Arg, Extreme, Layout, Part, Sums
@@ -15,7 +18,7 @@ from millstream.kernels.over.spec import Frame, OverCall, OverSpec
 from millstream.kernels.relations.front import ROW_LANES
 from millstream.kernels.relations.groups import GROUP_LANES
 from millstream.kernels.relations.place_loops import FIRST_VALUE
-from millstream.kernels.relations.stair_source import drop_steps, put_step, values_of
+from millstream.kernels.relations.stair_source import TEXT_ARRAYS, drop_steps, put_step, values_of
 from millstream.kernels.relations.summary import SummarySpec
 from millstream.plan.windows import Between
 from millstream.types import BIGINT
@@ -26,6 +29,8 @@ DONE, ROOM, OVERFLOW = 0, 1, 2
 _LIBRARY = [
     name for name in vars(loops) if not name.startswith("_") and name not in ("annotations", "math", "np", "Any")
 ]
+
+_NOTHING = {"float": "0.0", "int": "0", "text": "-1"}
 
 _HEADER = f"""\
 DONE, ROOM, OVERFLOW = {DONE}, {ROOM}, {OVERFLOW}
@@ -69,6 +74,17 @@ class SummaryLayout:
     @cached_property
     def extremes(self) -> tuple[Extreme, ...]:
         return tuple(part for part in self.parts if isinstance(part, Extreme))
+
+    @cached_property
+    def stairs(self) -> Ints:
+        """The lanes where a group has the first step of each extreme; that of the last one is the next."""
+        return np.array([self.group_lanes[f"{part.name}_any"] for part in self.extremes], dtype=np.int64)
+
+    @cached_property
+    def text_extremes(self) -> tuple[Arg, ...]:
+        """The arguments whose strings are compared."""
+        used = {part.arg.name for part in self.extremes if part.arg.kind == "text"}
+        return tuple(arg for arg in self.args if arg.name in used)
 
     @cached_property
     def group_lanes(self) -> dict[str, int]:
@@ -127,6 +143,7 @@ def _parameters(layout: SummaryLayout) -> list[str]:
         names += ["gone_time", "gone", "fgone"]
     names += ["slots", "sums", "touched", "lanes", "flanes", "marks", "done"]
     names += ["steps", "fsteps", "pool"] if layout.extremes else []
+    names += [f"{arg.name}_{array}" for arg in layout.text_extremes for array in TEXT_ARRAYS]
     if layout.layout.tables:
         names += ["state", *(f"table{i}" for i in range(len(layout.layout.tables)))]
     return names
@@ -330,7 +347,7 @@ def _results(layout: SummaryLayout) -> Iterator[str]:
             yield "if best >= 0:"
             yield f"    out{i} = {values_of(wanted)}[STEP * best + VALUE]"
             yield "else:"
-            yield f"    out{i} = {'0.0' if wanted.arg.kind == 'float' else '0'}"
+            yield f"    out{i} = {_NOTHING[wanted.arg.kind]}"
             yield f"    nulls |= {1 << i}"
         else:
             for line in emit(layout.layout, i):

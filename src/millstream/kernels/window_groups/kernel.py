@@ -1,0 +1,252 @@
+"""The kernel that groups rows by key and window, pane by pane."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import gcd
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.kernels import snapshots
+from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
+from millstream.kernels.hop import check_range
+from millstream.kernels.jit import as_input, compile_kernel, source_of
+from millstream.kernels.keys import KeyTable, bucket_of
+from millstream.kernels.pieces import Pieces
+from millstream.kernels.piecewise import Assembly, Parts, changed_pieces
+from millstream.kernels.window_groups import loops
+from millstream.kernels.window_groups.lanes import Layout, merged_counts
+from millstream.kernels.window_groups.loops import GROUPS, PAIRS
+from millstream.kernels.window_groups.panes import Panes, Slots
+from millstream.kernels.window_groups.portable import Portable, combined, export_each, loaded, saved_parts
+from millstream.kernels.window_groups.spec import WindowGroupSpec
+from millstream.plan.window_tables import Cumulating, Windows
+from millstream.types import from_kernel
+
+_find_entries = compile_kernel(source_of(loops), "find_entries")
+_gather_windows = compile_kernel(source_of(loops), "gather_windows")
+
+_MOST_PAIRS = 1 << 18
+"""about how many entries are put together at once"""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Windows in panes: window w has `size` panes from pane w * `slide` on; if it grows, those from the last multiple
+    of `size` up to pane w."""
+
+    length: int
+    offset: int
+    size: int
+    slide: int
+    grows: bool
+
+    @staticmethod
+    def of(windows: Windows) -> Shape:
+        if isinstance(windows, Cumulating):
+            return Shape(windows.step, windows.offset, windows.most, 1, True)
+        length = gcd(windows.size, windows.slide)
+        return Shape(length, windows.offset, windows.size // length, windows.slide // length, False)
+
+    def last_ended(self, upto: int) -> int:
+        """The last window that ends at `upto` or before."""
+        panes = (upto - self.offset) // self.length
+        return panes - 1 if self.grows else (panes - self.size) // self.slide
+
+    def first_pane(self, window: int) -> int:
+        return window // self.size * self.size if self.grows else window * self.slide
+
+    def first_window(self, pane: int) -> int:
+        """The first window that has this pane or a later one."""
+        return pane if self.grows else (pane - self.size) // self.slide + 1
+
+    def bounds(self, window: Ints) -> tuple[Ints, Ints]:
+        """The start and the end of windows."""
+        start = window // self.size * self.size if self.grows else window * self.slide
+        end = window + 1 if self.grows else start + self.size
+        return start * self.length + self.offset, end * self.length + self.offset
+
+
+@dataclass
+class WindowGroupState:
+    """The keys, and their entries in the panes that windows still need. Windows that ended by `upto` are done."""
+
+    keys: KeyTable | None
+    panes: Panes
+    upto: int = BEGIN
+    pieces: Pieces | None = None
+
+
+class WindowGroupKernel:
+    """Runs a WindowGroupSpec."""
+
+    def __init__(self, spec: WindowGroupSpec) -> None:
+        self.spec = spec
+        self.shape = Shape.of(spec.windows)
+        self.layout = Layout(spec)
+        self._keys = [spec.input.index(name) for name in spec.by]
+        self._types = [spec.input[name].type for name in spec.by]
+
+    def open(self) -> WindowGroupState:
+        return WindowGroupState(KeyTable(self._types) if self._types else None, Panes(self.layout))
+
+    def step(self, state: WindowGroupState, batch: Batch) -> Batch:
+        if len(batch):
+            self._arrive(state, batch)
+        done = self.shape.last_ended(state.upto)
+        state.upto = max(state.upto, batch.upto)
+        last = self.shape.last_ended(state.upto)
+        panes = state.panes
+        if not len(panes) or last == done:
+            return Batch.empty(self.spec.output.arrow, batch.upto)
+        parts = list(self._ended(state, done + 1, last))
+        gone = panes.drop(min(self.shape.first_pane(last + 1), FOREVER))
+        if len(gone):
+            if state.keys is not None:
+                state.keys.release(gone)
+            if state.pieces is not None:
+                state.pieces.release(gone)
+        return concat(parts, batch.upto) if parts else Batch.empty(self.spec.output.arrow, batch.upto)
+
+    def _arrive(self, state: WindowGroupState, batch: Batch) -> None:
+        """Take rows into the entries of their panes."""
+        check_range(batch.time[[0, -1]], self.spec.windows)
+        if state.keys is None:
+            slots, size = np.zeros(len(batch), dtype=np.int32), 1
+        else:
+            slots = state.keys.encode([batch.rows.column(index) for index in self._keys])
+            size = state.keys.size
+        panes = state.panes
+        panes.reserve(len(batch), size)
+        places = np.empty(len(batch), dtype=np.int64)
+        _find_entries(
+            len(batch), as_input(slots), as_input(batch.time), as_input(batch.seq), self.shape.length,
+            self.shape.offset, panes.meta, panes.newest, panes.slot_at, panes.pane_at, panes.first_at, panes.rows_at,
+            places,
+        )  # fmt: skip
+        self.layout.take_rows(places, batch.rows, panes.lanes)
+        if state.pieces is not None:
+            state.pieces.touch(slots, size)
+
+    def _ended(self, state: WindowGroupState, next_window: int, last: int) -> Iterator[Batch]:
+        """The groups of the windows from the next up to `last`, in order."""
+        panes, shape = state.panes, self.shape
+        next_window = max(next_window, shape.first_window(int(panes.pane_at[panes.head])))
+        cursor = np.array([next_window, panes.head, 0, 0], dtype=np.int64)
+        room = max(len(panes), min(_MOST_PAIRS, len(panes) * self.spec.windows.most))
+        targets, sources, first, windows = (np.empty(room, dtype=np.int64) for _ in range(4))
+        slots = np.empty(room, dtype=np.int32)
+        while True:
+            _gather_windows(
+                len(panes), panes.slot_at, panes.pane_at, panes.first_at, panes.count, min(last, FOREVER), shape.grows,
+                shape.size, shape.slide, cursor, panes.group_of, panes.groups, targets, sources, slots, first, windows,
+            )  # fmt: skip
+            pairs, groups = int(cursor[PAIRS]), int(cursor[GROUPS])
+            if not groups:
+                return
+            panes.groups += groups
+            yield self._results(
+                state, targets[:pairs], sources[:pairs], slots[:groups], first[:groups], windows[:groups]
+            )
+
+    def _results(
+        self, state: WindowGroupState, targets: Ints, sources: Ints, slots: Slots, first: Ints, window: Ints
+    ) -> Batch:
+        """The rows of groups, each of which is made of the entries at the sources that are aimed at it."""
+        panes = state.panes
+        rows = merged_counts(targets, sources, panes.rows_at, len(slots))
+        lanes = self.layout.new(len(slots))
+        given, own = self.layout.divided(panes.lanes), self.layout.divided(lanes)
+        for part in self.layout.parts:
+            part.take_entries(targets, sources, given[part], own[part])
+        if np.any((first[1:] < first[:-1]) & (window[1:] == window[:-1])):
+            order = np.lexsort((first, window))
+            slots, first, window, rows = slots[order], first[order], window[order], rows[order]
+            lanes = [lane[order] for lane in lanes]
+        start, end = self.shape.bounds(window)
+        columns = self._key_columns(state, slots, start, end) + self.layout.columns(rows, lanes)
+        made = pa.RecordBatch.from_arrays(columns, schema=self.spec.output.arrow)
+        return Batch(made, end, first.copy(), state.upto)
+
+    def _key_columns(self, state: WindowGroupState, slots: Slots, start: Ints, end: Ints) -> list[pa.Array]:
+        columns = {}
+        if state.keys is not None:
+            columns = dict(zip(self.spec.by, state.keys.keys(slots).columns, strict=True))
+        for names, bound in ((self.spec.starts, start), (self.spec.ends, end)):
+            columns |= dict.fromkeys(names, from_kernel(bound, None, self.spec.type) if names else None)
+        return [columns[name] for name in self.spec.keys_out]
+
+    # -- saving ----------------------------------------------------------------------------------------------------
+
+    def snapshot(self, state: WindowGroupState) -> bytes:
+        return snapshots.save(self.spec, {**saved_parts(self._exported(state)), **_head(state)})
+
+    def restore(self, saved: bytes) -> WindowGroupState:
+        parts = snapshots.load(self.spec, saved)
+        return self._built([loaded(parts, self.layout)], int(parts.array("upto")[0]))
+
+    def changes(self, state: WindowGroupState) -> dict[int, bytes | None]:
+        if state.pieces is None:
+            if state.upto == BEGIN and not len(state.panes):
+                return {}
+            state.pieces = Pieces()
+            state.pieces.touch(state.panes.live(), len(state.panes.newest))
+        pieces = state.pieces
+
+        def head() -> Parts | None:
+            if not pieces.is_head_old(state.upto, None):
+                return None
+            pieces.head_given(state.upto, None)
+            return _head(state)
+
+        def export(groups: Sequence[Ints]) -> Iterator[Parts]:
+            return map(saved_parts, export_each(state.keys, state.panes, groups))
+
+        return changed_pieces(self.spec, pieces, export, head)
+
+    def assemble(self, pieces: Mapping[int, bytes]) -> WindowGroupState:
+        if not pieces:
+            return self.open()
+        assembly = Assembly.of(self.spec, pieces)
+        upto = int(assembly.head.array("upto")[0])
+        portables = [loaded(piece, self.layout).of(own) for piece, own in assembly.pieces]
+        state = self._built(portables, upto)
+        state.pieces = Pieces.of(assembly.labels, assembly.live, upto, None)
+        return state
+
+    def split(self, state: WindowGroupState, parts: int) -> list[WindowGroupState]:
+        whole = self._exported(state)
+        owner = np.zeros(whole.count, dtype=np.int32)
+        if whole.keys is not None and whole.count:
+            owner = bucket_of(whole.keys.columns, parts)
+        return [self._built([whole.of(np.flatnonzero(owner == part))], state.upto) for part in range(parts)]
+
+    def merge(self, states: Sequence[WindowGroupState]) -> WindowGroupState:
+        return self._built([self._exported(state) for state in states], max(state.upto for state in states))
+
+    def _exported(self, state: WindowGroupState) -> Portable:
+        return next(iter(export_each(state.keys, state.panes, [state.panes.live().astype(np.int64)])))
+
+    def _built(self, portables: Sequence[Portable], upto: int) -> WindowGroupState:
+        """A state with these keys, whose slots are in this order, and those of their entries that are still needed."""
+        state = self.open()
+        state.upto = upto
+        if not portables:
+            return state
+        whole = combined(portables)
+        slots = np.zeros(whole.count, dtype=np.int32)
+        if state.keys is not None and whole.keys is not None and whole.count:
+            slots = state.keys.encode(whole.keys.columns)
+        needed = np.flatnonzero(whole.pane >= self.shape.first_pane(self.shape.last_ended(upto) + 1))
+        order = needed[np.argsort(whole.pane[needed], kind="stable")]
+        state.panes.load(
+            slots[whole.owner[order]], whole.pane[order], whole.first[order], whole.rows[order],
+            [lane[order] for lane in whole.lanes],
+        )  # fmt: skip
+        return state
+
+
+def _head(state: WindowGroupState) -> dict[str, Ints]:
+    return {"upto": np.array([state.upto])}

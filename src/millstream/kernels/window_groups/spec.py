@@ -1,0 +1,97 @@
+"""What grouped windows compute: for each group of each window, built-in aggregates over its rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from millstream.kernels.aggregates import result_type
+from millstream.kernels.registry import register
+from millstream.plan.window_tables import Windows
+from millstream.schema import Field, Schema
+from millstream.types import SqlType
+
+if TYPE_CHECKING:
+    from millstream.kernels.window_groups.kernel import WindowGroupKernel
+
+_SPREADS = frozenset(("stddev_samp", "stddev_pop", "var_samp", "var_pop"))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedCall:
+    """An aggregate over the rows of a group; without argument it counts them."""
+
+    name: str
+    fn: str
+    arg: str | None
+    type: SqlType
+
+    def __str__(self) -> str:
+        return f"{self.fn}({self.arg or '*'})"
+
+
+def has_lanes(fn: str, arg: SqlType | None) -> bool:
+    """Whether an aggregate over an argument can be put together from panes by the loops that there are."""
+    if fn == "count":
+        return True
+    if arg is None or arg.is_coded or arg.name == "NULL" or (arg.name == "DECIMAL" and arg.precision > 18):
+        return False
+    if fn == "avg" or fn in _SPREADS:
+        # a decimal's exact quotient needs more digits than a lane has
+        return arg.is_numeric and arg.name != "DECIMAL"
+    return fn in ("sum", "min", "max")
+
+
+@register
+@dataclass(frozen=True)
+class WindowGroupSpec:
+    """One row for each group of each window that has rows, at the window's end: the columns `keys_out`, then the calls.
+
+    A column of `keys_out` is the start of the window if it is among `starts`, its end if among `ends`, and a column of
+    `by` otherwise. Groups of a window come in the order of their first rows.
+    """
+
+    input: Schema
+    by: tuple[str, ...]
+    windows: Windows
+    type: SqlType
+    keys_out: tuple[str, ...]
+    starts: tuple[str, ...]
+    ends: tuple[str, ...]
+    calls: tuple[GroupedCall, ...]
+
+    def __post_init__(self) -> None:
+        if not self.calls:
+            raise ValueError("nothing to compute")
+        if set(self.keys_out) != {*self.by, *self.starts, *self.ends}:
+            raise ValueError("keys are columns or bounds of the window")
+        for call in self.calls:
+            arg = None if call.arg is None else self.input[call.arg].type
+            if not has_lanes(call.fn, arg) or result_type(call.fn, False, arg) != call.type:
+                raise ValueError(f"{call} is not of type {call.type}")
+        _ = self.output
+
+    @property
+    def inputs(self) -> tuple[Schema, ...]:
+        return (self.input,)
+
+    @cached_property
+    def output(self) -> Schema:
+        bounds = {*self.starts, *self.ends}
+        keys = (Field(name, self.type) if name in bounds else self.input[name] for name in self.keys_out)
+        return Schema((*keys, *(Field(call.name, call.type) for call in self.calls)))
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return self.by
+
+    def build(self) -> WindowGroupKernel:
+        from millstream.kernels.window_groups.kernel import WindowGroupKernel
+
+        return WindowGroupKernel(self)
+
+    def describe(self) -> str:
+        by = f" by {', '.join(self.by)}" if self.by else ""
+        calls = ", ".join(map(str, self.calls))
+        return f"{calls}{by} in windows {self.windows.describe(self.type)} (compiled, by panes)"

@@ -1,0 +1,78 @@
+"""GROUP BY over window tables whose aggregates can be put together from panes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from millstream.functions import can_fail, resolve
+from millstream.kernels.window_groups.spec import GroupedCall, WindowGroupSpec, has_lanes
+from millstream.physical.nodes import Apply, Physical
+from millstream.plan import nodes as P
+from millstream.plan.builtin_programs import NAMES, builtin_program
+from millstream.plan.expr import Column, Expr, Literal, columns_of
+from millstream.plan.program_product import product
+from millstream.plan.window_tables import END, START, Hopping
+from millstream.types import BIGINT, INTERVAL
+
+
+def plan_window_groups(node: P.Group, plan: Callable[[P.Node], Physical]) -> Physical | None:
+    """The groups by panes; None if an aggregate, or what stands between groups and windows, needs the rows of each
+    window."""
+    calls = _calls(node)
+    project = node.input if isinstance(node.input, P.Project) else None
+    table = node.input if project is None else project.input
+    if calls is None or not isinstance(table, P.AssignWindows):
+        return None
+    columns = P.passthrough(table.schema) if project is None else project.columns
+    starts = tuple(name for name, expr in columns if name in node.keys and _is_start(expr))
+    ends = tuple(name for name, expr in columns if name in node.keys and _is_end(expr, table))
+    if node.ends not in ends:
+        return None
+    by = tuple(key for key in node.keys if key not in (*starts, *ends))
+    kept = tuple((name, expr) for name, expr in columns if name in {*by, *node.args})
+    if any(columns_of(expr) & {START, END} for _, expr in kept):
+        return None
+    if _has_gaps(table) and any(can_fail(expr) for _, expr in kept):
+        # what fails only for rows that are in no window must not be computed for them
+        return None
+    if all(isinstance(expr, Column) and expr.name == name for name, expr in kept):
+        rows = plan(table.input)
+    else:
+        rows = plan(P.Project(table.input, kept))
+    spec = WindowGroupSpec(rows.schema, by, table.windows, table.type, node.keys, starts, ends, calls)
+    return Apply(spec.output, (rows,), spec)
+
+
+def _has_gaps(table: P.AssignWindows) -> bool:
+    return isinstance(table.windows, Hopping) and table.windows.slide > table.windows.size
+
+
+def _is_start(expr: Expr) -> bool:
+    return isinstance(expr, Column) and expr.name == START
+
+
+def _is_end(expr: Expr, table: P.AssignWindows) -> bool:
+    if isinstance(expr, Column) or not isinstance(table.windows, Hopping):
+        return isinstance(expr, Column) and expr.name == END
+    length = Literal(BIGINT if table.type == BIGINT else INTERVAL, table.windows.size)
+    return expr == resolve("+", (Column(table.type, START), length))
+
+
+def _calls(node: P.Group) -> tuple[GroupedCall, ...] | None:
+    """The built-in aggregates that a group's program computes; None if it does not, or if they have no lanes."""
+    fns = node.program.name.split(", ")
+    if len(fns) != len(node.results) or not NAMES.issuperset(fns):
+        return None
+    args = list(zip(node.args, node.program.parameters, strict=True))
+    calls, programs = [], []
+    for i, (fn, name, result) in enumerate(zip(fns, node.results, node.program.result, strict=True), 1):
+        arg = None
+        if args and args[0][1].name == ("x" if len(fns) == 1 else f"x_{i}"):
+            arg = args.pop(0)
+        type_ = None if arg is None else arg[1].type
+        if not has_lanes(fn, type_):
+            return None
+        programs.append(builtin_program(fn, type_, result.type))
+        calls.append(GroupedCall(name, fn, None if arg is None else arg[0], result.type))
+    # An aggregate that somebody wrote may have the name of a built-in one, and DISTINCT is another program.
+    return tuple(calls) if product(programs) == node.program else None
