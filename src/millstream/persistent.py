@@ -224,7 +224,9 @@ class PersistentDatabase(Database):
             case "stop":
                 self.stop(note["name"])
             case "fetch" if note["name"].lower() not in self._queries:
-                # it was not kept: it had no text, or read what is gone
+                pass
+            case _ if "stream" in note and note["stream"].lower() not in self._host.streams:
+                # what was registered from memory is not kept, nor are queries that had no text
                 pass
             case _:
                 replay(self._host, note, rows)

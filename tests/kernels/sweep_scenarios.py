@@ -13,9 +13,10 @@ from millstream.kernels.aggregates import NAMES, result_type
 from millstream.kernels.batch import FOREVER, Batch
 from millstream.kernels.relations.bags import BagSpec, ToIntervalsSpec
 from millstream.kernels.relations.convert import ToChangesSpec
+from millstream.kernels.relations.deliver import DeliverSpec
 from millstream.kernels.relations.summary import SummarySpec
 from millstream.plan.relations import SnapshotCall
-from millstream.schema import Schema
+from millstream.schema import Field, Schema
 from millstream.types import BIGINT
 
 FEW = Schema.of(k=BIGINT)
@@ -68,6 +69,14 @@ def to_intervals_scenarios(draw: st.DrawFn) -> Scenario:
 
 
 @st.composite
+def deliver_scenarios(draw: st.DrawFn) -> Scenario:
+    schema = draw(st.sampled_from([FEW, SMALL]))
+    bounds = (Field("valid_from", BIGINT), Field("valid_to", BIGINT))
+    spec = DeliverSpec(schema, Schema((*schema.fields, *bounds)), BIGINT)
+    return Scenario(spec, (as_changes(draw(relations(schema)), schema),))
+
+
+@st.composite
 def summary_scenarios(draw: st.DrawFn) -> Scenario:
     others = draw(st.lists(st.sampled_from(COLUMNS.fields[2:-1]), min_size=1, max_size=3, unique=True))
     schema = Schema((*COLUMNS.fields[:2], *others))
@@ -92,4 +101,5 @@ SWEEP_SCENARIOS: dict[str, st.SearchStrategy[Scenario]] = {
     "SummarySpec": summary_scenarios(),
     "ToChangesSpec": to_changes_scenarios(),
     "ToIntervalsSpec": to_intervals_scenarios(),
+    "DeliverSpec": deliver_scenarios(),
 }

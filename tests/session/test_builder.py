@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -104,7 +105,9 @@ SAME: dict[str, tuple[Build, str]] = {
         "SELECT x, y FROM a [RANGE 10], b WHERE a.k = b.k",
     ),
     "join with a table": (
-        lambda db: over_a(db).join(db.stream("names").where("k > 1"), on="a.k = names.k", how="left").select("x", "name"),
+        lambda db: (
+            over_a(db).join(db.stream("names").where("k > 1"), on="a.k = names.k", how="left").select("x", "name")
+        ),
         "SELECT x, name FROM a [RANGE 10] LEFT JOIN (SELECT * FROM names WHERE k > 1) AS n ON a.k = n.k",
     ),
     "join of three": (
@@ -200,7 +203,7 @@ def test_flows_are_values(db: ms.Database) -> None:
     few, many = base.where("x > 15"), base.where("x <= 15")
     first, second = few.start("few"), many.start("many")
     feed(db)
-    assert rows(first.select_names() if hasattr(first, "select_names") else first.fetch().select(["x"])) == [(20,), (20,)]
+    assert rows(first.fetch().select(["x"])) == [(20,), (20,)]
     assert rows(second.fetch().select(["x"])) == [(10,), (11,)]
     assert db.query("few").sql.splitlines()[0] == "Validity"
 
@@ -240,8 +243,8 @@ REFUSED: dict[str, tuple[Build, str]] = {
     "no condition": (lambda db: over_a(db).where("x"), "a condition is needed here"),
     "no expression": (lambda db: over_a(db).where("x >"), "expected an expression"),
     "more than a condition": (lambda db: over_a(db).where("x > 1) ORDER BY (k"), "more than expressions"),
-    "a union for a condition": (lambda db: over_a(db).where("TRUE) UNION (SELECT 1"), "expected|more than"),
-    "groups for columns": (lambda db: over_a(db).select("count(*) AS n FROM b GROUP BY"), "expected|more than"),
+    "a union for a condition": (lambda db: over_a(db).where("TRUE) UNION (SELECT 1"), "more than expressions"),
+    "groups for columns": (lambda db: over_a(db).select("count(*) AS n FROM b GROUP BY"), "expected an expression"),
     "more than keys": (lambda db: over_a(db).group_by("k HAVING count(*) > 1", "k"), "more than expressions"),
     "more than a join": (
         lambda db: over_a(db).join(over_b(db), on="a.k = b.k JOIN names ON TRUE"),
@@ -254,7 +257,10 @@ REFUSED: dict[str, tuple[Build, str]] = {
     "a unit": (lambda db: db.stream("a").window("RANGE 5 SECONDS"), "the stream is ordered by a number"),
     "a window over a relation": (lambda db: over_a(db).window("RANGE 3"), "a window over a relation"),
     "a window over a table": (lambda db: db.stream("names").window("ROWS 3"), "a window needs a stream"),
-    "other clocks": (lambda db: over_a(db).join(db.stream("later"), on="TRUE"), "ordered by a number and one ordered by time"),
+    "other clocks": (
+        lambda db: over_a(db).join(db.stream("later"), on="TRUE"),
+        "ordered by a number and one ordered by time",
+    ),
     "union of other clocks": (
         lambda db: over_a(db).select("k").union(db.stream("later").window("NOW").select("k")),
         "ordered by a number and one ordered by time",
@@ -277,9 +283,7 @@ def test_refused(db: ms.Database, name: str) -> None:
     build, message = REFUSED[name]
     with pytest.raises(ms.MillstreamError) as caught:
         build(db)
-    assert any(part in str(caught.value) for part in message.split("|")) if "|" in message and "\n" not in message else (
-        message in str(caught.value)
-    )
+    assert message in str(caught.value)
 
 
 def test_tables_alone_are_refused(db: ms.Database) -> None:
@@ -306,8 +310,6 @@ def test_not_kept(tmp_path: Path) -> None:
 
 def copied(home: Path) -> Path:
     """The directory of a session as a crash would leave it now."""
-    import shutil
-
     shutil.copytree(home / "kept", home / "crashed")
     return home / "crashed"
 
@@ -340,7 +342,9 @@ def auctions() -> Iterator[ms.Database]:
 def test_one_query_three_ways(auctions: ms.Database) -> None:
     db = auctions
     queries = [
-        db.sql("SELECT O.itemID, sellerID FROM OpenAuction O WINDOW(RANGE 300), ClosedAuction C WHERE O.itemID = C.itemID"),
+        db.sql(
+            "SELECT O.itemID, sellerID FROM OpenAuction O WINDOW(RANGE 300), ClosedAuction C WHERE O.itemID = C.itemID"
+        ),
         db.stream("OpenAuction")
         .window("RANGE 300")
         .join(db.stream("ClosedAuction"), on="OpenAuction.itemID = ClosedAuction.itemID")
@@ -360,7 +364,7 @@ def test_installed_as_given(auctions: ms.Database) -> None:
     plan = short_auctions()
     query = auctions.install(plan, name="mine")
     assert query.explain() == str(plan) == query.sql
-    with pytest.raises(ms.MillstreamError, match="OpenAuction is used by mine"):
+    with pytest.raises(ms.MillstreamError, match=r"(?i)OpenAuction is used by mine"):
         auctions.execute("DROP STREAM OpenAuction")
     query.stop()
     auctions.execute("DROP STREAM OpenAuction")

@@ -6,7 +6,7 @@ relations pairs them, and each pair is an event at the later of its two times.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -15,7 +15,7 @@ from sqlglot import exp
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder
 from millstream.bind.joins import Joining, Source, refuse_two_streams
-from millstream.bind.relations import FOR_EVER, check_clocks
+from millstream.bind.relations import FOR_EVER, as_relation, check_clocks
 from millstream.bind.scope import Scope
 from millstream.bind.window_tables import WindowColumns, window_columns
 from millstream.errors import MillstreamError
@@ -38,16 +38,18 @@ def is_event_join(sources: list[Source]) -> bool:
 
 def join_events(sources: list[Source], select: exp.Select, context: Context) -> tuple[P.Node, Scope]:
     """The plan of all entries of FROM together, and the names they bring into scope."""
-    held = [_held(source, R.Window(source.plan, FOR_EVER)) for source in sources]
-    streams = [source for source in sources if source.plan.kind is P.Kind.EVENTS]
-    check_clocks((source.plan for source in held), "a join", streams[-1].node, context)
-    plan, scope = Joining(held, context).build()
-    near = _Near(sources, plan, scope, _where(select, scope, context), context)
+    streams = {place: source for place, source in enumerate(sources) if source.plan.kind is P.Kind.EVENTS}
+    held = {place: R.Window(source.plan, FOR_EVER) for place, source in streams.items()}
+    check_clocks(held.values(), "a join", list(streams.values())[-1].node, context)
+    plan, scope = _joined(sources, held, context)
+    near = _Near(sources, plan, _where(select, scope, context), context)
     return near.by_windows() or near.by_times()
 
 
-def _held(source: Source, plan: P.Node) -> Source:
-    return replace(source, plan=plan) if source.plan.kind is P.Kind.EVENTS else source
+def _joined(sources: list[Source], held: Mapping[int, P.Node], context: Context) -> tuple[P.Node, Scope]:
+    """All entries together, some of them as these relations."""
+    changed = [replace(source, plan=held.get(place, source.plan)) for place, source in enumerate(sources)]
+    return Joining(changed, context).build()
 
 
 def _where(select: exp.Select, scope: Scope, context: Context) -> tuple[Expr, ...]:
@@ -71,7 +73,6 @@ class _Near:
 
     sources: list[Source]
     trial: P.Node
-    scope: Scope
     where: tuple[Expr, ...]
     context: Context
 
@@ -124,17 +125,12 @@ class _Near:
                 return None
             known.append(place)
         after = len(windows) < len(self.streams)
-        plans = [
-            source
-            if place not in windows
-            else _held(source, E.AtWindowEnd(source.plan, windows[place].end or "", after))
-            for place, source in enumerate(self.sources)
-        ]
-        ends = {self._end(place, windows) for place in self.streams} if after else set()
-        plan, scope = Joining([_held(source, _at_once(source.plan)) for source in plans], self.context).build()
-        sides = self._told()
-        times = tuple(sorted(name for name in plan.schema.names if name in ends and self._place(name) in sides))
-        return E.Starts(plan, times), scope
+        held = {place: as_relation(self.sources[place].plan) for place in self.streams}
+        for place, found in windows.items():
+            held[place] = E.AtWindowEnd(self.sources[place].plan, found.end or "", after)
+        plan, scope = _joined(self.sources, held, self.context)
+        times = {name for place in self._told() if after for name in self._ends(place, windows)}
+        return E.Starts(plan, tuple(sorted(times & set(plan.schema.names)))), scope
 
     def _same_window(self, one: int, two: int, windows: dict[int, WindowColumns], conditions: tuple[Expr, ...]) -> bool:
         """Whether conditions say that rows of two streams are of windows with the same end."""
@@ -155,9 +151,6 @@ class _Near:
             return {self.prefixes[place] + (windows[place].end or "")}
         return {name for name, own in self.times.items() if own == place}
 
-    def _end(self, place: int, windows: dict[int, WindowColumns]) -> str:
-        return min(self._ends(place, windows))
-
     def _are_equal(self, ones: set[str], twos: set[str], conditions: tuple[Expr, ...]) -> bool:
         for part in conditions:
             if isinstance(part, Call) and part.fn == "=":
@@ -165,12 +158,6 @@ class _Near:
                 if (names[0] in ones and names[1] in twos) or (names[0] in twos and names[1] in ones):
                     return True
         return False
-
-    def _place(self, name: str) -> int:
-        return max(
-            (place for place in self.streams if name.startswith(self.prefixes[place])),
-            key=lambda place: len(self.prefixes[place]),
-        )
 
     def _told(self) -> set[int]:
         """The streams whose columns are never NULL in the result."""
@@ -198,11 +185,8 @@ class _Near:
         reach = {place: self._reach(place, least) for place in self.streams}
         hows = [how for how, _ in self.joins]
         lasting = self._lasting(hows, reach)
-        windowed = [
-            _held(source, R.Window(source.plan, R.RangeWindow(reach[place] + 1))) if place in reach else source
-            for place, source in enumerate(self.sources)
-        ]
-        plan, scope = Joining(windowed, self.context).build()
+        held = {place: R.Window(self.sources[place].plan, R.RangeWindow(wait + 1)) for place, wait in reach.items()}
+        plan, scope = _joined(self.sources, held, self.context)
         last = {place for place in self._told() if all(least.get((other, place), 1) <= 0 for other in self.streams)}
         times = tuple(name for name, place in self.times.items() if place in last and name in plan.schema)
         return E.Starts(plan, times, lasting), scope
@@ -266,11 +250,6 @@ class _Near:
 
     def _time(self, place: int) -> str:
         return next((name for name, own in self.times.items() if own == place), f"{self._alias(place)}.time")
-
-
-def _at_once(plan: P.Node) -> P.Node:
-    """Events are valid at their own instant; what waits for the end of its window already is a relation."""
-    return R.Window(plan, R.RangeWindow(1)) if plan.kind is P.Kind.EVENTS else plan
 
 
 def _column(expr: Expr) -> str | None:

@@ -11,8 +11,8 @@ _specs: dict[str, type] = {}
 _MODULES = (
     "ahead", "asof", "chain", "distinct", "merge", "over", "programs.spec", "reorder", "session", "window_groups",
     "yields", "relations.coalesce", "relations.events", "relations.rows_window", "relations.time_changes",
-    "relations.unroll", "relations.at_window_end", "relations.bags", "relations.convert", "relations.join",
-    "relations.summary",
+    "relations.unroll", "relations.at_window_end", "relations.bags", "relations.convert", "relations.deliver",
+    "relations.join", "relations.summary",
 )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from millstream.catalog import Catalog, StreamDef
 from millstream.errors import BindError
+from millstream.kernels.relations.deliver import DeliverSpec
 from millstream.kernels.relations.stages import ValidityStage
 from millstream.physical.nodes import Apply, Physical, Source, Staged, walk
 
@@ -31,7 +32,10 @@ def check_plan(plan: Physical, catalog: Catalog) -> None:
 
 def is_relation(plan: Physical) -> bool:
     """Whether the last two columns of a plan's rows bound their validity."""
-    return isinstance(plan, Staged) and isinstance(plan.stage, ValidityStage)
+    match plan:
+        case Staged(stage=ValidityStage()) | Apply(spec=DeliverSpec()):
+            return True
+    return False
 
 
 def _listed(schemas: tuple[object, ...]) -> str:

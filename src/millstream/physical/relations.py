@@ -1,8 +1,8 @@
 """Physical plans of relations, in one of two forms: rows with intervals, or the changes from instant to instant.
 
 Intervals need no state for windows of time and half as many rows; changes are known as soon as they happen, where an
-interval waits for its end. So queries that deliver relations run on intervals, and those that ask what changed run on
-changes if something below them would wait.
+interval waits for its end. So relations of windows of time run on intervals. What asks for the changes themselves runs
+on changes if something below would wait, and so does what holds rows that time alone does not end.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from millstream.kernels.merge import MergeSpec
 from millstream.kernels.relations.at_window_end import AtWindowEndSpec
 from millstream.kernels.relations.bags import BagSpec
 from millstream.kernels.relations.convert import ToChangesSpec
+from millstream.kernels.relations.deliver import DeliverSpec
 from millstream.kernels.relations.events import ToEventsSpec
 from millstream.kernels.relations.join import JoinSpec
 from millstream.kernels.relations.rows_window import RowsWindowSpec
@@ -43,11 +44,22 @@ def plan_events(node: R.ToEvents, forms: R.Forms, below: Callable[[P.Node], Phys
 
 
 def plan_validity(node: R.Validity, forms: R.Forms, below: Callable[[P.Node], Physical]) -> Physical:
-    """A relation's rows with the bounds of their validity."""
-    form: R.Form = "intervals" if forms == "auto" else forms
-    planner = RelationPlanner(form, below)
-    child = planner.as_intervals(planner.plan(node.input), node.input.schema)
+    """A relation's rows with the bounds of their validity, in order of their start if they all end some time, else as
+    soon as they have ended: what stays for ever would let others wait for ever."""
+    relation = node.input
+    form: R.Form = ("changes" if may_stay(relation) else "intervals") if forms == "auto" else forms
+    child = RelationPlanner(form, below).plan(relation)
+    if form == "changes":
+        return Apply(node.schema, (child,), DeliverSpec(relation.schema, node.schema, node.type))
     return Staged(node.schema, child, ValidityStage(child.schema, node.schema, node.type))
+
+
+def may_stay(relation: P.Node) -> bool:
+    """Whether rows of a relation may have no end that time alone brings."""
+    match relation:
+        case R.Window(window=R.RowsWindow() | R.RangeWindow(size=None)):
+            return True
+    return any(may_stay(child) for child in relation.inputs if child.kind is P.Kind.RELATION)
 
 
 def waits(relation: P.Node) -> bool:
@@ -114,14 +126,6 @@ class RelationPlanner:
         return (
             made if self.form == "intervals" else Apply(self._formed(node.schema), (made,), ToChangesSpec(node.schema))
         )
-
-    def as_intervals(self, child: Physical, schema: Schema) -> Physical:
-        """What this planner made, as intervals."""
-        if self.form == "intervals":
-            return child
-        from millstream.kernels.relations.convert import ToIntervalsSpec
-
-        return Apply(schema, (child,), ToIntervalsSpec(schema), spans=True)
 
     # -- operators -------------------------------------------------------------------------------------------------
 

@@ -19,10 +19,10 @@ class Held:
         """the earliest instant whose content is still known"""
 
     def add(self, rows: pa.RecordBatch, upto: int) -> None:
-        """Take rows in; those that have ended by `upto` may go. What is valid when all input ends stays."""
+        """Take rows in; those that have ended by `upto` may go."""
         if rows.num_rows:
             self._batches.append((int(_until(rows).max()), rows))
-        if self.since < upto < FOREVER:
+        if self.since < upto:
             self.since = upto
             self._batches = [(end, rows) for end, rows in self._batches if end > upto]
 

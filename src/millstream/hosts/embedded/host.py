@@ -21,7 +21,7 @@ from millstream.hosts.embedded.readers import LiveReader, read_in_order
 from millstream.hosts.embedded.streams import Stream
 from millstream.hosts.tables import TableStore
 from millstream.kernels import jit
-from millstream.kernels.batch import BEGIN, FOREVER, Batch
+from millstream.kernels.batch import FOREVER, Batch
 from millstream.physical import nodes as physical
 from millstream.statistics import Statistics
 
@@ -37,6 +37,7 @@ class Running:
     """A query in the graph: its rows wait in `produced` until they are fetched, or go to a sink."""
 
     program: Program
+    streams: list[Stream]
     top: Vertex = field(init=False)
     sink: Sink | None = None
     produced: list[pa.RecordBatch] = field(default_factory=list)
@@ -44,11 +45,17 @@ class Running:
     rows: int = 0
     error: MillstreamError | None = None
 
+    @property
+    def now(self) -> int:
+        """The latest time that any of its streams has come to."""
+        return max((stream.latest for stream in self.streams), default=self.held.since)
+
     def deliver(self, batch: Batch) -> None:
         if self.error is not None:
             return
         if self.program.relation:
-            self.held.add(batch.rows, batch.upto)
+            # a window that slides, or coarse time, is further than the streams it is of
+            self.held.add(batch.rows, min(batch.upto, self.now))
         if not len(batch):
             return
         self.rows += len(batch)
@@ -112,7 +119,7 @@ class EmbeddedHost:
             self._set_policy()
             if ids is None:
                 self._rewind(program)
-            running = Running(program)
+            running = Running(program, [self.streams[stream] for stream in streams_of(program.plan)])
             if program.sink is not None:
                 running.sink = make_sink(program.sink.options, program.sink.name)
                 running.sink.open(program.plan.schema, committed)
@@ -347,14 +354,15 @@ class EmbeddedHost:
             if running.error is not None:
                 raise running.error
             if at is None:
-                at = max((self.streams[s].latest for s in streams_of(running.program.plan)), default=BEGIN)
+                at = max(running.now, running.held.since)
             elif at < running.held.since:
                 raise DataError(
                     f"what {name} held then is no longer known",
                     hint="ask for an instant that its streams have not passed yet",
                 )
             schema = running.program.plan.schema.arrow
-            rows = valid_at([*running.held.batches, *still_to_come(running.top)], schema, at)
+            coming = [] if all(stream.ended for stream in running.streams) else still_to_come(running.top)
+            rows = valid_at([*running.held.batches, *coming], schema, at)
             return rows.rename_columns(list(running.program.columns[:-2]))
 
     def statistics(self) -> Statistics:

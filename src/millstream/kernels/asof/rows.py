@@ -177,7 +177,8 @@ class AsofKernel(OnePiece):
         raise NotImplementedError
 
     def snapshot(self, state: AsofState) -> bytes:
-        parts: dict[str, object] = {"upto": np.array(state.upto), "held": state.held.batch(self._live(state))}
+        held = state.held.batch(self._live(state))
+        parts: dict[str, Ints | Batch] = {"upto": np.array(state.upto), "held": held}
         if (waiting := state.waiting.all()) is not None:
             parts["waiting"] = waiting
         return snapshots.save(self.spec, parts)

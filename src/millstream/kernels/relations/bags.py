@@ -128,11 +128,15 @@ class _Sweep(OnePiece):
     def _state(self, portable: sweeping.Portable) -> SweepState:
         state = self._empty()
         sweeping.imported(state, portable)
-        lanes = state.groups.lanes
         if self._has_places:
-            lanes[:, FIRST] = lanes[:, LAST] = lanes[:, HAVE] = 0
-            _relink(len(state.places), lanes, state.places.lanes, len(state.places))
+            self._link(state)
         return state
+
+    def _link(self, state: SweepState) -> None:
+        """Let groups know their open places, which are all there is and begin with number 0."""
+        lanes = state.groups.lanes
+        lanes[:, FIRST] = lanes[:, LAST] = lanes[:, HAVE] = 0
+        _relink(len(state.places), lanes, state.places.lanes, len(state.places))
 
     @property
     def _has_places(self) -> bool:

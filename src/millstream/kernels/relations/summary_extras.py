@@ -36,6 +36,7 @@ class Extras:
     steps: Ints = field(default_factory=lambda: np.zeros(STEP * 64, dtype=np.int64))
     pool: Ints = field(default_factory=lambda: np.zeros(2, dtype=np.int64))
     kept: dict[str, int] = field(default_factory=dict)
+    scratch: Lanes = field(default_factory=lambda: np.empty((0, 0), dtype=np.int64))
 
     def reserve(self, steps: int, values: int) -> None:
         """Make room for that many more steps, and for that many more values in each table."""
@@ -45,6 +46,12 @@ class Extras:
         for i, table in enumerate(self.tables):
             if 6 * (int(self.used[i]) + values) > len(table):
                 self.fill(i, self.entries(i), values)
+
+    def room(self, rows: int, width: int) -> Lanes:
+        """Rows of lanes to write to, the same ones each time: fresh memory costs more than what is written to it."""
+        if len(self.scratch) < rows or not self.scratch.size:
+            self.scratch = np.empty((2 * rows + 1, width), dtype=np.int64)
+        return self.scratch
 
     def entries(self, table: int) -> Lanes:
         rows = self.tables[table].reshape(-1, 3)

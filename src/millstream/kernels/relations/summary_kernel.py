@@ -81,7 +81,7 @@ class SummaryKernel(OnePiece):
         return out
 
     def _changes(self, state: SweepState, time: Ints, rows: Lanes) -> Batch:
-        lanes = np.empty((2 * len(time), self.layout.place_width), dtype=np.int64)
+        lanes = state.extras.room(2 * len(time), self.layout.place_width)
         marks = np.zeros(2, dtype=np.int64)
         if len(time):
             self._run(state, (time, rows), len(time), lanes, marks)

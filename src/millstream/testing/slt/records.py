@@ -61,6 +61,10 @@ class Script:
     def unordered(self) -> bool:
         return "unordered" in self.headers
 
+    @property
+    def has_unordered_steps(self) -> bool:
+        return self.headers.get("unordered") == "[steps]"
+
     def uses(self, verb: str) -> bool:
         return any(record.verb == verb for record in self.records)
 

@@ -105,6 +105,8 @@ def _by_query(lines: tuple[str, ...], running: tuple[str, ...]) -> dict[str, lis
 
 
 def _compare(script: Script, record: Record, expected: tuple[str, ...], actual: tuple[str, ...]) -> None:
+    if script.has_unordered_steps:
+        expected, actual = tuple(sorted(expected)), tuple(sorted(actual))
     if expected != actual:
         title = f"{script.path}:{record.line}: {record.verb} {record.args}".rstrip()
         raise Mismatch(f"{title}\n{difference(list(expected), list(actual))}")
