@@ -1,6 +1,6 @@
 """The experiments E1 to E10 of the thesis on relations: intervals against changes, in one run.
 
-    python benchmarks/relations.py [--rows 100000] [--rounds 3] [--only E5,E8] [--out DIR]
+    python benchmarks/relations.py [--rows 300000] [--rounds 3] [--only E5,E8] [--out DIR]
 
 Rows with intervals are the thesis' time-interval approach, changes its positive-negative approach. Read the ratios, not
 the seconds: what counts is who is faster, and by how much.
@@ -54,9 +54,7 @@ class Experiments:
         self.feeds = self.auctions.feeds()
         self.few = data.make_auctions(max(1_000, bids // 10))
 
-    def forms(
-        self, what: str, sql: str, wanted: str, low: float, few: bool = False, rules: str = "on"
-    ) -> Measured:
+    def forms(self, what: str, sql: str, wanted: str, low: float, few: bool = False, rules: str = "on") -> Measured:
         """A query in both forms; `low` is what the ratio has to be to be as in the thesis."""
         feeds, rows = (self.few.feeds(), self.few.rows) if few else (self.feeds, self.auctions.rows)
         measured = data.compare(both(sql, rules), feeds, self.rounds)
@@ -72,7 +70,9 @@ class Experiments:
         self.report.ratio("Q1: changes / intervals, results", twice, "2", 1.9 < twice < 2.1)
         self.report.title("E1 E3", "Q2, selection of five items at the instant")
         self.forms("Q2", data.Q2, "almost 3", 1.5, rules="off")
-        self.report.note("These two are planned as written. With our rules (10.8, 10.9) filters and maps go below windows")
+        self.report.note(
+            "These two are planned as written. With our rules (10.8, 10.9) filters and maps go below windows"
+        )
         self.report.note("of time, and see no negative rows in either form:")
         for name, sql in (("Q1", data.Q1), ("Q2", data.Q2)):
             measured = data.compare(both(sql), self.feeds, self.rounds)
@@ -123,7 +123,9 @@ class Experiments:
             first = {form: kernels.first_result(rows, form) for form in ("intervals", "changes")}
             text = ", ".join(f"{form} {count / 50:.2f} s" for form, count in first.items())
             holds = first["intervals"] == rows and first["changes"] == 0
-            self.report.note(f"N = {rows:>3}: {text:<48} thesis: {rows / 50:.2f} s, 0 s   {'as there' if holds else ''}")
+            self.report.note(
+                f"N = {rows:>3}: {text:<48} thesis: {rows / 50:.2f} s, 0 s   {'as there' if holds else ''}"
+            )
         self.report.note("Seconds of arrival after the row's own; no clock is read.")
 
     def e9_order_of_ends(self) -> None:
@@ -132,7 +134,9 @@ class Experiments:
             seconds = {name: work(in_order, self.rounds) for name, in_order in (("FIFO", True), ("any", False))}
             ratio = seconds["any"] / seconds["FIFO"]
             self.report.ratio(f"{what}: any order / FIFO, seconds", ratio, "above 1", ratio > 1.0)
-        self.report.note("One structure serves both: aggregates keep rows as runs in order of end, of which there is one")
+        self.report.note(
+            "One structure serves both: aggregates keep rows as runs in order of end, of which there is one"
+        )
         self.report.note("if ends come in order; a join finds rows by key, and forgets those that are over in bulk.")
 
     def e10_queues(self) -> None:
@@ -143,8 +147,12 @@ class Experiments:
                 f"{name}: {found.results:.2f} results a row, {found.seconds * 1e9:,.0f} ns a row, "
                 f"{found.waiting:.2f} rows wait at the inputs, {found.at_once:.2f} results would at the output"
             )
-        self.report.note("thesis: selective 0.5 at the output or 1 at the inputs, expansive 5 or 1: the better place differs.")
-        self.report.note("Here rows always wait at the inputs, in columns and not in a heap; inner joins give results in")
+        self.report.note(
+            "thesis: selective 0.5 at the output or 1 at the inputs, expansive 5 or 1: the better place differs."
+        )
+        self.report.note(
+            "Here rows always wait at the inputs, in columns and not in a heap; inner joins give results in"
+        )
         self.report.note("order and hold none back. There is no second place to choose, and nothing to gain by one.")
 
 
@@ -173,7 +181,7 @@ def draw(ratios: dict[str, float], out: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=100_000, help="bids")
+    parser.add_argument("--rows", type=int, default=300_000, help="bids")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="", help="experiments, as in E5,E8")
     parser.add_argument("--out", type=Path, default=Path("out/benchmarks"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,7 @@ class Auctions:
         last = max(times(table)[-1] for table in self.tables.values())
         edges = np.linspace(START, last + 1, FEEDS + 1).astype(np.int64)
         made = []
-        for low, high in zip(edges[:-1], edges[1:], strict=True):
+        for low, high in pairwise(edges):
             for name, table in self.tables.items():
                 begin, end = np.searchsorted(times(table), [low, high])
                 made.append((name, table.slice(begin, end - begin)))

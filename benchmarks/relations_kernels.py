@@ -13,6 +13,7 @@ import pyarrow as pa
 import millstream as ms
 from millstream.kernels.batch import FOREVER, Batch
 from millstream.kernels.contract import KernelSpec
+from millstream.kernels.jit import using
 from millstream.kernels.relations.join import JoinSpec
 from millstream.kernels.relations.summary import SummarySpec
 from millstream.kernels.relations.time_changes import RangeChangesSpec
@@ -46,7 +47,7 @@ def first_result(rows: int, form: str) -> int:
     """How many rows come after the first one until a window of so many rows gives its first result."""
     statements = "CREATE STREAM s (v BIGINT, t BIGINT) ORDER BY t"
     plan = physical_plan(f"SELECT v FROM s WINDOW(ROWS {rows})", form, statements)
-    with ms.connect(jit="off") as db:
+    with ms.connect() as db:
         db.execute(statements)
         query = db.install(plan)
         for count in range(2 * rows + 2):
@@ -99,11 +100,12 @@ def _join() -> JoinSpec:
 
 
 def _steps(spec: KernelSpec, batches: list[Batch]) -> tuple[float, int]:
-    kernel = spec.build()
-    state = kernel.open()
-    began = time.perf_counter()
-    results = sum(len(kernel.step(state, batch)) for batch in batches)
-    return time.perf_counter() - began, results
+    with using("on", threads=1):
+        kernel = spec.build()
+        state = kernel.open()
+        began = time.perf_counter()
+        results = sum(len(kernel.step(state, batch)) for batch in batches)
+        return time.perf_counter() - began, results
 
 
 def _two(values: int, in_order: bool, rows: int = ROWS) -> list[Batch]:

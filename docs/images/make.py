@@ -17,7 +17,7 @@ STREAMS = """
     CREATE STREAM b (k VARCHAR, t INT) ORDER BY t
 """
 ROWS = {
-    "s": [("a", 1), ("b", 2), ("a", 5), ("b", 6)],
+    "s": [("a", 1), ("b", 2), ("b", 5), ("a", 7)],
     "a": [("x", 1), ("y", 3)],
     "b": [("x", 4), ("y", 9)],
 }
@@ -120,7 +120,7 @@ def main() -> None:
             Panel("PARTITION BY x ROWS 1", "SELECT x FROM s WINDOW(PARTITION BY x ROWS 1)", green),
             Panel("RANGE 4, GRANULARITY(3)", "SELECT x FROM s WINDOW(RANGE 4) GRANULARITY(3)", violet),
         ],
-        last=11,
+        last=12,
     )
     pair = "FROM a WINDOW(RANGE 6)", "b WINDOW(RANGE 3) ON a.k = b.k"
     draw(

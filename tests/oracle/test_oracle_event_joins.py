@@ -59,7 +59,8 @@ def test_semi_join_with_earlier_rows(near: str, further: str, a: Feed, b: Feed) 
 @given(a=feeds(12), b=feeds(12), c=feeds(12))
 def test_three_streams(a: Feed, b: Feed, c: Feed) -> None:
     query = (
-        "SELECT a.v, b.v AS bv, c.v AS cv FROM a JOIN b ON a.k = b.k AND b.ts BETWEEN a.ts AND a.ts + INTERVAL 5 SECONDS "
+        "SELECT a.v, b.v AS bv, c.v AS cv FROM a "
+        "JOIN b ON a.k = b.k AND b.ts BETWEEN a.ts AND a.ts + INTERVAL 5 SECONDS "
         "JOIN c ON c.k = a.k WHERE c.ts >= b.ts - INTERVAL 2 SECONDS AND c.ts <= a.ts + INTERVAL 1 SECOND"
     )
     assert_same_bag(ours(query, a=a, b=b, c=c), theirs(query, a=a, b=b, c=c))
@@ -75,8 +76,8 @@ def test_rows_of_one_window(how: str, windows: str, a: Feed, b: Feed) -> None:
     slide, size = WINDOWS[windows]
     assigned = (
         "(SELECT *, make_timestamp(w * 1000000) AS window_start, make_timestamp((w + {size}) * 1000000) AS window_end "
-        "FROM {name}, LATERAL (SELECT unnest(generate_series((epoch(ts)::BIGINT // {slide}) * {slide} - {size} * {slide}, "
-        "epoch(ts)::BIGINT, 1)) AS w) WHERE w % {slide} = 0 AND w <= epoch(ts) AND epoch(ts) < w + {size})"
+        "FROM {name}, LATERAL (SELECT unnest(generate_series(epoch(ts)::BIGINT - {size}, epoch(ts)::BIGINT)) AS w) "
+        "WHERE w % {slide} = 0 AND w <= epoch(ts) AND epoch(ts) < w + {size})"
     )
     one, two = (assigned.format(size=size, slide=slide, name=name) for name in ("a", "b"))
     want = theirs(f"SELECT l.v, l.window_end{right} FROM {one} l {how} {two} r ON {on}", a=a, b=b)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from millstream.kernels.jit.primitives import place
+
 COUNT, NULL_SLOT, FREE, USED = 0, 1, 2, 3
 MULTIPLIER = -7046029254386353131
 LOW_HALF = 0xFFFFFFFF
@@ -19,18 +21,18 @@ def find_ints(
     mask = len(index_slot) - 1
     unknown = 0
     for i in range(start, stop):
-        if nulls and not valid[i]:
+        if nulls and not valid[place(i)]:
             slot = meta[NULL_SLOT]
         else:
-            hashed = keys[i]
+            hashed = keys[place(i)]
             hashed = (hashed ^ ((hashed >> 32) & LOW_HALF)) * MULTIPLIER
             hashed ^= (hashed >> 32) & LOW_HALF
             at = hashed & mask
-            slot = index_slot[at]
-            while slot >= 0 and index_hash[at] != hashed:
+            slot = index_slot[place(at)]
+            while slot >= 0 and index_hash[place(at)] != hashed:
                 at = (at + 1) & mask
-                slot = index_slot[at]
-        slots[i] = slot
+                slot = index_slot[place(at)]
+        slots[place(i)] = slot
         if slot < 0:
             unknown += 1
     return unknown
