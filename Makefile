@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ROWS ?= 200000
 
-.PHONY: run test check bench bench-spark bench-aggregates format clean setup help
+.PHONY: run test check bench bench-spark bench-aggregates bench-relations bench-nexmark format clean setup help
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -45,6 +45,12 @@ bench-spark: $(STAMP) ## measure the Spark host against Spark's own operators (a
 bench-aggregates: $(STAMP) ## measure aggregates written in SQL: figures 4 to 7 of the Stream Mill paper, as text and PNG
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	$(BIN)/python benchmarks/aggregates.py
+
+bench-relations: $(STAMP) ## measure relations: the thesis' experiments, intervals against changes (about two minutes)
+	$(BIN)/python benchmarks/relations.py
+
+bench-nexmark: $(STAMP) ## measure NEXMark q5 and q8 embedded, on Spark, and by Spark's own operators
+	$(BIN)/python benchmarks/nexmark_spark.py
 
 format: $(STAMP) ## format the code
 	$(BIN)/ruff format src tests benchmarks examples

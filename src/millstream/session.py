@@ -14,11 +14,9 @@ from millstream.bind.context import Context
 from millstream.bind.select import Bound
 from millstream.bind.statements import bind, delivered
 from millstream.catalog import (
-    AggregateDef,
     Catalog,
     Clock,
     DerivedDef,
-    FunctionDef,
     Options,
     SinkDef,
     StreamDef,
@@ -32,6 +30,7 @@ from millstream.errors import BindError, CatalogError, ConnectorError, DataError
 from millstream.explain import explain_text
 from millstream.hosts.contract import Host, Program, Report
 from millstream.hosts.tables import TableStore
+from millstream.listings import description, listing
 from millstream.physical.check import check_plan, is_relation
 from millstream.physical.nodes import Physical, Source, walk
 from millstream.physical.planner import plan_physical
@@ -110,9 +109,9 @@ class Database:
             case act.ExplainPlan(of=query, mode=mode):
                 return text_table("plan", self._explain(query, mode).splitlines())
             case act.ShowList(kind=kind):
-                return self._show(kind)
+                return listing(kind, self.catalog, self.queries())
             case act.DescribeEntry(name=entry):
-                return self._describe(entry)
+                return description(entry, self.catalog)
             case act.StopQuery(name=query):
                 self.query(query).stop()
             case act.ChangeSetting(name=setting, value=value):
@@ -365,40 +364,6 @@ class Database:
         with self.tables.lent(self._contents(action.views)):
             return self.tables.query(action.sql) if action.own is None else answer(action.own, self.tables)
 
-    def _show(self, kind: str) -> Result:
-        match kind:
-            case "QUERIES":
-                return _rows(("name", "sql"), [(query.name, query.sql) for query in self.queries()])
-            case "STREAMS":
-                streams: list[StreamDef | DerivedDef] = [
-                    entry for entry in self.catalog.entries() if isinstance(entry, StreamDef | DerivedDef)
-                ]
-                return _rows(("name", "columns", "time"), [(s.name, str(s.schema), _time_of(s)) for s in streams])
-            case "TABLES":
-                return _rows(
-                    ("name", "columns"),
-                    [(t.name, str(t.schema)) for t in self.catalog.entries() if isinstance(t, TableDef)],
-                )
-            case "VIEWS":
-                views = [entry for entry in self.catalog.entries() if isinstance(entry, ViewDef)]
-                return _rows(("name", "columns", "sql"), [(v.name, str(v.schema), v.sql) for v in views])
-            case "SINKS":
-                sinks = [entry for entry in self.catalog.entries() if isinstance(entry, SinkDef)]
-                return _rows(("name", "options"), [(s.name, _options_text(s.options)) for s in sinks])
-            case "FUNCTIONS":
-                functions = [entry for entry in self.catalog.entries() if isinstance(entry, FunctionDef)]
-                return _rows(("name", "body"), [(f.name, f.body.sql()) for f in functions])
-            case "AGGREGATES":
-                aggregates = [entry for entry in self.catalog.entries() if isinstance(entry, AggregateDef)]
-                return _rows(("name", "signature", "version"), [(a.name, a.signature, a.version) for a in aggregates])
-        raise BindError(f"no list {kind}", hint="SHOW STREAMS, TABLES, VIEWS, QUERIES, SINKS, FUNCTIONS or AGGREGATES")
-
-    def _describe(self, name: str) -> Result:
-        entry = self.catalog.find(name)
-        if not isinstance(entry, StreamDef | DerivedDef | ViewDef | TableDef):
-            raise CatalogError(f"no stream or table {name}", hint=self.catalog.suggest(name))
-        return _rows(("column", "type"), [(field.name, str(field.type)) for field in entry.schema])
-
     def _configure(self, config: Config) -> None:
         self.config = config
         if hasattr(self._host, "config"):
@@ -419,20 +384,3 @@ class Database:
 
     def __iter__(self) -> Iterator[Query]:
         return iter(self.queries())
-
-
-def _time_of(stream: StreamDef | DerivedDef) -> str:
-    if isinstance(stream, StreamDef) and stream.time_column is not None:
-        slack = f", slack {dt.timedelta(microseconds=stream.slack)}" if stream.slack else ""
-        return f"{stream.clock.value}: {stream.time_column}{slack}"
-    return "derived" if isinstance(stream, DerivedDef) else stream.clock.value
-
-
-def _options_text(options: Options) -> str:
-    return ", ".join(f"{key} = {value}" for key, value in options.items())
-
-
-def _rows(names: tuple[str, ...], rows: list[tuple[str, ...]]) -> Result:
-    columns = list(zip(*rows, strict=True)) if rows else [() for _ in names]
-    arrays = [pa.array(list(column), pa.string()) for column in columns]
-    return Result(pa.Table.from_arrays(arrays, names=list(names)))

@@ -29,6 +29,8 @@ STREAMS = {
 }
 INSTANTS = 60
 """How many instants of a relation are compared."""
+ON_CHANGES = tuple(query for query in RELATIONS if query != "thesis/q6")
+"""q6 compares every count with every other, which takes long when nothing is compiled."""
 ON_SPARK = ("q2", "q3", "q5", "q8", "thesis/q4", "thesis/q5")
 
 
@@ -105,7 +107,7 @@ def test_query(query: str, oracles: dict[str, Any], tmp_path: Path) -> None:
         check(query, answer(db, query, tmp_path / "out"), oracles[family(query)])
 
 
-@pytest.mark.parametrize("query", [*RELATIONS])
+@pytest.mark.parametrize("query", ON_CHANGES)
 def test_query_on_changes(query: str, oracles: dict[str, Any], tmp_path: Path) -> None:
     with ms.connect(jit="off", relations="changes") as db:
         check(query, answer(db, query, tmp_path / "out"), oracles[family(query)])

@@ -175,7 +175,7 @@ SAME: dict[str, tuple[Build, str]] = {
         f"SELECT * FROM a [RANGE 10] {how.upper()} JOIN b [RANGE 5] ON a.k = b.k",
     )
     for how in ("left", "right", "full", "semi", "anti")
-}  # type: ignore[misc]
+}
 
 
 @pytest.mark.parametrize("name", SAME)

@@ -1,6 +1,7 @@
 """CREATE AGGREGATE: the papers' aggregates as printed, what they become, and what is said about mistakes."""
 
 import pytest
+from sql_texts import check_mistake
 from sqlglot import exp
 
 from millstream.errors import ParseError
@@ -464,13 +465,4 @@ MISTAKES = [
 
 @pytest.mark.parametrize(("marked", "message", "hint"), MISTAKES, ids=[case[0] for case in MISTAKES])
 def test_mistakes(marked: str, message: str, hint: str | None) -> None:
-    start, end = marked.index("⟨"), marked.index("⟩")
-    text = marked.replace("⟨", "").replace("⟩", "")
-    with pytest.raises(ParseError) as caught:
-        parse(text)
-    error = caught.value
-    assert error.message == message and error.detail is None
-    assert error.span is not None and error.span.start == start
-    assert text[start : error.span.end] == marked[start + 1 : end]
-    if hint is not None:
-        assert error.hint == hint
+    check_mistake(marked, message, hint)

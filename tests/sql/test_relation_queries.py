@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sql_texts import one
 from sqlglot import exp
 
 from millstream.errors import ParseError
@@ -82,14 +83,6 @@ PAPER = {
         FROM   Bid WINDOW(RANGE 10 MINUTES),
         WHERE  bid_price = (SELECT MAX(bid_price) FROM BID [RANGE 10 MINUTES], GROUP BY itemID);""",
 }
-
-
-def one(text: str) -> exp.Expression:
-    """The statement, checked to survive printing."""
-    [statement] = parse(text)
-    [again] = parse(to_sql(statement.ast))
-    assert again.ast == statement.ast, to_sql(statement.ast)
-    return statement.ast
 
 
 @pytest.mark.parametrize("text", PAPER.values(), ids=PAPER.keys())

@@ -1,18 +1,9 @@
 """Syntax errors: what is said, what is underlined, what is hinted."""
 
 import pytest
+from sql_texts import check_mistake, failure
 
-from millstream.errors import ParseError
 from millstream.sql import parse
-
-
-def failure(text: str) -> ParseError:
-    with pytest.raises(ParseError) as caught:
-        parse(text)
-    assert caught.value.sql == text
-    assert caught.value.detail is None, "an error of sqlglot's own slipped through"
-    return caught.value
-
 
 # (text with the culprit between ⟨ and ⟩, message, hint where one matters)
 CASES = [
@@ -103,14 +94,7 @@ CASES = [
 
 @pytest.mark.parametrize(("marked", "message", "hint"), CASES, ids=[case[0] for case in CASES])
 def test_message_place_and_hint(marked: str, message: str, hint: str | None) -> None:
-    start, end = marked.index("⟨"), marked.index("⟩")
-    text = marked.replace("⟨", "").replace("⟩", "")
-    error = failure(text)
-    assert error.message == message
-    assert error.span is not None and error.span.start == start
-    assert text[start : error.span.end] == marked[start + 1 : end]
-    if hint is not None:
-        assert error.hint == hint
+    check_mistake(marked, message, hint)
 
 
 def test_the_place_counts_from_the_whole_text() -> None:

@@ -1,19 +1,11 @@
 """SLIDE, ACTIVE EXPIRATION and the windows that are table functions in FROM."""
 
 import pytest
+from sql_texts import check_mistake, one
 from sqlglot import exp
 
-from millstream.errors import ParseError
-from millstream.sql import duration_us, parse, span_of, to_sql
+from millstream.sql import duration_us, parse, span_of
 from millstream.sql.nodes import Slide, WindowTable
-
-
-def one(text: str) -> exp.Expression:
-    """The statement, checked to survive printing."""
-    [statement] = parse(text)
-    [again] = parse(to_sql(statement.ast))
-    assert again.ast == statement.ast, to_sql(statement.ast)
-    return statement.ast
 
 
 def frame(over: str) -> exp.WindowSpec:
@@ -237,13 +229,4 @@ MISTAKES = [
 
 @pytest.mark.parametrize(("marked", "message", "hint"), MISTAKES, ids=[case[0] for case in MISTAKES])
 def test_mistakes(marked: str, message: str, hint: str | None) -> None:
-    start, end = marked.index("⟨"), marked.index("⟩")
-    text = marked.replace("⟨", "").replace("⟩", "")
-    with pytest.raises(ParseError) as caught:
-        parse(text)
-    error = caught.value
-    assert error.message == message and error.detail is None
-    assert error.span is not None and error.span.start == start
-    assert text[start : error.span.end] == marked[start + 1 : end]
-    if hint is not None:
-        assert error.hint == hint
+    check_mistake(marked, message, hint)

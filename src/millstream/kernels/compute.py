@@ -9,21 +9,17 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.kernels.batch import Batch
+from millstream.kernels.one_input import OneInput
 from millstream.plan.expr import Expr
 from millstream.schema import Field, Schema
 
 
 @dataclass(frozen=True)
-class ComputeStage:
+class ComputeStage(OneInput):
     """Keep rows where `predicate` holds, then compute `columns` (None keeps the input's)."""
 
-    input: Schema
     predicate: Expr | None
     columns: tuple[tuple[str, Expr], ...] | None
-
-    @property
-    def inputs(self) -> tuple[Schema, ...]:
-        return (self.input,)
 
     @cached_property
     def output(self) -> Schema:

@@ -11,26 +11,16 @@ import pyarrow as pa
 from millstream.kernels import snapshots
 from millstream.kernels.batch import BEGIN, Batch
 from millstream.kernels.keys import KeyTable, bucket_of
+from millstream.kernels.one_input import KeepsColumns
 from millstream.kernels.one_piece import OnePiece
 from millstream.kernels.registry import register
-from millstream.schema import Schema
 from millstream.types import BIGINT
 
 
 @register
 @dataclass(frozen=True)
-class DistinctSpec:
+class DistinctSpec(KeepsColumns):
     """The first of the equal rows at each time; NULL equals NULL."""
-
-    input: Schema
-
-    @property
-    def inputs(self) -> tuple[Schema, ...]:
-        return (self.input,)
-
-    @property
-    def output(self) -> Schema:
-        return self.input
 
     @property
     def keys(self) -> tuple[str, ...]:

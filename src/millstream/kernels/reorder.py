@@ -10,32 +10,23 @@ import numpy.typing as npt
 from millstream.kernels import snapshots
 from millstream.kernels.batch import BEGIN, Batch, Ints
 from millstream.kernels.indivisible import Indivisible
+from millstream.kernels.one_input import KeepsColumns
 from millstream.kernels.one_piece import OnePiece
 from millstream.kernels.registry import register
 from millstream.kernels.runs import Runs, in_order
-from millstream.schema import Schema
 
 
 @dataclass(frozen=True)
-class _Arrivals:
+class _Arrivals(KeepsColumns):
     """Raw arrivals with increasing `seq`, in any order of time. A batch's `upto` is a heartbeat that holds for the rows
     after it (BEGIN: none). Before each row, time has come to the later of the last heartbeat and the highest time so
     far less `slack` microseconds: a row below that is late."""
 
-    input: Schema
     slack: int
 
     def __post_init__(self) -> None:
         if not 0 <= self.slack < 2**62:
             raise ValueError(f"a slack of {self.slack} µs")
-
-    @property
-    def inputs(self) -> tuple[Schema, ...]:
-        return (self.input,)
-
-    @property
-    def output(self) -> Schema:
-        return self.input
 
     @property
     def keys(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from millstream.kernels.batch import Batch, concat
+from millstream.kernels.batch import FOREVER, Batch, concat
 
 
 class Runs:
@@ -28,6 +28,11 @@ class Runs:
         while len(self._runs) > 1 and 2 * len(self._runs[-1]) >= len(self._runs[-2]):
             last = self._runs.pop()
             self._runs[-1] = in_order([self._runs[-1], last])
+
+    @property
+    def earliest(self) -> int:
+        """The time of the first row that waits; FOREVER if none does."""
+        return min((int(run.time[0]) for run in self._runs), default=FOREVER)
 
     def release(self, limit: int) -> list[Batch]:
         """Take out the rows with a time of at most `limit`, as pieces for `in_order`."""

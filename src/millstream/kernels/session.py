@@ -14,6 +14,7 @@ from millstream.errors import DataError
 from millstream.kernels import snapshots
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
 from millstream.kernels.keys import KeyTable, bucket_of
+from millstream.kernels.one_input import OneInput
 from millstream.kernels.one_piece import OnePiece
 from millstream.kernels.registry import register
 from millstream.plan.window_tables import END, START, length_text
@@ -23,14 +24,13 @@ from millstream.types import SqlType, from_kernel
 
 @register
 @dataclass(frozen=True)
-class SessionSpec:
+class SessionSpec(OneInput):
     """The rows with the start and the end of their session, once it has ended.
 
     A row of a key belongs to the session before it if it comes less than `gap` after the last row of that. A session
     is [first time, last time + gap). Its rows are delivered at the last instant in it, in order of their times.
     """
 
-    input: Schema
     by: tuple[str, ...]
     gap: int
     type: SqlType
@@ -39,10 +39,6 @@ class SessionSpec:
         if not 0 < self.gap < 2**62:
             raise ValueError(f"a gap of {self.gap}")
         _ = self.output
-
-    @property
-    def inputs(self) -> tuple[Schema, ...]:
-        return (self.input,)
 
     @cached_property
     def output(self) -> Schema:

@@ -13,20 +13,19 @@ from millstream.kernels import snapshots, yield_loops
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
 from millstream.kernels.jit import compile_kernel, source_of
 from millstream.kernels.keys import KeyTable, bucket_of
+from millstream.kernels.one_input import KeepsColumns
 from millstream.kernels.one_piece import OnePiece
 from millstream.kernels.registry import register
-from millstream.schema import Schema
 
 _mark_every = compile_kernel(source_of(yield_loops), "mark_every")
 
 
 @register
 @dataclass(frozen=True)
-class YieldSpec:
+class YieldSpec(KeepsColumns):
     """ROWS: every `every`-th row of a key, at once. RANGE: the last row of a key in each slot of `every` µs (slots
     begin at multiples of that), when the slot has ended."""
 
-    input: Schema
     keys: tuple[str, ...]
     unit: Literal["rows", "range"]
     every: int
@@ -34,14 +33,6 @@ class YieldSpec:
     def __post_init__(self) -> None:
         if self.every < 1:
             raise ValueError("a window slides on")
-
-    @property
-    def inputs(self) -> tuple[Schema, ...]:
-        return (self.input,)
-
-    @property
-    def output(self) -> Schema:
-        return self.input
 
     def build(self) -> YieldKernel:
         return YieldKernel(self)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal as OneOf
 
-from millstream.plan.expr import Expr
-from millstream.plan.nodes import Kind, Node, Unary, require, require_names
+from millstream.plan.node import Binary, Kind, Pairs, Unary, require_names, require_pairs
 from millstream.schema import Schema
 
 Comparison = OneOf[">=", ">", "<=", "<"]
@@ -73,13 +72,11 @@ class Starts(Unary):
 
 
 @dataclass(frozen=True)
-class AsofJoin(Node):
+class AsofJoin(Binary):
     """Each event of the left side with one of the right side that is equal in `pairs`: the nearest in time for which
     left time `op` right time holds. With `outer`, an event without one appears with NULLs."""
 
-    left: Node
-    right: Node
-    pairs: tuple[tuple[Expr, Expr], ...]
+    pairs: Pairs
     op: Comparison
     outer: bool = False
     times: tuple[str, ...] = ()
@@ -88,18 +85,7 @@ class AsofJoin(Node):
     def __post_init__(self) -> None:
         if {self.left.kind, self.right.kind} != {Kind.EVENTS}:
             raise ValueError("an ASOF join takes events")
-        for mine, theirs in self.pairs:
-            require(mine, self.left.schema)
-            require(theirs, self.right.schema)
-            if mine.type != theirs.type:
-                raise ValueError(f"join of {mine.type} with {theirs.type}")
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.left, self.right)
-
-    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
-        return replace(self, left=inputs[0], right=inputs[1])
+        require_pairs(self.pairs, self.left.schema, self.right.schema)
 
     @cached_property
     def schema(self) -> Schema:

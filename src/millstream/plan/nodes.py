@@ -1,63 +1,54 @@
-"""Logical plan nodes: what a query means. Frozen, refusing to be built wrong, printing themselves."""
+"""Logical plan nodes: what a query means."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from enum import Enum
 from functools import cached_property
 from typing import Literal as OneOf
 
-from millstream.plan.expr import Column, Expr, columns_of
+from millstream.plan.expr import Column, Expr
 from millstream.plan.modes import Mode
+from millstream.plan.node import (
+    Kind,
+    Node,
+    Pairs,
+    Unary,
+    condition_text,
+    listed,
+    rebuild,
+    require,
+    require_names,
+    require_pairs,
+    walk,
+)
 from millstream.plan.programs import Program
 from millstream.plan.window_tables import END, START, Windows, length_text
 from millstream.plan.windows import WindowCall
 from millstream.schema import Field, Schema
 from millstream.types import BOOLEAN, SqlType
 
-
-class Kind(Enum):
-    """What a node delivers: things that happened, a table that changes with time, or a stored table."""
-
-    EVENTS = "events"
-    RELATION = "relation"
-    TABLE = "table"
-
-
-@dataclass(frozen=True)
-class Node:
-    """A logical operator. Equal plans are equal values, so `==` and `fingerprint` find common subplans."""
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return ()
-
-    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
-        """The same operator over other inputs (of the same number)."""
-        return self
-
-    @property
-    def schema(self) -> Schema:
-        raise NotImplementedError
-
-    @property
-    def kind(self) -> Kind:
-        return self.inputs[0].kind
-
-    def label(self) -> str:
-        """The operator on one line, without its inputs."""
-        raise NotImplementedError
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """Equal for equal plans, different (for all practical purposes) for others, on every machine."""
-        return hashlib.sha256(repr(self).encode()).hexdigest()[:16]
-
-    def __str__(self) -> str:
-        return "\n".join(_tree(self, "", ""))
+__all__ = [
+    "Aggregate",
+    "AssignWindows",
+    "Distinct",
+    "Filter",
+    "Group",
+    "JoinTable",
+    "Kind",
+    "Node",
+    "Over",
+    "Project",
+    "Scan",
+    "Sessions",
+    "TableScan",
+    "Unary",
+    "Union",
+    "Yield",
+    "passthrough",
+    "rebuild",
+    "walk",
+]
 
 
 @dataclass(frozen=True)
@@ -98,24 +89,6 @@ class TableScan(Node):
 
     def label(self) -> str:
         return f"Table {self.table} {', '.join(self.columns.names)}"
-
-
-@dataclass(frozen=True)
-class Unary(Node):
-    """What operators with one input have in common; the columns are the input's unless one says otherwise."""
-
-    input: Node
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
-        return replace(self, input=inputs[0])
-
-    @property
-    def schema(self) -> Schema:
-        return self.input.schema
 
 
 @dataclass(frozen=True)
@@ -197,18 +170,14 @@ class JoinTable(Node):
 
     input: Node
     table: Node
-    pairs: tuple[tuple[Expr, Expr], ...]
+    pairs: Pairs
     residual: Expr | None = None
     outer: bool = False
 
     def __post_init__(self) -> None:
         if self.table.kind is not Kind.TABLE:
             raise ValueError("the right side of a table join is a stored table")
-        for mine, theirs in self.pairs:
-            require(mine, self.input.schema)
-            require(theirs, self.table.schema)
-            if mine.type != theirs.type:
-                raise ValueError(f"join of {mine.type} with {theirs.type}")
+        require_pairs(self.pairs, self.input.schema, self.table.schema)
         if self.residual is not None:
             require(self.residual, self.schema)
 
@@ -224,10 +193,7 @@ class JoinTable(Node):
         return Schema(self.input.schema.fields + self.table.schema.fields)
 
     def label(self) -> str:
-        conditions = [f"{mine} = {theirs}" for mine, theirs in self.pairs]
-        if self.residual is not None:
-            conditions.append(str(self.residual))
-        return f"{'LeftJoinTable' if self.outer else 'JoinTable'} {' AND '.join(conditions) or 'TRUE'}"
+        return f"{'LeftJoinTable' if self.outer else 'JoinTable'} {condition_text(self.pairs, self.residual)}"
 
 
 @dataclass(frozen=True)
@@ -368,22 +334,6 @@ class Group(Unary):
         return f"Group by {listed(self.keys)} until {self.ends}: {what}"
 
 
-def walk(node: Node) -> Iterator[Node]:
-    """The plan's nodes, outermost first."""
-    yield node
-    for child in node.inputs:
-        yield from walk(child)
-
-
-def rebuild(node: Node, change: Callable[[Node], Node]) -> Node:
-    """The plan rebuilt bottom-up, every node passed through `change`."""
-    inputs = node.inputs
-    changed = tuple(rebuild(child, change) for child in inputs)
-    if any(new is not old for new, old in zip(changed, inputs, strict=True)):
-        node = node.with_inputs(changed)
-    return change(node)
-
-
 def passthrough(schema: Schema) -> tuple[tuple[str, Expr], ...]:
     """Columns of a projection that keeps `schema` as it is."""
     return tuple((field.name, Column(field.type, field.name)) for field in schema)
@@ -393,28 +343,5 @@ def _is(expr: Expr, name: str) -> bool:
     return isinstance(expr, Column) and expr.name == name
 
 
-def require(expr: Expr, schema: Schema) -> None:
-    missing = [name for name in columns_of(expr) if name not in schema.names]
-    if missing:
-        raise ValueError(f"{expr} reads {', '.join(missing)}, which its input {schema} does not have")
-
-
-def require_names(names: tuple[str, ...], schema: Schema, above: str) -> None:
-    for name in names:
-        if name not in schema:
-            raise ValueError(f"no column {name} under {above}")
-
-
 def _with_bounds(schema: Schema, type_: SqlType) -> Schema:
     return Schema((*schema.fields, Field(START, type_), Field(END, type_)))
-
-
-def listed(names: tuple[str, ...]) -> str:
-    return ", ".join(names)
-
-
-def _tree(node: Node, first: str, rest: str) -> Iterator[str]:
-    yield first + node.label()
-    for i, child in enumerate(node.inputs):
-        last = i == len(node.inputs) - 1
-        yield from _tree(child, rest + ("└ " if last else "├ "), rest + ("  " if last else "│ "))

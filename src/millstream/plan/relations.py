@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
 from typing import Literal as OneOf
 
 from millstream.plan.expr import Expr
-from millstream.plan.nodes import Kind, Node, Unary, listed, require, require_names
+from millstream.plan.node import (
+    Binary,
+    Kind,
+    Pairs,
+    Unary,
+    condition_text,
+    listed,
+    require,
+    require_names,
+    require_pairs,
+)
 from millstream.plan.programs import Program
 from millstream.schema import Field, Schema, unique_names
 from millstream.types import SqlType
@@ -95,7 +105,7 @@ How = OneOf["inner", "left", "right", "full", "semi", "anti"]
 
 
 @dataclass(frozen=True)
-class Join(Node):
+class Join(Binary):
     """Pairs of rows that are valid at the same time and match: `pairs` are equalities (left side, right side),
     `residual` is any further condition on both.
 
@@ -103,29 +113,16 @@ class Join(Node):
     while they match something, or nothing.
     """
 
-    left: Node
-    right: Node
-    pairs: tuple[tuple[Expr, Expr], ...]
+    pairs: Pairs
     residual: Expr | None = None
     how: How = "inner"
 
     def __post_init__(self) -> None:
-        for mine, theirs in self.pairs:
-            require(mine, self.left.schema)
-            require(theirs, self.right.schema)
-            if mine.type != theirs.type:
-                raise ValueError(f"join of {mine.type} with {theirs.type}")
+        require_pairs(self.pairs, self.left.schema, self.right.schema)
         if self.residual is not None:
             require(self.residual, self.both)
         if {self.left.kind, self.right.kind} != {Kind.RELATION}:
             raise ValueError("a join takes two relations")
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.left, self.right)
-
-    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
-        return replace(self, left=inputs[0], right=inputs[1])
 
     @cached_property
     def both(self) -> Schema:
@@ -137,10 +134,8 @@ class Join(Node):
         return self.left.schema if self.how in ("semi", "anti") else self.both
 
     def label(self) -> str:
-        conditions = [f"{mine} = {theirs}" for mine, theirs in self.pairs]
-        if self.residual is not None:
-            conditions.append(str(self.residual))
-        return f"{'' if self.how == 'inner' else self.how.capitalize()}Join {' AND '.join(conditions) or 'TRUE'}"
+        how = "" if self.how == "inner" else self.how.capitalize()
+        return f"{how}Join {condition_text(self.pairs, self.residual)}"
 
 
 @dataclass(frozen=True)
@@ -187,24 +182,15 @@ class Summarize(Unary):
 
 
 @dataclass(frozen=True)
-class SetOperation(Node):
+class SetOperation(Binary):
     """EXCEPT or INTERSECT of two relations of the same columns, as bags (`all`) or as sets."""
 
-    left: Node
-    right: Node
     op: OneOf["except", "intersect"]
     all: bool
 
     def __post_init__(self) -> None:
         if self.left.schema != self.right.schema:
             raise ValueError(f"inputs of {self.op} have the same columns")
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.left, self.right)
-
-    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
-        return replace(self, left=inputs[0], right=inputs[1])
 
     @property
     def schema(self) -> Schema:

@@ -10,7 +10,7 @@ import numpy as np
 
 from millstream.kernels.batch import BEGIN, Ints
 from millstream.kernels.contract import Kernel, KernelSpec
-from millstream.schema import Schema
+from millstream.kernels.one_input import KeepsColumns
 
 FORMAT = 3
 """The version of what a stage keeps in the state store."""
@@ -53,18 +53,8 @@ def _spark_hash(number: int) -> int:
 
 
 @dataclass(frozen=True)
-class LateRows:
+class LateRows(KeepsColumns):
     """What a stage of LATE(stream) stands for: it gives out the rows that others leave out, and runs no kernel."""
-
-    input: Schema
-
-    @property
-    def inputs(self) -> tuple[Schema, ...]:
-        return (self.input,)
-
-    @property
-    def output(self) -> Schema:
-        return self.input
 
     @property
     def keys(self) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from millstream.kernels.aggregates import KNOWN, NAMES
+from millstream.kernels.one_input import OneInput
 from millstream.kernels.over import Between, Frame, OverCall, OverSpec
 from millstream.kernels.registry import register
 from millstream.schema import Field, Schema
@@ -21,11 +22,10 @@ REAL = "real"
 
 @register
 @dataclass(frozen=True)
-class AheadSpec:
+class AheadSpec(OneInput):
     """Aggregates over frames of one unit that reach beyond each row of its partition; every input row gives one output
     row, in order of time, once the rows that it needs have come or none can come any more."""
 
-    input: Schema
     keys: tuple[str, ...]
     calls: tuple[OverCall, ...]
     ends: str | None = None
@@ -51,10 +51,6 @@ class AheadSpec:
     def reach(self) -> int:
         """How far ahead the farthest frame ends."""
         return max((-call.frame.end for call in self.calls), default=0)
-
-    @property
-    def inputs(self) -> tuple[Schema, ...]:
-        return (self.input,)
 
     @cached_property
     def output(self) -> Schema:

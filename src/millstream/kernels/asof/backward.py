@@ -29,7 +29,7 @@ class BackwardKernel(AsofKernel):
         last = right_upto if self.spec.is_strict else right_upto - 1
         answered = state.waiting.release(last) if right_upto > BEGIN else []
         # No left row that is to come, or waits still, is before this.
-        passed = min(left_upto, right_upto) if len(state.waiting) else left_upto
+        passed = min(left_upto, state.waiting.earliest)
         if not answered:
             self._nearest(state, None, passed)
             self._forget(state)

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from millstream.kernels.aggregates import OVER_NAMES, RANKS, result_type
+from millstream.kernels.one_input import OneInput
 from millstream.kernels.registry import register
 from millstream.plan.windows import Frame
 from millstream.plan.windows import WindowCall as OverCall
@@ -21,10 +22,9 @@ if TYPE_CHECKING:
 
 @register
 @dataclass(frozen=True)
-class OverSpec:
+class OverSpec(OneInput):
     """Aggregates over the rows before each row of its partition; every input row gives one output row."""
 
-    input: Schema
     keys: tuple[str, ...]
     calls: tuple[OverCall, ...]
     ends: str | None = None
@@ -57,10 +57,6 @@ class OverSpec:
     def type_of(self, call: OverCall) -> SqlType | None:
         """The type of a call's argument."""
         return None if call.arg is None else self.input[call.arg].type
-
-    @property
-    def inputs(self) -> tuple[Schema, ...]:
-        return (self.input,)
 
     @cached_property
     def output(self) -> Schema:

@@ -20,7 +20,17 @@ from millstream.kernels.keys.words import all_true, from_words, plain, validity
 from millstream.kernels.programs import loops
 from millstream.kernels.programs.engine import Groups, Mode, Returned, Sliding, TableRows
 from millstream.kernels.programs.layout import SEEN, Cells, Registers
-from millstream.kernels.programs.pools import FIRST_CELLS, dtype_of, new_pool, own_cells, ring_places, saved_schema
+from millstream.kernels.programs.pools import (
+    FIRST_CELLS,
+    dtype_of,
+    loaded_order,
+    new_order,
+    new_pool,
+    own_cells,
+    ring_places,
+    ring_sizes,
+    saved_schema,
+)
 from millstream.kernels.programs.source import OVERFLOW, Generated, generate
 from millstream.kernels.programs.source_values import NotCompilable
 from millstream.plan.programs import WINDOW, Program
@@ -46,13 +56,14 @@ def why_not_compiled(program: Program, mode: Mode) -> str | None:
 
 @dataclass
 class CompiledState:
-    """A record per slot; for each table the pool of its cells and the hash table of its index; `meta` tells how much
-    of each pool was ever used, its first free cell and whether an indexed value was ever NULL, and for an active
-    window its eldest and newest cell."""
+    """A record per slot; for each table the pool of its cells, the hash table of its index, and the regions for the
+    order of each group's cells; `meta` tells how much of each pool was ever used, its first free cell and whether an
+    indexed value was ever NULL, and for an active window its eldest and newest cell."""
 
     record: Ints
     cells: list[Ints]
     heads: list[Ints]
+    orders: list[Ints]
     meta: Ints
     texts: ByteTable
     codes: Ints
@@ -82,6 +93,7 @@ class CompiledEngine:
             np.zeros(self.layout.width, dtype=np.int64),
             [new_pool(cells, 0).reshape(-1) for cells in tables],
             [np.zeros(FIRST_CELLS if cells.is_chained else 0, dtype=np.int64) for cells in tables],
+            [new_order(cells, 0) for cells in tables],
             np.array([number for cells in tables for number in (own_cells(cells), 0, 0)] + [0, 0], dtype=np.int64),
             texts,
             as_input(codes),
@@ -136,7 +148,8 @@ class CompiledEngine:
         start, returned, before = 0, 0, -1
         run = function.form(rows)
         while True:
-            pools = [array for pair in zip(state.cells, state.heads, strict=True) for array in pair]
+            each = zip(state.cells, state.heads, state.orders, strict=True)
+            pools = [array for arrays in each for array in arrays]
             try:
                 start, returned = run(
                     start, returned, slots, time, ids, upto, state.codes, trouble, *args, state.record, state.meta,
@@ -179,6 +192,8 @@ class CompiledEngine:
             used = int(state.meta[3 * n]) * (1 if cells.is_ring else cells.width)
             if stuck or 2 * (used + 8 * cells.width) > len(state.cells[n]):
                 state.cells[n] = doubled(state.cells[n])
+            if cells.order is not None and (stuck or 2 * int(state.orders[n][0]) + FIRST_CELLS > len(state.orders[n])):
+                state.orders[n] = doubled(state.orders[n])
             if cells.is_chained and 2 * int(state.meta[3 * n]) > len(state.heads[n]):
                 self._reindex(state, cells, 2 * len(state.heads[n]))
 
@@ -359,6 +374,10 @@ class CompiledEngine:
             state.meta[3 * len(self.layout.cells) :] = order[0], order[-1]
         state.cells[n] = pool.reshape(-1)
         state.meta[3 * n] = used
+        if cells.order is not None:
+            absent = np.asarray(saved.rows.column(cells.order).is_null())
+            rings, state.orders[n] = loaded_order(cells, saved.owner, number, held[:, cells.ordered_lane], absent)
+            records[: len(rings), cells.start + 3 : cells.start + 8] = rings
         if cells.index is not None:
             state.meta[3 * n + 2] = int(saved.rows.column(cells.index).null_count > 0)
         if cells.is_chained:
@@ -369,7 +388,7 @@ class CompiledEngine:
 
     def _load_ring(self, state: CompiledState, cells: Cells, owner: Ints, held: Any, records: Any) -> None:
         counts = np.bincount(owner, minlength=len(records))
-        sizes = np.where(counts == 0, 0, 1 << np.ceil(np.log2(np.maximum(counts, 4))).astype(np.int64))
+        sizes = ring_sizes(counts)
         bases = (np.cumsum(sizes) - sizes) * cells.width
         place = np.arange(len(owner)) - np.searchsorted(owner, owner)
         pool = np.zeros(max(FIRST_CELLS, 2 * int(sizes.sum())) * cells.width, dtype=np.int64)

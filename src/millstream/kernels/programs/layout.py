@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from millstream.kernels.programs.access import bound_of_column, equality, indexed_column
+from millstream.kernels.programs.order import is_updated, ordered_column
 from millstream.plan.expr import conjuncts
 from millstream.plan.modes import Mode, Running, Sliding, Tumbling
 from millstream.plan.programs import (
@@ -47,12 +48,15 @@ class Cells:
     A list: a group's cells are chained, the record holds the number (from 1; 0 is none) of the first and of the last,
     and how many there are. A ring: the group has a region of the pool for a power of two of cells; the record holds
     where it begins, its size, and the first and the end of the cells in use, which are counted on and on.
+
+    The cells of a list may also be known in the order of a column: a ring of their numbers, of which the record holds
+    the like, and `mixed`: whether that order may be another than the one in which they were inserted.
     """
 
     table: LocalTable
     number: int
     start: int
-    """the first of its four lanes in the record"""
+    """the first of its lanes in the record"""
     lanes: dict[str, int]
     is_ring: bool = False
     index: int | None = None
@@ -62,12 +66,22 @@ class Cells:
     plus this, and nothing is chained; where there is no cell, the value that lies there is another"""
     alone: bool = False
     """whether there is only one group, so that no other shares its pool"""
+    order: int | None = None
+    """the column in whose order the cells are also known, those that are NULL there apart"""
 
     @property
     def locals(self) -> tuple[str, ...]:
         """The variables that hold its lanes of the record while a group is worked on."""
-        names = ("base", "mask", "first", "end") if self.is_ring else ("head", "tail", "count")
+        names: tuple[str, ...] = ("base", "mask", "first", "end") if self.is_ring else ("head", "tail", "count")
+        if self.order is not None:
+            names += ("base", "room", "first", "end", "mixed")
         return tuple(f"{name}{self.number}" for name in names)
+
+    @property
+    def ordered_lane(self) -> int:
+        """The lane of the column in whose order the cells are known."""
+        assert self.order is not None
+        return self.lane(self.order)
 
     @property
     def is_chained(self) -> bool:
@@ -102,11 +116,16 @@ class Layout:
                 names = ["next", "nulls"]
                 if index is not None and bound is None:
                     names += ["chained"] if alone else ["chained", "owner"]
-                if index is not None and self._deletes_by(table, index):
+                order = ordered_column(program, mode, table, index)
+                if order is not None and is_updated(program, table, order):
+                    names.append("moved")
+                sorts = order is not None and self.deletes_from(table.name)
+                if sorts or (index is not None and self._deletes_by(table, index)):
                     names.append("previous")
-                number = len(self.cells)
-                self.cells.append(Cells(table, number, lane, _numbered(names), index=index, bound=bound, alone=alone))
-                lane += 4
+                number, lanes = len(self.cells), _numbered(names)
+                cells = Cells(table, number, lane, lanes, index=index, bound=bound, alone=alone, order=order)
+                self.cells.append(cells)
+                lane += 1 + len(cells.locals)
         if isinstance(mode, Sliding):
             ring = not mode.active and not self.deletes_from(WINDOW)
             names = ["nulls"] if ring else ["next", "nulls"]

@@ -39,6 +39,37 @@ def new_pool(cells: Cells, rows: int) -> Any:
     return pool
 
 
+def new_order(cells: Cells, size: int) -> Ints:
+    """An array for the order of cells with regions of so many places in all; nothing if they are in none."""
+    order = np.zeros(0 if cells.order is None else FIRST_CELLS + 2 * size, dtype=np.int64)
+    order[:1] = 1 + size
+    return order
+
+
+def loaded_order(cells: Cells, owner: Ints, number: Ints, words: Ints, absent: Any) -> tuple[Any, Ints]:
+    """What the records of groups say of the order of their cells, and that order; the cells are given as they were
+    inserted, by their numbers and what lies in the lane of the column, NULL where `absent`."""
+    assert cells.order is not None
+    owner, number, words = owner[~absent], number[~absent], np.ascontiguousarray(words[~absent])
+    values = words.view(np.float64) if cells.table.schema.fields[cells.order].type == DOUBLE else words
+    sorting = np.lexsort((values, owner))
+    counts = np.bincount(owner, minlength=1)
+    sizes = ring_sizes(counts)
+    bases = 1 + np.cumsum(sizes) - sizes
+    order = new_order(cells, int(sizes.sum()))
+    owner = owner[sorting]
+    order[bases[owner] + np.arange(len(owner)) - np.searchsorted(owner, owner)] = number[sorting]
+    mixed = np.zeros_like(counts)
+    mixed[owner[sorting != np.arange(len(sorting))]] = 1
+    return np.stack((bases, sizes, np.zeros_like(counts), counts, mixed), axis=1), order
+
+
+def ring_sizes(counts: Ints) -> Ints:
+    """The sizes of rings for so many cells each: powers of two, nothing for none."""
+    sizes: Ints = np.where(counts == 0, 0, 1 << np.ceil(np.log2(np.maximum(counts, 4))).astype(np.int64))
+    return sizes
+
+
 def saved_schema(cells: Cells) -> Schema:
     """The columns under which a list's rows are saved."""
     if cells.table.name != WINDOW:

@@ -36,6 +36,10 @@ SEVERAL_ROWS = {SEVERAL_ROWS}
 
 """
 
+_ORDERING = """from millstream.kernels.programs.ordering import enter, grow, leave, place_of_new, position
+
+"""
+
 
 @dataclass(frozen=True)
 class Generated:
@@ -57,8 +61,9 @@ def generate(program: Program, mode: Mode, keyed: bool, nulls: bool = True) -> G
     helpers: set[str] = set()
     known = frozenset() if nulls else never_null(program, layout.window is not None and layout.window.is_ring)
     functions = [_Function(layout, exact, name, texts, helpers, known, nulls).text() for name in ("arrive", "close")]
+    header = _HEADER + (_ORDERING if any(cells.order is not None for cells in layout.cells) else "")
     source = untroubled("\n\n".join([arithmetic_source(helpers), *map(placed, functions)]))
-    return Generated(layout, _HEADER + source, tuple(texts), exact)
+    return Generated(layout, header + source, tuple(texts), exact)
 
 
 class _Function(Room):
@@ -100,7 +105,7 @@ class _Function(Room):
 
     def _parameters(self) -> list[str]:
         args = [f"{kind}{i}" for i in range(len(self.program.parameters)) for kind in ("arg", "ok")]
-        cells = [name for c in self.layout.cells for name in (f"c{c.number}", f"heads{c.number}")]
+        cells = [f"{name}{c.number}" for c in self.layout.cells for name in ("c", "heads", "order")]
         outs = [f"{kind}{i}" for i in range(len(self.program.result)) for kind in ("out", "null")]
         fixed = ["start", "returned", "slots", "time", "ids", "upto", "codes", "trouble"]
         return [*fixed, *args, "record", "meta", *cells, "origin", "stamp", *outs]

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, ExitStack
 
 from millstream.kernels.programs.access import bound_of, equality
 from millstream.kernels.programs.layout import Cells, holds_one_row, uses_sqlcode
+from millstream.kernels.programs.order import bound_on, extreme_column, is_order_free
 from millstream.kernels.programs.source_values import (
     Body,
     NotCompilable,
@@ -14,7 +15,7 @@ from millstream.kernels.programs.source_values import (
     Values,
     plain_type,
 )
-from millstream.kernels.programs.storage import load_cell
+from millstream.kernels.programs.storage import load_cell, ring_of, values_of
 from millstream.physical.expressions.kernel_forms import and_, not_, zero
 from millstream.plan.expr import Call, Column, Expr, conjuncts, walk
 from millstream.plan.programs import (
@@ -33,27 +34,34 @@ Lookup = tuple[Expr, int | None]
 """A value that an index is asked for, and its bound if it has one."""
 
 
+Span = tuple[Cells, str, str]
+"""A table, and the variables of two places of its order."""
+
+
 class Queries(Values):
     """Writes queries."""
 
     def rows(
-        self, query: Rows, body: Body, sink: Sink, until: str | None = None, valued: bool = True, stop: str = "0"
-    ) -> None:
+        self, query: Rows, body: Body, sink: Sink, until: str | None = None, valued: bool = True, stop: str = "0",
+        free: bool = False,
+    ) -> None:  # fmt: skip
         """What `sink` writes, run for each row of a query, or until the variable `until` is true. Loops over a list
-        that grows meanwhile end at the cell `stop`."""
+        that grows meanwhile end at the cell `stop`. With `free`, the order of the rows does not matter."""
         if query.group or query.distinct or query.order or query.limit is not None:
             raise NotCompilable("GROUP BY, DISTINCT, ORDER BY and LIMIT in a query")
         if query.is_aggregation:
             self._summarised(query, body, sink)
             return
-        with self._joined(query.ranges, query.where, tuple(query.expressions()), body, until, stop):
+        free = free or until is not None
+        with self._joined(query.ranges, query.where, tuple(query.expressions()), body, until, stop, free):
             sink([self.value(column, body) for column in query.columns] if valued else [])
 
     def _joined(
         self, ranges: tuple[Range, ...], where: Expr | None, uses: Iterable[Expr], body: Body, until: str | None = None,
-        stop: str = "0",
+        stop: str = "0", free: bool = False,
     ) -> ExitStack:  # fmt: skip
-        """A block that runs for each combination of rows; conditions are tested as soon as they can be."""
+        """A block that runs for each combination of rows, in any order if `free`; conditions are tested as soon as they
+        can be."""
         stack = ExitStack()
         waiting = [] if where is None else list(conjuncts(where))
         used = set(column_names(uses))
@@ -61,7 +69,13 @@ class Queries(Values):
         self._test(waiting, unbound, body, stack)
         for range_ in ranges:
             lookup = self._lookup(range_, waiting, unbound, body) if stop == "0" else None
-            stack.enter_context(self._each(range_, body, used, until, stop, lookup))
+            span = None
+            if lookup is None and stop == "0" and not self.is_register(range_.table, body):
+                span = self._span(self._cells(range_.table, body), range_, waiting, unbound, body, stack)
+            if span is None:
+                stack.enter_context(self._each(range_, body, used, until, stop, lookup))
+            else:
+                self._each_of(span, range_, body, used, until, free, stack)
             unbound.discard(range_.alias)
             self._test(waiting, unbound, body, stack)
         return stack
@@ -124,6 +138,61 @@ class Queries(Values):
         self._load(cells, at, f"{range_.alias}.", body, used)
         return stack
 
+    def _span(
+        self, cells: Cells, range_: Range, waiting: list[Expr], unbound: set[str], body: Body, stack: ExitStack,
+        always: bool = False,
+    ) -> Span | None:  # fmt: skip
+        """The places of the order between which the rows lie that can satisfy the conditions, if some of these tell, or
+        `always`; what is written from here on runs only if there are rows."""
+        if cells.order is None:
+            return None
+        name, n = cells.table.schema.fields[cells.order].name, cells.number
+        found = [(part, bound_on(range_.alias, name, part)) for part in waiting if isinstance(part, Call)]
+        bounds = [(part, bound) for part, bound in found if bound and not aliases_of(bound[1]) & unbound]
+        if not bounds and not always:
+            return None
+        low, high = self.write.fresh("low"), self.write.fresh("high")
+        # Where there is no row, nothing may go wrong with a value either.
+        stack.enter_context(self.write.block(f"if first{n} != end{n}:"))
+        self.write(f"{low} = first{n}", f"{high} = end{n}")
+        for part, (fn, wanted) in bounds:
+            kept = self.kept(wanted, body)
+            mine = Column(cells.table.schema.fields[cells.order].type, f"{range_.alias}.{name}")
+            waiting[waiting.index(part)] = Call(BOOLEAN, fn, (mine, kept))
+            value, null = self.value(kept, body)
+            place = f"position({ring_of(cells)}, {values_of(cells)}, {value}, {fn in ('>', '<=')})"
+            with self.write.when(not_(null)):
+                self.write(f"{low} = max({low}, {place})" if fn in (">", ">=") else f"{high} = min({high}, {place})")
+            with self.write.when(null):
+                self.write(f"{high} = first{n}")
+        return cells, low, high
+
+    def _each_of(
+        self, span: Span, range_: Range, body: Body, used: set[str], until: str | None, free: bool, stack: ExitStack
+    ) -> None:
+        """Like `_each`, for the rows between two places of the order: in that order if `free`, in which case a row may be
+        taken out of it; otherwise as they were inserted, which means all rows unless that is the same order."""
+        cells, low, high = span
+        n, going = cells.number, f" and not {until}" if until else ""
+        at = self.write.fresh("at")
+        body.names[f"cell of {range_.alias}"] = at
+        ring = f"order{n}[base{n} + (%s & (room{n} - 1))]"
+        if free:
+            # Counted from the end: whichever side closes up, that tells the same rows.
+            left, rest = self.write.fresh("left"), self.write.fresh("rest")
+            self.write(f"{left} = end{n} - {low}", f"{rest} = end{n} - {high}")
+            stack.enter_context(self.write.block(f"while {left} > {rest}{going}:"))
+            self.write(f"{at} = {ring % f'(end{n} - {left})'} * {cells.width}", f"{left} -= 1")
+        else:
+            cell, last = self.write.fresh("cell"), self.write.fresh("last")
+            self.write(f"{cell} = head{n}", f"{last} = 0")
+            with self.write.block(f"if mixed{n} == 0:"):
+                self.write(f"{cell} = {ring % low} if {low} < {high} else 0")
+                self.write(f"{last} = {ring % high} if {low} < {high} and {high} < end{n} else 0")
+            stack.enter_context(self.write.block(f"while {cell} != {last}{going}:"))
+            self.write(f"{at} = {cell} * {cells.width}", f"{cell} = c{n}[{at}]")
+        self._load(cells, at, f"{range_.alias}.", body, used)
+
     def _load(self, cells: Cells, at: str, prefix: str, body: Body, used: set[str] | None) -> None:
         variables = {}
         for i, field_ in enumerate(cells.table.schema):
@@ -162,13 +231,40 @@ class Queries(Values):
         accumulators = [_Accumulator(self, summary, body) for summary in summaries.values()]
         for accumulator in accumulators:
             accumulator.begin()
-        with self._joined(query.ranges, query.where, tuple(query.expressions()), body):
-            for accumulator in accumulators:
-                accumulator.add()
+        if self._is_extreme(query, body):
+            self._extremes(query, accumulators, body)
+        else:
+            uses, free = tuple(query.expressions()), is_order_free(query)
+            with self._joined(query.ranges, query.where, uses, body, free=free):
+                for accumulator in accumulators:
+                    accumulator.add()
         for text, accumulator in zip(summaries, accumulators, strict=True):
             body.names[text] = accumulator.finish()
         with self.write.when("True" if query.having is None else self.condition(query.having, body)):
             sink([self.value(column, body) for column in query.columns])
+
+    def _is_extreme(self, query: Rows, body: Body) -> bool:
+        """Whether a query wants the least or greatest values of a column that the rows of its table are ordered by."""
+        column = extreme_column(query)
+        if column is None or self.is_register(query.ranges[0].table, body):
+            return False
+        cells = self._cells(query.ranges[0].table, body)
+        if cells.order is None or cells.table.schema.fields[cells.order].name != column:
+            return False
+        # Rows that changed lie in any order among their equals, and the first one tells whether 0.0 or -0.0 is least.
+        return cells.table.schema.fields[cells.order].type != DOUBLE or "moved" not in cells.lanes
+
+    def _extremes(self, query: Rows, accumulators: list[_Accumulator], body: Body) -> None:
+        (range_,), waiting = query.ranges, [] if query.where is None else list(conjuncts(query.where))
+        cells = self._cells(range_.table, body)
+        with ExitStack() as stack:
+            self._test(waiting, {range_.alias}, body, stack)
+            span = self._span(cells, range_, waiting, {range_.alias}, body, stack, always=True)
+            assert span is not None
+            _, low, high = span
+            with self.write.block(f"if {low} < {high}:"):
+                for accumulator in accumulators:
+                    accumulator.take(cells, low, high)
 
     def _program_rows(self, summary: Summary, query: Rows, body: Body, sink: Sink) -> None:
         """Another program over the rows of a query: all that it returns."""
@@ -248,6 +344,19 @@ class _Accumulator:
                 with write.block(f"if count_{name} == 0 or {better}:"):
                     write(f"v_{name} = v_{fresh}")
             write(f"count_{name} += 1")
+
+    def take(self, cells: Cells, low: str, high: str) -> None:
+        """The least or greatest value of the cells between two places of their order."""
+        write, name, n = self._s.write, self._name, cells.number
+        array, place = ("f" if self._type == DOUBLE else "c"), low
+        value = f"{array}{n}[order{n}[base{n} + (%s & (room{n} - 1))] * {cells.width} + {cells.ordered_lane}]"
+        if self._summary.fn == "max":
+            write(f"v_{name} = {value % f'({high} - 1)'}")
+            place = f"position({ring_of(cells)}, {values_of(cells)}, v_{name}, False)"
+        if self._summary.fn == "min" or self._type == DOUBLE:
+            # Of equal values the first that was inserted: 0.0 and -0.0 differ.
+            write(f"v_{name} = {value % place}")
+        write(f"count_{name} = 1")
 
     def finish(self) -> str:
         write, name = self._s.write, self._name

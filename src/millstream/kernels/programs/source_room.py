@@ -33,6 +33,10 @@ class Room:
                 room = f"used{n} + 2 * (mask{n} + 3) * {cells.width} > len(c{n})"
                 tests.append(full if cells.alone else f"{full} and {room}")
                 continue
+            if cells.order is not None:
+                rows = f"count{n} + {self._needed(cells.table.name, states)}"
+                # The ring doubles until all of them find room.
+                tests.append(f"{rows} > room{n} and order{n}[0] + 4 * ({rows} + 4) > len(order{n})")
             index = None if cells.bound is None else cells.index
             if index is not None and (cells.table.name, cells.table.schema.fields[index].name) in self.known:
                 # All its rows have a cell each.

@@ -8,7 +8,7 @@ _RAISE = re.compile(r"raise OverflowError\(.*\)")
 _DEFINITION = re.compile(r"^def (k_\w+)\(", re.MULTILINE)
 _BOUNDED = re.compile(r"^( *)(v_\w+) = k_in_range\((.*), -(\d+), \d+\)$")
 _INDEXED = re.compile(
-    r"\b((?:[cf]|heads|arg|ok|out|null)\d+|records?|origin|stamp|time|slots|ids)\[([^\[\]]*)\]",
+    r"\b((?:[cf]|heads|order|arg|ok|out|null)\d+|records?|origin|stamp|time|slots|ids)\[([^\[\]]*)\]",
 )
 
 

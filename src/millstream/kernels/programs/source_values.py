@@ -217,14 +217,15 @@ class Values:
             with self.write.when(not_(null)):
                 self.write(f"v_{name} = {value}")
 
-        self.rows(part.query, body, sink)
+        self.rows(part.query, body, sink, free=True)
         return name
 
     def rows(
-        self, query: Rows, body: Body, sink: Sink, until: str | None = None, valued: bool = True, stop: str = "0"
-    ) -> None:
+        self, query: Rows, body: Body, sink: Sink, until: str | None = None, valued: bool = True, stop: str = "0",
+        free: bool = False,
+    ) -> None:  # fmt: skip
         """What `sink` writes, run for each row of a query, or until the variable `until` is true. Loops over a list
-        that grows meanwhile end at the cell `stop`."""
+        that grows meanwhile end at the cell `stop`. With `free`, the order of the rows does not matter."""
         raise NotImplementedError
 
     def statements(self, statements: tuple[Statement, ...], body: Body) -> None:

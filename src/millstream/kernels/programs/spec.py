@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from millstream.kernels.one_input import OneInput
 from millstream.kernels.registry import register
 from millstream.plan.modes import Closing, Mode
 from millstream.plan.programs import Program
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 @register
 @dataclass(frozen=True)
-class AggregateSpec:
+class AggregateSpec(OneInput):
     """A program over the rows of each group; `args` are the columns that are its arguments, `results` the names of what
     it returns.
 
@@ -26,7 +27,6 @@ class AggregateSpec:
     Closing with the key columns and what was returned, at the time that the key column `ends` tells.
     """
 
-    input: Schema
     keys: tuple[str, ...]
     program: Program
     args: tuple[str, ...]
@@ -42,10 +42,6 @@ class AggregateSpec:
         if (self.ends is not None) != isinstance(self.mode, Closing) or (self.ends and self.ends not in self.keys):
             raise ValueError("groups end by a key column, in mode Closing")
         _ = self.output
-
-    @property
-    def inputs(self) -> tuple[Schema, ...]:
-        return (self.input,)
 
     @cached_property
     def output(self) -> Schema:

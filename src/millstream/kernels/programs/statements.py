@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from millstream.kernels.programs.layout import Cells, tables_read
 from millstream.kernels.programs.source_queries import Queries
 from millstream.kernels.programs.source_values import Body, NotCompilable, plain_type
-from millstream.kernels.programs.storage import Pair, append, store, unlink
+from millstream.kernels.programs.storage import Pair, append, drop, enter_order, leave_order, store, unlink
 from millstream.physical.expressions.kernel_forms import not_, zero
 from millstream.plan.expr import Expr, conjuncts
 from millstream.plan.programs import (
@@ -22,6 +22,7 @@ from millstream.plan.programs import (
     expressions_of,
     queries_of,
 )
+from millstream.types import DOUBLE
 
 
 class Statements(Queries):
@@ -131,7 +132,8 @@ class Statements(Queries):
             for name, expr in statement.assignments
             if alias not in aliases_of(expr) and next(queries_of(expr), None) is not None
         }
-        with self._joined((statement.range,), statement.where, uses, body):
+        relinked = None if self.is_register(table, body) else self._relinked(self._cells(table, body), columns)
+        with self._joined((statement.range,), statement.where, uses, body, free=True):
             if touched is not None:
                 self.write(f"{touched} = True")
             values = [early.get(name) or self.value(expr, body) for name, expr in statement.assignments]
@@ -148,6 +150,11 @@ class Statements(Queries):
                 with self.write.when(not_(null)):
                     self.write(f"v_{name} = {value}")
                 fresh.append(name)
+            if relinked is not None:
+                cell = self.write.fresh("cell")
+                self.write(f"{cell} = {at} // {cells.width}")
+                leave_order(self.write, cells, cell)
+                self.write(f"c{n}[{at} + {cells.lanes['moved']}] = {relinked}", f"{relinked} = {cell}")
             for name, column in zip(fresh, columns, strict=True):
                 store(
                     self.write,
@@ -159,13 +166,39 @@ class Statements(Queries):
                 )
                 if (table, schema.fields[column].name) not in self.known:
                     self.write(f"{nulls} = {nulls} & ~(1 << {column}) | int(n_{name}) << {column}")
+        if relinked is not None:
+            self._relink(self._cells(table, body), relinked)
+
+    def _relinked(self, cells: Cells, columns: list[int]) -> str | None:
+        """The variable of the first of the cells that an UPDATE takes out of their order, if it does: they enter it again
+        when all rows have been seen, so that none is seen twice."""
+        if cells.order not in columns:
+            return None
+        first = self.write.fresh("relinked")
+        self.write(f"{first} = 0")
+        return first
+
+    def _relink(self, cells: Cells, first: str) -> None:
+        n, cell, at = cells.number, self.write.fresh("cell"), self.write.fresh("at")
+        array = "f" if cells.table.schema.fields[cells.order or 0].type == DOUBLE else "c"
+        with self.write.block(f"while {first} != 0:"):
+            self.write(f"{cell} = {first}", f"{at} = {cell} * {cells.width}")
+            self.write(f"{first} = c{n}[{at} + {cells.lanes['moved']}]", f"mixed{n} = 1")
+            with self.write.block(f"if (c{n}[{at} + {cells.lanes['nulls']}] >> {cells.order}) & 1 == 0:"):
+                enter_order(self.write, cells, cell, f"{array}{n}[{at} + {cells.ordered_lane}]")
 
     def _delete(self, statement: Delete, body: Body, touched: str | None) -> None:
         table = statement.range.table
         cells = self._cells(table, body)
         self._refuse_inner_reads(statement, table)
+        if cells.order is not None and statement.where is None:
+            if touched is not None:
+                self.write(f"{touched} = count{cells.number} != 0")
+            drop(self.write, cells)
+            return
         if "previous" in cells.lanes:
-            with self._joined((statement.range,), statement.where, tuple(expressions_of(statement)), body):
+            uses = tuple(expressions_of(statement))
+            with self._joined((statement.range,), statement.where, uses, body, free=True):
                 gone = self.write.fresh("gone")
                 self.write(f"{gone} = {body.names[f'cell of {statement.range.alias}']} // {cells.width}")
                 unlink(self.write, cells, gone, "")

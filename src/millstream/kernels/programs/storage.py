@@ -110,11 +110,52 @@ def _append_to_list(write: Writer, cells: Cells, values: list[Pair], lanes: dict
                 write(f"chain(at, {value}, {_chained(cells, cell)})")
         with write.when(null):
             write(f"meta[{3 * n + 2}] = 1")
+    if cells.order is not None:
+        value, null = values[cells.order]
+        with write.when(not_(null)):
+            write(*_block(f"if first{n} == end{n}:", f"mixed{n} = 0"))
+            place = enter_order(write, cells, cell, value)
+            write(f"mixed{n} |= int({place} != last{n})")
 
 
-def unlink(write: Writer, cells: Cells, cell: str, previous: str) -> None:
-    """Take a cell out of its list, given the one before it (0: none) unless the cell knows it, and free it."""
+def ring_of(cells: Cells) -> str:
+    """The source of the arguments that tell a loop where the order of a group's cells lies."""
+    n = cells.number
+    return f"order{n}, base{n}, room{n}, first{n}, end{n}"
+
+
+def values_of(cells: Cells) -> str:
+    """The like for the values by which they are ordered."""
+    kind = "f" if cells.table.schema.fields[cells.order or 0].type == DOUBLE else "c"
+    return f"{kind}{cells.number}, {cells.width}, {cells.ordered_lane}"
+
+
+def enter_order(write: Writer, cells: Cells, cell: str, value: str) -> str:
+    """Put a cell where its value belongs in the order; gives the variable of the place, that of the end before is
+    `last`."""
+    n, place = cells.number, write.fresh("place")
+    write(
+        f"base{n}, room{n} = grow({ring_of(cells)})",
+        f"{place} = place_of_new({ring_of(cells)}, {values_of(cells)}, {value})",
+        f"last{n} = end{n}",
+        f"first{n}, end{n} = enter({ring_of(cells)}, {place}, {cell})",
+    )
+    return place
+
+
+def leave_order(write: Writer, cells: Cells, cell: str) -> None:
+    """Take a cell out of the order, if it is there."""
+    n = cells.number
+    with write.block(f"if (c{n}[{cell} * {cells.width} + {cells.lanes['nulls']}] >> {cells.order}) & 1 == 0:"):
+        write(f"first{n}, end{n} = leave({ring_of(cells)}, {values_of(cells)}, {cell})")
+
+
+def unlink(write: Writer, cells: Cells, cell: str, previous: str, ordered: bool = True) -> None:
+    """Take a cell out of its list, given the one before it (0: none) unless the cell knows it, and free it; without
+    `ordered` it has left the order before."""
     n, width = cells.number, cells.width
+    if ordered and cells.order is not None:
+        leave_order(write, cells, cell)
     following = write.fresh("following")
     if "previous" in cells.lanes:
         previous = write.fresh("previous")
@@ -153,11 +194,13 @@ def drop(write: Writer, cells: Cells) -> None:
     if cells.is_ring:
         write(f"first{n} = end{n}")
         return
+    if cells.order is not None:
+        write(f"first{n} = 0", f"end{n} = 0", f"mixed{n} = 0")
     if cells.index is not None or "after" in cells.lanes:
         gone = write.fresh("gone")
         with write.block(f"while head{n} != 0:"):
             write(f"{gone} = head{n}")
-            unlink(write, cells, gone, "0")
+            unlink(write, cells, gone, "0", ordered=False)
         return
     with write.block(f"if tail{n} != 0:"):
         write(f"c{n}[tail{n} * {cells.width}] = free{n}", f"free{n} = head{n}")

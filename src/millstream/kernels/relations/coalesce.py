@@ -13,13 +13,13 @@ from millstream.kernels import snapshots
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
 from millstream.kernels.jit import as_input, compile_kernel, source_of
 from millstream.kernels.keys import KeyTable, bucket_of
+from millstream.kernels.one_input import KeepsColumns
 from millstream.kernels.one_piece import OnePiece
 from millstream.kernels.registry import register
 from millstream.kernels.relations import coalesce_loops
 from millstream.kernels.relations.back import Lanes, Places
 from millstream.kernels.relations.place_loops import END, FIRST_VALUE, OWNER, START
 from millstream.kernels.relations.stages import ends_of
-from millstream.schema import Schema
 
 _coalesce, _expire, _link_all = (
     compile_kernel(source_of(coalesce_loops), name) for name in ("coalesce", "expire", "link_all")
@@ -28,27 +28,18 @@ _coalesce, _expire, _link_all = (
 
 @register
 @dataclass(frozen=True)
-class CoalesceSpec:
+class CoalesceSpec(KeepsColumns):
     """The same relation in fewer rows: one that begins where an equal one ends goes on with that.
 
     A row of at least `longest` leaves without waiting for more; so it bounds how long a row is held back, not how long
     one may be. Rows of one start are taken in order of their ends, and go on with the earliest row that they can.
     """
 
-    input: Schema
     longest: int
 
     def __post_init__(self) -> None:
         if self.longest < 1 or not len(self.input):
             raise ValueError("rows with values are put together up to a length")
-
-    @property
-    def inputs(self) -> tuple[Schema, ...]:
-        return (self.input,)
-
-    @property
-    def output(self) -> Schema:
-        return self.input
 
     @property
     def keys(self) -> tuple[str, ...]:

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
-from millstream.kernels import snapshots
 from millstream.kernels.batch import BEGIN, FOREVER, Batch
 from millstream.kernels.contract import Kernel
 from millstream.kernels.jit import as_input, compile_kernel, source_of
-from millstream.kernels.keys import KeyTable, bucket_of
-from millstream.kernels.one_piece import OnePiece
+from millstream.kernels.keys import KeyTable
 from millstream.kernels.registry import register
 from millstream.kernels.relations import events_loops
 from millstream.kernels.relations.signs import Form, apart, signed
 from millstream.kernels.relations.stages import ends_of
 from millstream.kernels.relations.unroll import UnrollKernel, events
-from millstream.kernels.runs import Runs, in_order
+from millstream.kernels.relations.waiting import WaitingRows, WaitingState
+from millstream.kernels.runs import in_order
 from millstream.schema import Schema
 
 _net_changes = compile_kernel(source_of(events_loops), "net_changes")
@@ -67,27 +65,17 @@ class ToEventsSpec:
         return f"{self.how}{every}{' of changes' if self.form == 'changes' else ''}"
 
 
-@dataclass
-class ToEventsState:
-    """Changes of instants that are not over; their signs take the place of the other end."""
-
-    waiting: Runs = field(default_factory=Runs)
-    upto: int = BEGIN
-    changed: bool = True
-
-
-class ToEventsKernel(OnePiece):
-    """Runs a ToEventsSpec for istream and dstream."""
+class ToEventsKernel(WaitingRows):
+    """Runs a ToEventsSpec for istream and dstream: changes wait until their instant is over, with their signs in place
+    of the other end."""
 
     def __init__(self, spec: ToEventsSpec) -> None:
+        super().__init__(spec)
         self.spec = spec
         self._types = [field.type for field in spec.input]
         self._sign = 1 if spec.how == "istream" else -1
 
-    def open(self) -> ToEventsState:
-        return ToEventsState(changed=False)
-
-    def step(self, state: ToEventsState, batch: Batch) -> Batch:
+    def step(self, state: WaitingState, batch: Batch) -> Batch:
         if len(batch) or batch.upto > state.upto:
             state.changed = True
         state.upto = max(state.upto, batch.upto)
@@ -125,31 +113,3 @@ class ToEventsKernel(OnePiece):
         given = int(_net_changes(size, *inputs, self._sign, net, where, touched, rows, copies))
         which = np.repeat(rows[:given], copies[:given])
         return events(changes.rows, which, changes.time[which], upto)
-
-    # -- saving ----------------------------------------------------------------------------------------------------
-
-    def snapshot(self, state: ToEventsState) -> bytes:
-        rows = state.waiting.all()
-        waiting = {} if rows is None else {"rows": rows}
-        return snapshots.save(self.spec, {"upto": np.array([state.upto]), **waiting})
-
-    def restore(self, saved: bytes) -> ToEventsState:
-        parts = snapshots.load(self.spec, saved)
-        return self._state([parts.batch("rows", BEGIN)] if "rows" in parts else [], int(parts.array("upto")[0]))
-
-    def split(self, state: ToEventsState, parts: int) -> list[ToEventsState]:
-        rows = state.waiting.all()
-        if rows is None:
-            return [self._state([], state.upto) for _ in range(parts)]
-        owner = bucket_of(rows.rows.columns, parts)
-        return [self._state([rows.take(np.flatnonzero(owner == part))], state.upto) for part in range(parts)]
-
-    def merge(self, states: Sequence[ToEventsState]) -> ToEventsState:
-        held = [state.waiting.all() for state in states]
-        return self._state([rows for rows in held if rows is not None], max(state.upto for state in states))
-
-    def _state(self, held: list[Batch], upto: int) -> ToEventsState:
-        state = ToEventsState(upto=upto)
-        for rows in held:
-            state.waiting.add(rows)
-        return state

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
 import pyarrow as pa
 
 from millstream.kernels.batch import Ints
 
+_SMALL = 4_096
+"""Chunks below this size are not worth having apart: looking into each costs more than moving its rows."""
+
 
 class HeldRows:
-    """Rows numbered from 0 in the order they came."""
+    """Rows numbered from 0 in the order they came: chunks of which later ones are smaller, so that there are few and
+    each row is moved a few times at most."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
         self._chunks: list[pa.RecordBatch] = []
+        self._begins: Ints = np.empty(0, dtype=np.int64)
         self._size = 0
 
     def __len__(self) -> int:
@@ -22,27 +30,52 @@ class HeldRows:
         """Number further rows on."""
         if not rows.num_rows:
             return
-        self._size += rows.num_rows
-        self._chunks.append(rows)
-        # Chunks of like size become one, so that there are few and each row is moved a few times at most.
-        while len(self._chunks) > 1 and 2 * len(self._chunks[-1]) >= len(self._chunks[-2]):
+        # Chunks that become one have the very same schema; without columns, only the batch itself tells its length.
+        self._chunks.append(
+            pa.RecordBatch.from_arrays(rows.columns, schema=self._schema) if len(self._schema) else rows
+        )
+        while len(self._chunks) > 1 and max(2 * len(self._chunks[-1]), _SMALL) >= len(self._chunks[-2]):
             last = self._chunks.pop()
-            self._chunks[-1] = _one(pa.Table.from_batches([self._chunks[-1], last], self._schema))
+            self._chunks[-1] = pa.concat_batches([self._chunks[-1], last])
+        self._set(self._chunks)
 
     def take(self, numbers: Ints) -> pa.RecordBatch:
         """The rows of these numbers, in that order."""
+        if not len(self._schema):
+            return pa.RecordBatch.from_arrays([pa.nulls(len(numbers))], names=[""]).select([])
+        columns = self.columns(numbers, range(len(self._schema)))
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def columns(self, numbers: Ints, columns: Sequence[int]) -> list[pa.Array]:
+        """These columns of the rows of these numbers."""
+        if not columns:
+            return []
         if not len(numbers):
-            return pa.RecordBatch.from_pylist([], schema=self._schema)
-        if len(self._chunks) == 1:
-            return self._chunks[0].take(pa.array(numbers))
-        return _one(pa.Table.from_batches(self._chunks, self._schema).take(pa.array(numbers)))
+            return [pa.nulls(0, self._schema.field(column).type) for column in columns]
+        chunk = np.zeros(1, dtype=np.int8)
+        if len(self._chunks) > 1:
+            chunk = (np.searchsorted(self._begins, numbers, side="right") - 1).astype(np.int8)
+        if (chunk == chunk[0]).all():
+            places = pa.array(numbers - self._begins[chunk[0]])
+            return [self._chunks[chunk[0]].column(column).take(places) for column in columns]
+        order = np.argsort(chunk, kind="stable")
+        edges = np.searchsorted(chunk[order], np.arange(len(self._chunks) + 1))
+        parts = [pa.array(numbers[order[edges[i] : edges[i + 1]]] - self._begins[i]) for i in range(len(self._chunks))]
+        back = np.empty(len(order), dtype=np.int64)
+        back[order] = np.arange(len(order))
+        restore = pa.array(back)
+        return [
+            pa.concat_arrays(
+                [own.column(column).take(part) for own, part in zip(self._chunks, parts, strict=True)]
+            ).take(restore)
+            for column in columns
+        ]
 
     def keep(self, numbers: Ints) -> None:
         """Forget all rows but these, whose numbers are then 0, 1, …"""
-        kept = self.take(numbers)
-        self._chunks, self._size = ([kept] if len(numbers) else []), len(numbers)
+        self._set([self.take(numbers)] if len(numbers) else [])
 
-
-def _one(table: pa.Table) -> pa.RecordBatch:
-    table = table.combine_chunks()
-    return table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], schema=table.schema)
+    def _set(self, chunks: list[pa.RecordBatch]) -> None:
+        self._chunks = chunks
+        *begins, self._size = np.cumsum([0, *map(len, chunks)]).tolist()
+        self._begins = np.array(begins, dtype=np.int64)

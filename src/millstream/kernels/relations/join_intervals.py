@@ -161,8 +161,8 @@ class JoinKernel(OnePiece):
 
     def _sources(self, state: JoinState, left: Ints | None, right: Ints | None) -> Sources:
         return (
-            None if left is None else partial(state.sides[LEFT].rows.take, left),
-            None if right is None else partial(state.sides[RIGHT].rows.take, right),
+            None if left is None else partial(state.sides[LEFT].rows.columns, left),
+            None if right is None else partial(state.sides[RIGHT].rows.columns, right),
         )
 
     # -- saving ----------------------------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ class JoinKernel(OnePiece):
 
     def _stored(self, side: Side, positions: Ints) -> Batch:
         nothing = np.zeros(len(positions), dtype=np.int64)
-        return Batch(side.rows.rows(positions), side.start[positions], nothing, BEGIN, side.end[positions])
+        return Batch(side.rows.take(positions), side.start[positions], nothing, BEGIN, side.end[positions])
 
     def _put(self, state: JoinState, number: int, stored: Batch, cover: tuple[Ints, Ints] | None) -> None:
         """Give a side of a new state its rows."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,68 +12,13 @@ from millstream.kernels.batch import BEGIN, Batch, Ints
 from millstream.kernels.jit import compile_kernel, source_of
 from millstream.kernels.keys import KeyTable
 from millstream.kernels.relations import join_loops
+from millstream.kernels.relations.held_rows import HeldRows
 from millstream.kernels.runs import Runs
 
 _link = compile_kernel(source_of(join_loops), "link")
 
 _FEW = 1_024
-_SMALL = 4_096
 _NO_ROWS = np.empty(0, dtype=np.int64)
-
-
-class Chunks:
-    """Rows by position: chunks of which later ones are smaller, so that adding copies each row a few times at most."""
-
-    def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
-        self._chunks: list[pa.RecordBatch] = []
-        self._begins = _NO_ROWS
-
-    def append(self, rows: pa.RecordBatch) -> None:
-        self._chunks.append(pa.RecordBatch.from_arrays(rows.columns, schema=self._schema))
-        while len(self._chunks) > 1 and max(2 * len(self._chunks[-1]), _SMALL) >= len(self._chunks[-2]):
-            last = self._chunks.pop()
-            self._chunks[-1] = pa.concat_batches([self._chunks[-1], last])
-        self._set(self._chunks)
-
-    def take(self, positions: Ints, columns: Sequence[int]) -> list[pa.Array]:
-        """These columns of the rows at `positions`."""
-        if not columns:
-            return []
-        if not len(positions):
-            return [pa.nulls(0, self._schema.field(column).type) for column in columns]
-        chunk = np.zeros(1, dtype=np.int8)
-        if len(self._chunks) > 1:
-            chunk = (np.searchsorted(self._begins, positions, side="right") - 1).astype(np.int8)
-        if (chunk == chunk[0]).all():
-            places = pa.array(positions - self._begins[chunk[0]])
-            return [self._chunks[chunk[0]].column(column).take(places) for column in columns]
-        order = np.argsort(chunk, kind="stable")
-        edges = np.searchsorted(chunk[order], np.arange(len(self._chunks) + 1))
-        parts = [
-            pa.array(positions[order[edges[i] : edges[i + 1]]] - self._begins[i]) for i in range(len(self._chunks))
-        ]
-        back = np.empty(len(order), dtype=np.int64)
-        back[order] = np.arange(len(order))
-        restore = pa.array(back)
-        return [
-            pa.concat_arrays(
-                [own.column(column).take(part) for own, part in zip(self._chunks, parts, strict=True)]
-            ).take(restore)
-            for column in columns
-        ]
-
-    def rows(self, positions: Ints) -> pa.RecordBatch:
-        """The rows at `positions`, whole."""
-        return pa.RecordBatch.from_arrays(self.take(positions, range(len(self._schema))), schema=self._schema)
-
-    def keep(self, positions: Ints) -> None:
-        """Keep only the rows at `positions`, in that order."""
-        self._set([self.rows(positions)] if len(positions) else [])
-
-    def _set(self, chunks: list[pa.RecordBatch]) -> None:
-        self._chunks = chunks
-        self._begins = np.cumsum([0, *map(len, chunks)])[:-1]
 
 
 class Side:
@@ -87,7 +31,7 @@ class Side:
     _BY_ROW = ("start", "end", "key", "next", "opened", "edge")
 
     def __init__(self, schema: pa.Schema, is_tracked: bool) -> None:
-        self.rows = Chunks(schema)
+        self.rows = HeldRows(schema)
         self.is_tracked = is_tracked
         self.count = 0
         self.entered = 0
@@ -106,7 +50,7 @@ class Side:
         self.start[own], self.end[own], self.key[own] = batch.time, batch.other, keys
         if self.is_tracked:
             self.opened[own], self.edge[own] = cover or (batch.time, batch.time)
-        self.rows.append(batch.rows)
+        self.rows.add(batch.rows)
         self.count = size
         self._last_end = max(self._last_end, int(batch.other.max()))
 

@@ -13,6 +13,7 @@ from millstream.kernels import snapshots
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
 from millstream.kernels.jit import as_input, compile_kernel, source_of
 from millstream.kernels.keys import KeyTable, bucket_of
+from millstream.kernels.one_input import OneInput
 from millstream.kernels.one_piece import OnePiece
 from millstream.kernels.registry import register
 from millstream.kernels.relations import rows_window_loops
@@ -33,20 +34,15 @@ _FEW = 64
 
 @register
 @dataclass(frozen=True)
-class RowsWindowSpec:
+class RowsWindowSpec(OneInput):
     """Events as a relation: the last rows of each partition, ties in order of arrival.
 
     As intervals, a row leaves once its end is known and those that began before it have left; as changes, once its
     instant is over. Rows of an unfinished slide never leave; those that stay to the end of all input stay for ever.
     """
 
-    input: Schema
     window: RowsWindow
     form: Form
-
-    @property
-    def inputs(self) -> tuple[Schema, ...]:
-        return (self.input,)
 
     @property
     def output(self) -> Schema:

@@ -10,28 +10,17 @@ import pyarrow as pa
 
 from millstream.errors import DataError
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
+from millstream.kernels.one_input import AtMostOne, KeepsColumns
 from millstream.plan.relations import RangeWindow
 from millstream.schema import Schema
 from millstream.types import SqlType, from_kernel
 
 
 @dataclass(frozen=True)
-class RangeStage:
+class RangeStage(AtMostOne, KeepsColumns):
     """Events as a relation: each row is valid while a time window holds it."""
 
-    input: Schema
     window: RangeWindow
-
-    @property
-    def output(self) -> Schema:
-        return self.input
-
-    @property
-    def most(self) -> int:
-        return 1
-
-    def numbered(self, spread: int) -> RangeStage:
-        return self
 
     def describe(self) -> str:
         return f"window {self.window}"
@@ -45,26 +34,14 @@ class RangeStage:
 
 
 @dataclass(frozen=True)
-class CoarsenStage:
+class CoarsenStage(AtMostOne, KeepsColumns):
     """A relation at multiples of `granule`: both ends of a row move up to the next one; what is empty then is gone."""
 
-    input: Schema
     granule: int
 
     def __post_init__(self) -> None:
         if self.granule <= 0:
             raise ValueError("a granule is positive")
-
-    @property
-    def output(self) -> Schema:
-        return self.input
-
-    @property
-    def most(self) -> int:
-        return 1
-
-    def numbered(self, spread: int) -> CoarsenStage:
-        return self
 
     def describe(self) -> str:
         return f"granularity [{timedelta(microseconds=self.granule)}]"
@@ -86,19 +63,12 @@ class CoarsenStage:
 
 
 @dataclass(frozen=True)
-class ValidityStage:
+class ValidityStage(AtMostOne):
     """A relation's rows as events at their start, with both ends as columns; the end of what stays is NULL."""
 
     input: Schema
     output: Schema
     type: SqlType
-
-    @property
-    def most(self) -> int:
-        return 1
-
-    def numbered(self, spread: int) -> ValidityStage:
-        return self
 
     def describe(self) -> str:
         return "validity as columns"

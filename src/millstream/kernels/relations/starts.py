@@ -7,29 +7,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from millstream.kernels.batch import Batch
+from millstream.kernels.one_input import AtMostOne, KeepsColumns
 from millstream.kernels.relations.stages import ends_of
 from millstream.kernels.relations.unroll import events
 from millstream.plan.event_joins import Lasting
-from millstream.schema import Schema
 
 
 @dataclass(frozen=True)
-class StartsStage:
+class StartsStage(AtMostOne, KeepsColumns):
     """Rows as events at their starts, without those that do not last as they should."""
 
-    input: Schema
     lasting: tuple[Lasting, ...] = ()
-
-    @property
-    def output(self) -> Schema:
-        return self.input
-
-    @property
-    def most(self) -> int:
-        return 1
-
-    def numbered(self, spread: int) -> StartsStage:
-        return self
 
     def describe(self) -> str:
         return "starts" + (f" of {', '.join(map(str, self.lasting))}" if self.lasting else "")

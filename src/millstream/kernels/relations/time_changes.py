@@ -2,42 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from millstream.kernels import snapshots
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
-from millstream.kernels.keys import bucket_of
-from millstream.kernels.one_piece import OnePiece
 from millstream.kernels.registry import register
-from millstream.kernels.relations.signs import signed, with_signs
+from millstream.kernels.relations.convert import ChangesKernel, MakesChanges
 from millstream.kernels.relations.stages import window_bounds, window_upto
-from millstream.kernels.runs import Runs, in_order
+from millstream.kernels.relations.waiting import WaitingState
+from millstream.kernels.runs import in_order
 from millstream.plan.relations import RangeWindow
-from millstream.schema import Schema
 
 
 @register
 @dataclass(frozen=True)
-class RangeChangesSpec:
+class RangeChangesSpec(MakesChanges):
     """Events as the changes of a relation: +1 when a time window takes a row up, -1 when it lets it go.
 
     Any columns may be `by`, to divide the rows that wait for their end as the next operator divides its own.
     """
 
-    input: Schema
     window: RangeWindow
     by: tuple[str, ...] = ()
-
-    @property
-    def inputs(self) -> tuple[Schema, ...]:
-        return (self.input,)
-
-    @property
-    def output(self) -> Schema:
-        return signed(self.input)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -50,24 +37,14 @@ class RangeChangesSpec:
         return f"window {self.window} as changes"
 
 
-@dataclass
-class RangeChangesState:
-    """The rows in the window, at their ends."""
-
-    waiting: Runs = field(default_factory=Runs)
-    changed: bool = True
-
-
-class RangeChangesKernel(OnePiece):
+class RangeChangesKernel(ChangesKernel):
     """Runs a RangeChangesSpec."""
 
     def __init__(self, spec: RangeChangesSpec) -> None:
+        super().__init__(spec)
         self.spec = spec
 
-    def open(self) -> RangeChangesState:
-        return RangeChangesState(changed=False)
-
-    def step(self, state: RangeChangesState, batch: Batch) -> Batch:
+    def step(self, state: WaitingState, batch: Batch) -> Batch:
         upto = window_upto(batch.upto, self.spec.window)
         limit = upto - 1 if upto > BEGIN else BEGIN
         came: list[Batch] = []
@@ -82,7 +59,7 @@ class RangeChangesKernel(OnePiece):
         if not gone and not came:
             return Batch.empty(self.spec.output.arrow, upto)
         state.changed = True
-        return in_order([*(self._signed(piece, -1) for piece in gone), *came]).with_upto(upto)
+        return in_order([*(self.signed(piece, -1) for piece in gone), *came]).with_upto(upto)
 
     def _come(self, batch: Batch, start: Ints, end: Ints) -> tuple[list[Batch], Batch]:
         """The rows as they come, and those that will go, at their ends."""
@@ -91,38 +68,6 @@ class RangeChangesKernel(OnePiece):
         if not shown.all():
             kept = np.flatnonzero(shown)
             held, start, end = held.take(kept), start[kept], end[kept]
-        came = [self._signed(replace(held, time=start), 1)] if len(held) else []
+        came = [self.signed(replace(held, time=start), 1)] if len(held) else []
         goes = held.slice(0, 0) if self.spec.window.size is None else replace(held, time=end)
         return came, goes
-
-    def _signed(self, batch: Batch, sign: int) -> Batch:
-        return batch.with_rows(with_signs(batch.rows, np.full(len(batch), sign), self.spec.output))
-
-    # -- saving ----------------------------------------------------------------------------------------------------
-
-    def snapshot(self, state: RangeChangesState) -> bytes:
-        rows = state.waiting.all()
-        return snapshots.save(self.spec, {} if rows is None else {"rows": rows})
-
-    def restore(self, saved: bytes) -> RangeChangesState:
-        parts = snapshots.load(self.spec, saved)
-        return self._state([parts.batch("rows", BEGIN)] if "rows" in parts else [])
-
-    def split(self, state: RangeChangesState, parts: int) -> list[RangeChangesState]:
-        rows = state.waiting.all()
-        if rows is None:
-            return [self._state([]) for _ in range(parts)]
-        owner = np.zeros(len(rows), dtype=np.int32)
-        if self.spec.by:
-            owner = bucket_of([rows.rows.column(self.spec.input.index(name)) for name in self.spec.by], parts)
-        return [self._state([rows.take(np.flatnonzero(owner == part))]) for part in range(parts)]
-
-    def merge(self, states: Sequence[RangeChangesState]) -> RangeChangesState:
-        held = [state.waiting.all() for state in states]
-        return self._state([rows for rows in held if rows is not None])
-
-    def _state(self, held: list[Batch]) -> RangeChangesState:
-        state = RangeChangesState()
-        for rows in held:
-            state.waiting.add(rows)
-        return state

@@ -13,36 +13,27 @@ from millstream.kernels import snapshots
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
 from millstream.kernels.contract import KernelSpec
 from millstream.kernels.keys import bucket_of
+from millstream.kernels.one_input import KeepsColumns
 from millstream.kernels.one_piece import OnePiece
 from millstream.kernels.registry import register
 from millstream.kernels.relations.stages import ends_of
-from millstream.schema import Schema
 
 _MOST = 100_000_000
 
 
 @register
 @dataclass(frozen=True)
-class SplitSpec:
+class SplitSpec(KeepsColumns):
     """The same relation in pieces of at most `length`, cut at that distance from each row's start.
 
     What stays to the end of all input is cut until the last instant at which anything changes.
     """
 
-    input: Schema
     length: int
 
     def __post_init__(self) -> None:
         if self.length < 1:
             raise ValueError("pieces have a length")
-
-    @property
-    def inputs(self) -> tuple[Schema, ...]:
-        return (self.input,)
-
-    @property
-    def output(self) -> Schema:
-        return self.input
 
     @property
     def keys(self) -> tuple[str, ...]:

@@ -49,7 +49,8 @@ def export_each(keys: KeyTable | None, panes: Panes, groups: Sequence[Ints]) -> 
     place[together] = np.arange(len(together))
     owner = place[panes.slot_at[live]]
     # Entries group by group, so that many groups do not mean many passes.
-    order = np.argsort(owner, kind="stable")
+    order = np.flatnonzero(owner >= 0)
+    order = order[np.argsort(owner[order], kind="stable")]
     edges = np.searchsorted(owner[order], np.cumsum([0, *map(len, groups)]))
     start = 0
     for slots, begin, end in zip(groups, edges[:-1], edges[1:], strict=True):

@@ -1,0 +1,144 @@
+"""What every logical node is: frozen, refusing to be built wrong, printing itself."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import cached_property
+
+from millstream.plan.expr import Expr, columns_of
+from millstream.schema import Schema
+
+Pairs = tuple[tuple[Expr, Expr], ...]
+"""Equalities that a join asks for: left side, right side."""
+
+
+class Kind(Enum):
+    """What a node delivers: things that happened, a table that changes with time, or a stored table."""
+
+    EVENTS = "events"
+    RELATION = "relation"
+    TABLE = "table"
+
+
+@dataclass(frozen=True)
+class Node:
+    """A logical operator. Equal plans are equal values, so `==` and `fingerprint` find common subplans."""
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return ()
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        """The same operator over other inputs (of the same number)."""
+        return self
+
+    @property
+    def schema(self) -> Schema:
+        raise NotImplementedError
+
+    @property
+    def kind(self) -> Kind:
+        return self.inputs[0].kind
+
+    def label(self) -> str:
+        """The operator on one line, without its inputs."""
+        raise NotImplementedError
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Equal for equal plans, different (for all practical purposes) for others, on every machine."""
+        return hashlib.sha256(repr(self).encode()).hexdigest()[:16]
+
+    def __str__(self) -> str:
+        return "\n".join(_tree(self, "", ""))
+
+
+@dataclass(frozen=True)
+class Unary(Node):
+    """What operators with one input have in common; the columns are the input's unless one says otherwise."""
+
+    input: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        return replace(self, input=inputs[0])
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+
+@dataclass(frozen=True)
+class Binary(Node):
+    """What operators with two inputs have in common."""
+
+    left: Node
+    right: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        return replace(self, left=inputs[0], right=inputs[1])
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """The plan's nodes, outermost first."""
+    yield node
+    for child in node.inputs:
+        yield from walk(child)
+
+
+def rebuild(node: Node, change: Callable[[Node], Node]) -> Node:
+    """The plan rebuilt bottom-up, every node passed through `change`."""
+    inputs = node.inputs
+    changed = tuple(rebuild(child, change) for child in inputs)
+    if any(new is not old for new, old in zip(changed, inputs, strict=True)):
+        node = node.with_inputs(changed)
+    return change(node)
+
+
+def require(expr: Expr, schema: Schema) -> None:
+    missing = [name for name in columns_of(expr) if name not in schema.names]
+    if missing:
+        raise ValueError(f"{expr} reads {', '.join(missing)}, which its input {schema} does not have")
+
+
+def require_names(names: tuple[str, ...], schema: Schema, above: str) -> None:
+    for name in names:
+        if name not in schema:
+            raise ValueError(f"no column {name} under {above}")
+
+
+def require_pairs(pairs: Pairs, left: Schema, right: Schema) -> None:
+    for mine, theirs in pairs:
+        require(mine, left)
+        require(theirs, right)
+        if mine.type != theirs.type:
+            raise ValueError(f"join of {mine.type} with {theirs.type}")
+
+
+def condition_text(pairs: Pairs, residual: Expr | None) -> str:
+    """What a join asks for, on one line."""
+    conditions = [f"{mine} = {theirs}" for mine, theirs in pairs]
+    if residual is not None:
+        conditions.append(str(residual))
+    return " AND ".join(conditions) or "TRUE"
+
+
+def listed(names: tuple[str, ...]) -> str:
+    return ", ".join(names)
+
+
+def _tree(node: Node, first: str, rest: str) -> Iterator[str]:
+    yield first + node.label()
+    for i, child in enumerate(node.inputs):
+        last = i == len(node.inputs) - 1
+        yield from _tree(child, rest + ("└ " if last else "├ "), rest + ("  " if last else "│ "))
