@@ -54,26 +54,31 @@ class Experiments:
         self.feeds = self.auctions.feeds()
         self.few = data.make_auctions(max(1_000, bids // 10))
 
-    def forms(self, what: str, sql: str, wanted: str, low: float, few: bool = False, rules: str = "on") -> Measured:
-        """A query in both forms; `low` is what the ratio has to be to be as in the thesis."""
+    def forms(
+        self, what: str, sql: str, wanted: str, low: float, high: float, few: bool = False, rules: str = "on"
+    ) -> Measured:
+        """A query in both forms; between `low` and `high`, their ratio is as in the thesis."""
         feeds, rows = (self.few.feeds(), self.few.rows) if few else (self.feeds, self.auctions.rows)
         measured = data.compare(both(sql, rules), feeds, self.rounds)
         self.report.table(measured, rows)
         ratio = measured["changes"][0] / measured["intervals"][0]
-        self.report.ratio(f"{what}: changes / intervals, seconds", ratio, wanted, ratio > low)
+        self.report.ratio(f"{what}: changes / intervals, seconds", ratio, wanted, low < ratio < high)
         return measured
 
     def e1_stateless(self) -> None:
         self.report.title("E1 E2", "Q1, currency conversion at the instant")
-        measured = self.forms("Q1", data.Q1, "about 2", 1.5, rules="off")
+        measured = self.forms("Q1", data.Q1, "about 2", 1.5, 2.5, rules="off")
         twice = measured["changes"][1] / measured["intervals"][1]
         self.report.ratio("Q1: changes / intervals, results", twice, "2", 1.9 < twice < 2.1)
         self.report.title("E1 E3", "Q2, selection of five items at the instant")
-        self.forms("Q2", data.Q2, "almost 3", 1.5, rules="off")
+        self.forms("Q2", data.Q2, "almost 3", 2, 4, rules="off")
         self.report.note(
             "These two are planned as written. With our rules (10.8, 10.9) filters and maps go below windows"
         )
-        self.report.note("of time, and see no negative rows in either form:")
+        self.report.note(
+            "of time, and see no negative rows in either form. What is left of the difference is the window;"
+        )
+        self.report.note("the filter itself is a small part of it, as it runs over whole columns:")
         for name, sql in (("Q1", data.Q1), ("Q2", data.Q2)):
             measured = data.compare(both(sql), self.feeds, self.rounds)
             ratio = measured["changes"][0] / measured["intervals"][0]
@@ -92,30 +97,44 @@ class Experiments:
 
     def e5_join(self) -> None:
         self.report.title("E1 E5", "Q3, short auctions: windowed join by hash, and by nested loops")
-        self.forms("Q3 by hash", data.Q3, "between 1 and 2", 1.0)
-        self.forms("Q3 by nested loops", data.Q3_NESTED, "more than 2", 2.0, few=True)
+        self.forms("Q3 by hash", data.Q3, "between 1 and 2", 1, 2)
+        self.forms("Q3 by nested loops", data.Q3_NESTED, "more than 2", 2, 4, few=True)
 
     def e6_highest(self) -> None:
         self.report.title("E1 E6", "Q4, highest bid: MAX and a join with it")
         plans = both(data.Q4)
         plans["intervals, put together"] = data.coalesced(plans["intervals"], data.HOUR)
+        plans["changes, MAX on intervals"] = data.mixed(plans["changes"], plans["intervals"])
         measured = data.compare(plans, self.feeds, self.rounds)
         self.report.table(measured, self.auctions.rows)
-        slower = measured["changes"][0] / measured["intervals"][0]
-        self.report.ratio("Q4: changes / intervals, seconds", slower, "above 1", slower > 1)
-        merged = measured["intervals, put together"][0] / measured["intervals"][0]
+        seconds = {name: measured[name][0] for name in measured}
+        ordered = seconds["changes, MAX on intervals"] / seconds["intervals"]
+        self.report.ratio("Q4: changes with an ordered MAX / intervals, seconds", ordered, "above 1", ordered > 1)
+        anew = seconds["changes"] / seconds["changes, MAX on intervals"]
+        self.report.ratio("Q4: changes with MAX anew / ordered, seconds", anew, "above 1", anew > 1)
+        merged = seconds["intervals, put together"] / seconds["intervals"]
         self.report.ratio("Q4: with / without coalescing, seconds", merged, "slightly below 1", merged < 1)
-        self.report.note("Our aggregates put equal neighbours together themselves: nothing is left to coalesce behind")
-        self.report.note("MAX, and the operator is what it costs. In changes, MAX keeps its rows in order (the")
-        self.report.note("thesis' optimised variant); nothing is computed anew from a list.")
+        self.report.note(
+            "Which value is next when the greatest goes is told by ends: on changes, MAX looks at all rows"
+        )
+        self.report.note("anew, and a mixed plan avoids that. Coalescing cannot help here: aggregates put equal")
+        self.report.note("neighbours together themselves, and the further operator is all there is to see.")
 
     def e7_plans(self) -> None:
         self.report.title("E1 E7", "Q5, closing price: grouping below the second join, and after it")
-        below = self.forms("Q5, grouped below the join", data.Q5_BELOW, "between 1 and 2", 1.0)
-        after = self.forms("Q5, grouped after the join", data.Q5, "between 1 and 2", 1.0)
+        below = self.forms("Q5, grouped below the join", data.Q5_BELOW, "between 1 and 2", 1, 2)
+        after = self.forms("Q5, grouped after the join", data.Q5, "between 1 and 2", 1, 2)
         for form in ("intervals", "changes"):
             ratio = after[form][0] / below[form][0]
             self.report.ratio(f"Q5: after / below, {form}", ratio, "clearly above 1", ratio > 1.1)
+        alone = data.compare(both(data.Q5_FIRST_JOIN), self.feeds, self.rounds)
+        for form in ("intervals", "changes"):
+            share = alone[form][0] / below[form][0]
+            self.report.note(f"{form}: {share:.0%} of the time of the better plan is spent before its second join")
+        self.report.note(
+            "The first join and the windows are the same in both plans, and the second join meets ten rows"
+        )
+        self.report.note("instead of one in a batch. On changes, MAX looks at all rows of a group anew (see Q4).")
 
     def e8_latency(self) -> None:
         self.report.title("E8", "a window of N rows, 50 rows a second: when the first result comes")
@@ -133,7 +152,7 @@ class Experiments:
         for what, work in (("count", kernels.count_by_ends), ("join", kernels.join_by_ends)):
             seconds = {name: work(in_order, self.rounds) for name, in_order in (("FIFO", True), ("any", False))}
             ratio = seconds["any"] / seconds["FIFO"]
-            self.report.ratio(f"{what}: any order / FIFO, seconds", ratio, "above 1", ratio > 1.0)
+            self.report.ratio(f"{what}: any order / FIFO, seconds", ratio, "above 1", ratio > 1.1)
         self.report.note(
             "One structure serves both: aggregates keep rows as runs in order of end, of which there is one"
         )
@@ -165,7 +184,7 @@ def draw(ratios: dict[str, float], out: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    chosen = {name.split(":")[0]: value for name, value in ratios.items() if "changes / intervals, seconds" in name}
+    chosen = {name.split(":")[0]: value for name, value in ratios.items() if name.endswith("/ intervals, seconds")}
     if not chosen:
         return
     figure, axes = pyplot.subplots(figsize=(7, 4))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 import millstream as ms
 from millstream.kernels.relations.coalesce import CoalesceSpec
+from millstream.kernels.relations.convert import ToChangesSpec
 from millstream.kernels.relations.signs import SIGN
 from millstream.kernels.relations.summary import SummarySpec
 from millstream.physical.nodes import Apply, Compute, Physical, Staged
@@ -24,7 +25,7 @@ BIDS_PER_AUCTION = 10
 BIDS_PER_SECOND = 0.16
 BURST = 37 * SECOND
 """Bids come at multiples of this, so that about six share an instant."""
-FEEDS = 40
+FEEDS = 10
 """In how many pieces of time the streams are pushed."""
 
 STREAMS = """
@@ -43,9 +44,10 @@ Q2 = "SELECT Bid.* FROM Bid [NOW] WHERE itemID IN (1007, 1020, 2001, 2019, 1087)
 Q3 = "SELECT O.* FROM OpenAuction O WINDOW(RANGE 5 HOURS), ClosedAuction C WHERE O.itemID = C.itemID"
 Q3_NESTED = Q3.replace("O.itemID = C.itemID", "O.itemID <= C.itemID AND O.itemID >= C.itemID")
 Q4 = f"SELECT itemID, bid_price FROM Bid WINDOW(RANGE 10 MINUTES) WHERE bid_price = {_MAX}"
-Q5_BELOW = f"""SELECT M.itemID, O.sellerID, M.price FROM (
-    SELECT P.itemID, MAX(P.price) AS price FROM {_PRICES}, ClosedAuction C WHERE P.itemID = C.itemID GROUP BY P.itemID
-) M, OpenAuction O WINDOW(RANGE 2 DAYS) WHERE M.itemID = O.itemID"""
+Q5_FIRST_JOIN = f"""SELECT P.itemID, MAX(P.price) AS price
+    FROM {_PRICES}, ClosedAuction C WHERE P.itemID = C.itemID GROUP BY P.itemID"""
+Q5_BELOW = f"""SELECT M.itemID, O.sellerID, M.price FROM ({Q5_FIRST_JOIN}) M, OpenAuction O WINDOW(RANGE 2 DAYS)
+    WHERE M.itemID = O.itemID"""
 Q5 = f"""SELECT P.itemID, O.sellerID, MAX(P.price) AS price
     FROM {_PRICES}, ClosedAuction C, OpenAuction O WINDOW(RANGE 2 DAYS)
     WHERE P.itemID = C.itemID AND C.itemID = O.itemID GROUP BY P.itemID, O.sellerID"""
@@ -117,16 +119,29 @@ def physical_plan(sql: str, form: str, statements: str = STREAMS, rules: str = "
     return plan
 
 
-def coalesced(plan: Physical, longest: int) -> Physical:
-    """The plan with equal neighbours put together behind every aggregate."""
+def changed(plan: Physical, change: Callable[[Apply], Physical]) -> Physical:
+    """The plan with its aggregates passed through `change`."""
     match plan:
         case Apply(spec=SummarySpec()):
-            return Apply(plan.schema, (plan,), CoalesceSpec(plan.schema, longest), spans=True)
+            return change(plan)
         case Apply(over=over):
-            return replace(plan, over=tuple(coalesced(child, longest) for child in over))
+            return replace(plan, over=tuple(changed(child, change) for child in over))
         case Compute(input=below) | Staged(input=below):
-            return replace(plan, input=coalesced(below, longest))
+            return replace(plan, input=changed(below, change))
     return plan
+
+
+def coalesced(plan: Physical, longest: int) -> Physical:
+    """The plan with equal neighbours put together behind every aggregate."""
+    return changed(plan, lambda node: Apply(node.schema, (node,), CoalesceSpec(node.schema, longest), spans=True))
+
+
+def mixed(changes: Physical, intervals: Physical) -> Physical:
+    """The plan on changes with its one aggregate on intervals, as it is in the other plan."""
+    found: list[Apply] = []
+    changed(intervals, lambda node: found.append(node) or node)
+    (own,) = found
+    return changed(changes, lambda node: Apply(node.schema, (own,), ToChangesSpec(own.schema)))
 
 
 def run(plan: Physical, feeds: list[tuple[str, pa.Table]], statements: str = STREAMS) -> tuple[float, int]:
@@ -135,12 +150,10 @@ def run(plan: Physical, feeds: list[tuple[str, pa.Table]], statements: str = STR
         db.execute(statements)
         query = db.install(plan)
         began = time.perf_counter()
-        results = 0
         for name, table in feeds:
             db.push(name, table)
-            results += query.fetch().num_rows
         db.finish()
-        results += query.fetch().num_rows
+        results = query.fetch().num_rows
         return time.perf_counter() - began, results
 
 

@@ -14,10 +14,22 @@ from hypothesis import strategies as st
 from millstream.errors import DataError
 from millstream.kernels import jit
 from millstream.kernels.programs.compiled import CompiledEngine, why_not_compiled
-from millstream.kernels.programs.engine import Groups, Mode, Running, Sliding, TableRows, Tumbling
+from millstream.kernels.programs.engine import Closing, Groups, Mode, Running, Sliding, TableRows, Tumbling
 from millstream.kernels.programs.rows import RowEngine
 from millstream.kernels.programs.rows_values import to_arrow
-from millstream.plan.programs import Delete, Insert, Program, Rows, parameter
+from millstream.plan.expr import Expr
+from millstream.plan.program_builder import Use, every
+from millstream.plan.programs import (
+    Delete,
+    Exists,
+    Insert,
+    Program,
+    Rows,
+    ScalarQuery,
+    Statement,
+    Summary,
+    parameter,
+)
 from millstream.schema import Schema
 from millstream.testing.program_reference import Tuple
 from millstream.testing.programs import (
@@ -33,7 +45,7 @@ from millstream.testing.programs import (
     same_results,
     tuples_for,
 )
-from millstream.types import BIGINT, DOUBLE, INTEGER, VARCHAR, SqlType
+from millstream.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, TIMESTAMP, VARCHAR, SqlType
 
 PAPER = {**BASE_PROGRAMS, **WINDOW_PROGRAMS}
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
@@ -138,6 +150,96 @@ def test_machine_code_gives_what_python_gives_for_a_sole_group() -> None:
             engine = CompiledEngine(counting(), mode, keyed=False)
             got = run_engine(engine, counting(), mode, tuples, cuts=[1, 500, 701], reload=True)
         assert same_results(got, expected)
+
+
+def ranging(random: Random, kind: SqlType) -> Program:
+    """Keeps rows with a value `v` and an identity `k`, and reads, changes and deletes those between bounds."""
+    rows, found = Schema.of(k=BIGINT, v=kind, n=BIGINT), Schema.of(c=BIGINT)
+    b = Builder(
+        "ranging", Schema.of(x=BIGINT, y=kind, z=kind), Schema.of(r=BIGINT, q=kind, p=kind), None, t=rows, u=found
+    )
+    y, z, x = b.param("y"), b.param("z"), b.param("x")
+
+    def bounds(use: Use) -> Expr:
+        sign = random.choice([("<", ">"), ("<=", ">="), ("<=", ">")])
+        one, two = call(sign[0], use["v"], y), call(sign[1], z, use["v"])
+        more, odd = call(sign[1], use["v"], z), call("=", call("%", use["k"], 2), 1)
+        flipped = call("<", y, use["v"])
+        return random.choice([one, two, more, flipped, every(more, one), every(odd, more), every(one, odd)])
+
+    def summary(fn: str, *args: Expr) -> Summary:
+        return Summary(args[0].type if args else BIGINT, fn, args)
+
+    def statement() -> Statement:
+        t, other = b.use("t"), b.use("t")
+        where, v, n = bounds(t), t["v"], t["n"]
+        kinds = ["delete", "update", "move", "extreme", "count", "sum", "rows", "exists", "scalar", "copy"]
+        match random.choice(kinds):
+            case "delete":
+                return Delete(t.range, where)
+            case "update":
+                return b.update(t, where, n=call("+", n, 1))
+            case "move" if moves:
+                moved = every(call("=", t["k"], x), *([where] if random.random() < 0.5 else []))
+                to = call("+", v, 1) if kind != TIMESTAMP and random.random() < 0.5 else random.choice([y, z])
+                return b.update(t, moved, v=to, n=call("+", n, 1))
+            case "extreme":
+                above = [call(">", v, z)] if random.random() < 0.5 else []
+                inside = every(call("<=", v, y), *above) if random.random() < 0.6 else None
+                return b.select(None, 0, summary("min", v), summary("max", v), of=[t], where=inside)
+            case "count":
+                return b.select(None, summary("count"), summary("max", v), y, of=[t], where=where)
+            case "sum":
+                return b.select(None, summary("sum", n), summary("min", v), z, of=[t], where=where)
+            case "exists":
+                return b.values(None, x, y, z, where=Exists(BOOLEAN, Rows((v,), (t.range,), where)))
+            case "scalar":
+                top = ScalarQuery(kind, Rows((summary("max", other["v"]),), (other.range,), bounds(other)))
+                return b.select(None, n, v, y, of=[t], where=call(">=", v, top))
+            case "copy":
+                return b.select("u", t["k"], of=[t], where=where)
+        return b.select(None, n, v, y, of=[t], where=where)
+
+    moves = random.random() < 0.5
+    fill = b.values("t", x, y, random.choice([0, 1]))
+    emptied = [Delete(b.use("u").range)]
+    sure = b.use("t")
+    least = b.select(None, summary("count"), summary("min", sure["v"]), y, of=[sure], where=call("<", sure["v"], z))
+    iterate = [*emptied, *(statement() for _ in range(2)), fill, *(statement() for _ in range(3)), least]
+    return b.program([fill], iterate, (), [statement()] if random.random() < 0.3 else ())
+
+
+def values_of(random: Random, kind: SqlType, rows: int) -> list[Tuple]:
+    """Values that mostly grow, or lie anywhere, with ties, NULLs and numbers that are equal but not the same."""
+    grows, tuples = random.random() < 0.5, []
+    special = [0.0, -0.0, float("nan"), float("inf"), 1.5] if kind == DOUBLE else [0, 1, -3]
+
+    def value(i: int) -> Any:
+        if random.random() < 0.1:
+            return None
+        if random.random() < 0.1:
+            return random.choice(special)
+        number = i // 2 if grows else random.randint(-20, 20)
+        return float(number) if kind == DOUBLE else number
+
+    for i in range(rows):
+        tuples.append((random.choice([0, 0, 1]), i, (random.randint(0, 9), value(i), value(i - random.randint(-4, 9)))))
+    return tuples
+
+
+@given(seed=st.integers(0, 2**32), cuts=st.lists(st.integers(0, 60), max_size=2), reload=st.booleans())
+@settings(deadline=None, max_examples=150, suppress_health_check=SLOW)
+def test_rows_kept_in_order_of_a_column_agree(seed: int, cuts: list[int], reload: bool) -> None:
+    random = Random(seed)
+    kind = random.choice([BIGINT, DOUBLE, INTEGER, TIMESTAMP])
+    program = ranging(random, kind)
+    mode = random.choice([Running(bool(program.terminate)), Tumbling(7, 9), Closing()])
+    if why_not_compiled(program, mode) is not None:
+        return
+    keyed = random.random() < 0.7
+    assert CompiledEngine(program, mode, keyed).layout.cells_of("t").order == 1
+    with jit.using("off"):
+        agree(program, mode, values_of(random, kind, 60), keyed=keyed, cuts=cuts, reload=reload)
 
 
 @pytest.mark.parametrize("form", ["off", "on"])

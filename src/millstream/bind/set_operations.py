@@ -88,11 +88,13 @@ def _of_one_kind(plans: list[P.Node], word: str, node: exp.Expr, context: Contex
 
 
 def _refuse_clauses(node: exp.SetOperation, plans: list[P.Node], context: Context) -> None:
+    from millstream.bind import snapshots
     from millstream.bind.select import check_order
-    from millstream.bind.snapshots import refuse_clauses
 
     if plans[0].kind is P.Kind.RELATION:
-        refuse_clauses(node, context)
+        snapshots.refuse_clauses(node, context)
+        for plan in plans:
+            snapshots.check_order(node, plan, context)
         return
     for key in ("limit", "offset"):
         if (clause := node.args.get(key)) is not None:

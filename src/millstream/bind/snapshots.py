@@ -15,6 +15,7 @@ from millstream.bind.scope import Scope
 from millstream.bind.subqueries import Subqueries, has_subquery
 from millstream.plan import nodes as P
 from millstream.plan import relations as R
+from millstream.plan.annotations import may_stay
 from millstream.plan.builtin_programs import builtin_program
 from millstream.plan.expr import Column, Expr
 from millstream.types import BIGINT
@@ -46,6 +47,7 @@ def bind_snapshots(select: exp.Select, plan: P.Node, scope: Scope, context: Cont
         outputs = [output for part in select.expressions for output in outputs_of(part, scope, expressions)]
         bound = deliver(subqueries.joined(plan), outputs)
     subqueries.check_windows()
+    check_order(select, bound.plan, context)
     if select.args.get("distinct") is not None:
         return Bound(P.Distinct(bound.plan), bound.names)
     return bound
@@ -63,14 +65,27 @@ def refuse_clauses(node: exp.Expr, context: Context) -> None:
     distinct = node.args.get("distinct")
     if isinstance(distinct, exp.Distinct) and distinct.args.get("on") is not None:
         context.refuse("DISTINCT ON is not supported on a relation", distinct, hint="GROUP BY those columns")
-    if (order := node.args.get("order")) is not None:
-        for part in order.expressions:
-            if part.args.get("desc") or not isinstance(part.this, exp.Column) or part.this.name.lower() != R.FROM:
-                context.refuse(
-                    "a relation is delivered in order of valid_from, and cannot be sorted otherwise",
-                    order,
-                    hint="leave ORDER BY out",
-                )
+
+
+def check_order(node: exp.Expr, plan: P.Node, context: Context) -> None:
+    """ORDER BY may say what is so anyway."""
+    order = node.args.get("order")
+    if order is None:
+        return
+    if may_stay(plan):
+        context.refuse(
+            "this relation is delivered as its rows end, and cannot be sorted otherwise",
+            order,
+            detail="some of its rows may stay for ever, and none waits for them",
+            hint="leave ORDER BY out",
+        )
+    for part in order.expressions:
+        if part.args.get("desc") or not isinstance(part.this, exp.Column) or part.this.name.lower() != R.FROM:
+            context.refuse(
+                "a relation is delivered in order of valid_from, and cannot be sorted otherwise",
+                order,
+                hint="leave ORDER BY out",
+            )
 
 
 class SnapshotBinder(GroupedExpressions):

@@ -27,6 +27,7 @@ from millstream.physical.nodes import Apply, Compute, Physical, Staged, TableJoi
 from millstream.physical.stored import stored_table
 from millstream.plan import nodes as P
 from millstream.plan import relations as R
+from millstream.plan.annotations import may_stay
 from millstream.plan.event_joins import AtWindowEnd
 from millstream.plan.expr import Column, Expr, conjunction, conjuncts
 from millstream.schema import Field, Schema
@@ -52,14 +53,6 @@ def plan_validity(node: R.Validity, forms: R.Forms, below: Callable[[P.Node], Ph
     if form == "changes":
         return Apply(node.schema, (child,), DeliverSpec(relation.schema, node.schema, node.type))
     return Staged(node.schema, child, ValidityStage(child.schema, node.schema, node.type))
-
-
-def may_stay(relation: P.Node) -> bool:
-    """Whether rows of a relation may have no end that time alone brings."""
-    match relation:
-        case R.Window(window=R.RowsWindow() | R.RangeWindow(size=None)):
-            return True
-    return any(may_stay(child) for child in relation.inputs if child.kind is P.Kind.RELATION)
 
 
 def waits(relation: P.Node) -> bool:

@@ -71,6 +71,14 @@ def is_snapshot_reducible(node: Node) -> bool:
     return isinstance(node, Filter | Project | Union | Distinct | Join | Summarize | SetOperation)
 
 
+def may_stay(relation: Node) -> bool:
+    """Whether rows of a relation may have no end that time alone brings."""
+    match relation:
+        case Window(window=RowsWindow() | RangeWindow(size=None)):
+            return True
+    return any(may_stay(child) for child in relation.inputs if child.kind is Kind.RELATION)
+
+
 def unique_key(node: Node) -> frozenset[str] | None:
     """Columns of which a relation has at no instant two rows with equal values, if the plan says so; None if not.
 

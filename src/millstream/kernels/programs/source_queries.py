@@ -170,8 +170,8 @@ class Queries(Values):
     def _each_of(
         self, span: Span, range_: Range, body: Body, used: set[str], until: str | None, free: bool, stack: ExitStack
     ) -> None:
-        """Like `_each`, for the rows between two places of the order: in that order if `free`, in which case a row may be
-        taken out of it; otherwise as they were inserted, which means all rows unless that is the same order."""
+        """Like `_each`, for the rows between two places of the order: in that order if `free`, and a row may be taken
+        out of it; otherwise as they were inserted, which means all rows unless that is the same order."""
         cells, low, high = span
         n, going = cells.number, f" and not {until}" if until else ""
         at = self.write.fresh("at")

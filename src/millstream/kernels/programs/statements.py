@@ -170,8 +170,8 @@ class Statements(Queries):
             self._relink(self._cells(table, body), relinked)
 
     def _relinked(self, cells: Cells, columns: list[int]) -> str | None:
-        """The variable of the first of the cells that an UPDATE takes out of their order, if it does: they enter it again
-        when all rows have been seen, so that none is seen twice."""
+        """The variable of the first of the cells that an UPDATE takes out of their order, if it does: they enter it
+        again when all rows have been seen, so that none is seen twice."""
         if cells.order not in columns:
             return None
         first = self.write.fresh("relinked")
