@@ -29,6 +29,7 @@ INSERT INTO nothing SELECT window_start, auction, count(*) AS n FROM HOP(bid, ts
 def watch_memory(rows: int) -> None:
     """Push so many bids through three standing queries; tell the memory of the process as they go by."""
     rng = np.random.default_rng(3)
+    tell = max(BATCH, min(TELL, rows // 5 // BATCH * BATCH))
     with ms.connect() as db:
         db.execute(STREAMS)
         began, first_size = time.perf_counter(), 0.0
@@ -39,13 +40,13 @@ def watch_memory(rows: int) -> None:
             columns = {"auction": newest - rng.integers(0, 100, BATCH), "price": rng.random(BATCH), "ts": ts}
             db.push("bid", pa.table(columns))
             done = low + BATCH
-            if done % TELL == 0 or done == BATCH:
+            if done % tell == 0:
                 size = resident()
-                first_size = first_size if done > TELL else size
+                first_size = first_size or size
                 rate = done / (time.perf_counter() - began) / 1e6
                 print(f"  {done / 1e6:8.1f} M rows   {size:8,.0f} MB   {rate:6.2f} M rows/s", flush=True)
         db.finish()
-        print(f"  since {TELL / 1e6:.0f} M rows: {resident() - first_size:+,.0f} MB   (wanted: flat)")
+        print(f"  since {tell / 1e6:.1f} M rows: {resident() - first_size:+,.0f} MB   (wanted: flat)")
 
 
 def resident() -> float:

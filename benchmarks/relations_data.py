@@ -36,14 +36,14 @@ CREATE STREAM Bid (itemID BIGINT, bid_price DOUBLE, bidderID BIGINT, timestamp T
 CREATE FUNCTION DolToEuro(x DOUBLE) RETURNS DOUBLE AS x * 0.9;
 """
 
-_MAX = "(SELECT MAX(bid_price) FROM Bid WINDOW(RANGE 10 MINUTES))"
+HIGHEST = "SELECT MAX(bid_price) FROM Bid WINDOW(RANGE 10 MINUTES)"
 _PRICES = """((SELECT itemID, bid_price AS price FROM Bid WINDOW(RANGE 2 DAYS))
          UNION ALL (SELECT itemID, start_price AS price FROM OpenAuction WINDOW(RANGE 2 DAYS))) P"""
 Q1 = "SELECT itemID, DolToEuro(bid_price) AS euros, bidderID FROM Bid [NOW]"
 Q2 = "SELECT Bid.* FROM Bid [NOW] WHERE itemID IN (1007, 1020, 2001, 2019, 1087)"
 Q3 = "SELECT O.* FROM OpenAuction O WINDOW(RANGE 5 HOURS), ClosedAuction C WHERE O.itemID = C.itemID"
 Q3_NESTED = Q3.replace("O.itemID = C.itemID", "O.itemID <= C.itemID AND O.itemID >= C.itemID")
-Q4 = f"SELECT itemID, bid_price FROM Bid WINDOW(RANGE 10 MINUTES) WHERE bid_price = {_MAX}"
+Q4 = f"SELECT itemID, bid_price FROM Bid WINDOW(RANGE 10 MINUTES) WHERE bid_price = ({HIGHEST})"
 Q5_FIRST_JOIN = f"""SELECT P.itemID, MAX(P.price) AS price
     FROM {_PRICES}, ClosedAuction C WHERE P.itemID = C.itemID GROUP BY P.itemID"""
 Q5_BELOW = f"""SELECT M.itemID, O.sellerID, M.price FROM ({Q5_FIRST_JOIN}) M, OpenAuction O WINDOW(RANGE 2 DAYS)

@@ -228,7 +228,7 @@ def values_of(random: Random, kind: SqlType, rows: int) -> list[Tuple]:
 
 
 @given(seed=st.integers(0, 2**32), cuts=st.lists(st.integers(0, 60), max_size=2), reload=st.booleans())
-@settings(deadline=None, max_examples=150, suppress_health_check=SLOW)
+@settings(deadline=None, max_examples=60, suppress_health_check=SLOW)
 def test_rows_kept_in_order_of_a_column_agree(seed: int, cuts: list[int], reload: bool) -> None:
     random = Random(seed)
     kind = random.choice([BIGINT, DOUBLE, INTEGER, TIMESTAMP])
@@ -239,7 +239,7 @@ def test_rows_kept_in_order_of_a_column_agree(seed: int, cuts: list[int], reload
     keyed = random.random() < 0.7
     assert CompiledEngine(program, mode, keyed).layout.cells_of("t").order == 1
     with jit.using("off"):
-        agree(program, mode, values_of(random, kind, 60), keyed=keyed, cuts=cuts, reload=reload)
+        agree(program, mode, values_of(random, kind, 50), keyed=keyed, cuts=cuts, reload=reload)
 
 
 @pytest.mark.parametrize("form", ["off", "on"])

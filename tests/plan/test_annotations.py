@@ -161,7 +161,7 @@ def test_not_snapshot_reducible(node: Node) -> None:
         (sets(Distinct(LONG), LONG), {"a", "b"}),
         (sets(LONG, Distinct(LONG), "intersect"), {"a", "b"}),
     ],
-    ids=str,
+    ids=lambda given: str(sorted(given)) if isinstance(given, set) else str(given),
 )
 def test_unique_key(node: Node, key: set[str] | None) -> None:
     assert unique_key(node) == key

@@ -55,9 +55,13 @@ class AggregateSpec(OneInput):
         return AggregateKernel(self)
 
     def describe(self) -> str:
-        from millstream.kernels.programs.compiled import why_not_compiled
+        from millstream.kernels.programs.compiled import orders_of, why_not_compiled
 
         by = f" by {', '.join(self.keys)}" if self.keys else ""
         reason = why_not_compiled(self.program, self.mode)
-        path = "compiled" if reason is None else f"row by row: {code_in(self.program) or reason}"
+        path = (
+            ", ".join(["compiled", *orders_of(self.program, self.mode)])
+            if reason is None
+            else f"row by row: {code_in(self.program) or reason}"
+        )
         return f"{self.program.name}({', '.join(self.args)}){by} {self.mode} ({path})"
