@@ -35,6 +35,8 @@ class AggregateState:
 
     keys: KeyTable | None
     groups: Any
+    began: bool = False
+    """whether a row has come: without keys, there is a group from then on"""
     upto: int = BEGIN
     log: Batch | None = None
     logged: int = 0
@@ -74,6 +76,7 @@ class AggregateKernel:
         if batch.upto > state.upto:
             state.upto = batch.upto
             state.head_changed = True
+        state.began = state.began or len(batch) > 0
         slots = self._slots(state, batch)
         ids = _NONE
         if self._active or isinstance(self.engine, RowEngine):
@@ -244,7 +247,7 @@ class AggregateKernel:
     def _live(self, state: AggregateState) -> Ints:
         if state.keys is not None:
             return state.keys.live().astype(np.int64)
-        return np.zeros(1, dtype=np.int64) if state.upto > BEGIN or state.next_id else _NONE
+        return np.zeros(1, dtype=np.int64) if state.began else _NONE
 
     def _exported(self, state: AggregateState, groups: Sequence[Ints]) -> Iterator[Parts]:
         for slots in groups:
@@ -291,6 +294,7 @@ class AggregateKernel:
         state = self._state(self.engine.load(_together(groups)) if groups else self.engine.open())
         state.upto, state.logged, state.next_id, state.last_seq = marks
         state.log = log
+        state.began = any(len(part.seen) for part in groups)
         for part in keys:
             if state.keys is not None and part is not None and len(part):
                 state.keys.encode(part.columns)
