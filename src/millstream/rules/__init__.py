@@ -1,6 +1,7 @@
 """Rewrites that keep a plan's meaning and lower its cost. One rule is one file, one function, one fixture."""
 
 from millstream.rules.driver import Step, Trace, run_rules
+from millstream.rules.drop_implied_pairs import drop_implied_pairs
 from millstream.rules.eliminate_distinct import eliminate_distinct
 from millstream.rules.eliminate_filter import eliminate_filter
 from millstream.rules.eliminate_project import eliminate_project
@@ -25,6 +26,7 @@ OPTIMIZE: tuple[Step, ...] = (
     Step(outer_to_inner, "rows with NULLs that a filter drops are not made; conditions reach further into inner joins"),
     Step(push_filter_into_join, "fewer rows are held by joins of relations; makes them hash instead of cross"),
     Step(split_join_condition, "what one side decides is decided before its rows are held"),
+    Step(drop_implied_pairs, "what is equal anyway when rows meet need not be hashed"),
     Step(push_down_summary, "one row of each group is held by a join instead of all; before joins are ordered"),
     Step(order_joins, "small intermediate results first, by what was measured of the streams", by_cost=True),
     Step(eliminate_distinct, "removing duplicates costs a state for every row"),
