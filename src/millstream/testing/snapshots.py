@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import math
 import random
+import re
 import sys
 import time as clock
 from collections import Counter
@@ -263,6 +264,35 @@ def _bag(rows: Iterable[Row]) -> Counter[Any]:
     return Counter(tuple(round(value, 6) if isinstance(value, float) else value for value in row) for row in rows)
 
 
+_OPERATORS = {
+    "inner join": r"(?<!LEFT )(?<!RIGHT )(?<!FULL )(?<!SEMI )(?<!ANTI )JOIN |CROSS JOIN|\] AS \w+,",
+    "left join": "LEFT JOIN",
+    "right join": "RIGHT JOIN",
+    "full join": "FULL JOIN",
+    "semi join": r"SEMI JOIN|(?<!NOT )EXISTS|(?<!NOT )IN \(|ANY \(",
+    "anti join": r"ANTI JOIN|NOT EXISTS|NOT IN \(|ALL \(",
+    "groups": "GROUP BY",
+    "distinct": "DISTINCT",
+    "union": "UNION",
+    "except": "EXCEPT",
+    "intersect": "INTERSECT",
+    "scalar subquery": r"[=<>] \(SELECT",
+    "time window": "RANGE",
+    "count window": "ROWS",
+    "partitioned window": "PARTITION BY",
+    "slide": "SLIDE",
+    "granularity": "GRANULARITY",
+    "istream": "ISTREAM",
+    "dstream": "DSTREAM",
+    "rstream": "RSTREAM",
+}
+
+
+def operators_in(query: str) -> list[str]:
+    """The operators that a query of a random case names."""
+    return [name for name, pattern in _OPERATORS.items() if re.search(pattern, query)]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run random cases; 1 if one fails."""
     from millstream.testing.snapshot_queries import random_case
@@ -273,10 +303,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--relations", choices=["auto", "intervals", "changes"], default="auto")
     chosen = parser.parse_args(arguments)
     began, snapshots, refused = clock.monotonic(), 0, 0
+    by_operator: Counter[str] = Counter()
     for number in range(chosen.seed, chosen.seed + chosen.cases):
         case = random_case(number)
         try:
-            snapshots += run(case, number, relations=chosen.relations)
+            compared = run(case, number, relations=chosen.relations)
+            snapshots += compared
+            by_operator.update(dict.fromkeys(operators_in(case.ours), compared))
         except MismatchError:
             print(f"\ncase {number} fails", file=sys.stderr)
             run(shrunk(case, number, relations=chosen.relations), number, relations=chosen.relations)
@@ -288,7 +321,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if done % 50 == 0:
             rate = done / (clock.monotonic() - began)
             print(f"\r{done} cases, {snapshots} snapshots, {rate:.0f} cases/s", end="", flush=True)
-    print(f"\n{chosen.cases} cases, {snapshots} snapshots, {refused} refused")
+    print(f"\n{chosen.cases} cases, {snapshots} snapshots, {refused} refused; snapshots of queries with")
+    for operator, compared in by_operator.most_common():
+        print(f"  {operator}: {compared}")
     return 0
 
 
