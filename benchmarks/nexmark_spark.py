@@ -177,7 +177,7 @@ def run(bench: Bench, chosen: Callable[[str], bool]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=10_000_000, help="bids, and as many quotes; 87% as many for q8")
+    parser.add_argument("--rows", type=int, default=10_000_000, help="bids, and as many quotes; 87%% as many for q8")
     parser.add_argument("--files", type=int, default=20)
     parser.add_argument("--per-trigger", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=2)
