@@ -1,46 +1,19 @@
-"""Every golden file under every configuration. `pytest tests/slt -k over` runs those below `over/`."""
+"""Every golden file under every configuration in-process. `pytest tests/slt -k over` runs those below `over/`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from golden_cases import CONFIGS, SCRIPTS, cases, name_of, play
 
-from millstream.testing.slt import Config, Mismatch, Script, SltError, load_configs, parse, run
+from millstream.testing.slt import Config, Mismatch, Script, SltError, parse, run
 from millstream.testing.slt.runner import complete
 
-HERE = Path(__file__).parent
-CONFIGS = load_configs(HERE / "configs.toml")
-SCRIPTS = [parse(path) for path in sorted(HERE.rglob("*.slt"))]
 
-
-def name_of(script: Script) -> str:
-    return script.path.relative_to(HERE).with_suffix("").as_posix()
-
-
-def cases() -> Iterator[object]:
-    # by configuration, so that Spark starts once and last
-    for config in CONFIGS:
-        marks = [pytest.mark.spark] if config.engine == "spark" else []
-        for script in SCRIPTS:
-            if config.runs(script):
-                yield pytest.param(script, config, id=f"{name_of(script)}-{config.name}", marks=marks)
-
-
-@pytest.mark.parametrize(("script", "config"), cases())
+@pytest.mark.parametrize(("script", "config"), cases("embedded"))
 def test_slt(script: Script, config: Config) -> None:
-    gap = config.gap(script)
-    if gap is None:
-        run(script, config)
-        return
-    try:
-        run(script, config)
-    except Exception as error:
-        if isinstance(error, SltError):
-            raise
-        pytest.xfail(gap)
-    pytest.fail(f"this runs on {config.name} now, remove the marker: notyet … {gap!r}")
+    play(script, config)
 
 
 @pytest.mark.parametrize("script", [pytest.param(script, id=name_of(script)) for script in SCRIPTS])

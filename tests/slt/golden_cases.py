@@ -1,0 +1,44 @@
+"""The golden files, the configurations they run under, and how a run is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from millstream.testing.slt import Config, Script, SltError, load_configs, parse, run
+
+HERE = Path(__file__).parent
+CONFIGS = load_configs(HERE / "configs.toml")
+SCRIPTS = [parse(path) for path in sorted(HERE.rglob("*.slt"))]
+
+
+def name_of(script: Script) -> str:
+    return script.path.relative_to(HERE).with_suffix("").as_posix()
+
+
+def cases(engine: str) -> Iterator[object]:
+    """Each file under each configuration of an engine that it runs under."""
+    for config in CONFIGS:
+        if config.engine != engine:
+            continue
+        marks = [pytest.mark.spark] if engine == "spark" else []
+        for script in SCRIPTS:
+            if config.runs(script):
+                yield pytest.param(script, config, id=f"{name_of(script)}-{config.name}", marks=marks)
+
+
+def play(script: Script, config: Config) -> None:
+    """Run a file; what is marked as a gap must still be one."""
+    gap = config.gap(script)
+    if gap is None:
+        run(script, config)
+        return
+    try:
+        run(script, config)
+    except Exception as error:
+        if isinstance(error, SltError):
+            raise
+        pytest.xfail(gap)
+    pytest.fail(f"this runs on {config.name} now, remove the marker: notyet … {gap!r}")
