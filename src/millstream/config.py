@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from millstream.errors import BindError
+from millstream.plan.relations import Forms
 
 Jit = Literal["auto", "on", "off"]
-Forms = Literal["auto", "intervals", "changes"]
 
 
 @dataclass(frozen=True)

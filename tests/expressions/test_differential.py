@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from millstream.errors import DataError
 from millstream.physical.expressions import Evaluator, compile_arrow, compile_filter, duckdb_batch
-from millstream.plan.expr import Expr
+from millstream.plan.expr import Expr, Literal, walk
 from millstream.testing.expressions import KERNEL_SCHEMA, SCHEMA, batches, expressions, is_exact, same
 from millstream.types import BOOLEAN
 
@@ -40,6 +40,8 @@ def outcome(evaluate: Evaluator | duckdb_batch.DuckBatch, rows: pa.RecordBatch) 
 def check_against_duckdb(expr: Expr, rows: pa.RecordBatch) -> None:
     ours = outcome(compile_arrow([expr], SCHEMA), rows)
     theirs = outcome(duckdb_batch.DuckBatch([expr]), rows)
+    if isinstance(ours, DataError) and any(isinstance(part, Literal) and part.value is None for part in walk(expr)):
+        return  # DuckDB does not compute what stands beside a written NULL, so it may miss an error in it
     if isinstance(ours, DataError) or isinstance(theirs, DataError):
         assert isinstance(ours, DataError) and isinstance(theirs, DataError), f"{expr}\n{ours!s}\n{theirs!s}"
         return

@@ -356,7 +356,7 @@ COMPILED = [
 def test_they_compile(call: str) -> None:
     with ms.connect() as db:
         db.execute("CREATE STREAM s (v DOUBLE, k BIGINT, t VARCHAR, ts TIMESTAMP) ORDER BY ts")
-        assert "(compiled)" in db.sql(f"SELECT {call} FROM s").explain()
+        assert "(compiled" in db.sql(f"SELECT {call} FROM s").explain()
         joined = db.sql("SELECT string_agg(t, ', ') OVER (ROWS 9 PRECEDING) AS t FROM s").explain()
         assert "row by row" in joined and "needs the text itself" in joined
 

@@ -10,10 +10,10 @@ import pytest
 from millstream import sql
 from millstream.bind import statements as act
 from millstream.bind.context import Context
-from millstream.bind.relations import is_chronon
 from millstream.catalog import Catalog, DerivedDef, ViewDef
 from millstream.plan import nodes as P
 from millstream.plan import relations as R
+from millstream.plan.annotations import is_chronon
 from millstream.types import BIGINT, TIMESTAMP, TIMESTAMPTZ
 
 DECLARATIONS = """

@@ -13,6 +13,7 @@ from millstream.bind.scope import did_you_mean
 from millstream.catalog import Clock
 from millstream.plan import nodes as P
 from millstream.plan import relations as R
+from millstream.plan.annotations import is_chronon
 from millstream.sql import duration_us
 from millstream.sql.relations import Granularity, StreamWindow, Windowed
 from millstream.types import BIGINT
@@ -63,26 +64,6 @@ def to_events(how: str, plan: P.Node, node: exp.Expr, context: Context) -> P.Nod
         case "DSTREAM":
             return R.ToEvents(plan, "dstream")
     return _unwindowed(plan, NOW) or R.ToEvents(plan, "rstream", _rate(plan, node, context))
-
-
-def is_chronon(plan: P.Node) -> bool:
-    """Whether rows of a relation are valid only at instants at which events happen."""
-    match plan:
-        case R.Window(window=window):
-            return window == NOW
-        case P.Filter() | P.Project() | P.Distinct() | P.JoinTable() | R.Summarize():
-            return is_chronon(plan.inputs[0])
-        case P.Union():
-            return all(map(is_chronon, plan.inputs))
-        case R.Join(how="inner" | "semi") | R.SetOperation(op="intersect"):
-            return any(map(is_chronon, plan.inputs))
-        case R.Join(how="right"):
-            return is_chronon(plan.right)
-        case R.Join(how="full"):
-            return all(map(is_chronon, plan.inputs))
-        case R.Join(left=left) | R.SetOperation(left=left):
-            return is_chronon(left)
-    return False
 
 
 def check_clocks(plans: Iterable[P.Node], word: str, node: exp.Expr, context: Context) -> None:

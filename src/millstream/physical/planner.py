@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from millstream.kernels.ahead import AheadSpec
 from millstream.kernels.contract import KernelSpec
 from millstream.kernels.distinct import DistinctSpec
@@ -14,13 +12,13 @@ from millstream.kernels.programs.engine import Closing
 from millstream.kernels.programs.spec import AggregateSpec
 from millstream.kernels.session import SessionSpec
 from millstream.kernels.yields import YieldSpec
-from millstream.physical.nodes import Apply, Compute, Physical, Source, Staged, TableJoin
+from millstream.physical.nodes import Apply, Physical, Source, Staged, TableJoin
+from millstream.physical.scalars import filtered, projected
 from millstream.physical.stored import stored_table
 from millstream.physical.window_groups import plan_window_groups
 from millstream.plan import event_joins as E
 from millstream.plan import nodes as P
 from millstream.plan import relations as R
-from millstream.plan.expr import Expr, conjunction, conjuncts
 
 
 def plan_physical(node: P.Node, forms: R.Forms = "auto") -> Physical:
@@ -49,9 +47,9 @@ def plan_physical(node: P.Node, forms: R.Forms = "auto") -> Physical:
         case P.Scan(stream=stream, side=side):
             return Source(node.schema, stream, side)
         case P.Filter(input=below, predicate=predicate):
-            return _filtered(plan(below), predicate)
+            return filtered(plan(below), predicate)
         case P.Project(input=below, columns=columns):
-            return _projected(plan(below), node, columns)
+            return projected(plan(below), node.schema, columns)
         case P.Over(input=below, keys=keys, calls=calls, ends=ends):
             child = plan(below)
             kind = AheadSpec if any(call.frame.end < 0 for call in calls) else OverSpec
@@ -85,15 +83,3 @@ def plan_physical(node: P.Node, forms: R.Forms = "auto") -> Physical:
 
 def _apply(inputs: tuple[Physical, ...], spec: KernelSpec) -> Apply:
     return Apply(spec.output, inputs, spec)
-
-
-def _filtered(child: Physical, predicate: Expr) -> Physical:
-    if isinstance(child, Compute) and child.columns is None and child.predicate is not None:
-        return replace(child, predicate=conjunction((*conjuncts(child.predicate), *conjuncts(predicate))))
-    return Compute(child.schema, child, predicate, None)
-
-
-def _projected(child: Physical, node: P.Project, columns: tuple[tuple[str, Expr], ...]) -> Physical:
-    if isinstance(child, Compute) and child.columns is None:
-        return Compute(node.schema, child.input, child.predicate, columns)
-    return Compute(node.schema, child, None, columns)

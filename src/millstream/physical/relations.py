@@ -23,13 +23,14 @@ from millstream.kernels.relations.signs import SIGN, signed
 from millstream.kernels.relations.stages import CoarsenStage, RangeStage, ValidityStage
 from millstream.kernels.relations.summary import SummarySpec
 from millstream.kernels.relations.time_changes import RangeChangesSpec
-from millstream.physical.nodes import Apply, Compute, Physical, Staged, TableJoin
+from millstream.physical.nodes import Apply, Physical, Staged, TableJoin
+from millstream.physical.scalars import filtered, projected
 from millstream.physical.stored import stored_table
 from millstream.plan import nodes as P
 from millstream.plan import relations as R
 from millstream.plan.annotations import may_stay
 from millstream.plan.event_joins import AtWindowEnd
-from millstream.plan.expr import Column, Expr, conjunction, conjuncts
+from millstream.plan.expr import Column, Expr
 from millstream.schema import Field, Schema
 
 
@@ -78,7 +79,7 @@ class RelationPlanner:
             case R.Window(input=events, window=window):
                 return self._window(self._below(events), window)
             case P.Filter(input=relation, predicate=predicate):
-                return self._filtered(self.plan(relation), predicate)
+                return filtered(self.plan(relation), predicate)
             case P.Project(input=R.Join() as join, columns=columns) if read := _only_columns(columns):
                 joined = self._join(join, read)
                 return self._projected(joined, node.schema, columns) if node.schema.names != read else joined
@@ -130,19 +131,10 @@ class RelationPlanner:
             return self._apply(schema, (events,), RangeChangesSpec(schema, window))
         return Staged(schema, events, RangeStage(schema, window), spans=True)
 
-    def _filtered(self, child: Physical, predicate: Expr) -> Physical:
-        if isinstance(child, Compute) and child.columns is None and child.predicate is not None:
-            both = conjunction((*conjuncts(child.predicate), *conjuncts(predicate)))
-            return Compute(child.schema, child.input, both, None, spans=child.spans)
-        return Compute(child.schema, child, predicate, None, spans=child.spans)
-
     def _projected(self, child: Physical, schema: Schema, columns: tuple[tuple[str, Expr], ...]) -> Physical:
-        predicate = None
-        if isinstance(child, Compute) and child.columns is None:
-            predicate, child = child.predicate, child.input
         if self.form == "changes":
             columns = (*columns, (SIGN.name, Column(SIGN.type, SIGN.name)))
-        return Compute(self._formed(schema), child, predicate, columns, spans=child.spans)
+        return projected(child, self._formed(schema), columns)
 
     def _join(self, node: R.Join, columns: tuple[str, ...]) -> Physical:
         """A join that gives these columns of either side."""

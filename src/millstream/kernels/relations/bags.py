@@ -19,8 +19,9 @@ from millstream.kernels.relations.bag_loops import DISTINCT, EXCEPT, FIRST, HAVE
 from millstream.kernels.relations.front import ROW_LANES, Front
 from millstream.kernels.relations.groups import Groups
 from millstream.kernels.relations.place_loops import END, FIRST_VALUE, OWNER, START
-from millstream.kernels.relations.signs import Form, apart, signed, with_signs
+from millstream.kernels.relations.signs import apart, signed, with_signs
 from millstream.kernels.relations.sweeping import PLACES, SweepState
+from millstream.plan.relations import Form
 from millstream.schema import Schema
 
 _source = source_of(bag_loops)

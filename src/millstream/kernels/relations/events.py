@@ -13,11 +13,12 @@ from millstream.kernels.jit import as_input, compile_kernel, source_of
 from millstream.kernels.keys import KeyTable
 from millstream.kernels.registry import register
 from millstream.kernels.relations import events_loops
-from millstream.kernels.relations.signs import Form, apart, signed
+from millstream.kernels.relations.signs import apart, signed
 from millstream.kernels.relations.stages import ends_of
 from millstream.kernels.relations.unroll import UnrollKernel, events
 from millstream.kernels.relations.waiting import WaitingRows, WaitingState
 from millstream.kernels.runs import in_order
+from millstream.plan.relations import Form
 from millstream.schema import Schema
 
 _net_changes = compile_kernel(source_of(events_loops), "net_changes")

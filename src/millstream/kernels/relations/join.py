@@ -8,9 +8,9 @@ from typing import Literal
 
 from millstream.kernels.contract import Kernel
 from millstream.kernels.registry import register
-from millstream.kernels.relations.signs import Form, signed
+from millstream.kernels.relations.signs import signed
 from millstream.plan.expr import Expr, columns_of
-from millstream.plan.relations import How
+from millstream.plan.relations import Form, How
 from millstream.schema import Field, Schema
 
 LEFT, RIGHT = 0, 1

@@ -18,8 +18,8 @@ from millstream.kernels.one_piece import OnePiece
 from millstream.kernels.registry import register
 from millstream.kernels.relations import rows_window_loops
 from millstream.kernels.relations.held_rows import HeldRows
-from millstream.kernels.relations.signs import Form, signed, with_signs
-from millstream.plan.relations import RowsWindow
+from millstream.kernels.relations.signs import signed, with_signs
+from millstream.plan.relations import Form, RowsWindow
 from millstream.schema import Schema
 
 _slide_rows, _closed_prefix, _link_rows = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +12,6 @@ from millstream.schema import Field, Schema
 from millstream.types import TINYINT
 
 SIGN = Field("$sign", TINYINT)
-
-Form = Literal["intervals", "changes"]
 
 
 def signed(schema: Schema) -> Schema:

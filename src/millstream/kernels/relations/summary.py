@@ -7,8 +7,8 @@ from functools import cached_property
 
 from millstream.kernels.contract import Kernel
 from millstream.kernels.registry import register
-from millstream.kernels.relations.signs import Form, signed
-from millstream.plan.relations import SnapshotCall
+from millstream.kernels.relations.signs import signed
+from millstream.plan.relations import Form, SnapshotCall
 from millstream.schema import Field, Schema
 
 _COMPILED = frozenset(("count", "sum", "avg", "min", "max", "stddev_samp", "stddev_pop", "var_samp", "var_pop"))
