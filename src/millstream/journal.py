@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from millstream.durable import from_ipc, sync_directory, to_ipc
 from millstream.errors import StateError
 
 FORMAT = 1
@@ -57,7 +58,7 @@ class Journal:
 
     def note(self, what: dict[str, Any], rows: pa.RecordBatch | None = None) -> None:
         """Append to the journal; it survives a crash of the process."""
-        payload = b"" if rows is None else _to_ipc(rows)
+        payload = b"" if rows is None else to_ipc([rows])
         head = json.dumps(what).encode()
         crc = zlib.crc32(payload, zlib.crc32(head))
         self._log.write(_HEAD.pack(crc, len(head), len(payload)) + head + payload)
@@ -75,7 +76,7 @@ class Journal:
         text = json.dumps({**manifest, "format": FORMAT, "blobs": files})
         _write(temporary / "manifest.json", text.encode())
         temporary.rename(self.directory / f"checkpoint-{number}")
-        _sync_directory(self.directory)
+        sync_directory(self.directory)
         self._log.close()
         old, self._number = self._number, number
         self._log = self._log_path().open("wb")
@@ -110,7 +111,7 @@ class Journal:
             payload = data[start + head_size : start + head_size + payload_size]
             if len(payload) < payload_size or zlib.crc32(payload, zlib.crc32(head)) != crc:
                 break
-            yield json.loads(head), _from_ipc(payload) if payload else None
+            yield json.loads(head), from_ipc(payload)[0] if payload else None
             position = start + head_size + payload_size
         if position < len(data):
             os.truncate(path, position)
@@ -127,28 +128,8 @@ class Journal:
         return handle
 
 
-def _to_ipc(rows: pa.RecordBatch) -> bytes:
-    buffer = pa.BufferOutputStream()
-    with pa.ipc.new_stream(buffer, rows.schema) as writer:
-        writer.write_batch(rows)
-    return bytes(buffer.getvalue())
-
-
-def _from_ipc(payload: bytes) -> pa.RecordBatch:
-    reader = pa.ipc.open_stream(payload)
-    return reader.read_next_batch()
-
-
 def _write(path: Path, data: bytes) -> None:
     with path.open("wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _sync_directory(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -17,13 +17,13 @@ from millstream.bind.expressions import ExpressionBinder
 from millstream.bind.joins import Joining, Source, refuse_two_streams
 from millstream.bind.relations import FOR_EVER, as_relation, check_clocks
 from millstream.bind.scope import Scope
-from millstream.bind.window_tables import WindowColumns, window_columns
 from millstream.errors import MillstreamError
 from millstream.plan import event_joins as E
 from millstream.plan import nodes as P
 from millstream.plan import relations as R
 from millstream.plan.expr import Call, Column, Expr, conjuncts
 from millstream.plan.time_bounds import closest, linear, time_bounds
+from millstream.plan.window_columns import WindowColumns, window_columns
 from millstream.plan.window_tables import Hopping
 from millstream.types import BIGINT, BOOLEAN
 

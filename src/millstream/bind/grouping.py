@@ -11,11 +11,11 @@ from millstream import functions
 from millstream.bind.context import Context
 from millstream.bind.groups import GroupCall, GroupedExpressions, aggregates_rows
 from millstream.bind.scope import Scope
-from millstream.bind.window_tables import WindowColumns, window_columns
 from millstream.plan import nodes as P
 from millstream.plan.builtin_programs import builtin_program
 from millstream.plan.expr import Column, Expr, Literal
 from millstream.plan.program_product import begins_with_sqlcode, product
+from millstream.plan.window_columns import WindowColumns, window_columns
 from millstream.plan.window_tables import Hopping
 from millstream.types import BIGINT, INTERVAL
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from millstream import functions
-from millstream.bind.window_tables import window_columns
 from millstream.plan import nodes as P
 from millstream.plan.expr import Column, Expr, Literal
 from millstream.plan.program_builder import Builder
 from millstream.plan.programs import Insert, Order, Program, Rows
+from millstream.plan.window_columns import window_columns
 from millstream.plan.window_tables import Hopping
 from millstream.schema import Field, Schema
 from millstream.types import BIGINT, INTERVAL, SqlType

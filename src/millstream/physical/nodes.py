@@ -136,6 +136,11 @@ def walk(node: Physical) -> Iterator[Physical]:
         yield from walk(child)
 
 
+def streams_of(plan: Physical) -> list[str]:
+    """The declared streams that a plan reads, each once."""
+    return list(dict.fromkeys(node.stream.lower() for node in walk(plan) if isinstance(node, Source)))
+
+
 def _tree(node: Physical, indent: str) -> Iterator[str]:
     yield indent + node.label()
     for child in node.inputs:

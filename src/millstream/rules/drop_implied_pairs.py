@@ -8,7 +8,8 @@ from millstream.plan.event_joins import AtWindowEnd
 from millstream.plan.expr import Column
 from millstream.plan.nodes import AssignWindows, Distinct, Filter, Group, JoinTable, Node, Project
 from millstream.plan.relations import Join, RangeWindow, Window
-from millstream.plan.window_tables import END, START, Hopping
+from millstream.plan.window_columns import WindowColumns, window_columns
+from millstream.plan.window_tables import Hopping
 
 Offsets = dict[str, int]
 """Columns whose value is the instant at which a row is valid, plus so much."""
@@ -65,26 +66,12 @@ def _of_groups(events: Node) -> Offsets:
 def _of_windows(events: Node, end: str, offset: int) -> Offsets:
     """The end of a window, and the start if all windows are of one size."""
     found = {end: offset}
-    match _bounds(events):
-        case (start, known, size) if known == end:
+    match window_columns(events):
+        case WindowColumns(table=AssignWindows(windows=Hopping(size=size)), start=str(start), end=known) if (
+            known == end
+        ):
             found[start] = offset - size
     return found
-
-
-def _bounds(events: Node) -> tuple[str, str, int] | None:
-    """Under which names rows have the bounds of windows of one size, and the size."""
-    match events:
-        case AssignWindows(windows=Hopping(size=size)):
-            return START, END, size
-        case Filter(input=below):
-            return _bounds(below)
-        case Project(input=below, columns=columns):
-            inner = _bounds(below)
-            if inner is not None:
-                names = {expr.name: name for name, expr in columns if isinstance(expr, Column)}
-                if inner[0] in names and inner[1] in names:
-                    return names[inner[0]], names[inner[1]], inner[2]
-    return None
 
 
 def _renamed(known: Offsets, columns: tuple[tuple[str, object], ...]) -> Offsets:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from millstream.connectors.contract import Offset, Sink
 from millstream.connectors.options import Options
 from millstream.connectors.sinks.writers import FORMATS, SUFFIXES, Writer, open_writer, suffix_format
+from millstream.durable import sync_directory
 from millstream.errors import ConnectorError
 from millstream.schema import Schema
 
@@ -226,18 +227,6 @@ class SingleFileSink:
             self.commit()
             self._file.close()
             self._file = self._writer = None
-
-
-def sync_directory(directory: Path) -> None:
-    """Make renames permanent; a system that cannot open directories does so by itself."""
-    try:
-        handle = os.open(directory, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _cannot(what: str, path: Path, error: OSError) -> ConnectorError:

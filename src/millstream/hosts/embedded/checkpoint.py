@@ -7,12 +7,14 @@ from typing import Any
 import pyarrow as pa
 
 from millstream.connectors.contract import Offset, Rejected
+from millstream.durable import from_ipc, to_ipc
 from millstream.errors import ConnectorError, DataError
 from millstream.hosts.contract import Program
 from millstream.hosts.embedded.content import Held
 from millstream.hosts.embedded.graph import vertices
-from millstream.hosts.embedded.host import EmbeddedHost, streams_of
+from millstream.hosts.embedded.host import EmbeddedHost
 from millstream.hosts.embedded.streams import Stream
+from millstream.physical import nodes as physical
 
 Saved = dict[str, Any]
 Blobs = dict[str, bytes]
@@ -49,9 +51,9 @@ def save(host: EmbeddedHost) -> tuple[Saved, Blobs]:
         for vertex in placed:
             _keep(blobs, f"vertex-{vertex.id}", vertex.operator.snapshot())
         if running.produced:
-            blobs[f"produced-{key}"] = _to_ipc(running.produced)
+            blobs[f"produced-{key}"] = to_ipc(running.produced)
         if running.held.batches:
-            blobs[f"held-{key}"] = _to_ipc(running.held.batches)
+            blobs[f"held-{key}"] = to_ipc(running.held.batches)
     return {"arrivals": host.arrivals, "stamp": host.stamp, "streams": streams, "queries": queries}, blobs
 
 
@@ -76,7 +78,7 @@ def restore_query(host: EmbeddedHost, program: Program, saved: Saved, blobs: Blo
     """Start a saved query on its saved state; `loaded` collects the vertices already restored."""
     current = dict(host.streams)
     if saved["ended"]:
-        for name in streams_of(program.plan):
+        for name in physical.streams_of(program.plan):
             host.streams[name] = Stream(host.streams[name].definition)
     host.resume(program, saved["vertices"], saved["sink"])
     host.streams.update(current)
@@ -89,8 +91,8 @@ def restore_query(host: EmbeddedHost, program: Program, saved: Saved, blobs: Blo
         if blob is not None and vertex.id not in loaded:
             vertex.operator.restore(blob)
             loaded.add(vertex.id)
-    running.produced = _from_ipc(blobs.get(f"produced-{program.name.lower()}"))
-    running.held = Held(_from_ipc(blobs.get(f"held-{program.name.lower()}")), saved["held"])
+    running.produced = _saved_rows(blobs, f"produced-{program.name.lower()}")
+    running.held = Held(_saved_rows(blobs, f"held-{program.name.lower()}"), saved["held"])
 
 
 def replay(host: EmbeddedHost, note: dict[str, Any], rows: pa.RecordBatch | None) -> None:
@@ -134,13 +136,5 @@ def _keep(blobs: Blobs, name: str, state: bytes | None) -> None:
         blobs[name] = state
 
 
-def _from_ipc(saved: bytes | None) -> list[pa.RecordBatch]:
-    return [] if saved is None else list(pa.ipc.open_stream(saved).read_all().to_batches())
-
-
-def _to_ipc(batches: list[pa.RecordBatch]) -> bytes:
-    buffer = pa.BufferOutputStream()
-    with pa.ipc.new_stream(buffer, batches[0].schema) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-    return bytes(buffer.getvalue())
+def _saved_rows(blobs: Blobs, name: str) -> list[pa.RecordBatch]:
+    return from_ipc(blobs[name]) if name in blobs else []

@@ -119,14 +119,14 @@ class EmbeddedHost:
             self._set_policy()
             if ids is None:
                 self._rewind(program)
-            running = Running(program, [self.streams[stream] for stream in streams_of(program.plan)])
+            running = Running(program, [self.streams[stream] for stream in physical.streams_of(program.plan)])
             if program.sink is not None:
                 running.sink = make_sink(program.sink.options, program.sink.name)
                 running.sink.open(program.plan.schema, committed)
             running.top = self._graph.attach(program.name, program.plan, Outlet(running.deliver, running.fail), ids)
             self.queries[program.name.lower()] = running
             if ids is None:
-                for stream in streams_of(program.plan):
+                for stream in physical.streams_of(program.plan):
                     self.streams[stream].tell_progress()
             self.start_readers()
 
@@ -144,7 +144,7 @@ class EmbeddedHost:
 
     def _rewind(self, program: Program) -> None:
         """A bounded source that has been read is read again from the start for a query that comes later."""
-        for stream in streams_of(program.plan):
+        for stream in physical.streams_of(program.plan):
             source = self.sources.get(stream)
             if source is not None and source.bounded and source.replayable and self.streams[stream].rows:
                 self.streams[stream] = Stream(self.streams[stream].definition)
@@ -220,7 +220,7 @@ class EmbeddedHost:
         """Live sources are read from the moment a query wants them; bounded ones wait for `run`."""
         if self.paused:
             return
-        wanted = (stream for running in self.queries.values() for stream in streams_of(running.program.plan))
+        wanted = (stream for running in self.queries.values() for stream in physical.streams_of(running.program.plan))
         for stream in dict.fromkeys(wanted):
             source = self.sources.get(stream)
             if source is not None and not source.bounded and stream not in self._readers:
@@ -269,7 +269,7 @@ class EmbeddedHost:
     def run(self, names: tuple[str, ...], report: Report | None = None) -> None:
         """Read the bounded sources behind these queries to their end; live ones until `interrupt`."""
         self._stop.clear()
-        streams = {s for name in names for s in streams_of(self.queries[name.lower()].program.plan)}
+        streams = {s for name in names for s in physical.streams_of(self.queries[name.lower()].program.plan)}
         bounded = {s: self.sources[s] for s in streams if s in self.sources and self.sources[s].bounded}
         bounded = {s: source for s, source in bounded.items() if not self.streams[s].ended}
         for stream, chunk in read_in_order(
@@ -379,10 +379,6 @@ class EmbeddedHost:
             for running in self.queries.values():
                 if running.sink is not None:
                     running.sink.close()
-
-
-def streams_of(plan: physical.Physical) -> list[str]:
-    return list(dict.fromkeys(n.stream.lower() for n in physical.walk(plan) if isinstance(n, physical.Source)))
 
 
 def _plain(rejected: tuple[Rejected, ...]) -> list[list[str | int]]:

@@ -153,7 +153,7 @@ class SparkHost:
         clockwork = self._clockwork(program.plan)
         reading = Reading(self.spark, clockwork, meters or Meters({}), since, dry)
         if not dry:
-            for entry in map(self._find, streams_of(program.plan)):
+            for entry in map(self._find, physical.streams_of(program.plan)):
                 if isinstance(entry, Spooled):
                     entry.begin()
 
@@ -219,7 +219,7 @@ class SparkHost:
         self._run([q for q in chosen if not q.ended and not self._waits(q.program.plan)], report)
 
     def _waits(self, plan: physical.Physical) -> bool:
-        return any(isinstance(self._find(name), PushedRows) for name in streams_of(plan))
+        return any(isinstance(self._find(name), PushedRows) for name in physical.streams_of(plan))
 
     def _run(self, queries: list[Running], report: Report | None) -> None:
         self._stop.clear()
@@ -240,7 +240,7 @@ class SparkHost:
             return None
 
     def _run_bounded(self, query: Running, report: Report | None) -> None:
-        meters = Meters.of(self.spark, streams_of(query.program.plan))
+        meters = Meters.of(self.spark, physical.streams_of(query.program.plan))
 
         def work() -> Outcome:
             return run_bounded(query.program, self.branches(query.program, query.since, meters))
@@ -258,7 +258,7 @@ class SparkHost:
 
     def _run_unbounded(self, queries: list[Running], report: Report | None) -> None:
         """Streaming queries side by side until `interrupt`; without a checkpoint directory they start afresh."""
-        streams = [name for query in queries for name in streams_of(query.program.plan)]
+        streams = [name for query in queries for name in physical.streams_of(query.program.plan)]
         meters = Meters.of(self.spark, streams)
         outlets = Meters.of(self.spark, [WRITTEN + query.program.name for query in queries])
         before = {query.program.name: query.rows for query in queries}
@@ -354,7 +354,3 @@ class SparkHost:
                 entry.close()
         self._queries.clear()
         self._inputs.clear()
-
-
-def streams_of(plan: physical.Physical) -> list[str]:
-    return list(dict.fromkeys(n.stream.lower() for n in physical.walk(plan) if isinstance(n, physical.Source)))

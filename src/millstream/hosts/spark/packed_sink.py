@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from millstream.connectors.registry import make_sink
-from millstream.connectors.sinks.files import sync_directory
+from millstream.durable import sync_directory
 from millstream.hosts.spark import blobs
 from millstream.hosts.spark.meters import Meter
 from millstream.hosts.spark.session import register_source
