@@ -18,6 +18,7 @@ import time as clock
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any, Literal
 
 import millstream as ms
@@ -299,13 +300,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     parser = argparse.ArgumentParser(description="random queries on relations, compared with DuckDB at every instant")
     parser.add_argument("--cases", type=int, default=1000)
+    parser.add_argument("--each", type=int, help="instead: until each operator has been met at so many snapshots")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--relations", choices=["auto", "intervals", "changes"], default="auto")
     chosen = parser.parse_args(arguments)
-    began, snapshots, refused = clock.monotonic(), 0, 0
+    began, snapshots, refused, done = clock.monotonic(), 0, 0, 0
     by_operator: Counter[str] = Counter()
-    for number in range(chosen.seed, chosen.seed + chosen.cases):
+    for number in count(chosen.seed):
+        wanted = {name for name in _OPERATORS if chosen.each and by_operator[name] < chosen.each}
+        if not wanted if chosen.each else done == chosen.cases:
+            break
         case = random_case(number)
+        if chosen.each and wanted.isdisjoint(operators_in(case.ours)):
+            continue
+        done += 1
         try:
             compared = run(case, number, relations=chosen.relations)
             snapshots += compared
@@ -317,11 +325,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except MillstreamError as error:
             refused += 1
             print(f"\ncase {number} is refused: {error}\n{case.ours}", file=sys.stderr)
-        done = number - chosen.seed + 1
         if done % 50 == 0:
             rate = done / (clock.monotonic() - began)
             print(f"\r{done} cases, {snapshots} snapshots, {rate:.0f} cases/s", end="", flush=True)
-    print(f"\n{chosen.cases} cases, {snapshots} snapshots, {refused} refused; snapshots of queries with")
+    print(f"\n{done} cases, {snapshots} snapshots, {refused} refused; snapshots of queries with")
     for operator, compared in by_operator.most_common():
         print(f"  {operator}: {compared}")
     return 0
