@@ -83,6 +83,19 @@ def test_same_rows_as_programs(data: st.DataObject) -> None:
     assert_same(ours, theirs)
 
 
+@pytest.mark.parametrize("values", [[math.nan], [None, math.nan], [math.nan, 1.0], [1.0, math.nan]])
+def test_what_is_no_number_has_no_spread(values: list[float | None]) -> None:
+    """Wherever it stands, also first of its group."""
+    schema = Schema.of(x=DOUBLE)
+    call = GroupedCall("spread", "stddev_pop", "x", DOUBLE)
+    spec = WindowGroupSpec(schema, (), Hopping(10, 10), BIGINT, ("begin", "end"), ("begin",), ("end",), (call,))
+    rows = pa.record_batch([pa.array(values, pa.float64(), from_pandas=False)], schema=schema.arrow)
+    batch = Batch(rows, np.arange(len(values)), np.arange(len(values)), FOREVER)
+    stage, programs = by_programs(spec)
+    for (*_, spread), *others in (run(spec.build(), [batch]), run(programs.build(), [stage.step(batch)])):
+        assert math.isnan(spread) and not others
+
+
 def _tame(batch: Batch, schema: Schema) -> Batch:
     """Without infinities and huge numbers, whose sums depend on the order."""
     place = schema.index("x")

@@ -130,7 +130,8 @@ def _spread(m: _Maker) -> Program:
         value = call("/", use["squares"], call("-", use["n"], lost))
         return _given(call(">", use["n"], lost), call("sqrt", value) if m.fn.startswith("stddev") else value)
 
-    first = [m.unless_null(one, none), m.unless_null(x, zero), zero]
+    # nothing away from itself, unless it is no number
+    first = [m.unless_null(one, none), m.unless_null(x, zero), m.unless_null(call("-", x, x), zero)]
     return m.program(state, first, then, result)
 
 
