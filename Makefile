@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ROWS ?= 200000
 
-.PHONY: run test check bench bench-spark bench-aggregates bench-relations bench-nexmark format clean setup help
+.PHONY: run test check bench bench-spark bench-aggregates bench-relations bench-patterns bench-nexmark format clean setup help
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -48,6 +48,9 @@ bench-aggregates: $(STAMP) ## measure aggregates written in SQL: figures 4 to 7 
 
 bench-relations: $(STAMP) ## measure relations: the thesis' experiments, intervals against changes (about two minutes)
 	$(BIN)/python benchmarks/relations.py
+
+bench-patterns: $(STAMP) ## measure row patterns against PyFlink (which it installs for itself) and a loop by hand; memory
+	$(BIN)/python benchmarks/patterns.py
 
 bench-nexmark: $(STAMP) ## measure NEXMark q5 and q8 embedded, on Spark, and by Spark's own operators
 	$(BIN)/python benchmarks/nexmark_spark.py

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from millstream.errors import BindError
 from millstream.plan.costs import DISTANCE, Cost, estimate
+from millstream.plan.node import listed
 from millstream.plan.nodes import Node, Scan, walk
+from millstream.plan.patterns import Match
 from millstream.rules import OPTIMIZE, Trace
+from millstream.rules.merge_aggregates import windows_apart
 from millstream.statistics import UNKNOWN, Statistics
 
 MODES = ("", "VERBOSE", "RULES", "COST")
@@ -33,8 +36,25 @@ def explain_text(plan: Node, trace: Trace, stages: str, mode: str, known: Statis
         parts.append("rules applied: " + (", ".join(trace.applied) or "none"))
     if final != plan and mode != "VERBOSE":
         parts.append(_part("optimized plan", str(final)))
+    apart = [f"{node.program.name}({listed(node.args)}) {node.mode}: {why}" for node, why in windows_apart(final)]
+    if apart:
+        parts.append(_part("windows that keep rows of their own", "\n".join(apart)))
+    searches = [line for node in walk(final) if isinstance(node, Match) for line in _failures(node)]
+    if searches:
+        parts.append(_part("where a search goes on after a failure", "\n".join(searches)))
     parts.append(_part("physical plan", stages))
     return "\n\n".join(parts)
+
+
+def _failures(node: Match) -> list[str]:
+    """The shift and next tables of a pattern that needs no backtracking."""
+    from millstream.kernels.patterns.chain import ChainMachine
+    from millstream.kernels.patterns.kernel import machine_for
+
+    machine = machine_for(node.search)
+    if not isinstance(machine, ChainMachine):
+        return []
+    return [f"({machine.chain})", *(f"  {line}" for line in machine.lines())]
 
 
 def _costs(plan: Node, known: Statistics) -> str:

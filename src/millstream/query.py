@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from millstream.catalog import StreamDef
 from millstream.errors import UnsupportedError
 from millstream.hosts.contract import Host, Program
+from millstream.physical.nodes import streams_of
 from millstream.times import Moment, to_micros
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ class Query:
         self._host = host
         self._program = program
         self._explain = explain
+        self._looked_at: pa.Table | None = None
         self.sql = sql
 
     @property
@@ -42,7 +45,10 @@ class Query:
 
     def fetch(self) -> pa.Table:
         """What the query produced since the last fetch; after `finish()`, everything that is left."""
-        return self._host.fetch(self.name)
+        rows = self._host.fetch(self.name)
+        if self._looked_at is not None:
+            rows, self._looked_at = pa.concat_tables([self._looked_at, rows]), None
+        return rows
 
     def arrow(self) -> pa.Table:
         """Read the bounded sources of this query to their end and return all rows not yet fetched."""
@@ -89,6 +95,22 @@ class Query:
                 hint="fetch() what it produced",
             )
         return self._host.content(self.name, None if at is None else to_micros(at))
+
+    def plot(self, x: str | None = None, y: str | None = None, ax: Any = None) -> Any:
+        """Draw `y` over `x` with the matches of a pattern marked, rows coloured by variable; gives matplotlib's axes.
+
+        It draws what `arrow` would give, and takes nothing away from it. `x` is the time, and `y` the first number
+        that is neither key nor match number, unless told. Matches are marked where MATCH_NUMBER() and CLASSIFIER() are
+        among the columns of ALL ROWS PER MATCH.
+        """
+        from millstream.plotting import plot, roles_of
+
+        times = (self._database.catalog.get(name, StreamDef).time_column for name in streams_of(self._program.plan))
+        roles = roles_of(
+            self._program.plan, self._program.columns, frozenset(t.lower() for t in times if t is not None)
+        )
+        self._looked_at = self.arrow()
+        return plot(self._looked_at, roles, x, y, ax)
 
     def explain(self, mode: str = "") -> str:
         """How the query runs; mode VERBOSE adds the plan after every rule, RULES the reasons."""

@@ -67,9 +67,9 @@ class Case:
         return "expected_error" in self.data
 
 
-def cases() -> list[Case]:
+def cases(file: str = "windows.jsonl") -> list[Case]:
     """All cases in the order of the file."""
-    lines = (HERE / "windows.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = (HERE / file).read_text(encoding="utf-8").splitlines()
     return [Case(data["id"], data) for data in map(json.loads, lines)]
 
 
@@ -83,8 +83,8 @@ class Exclusions:
     reason: dict[str, str]
 
     @staticmethod
-    def load() -> Exclusions:
-        stored = tomllib.loads((HERE / "exclusions.toml").read_text(encoding="utf-8"))
+    def load(file: str = "exclusions.toml") -> Exclusions:
+        stored = tomllib.loads((HERE / file).read_text(encoding="utf-8"))
         reason = {case: name for name, entry in stored.items() for case in entry["cases"]}
         in_reach = frozenset(name for name, entry in stored.items() if entry.get("in_reach"))
         return Exclusions({name: entry["meaning"] for name, entry in stored.items()}, in_reach, reason)

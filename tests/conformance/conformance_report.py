@@ -1,4 +1,4 @@
-"""The page on conformance, written from the cases and the list of exclusions: `python conformance_report.py`."""
+"""The page on conformance, written from the cases and the lists of exclusions: `python conformance_report.py`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ PAGE = Path(__file__).parents[2] / "docs" / "conformance.md"
 _INTRODUCTION = """\
 # Conformance
 
-Window queries with their inputs and answers from the test suites of other engines, taken as data, run here: in
-`tests/conformance`, which also says where each comes from. What is about streams runs as a standing query, its rows
-pushed in order of time, within the slack that the case's watermark allows; a stream without a watermark is ordered by
-what the query orders by. What is about stored rows runs on a stored table, which DuckDB answers.
+Window queries and row patterns with their inputs and answers from the test suites of other engines, taken as data, run
+here: in `tests/conformance`, which also says where each comes from. What is about streams runs as a standing query, its
+rows pushed in order of time, within the slack that the case's watermark allows; a stream without a watermark is ordered
+by what the query orders by. What is about stored rows runs on a stored table, which DuckDB answers.
 
 Every case that is not listed below gives the expected rows; a listed one that begins to pass fails the tests until it
 is taken off the list.
@@ -42,6 +42,34 @@ def page() -> str:
     names = " and ".join(f"“{_title(name).lower()}”" for name in excluded.meaning if name in excluded.in_reach)
     lines += ["", f"Streams could answer what is listed under {names} too, were they built so: with these it is"]
     lines += [f"{passing} of {reachable}, {passing / reachable:.0%}.", "", "## What does not pass, and why", ""]
+    lines += _listed(every, excluded)
+    return "\n".join([*lines, *_row_patterns()])
+
+
+_ROW_PATTERNS = """\
+## Row patterns
+
+`MATCH_RECOGNIZE`, and patterns in a `WINDOW` clause, from the same suites. Rows of a case with a watermark are pushed
+as they come there, and what is compared is what is certain before the input ends.
+
+| suite | cases | pass | listed below |
+|---|---|---|---|"""
+
+
+def _row_patterns() -> list[str]:
+    excluded = Exclusions.load("match_exclusions.toml")
+    every = cases("match_recognize.jsonl")
+    lines = [_ROW_PATTERNS]
+    for title in (*SUITES.values(), "together"):
+        own = [case for case in every if title in (case.suite, "together")]
+        listed = sum(case.id in excluded.reason for case in own)
+        lines.append(f"| {title} | {len(own)} | {len(own) - listed} | {listed} |")
+    return [*lines, "", *_listed(every, excluded)]
+
+
+def _listed(every: list[Case], excluded: Exclusions) -> list[str]:
+    """The cases that do not pass, by reason."""
+    lines = []
     for name, meaning in excluded.meaning.items():
         own = [case for case in every if excluded.reason.get(case.id) == name]
         lines += [
@@ -52,7 +80,7 @@ def page() -> str:
         ]
         lines += [f"- `{case.id}`" for case in own]
         lines += [""]
-    return "\n".join(lines)
+    return lines
 
 
 _JOINS = {

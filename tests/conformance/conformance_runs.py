@@ -36,7 +36,7 @@ def difference(case: Case) -> str | None:
     found, wanted = answer(case), case.expected_rows
     if len(found) != len(wanted):
         return f"{len(found)} rows, not {len(wanted)}: {found}"
-    own, theirs = [list(map(_plain, row)) for row in found], [list(map(_plain, row)) for row in wanted]
+    own, theirs = [list(map(plain, row)) for row in found], [list(map(plain, row)) for row in wanted]
     if not (case.runs_on_tables and case.data["expected"]["ordered"]):
         own, theirs = sorted(own, key=str), sorted(theirs, key=str)
     return None if own == theirs else f"{own}, not {theirs}"
@@ -48,7 +48,7 @@ def answer(case: Case) -> list[tuple[Any, ...]]:
         if case.runs_on_tables:
             for given in case.inputs:
                 _load(db, given)
-            return [tuple(map(_list, row)) for row in _rows(db.sql(table_query(case)).fetch())]
+            return [tuple(map(_list, row)) for row in rows_of(db.sql(table_query(case)).fetch())]
         standing = stream_query(case)
         if "system_time" in standing.text.lower():
             return _step_by_step(db, case, standing.text)
@@ -62,12 +62,12 @@ def answer(case: Case) -> list[tuple[Any, ...]]:
             db.finish()
         table = query.fetch()
         if not case.view_names:
-            return _rows(table)
+            return rows_of(table)
         # What the other engine is asked is a query over the view.
         after = case.data["expected"]["query_after"]
         for view in case.view_names:
             db.register(view, table)
-        return _rows(db.sql(after).fetch())
+        return rows_of(db.sql(after).fetch())
 
 
 def _step_by_step(db: ms.Database, case: Case, text: str) -> list[tuple[Any, ...]]:
@@ -85,7 +85,7 @@ def _step_by_step(db: ms.Database, case: Case, text: str) -> list[tuple[Any, ...
             case "dml", table.name:
                 db.execute(step["sql"])
     db.finish()
-    return _rows(query.fetch())
+    return rows_of(query.fetch())
 
 
 def _load(db: ms.Database, given: dict[str, Any]) -> None:
@@ -105,7 +105,7 @@ def _literal(value: Any) -> str:
     return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
 
 
-def _rows(table: pa.Table) -> list[tuple[Any, ...]]:
+def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
     return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
@@ -114,7 +114,7 @@ def _list(value: Any) -> Any:
     return json.loads(value) if isinstance(value, str) and value.startswith("[") else value
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """A value in the form that both sides can be compared in."""
     match value:
         case bool() | None:
@@ -127,10 +127,10 @@ def _plain(value: Any) -> Any:
         case dt.date():
             return value.isoformat()
         case list():
-            return [_plain(part) for part in value]
+            return [plain(part) for part in value]
         case dict():
             return json.dumps(value)
     try:
-        return _plain(dt.datetime.fromisoformat(value)) if len(value) > 10 else value
+        return plain(dt.datetime.fromisoformat(value)) if len(value) > 10 else value
     except ValueError:
         return value

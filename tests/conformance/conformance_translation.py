@@ -22,7 +22,7 @@ _TYPES = {
     "map<double, double>": "VARCHAR",
     "decimal": "DECIMAL(18, 4)",
 }
-_CLOCK = "proctime()"
+CLOCK = "proctime()"
 
 
 class NotExpressibleError(Exception):
@@ -39,8 +39,11 @@ class Input:
     time: str | None = None
     slack: str = ""
 
-    def declaration(self) -> str:
+    def declaration(self, latent: bool = False) -> str:
+        """The statement that creates it; with `latent`, what has no time is a stream in order of arrival."""
         columns = ", ".join(f'"{name}" {type_}' for name, type_ in self.columns)
+        if self.time is None and latent:
+            return f"CREATE STREAM {self.name} ({columns})"
         if self.time is None:
             return f"CREATE TABLE {self.name} ({columns})"
         return f'CREATE STREAM {self.name} ({columns}) ORDER BY "{self.time}"{self.slack}'
@@ -68,9 +71,9 @@ def stream_of(given: dict[str, Any], query: Query) -> Input:
     columns, rows = list(table.columns), table.rows
     for column in given.get("computed") or []:
         expression = column.get("expression", "").replace("`", "")
-        if not expression or expression.lower() == _CLOCK:
+        if not expression or expression.lower() == CLOCK:
             continue
-        at = _timestamps(expression, [name for name, _ in columns])
+        at = timestamps(expression, [name for name, _ in columns])
         columns.append((column["name"], "TIMESTAMP"))
         rows = [(*row, at(row)) for row in rows]
     mark = given.get("watermark")
@@ -97,7 +100,8 @@ def stream_of(given: dict[str, Any], query: Query) -> Input:
     return Input(table.name, columns, rows, columns[places[0]][0], slack)
 
 
-def _timestamps(expression: str, names: list[str]) -> Any:
+def timestamps(expression: str, names: list[str]) -> Any:
+    """What computes a time from the columns of a row."""
     if found := re.fullmatch(r"TO_TIMESTAMP\(FROM_UNIXTIME\((\w+)\)\)", expression):
         place = names.index(found[1])
         return lambda row: f"{dt.datetime(1970, 1, 1) + dt.timedelta(seconds=row[place])}"

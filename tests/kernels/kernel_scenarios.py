@@ -29,12 +29,14 @@ from millstream.kernels.programs.rows_values import to_arrow
 from millstream.kernels.programs.spec import AggregateSpec
 from millstream.kernels.reorder import LateSpec, ReorderSpec
 from millstream.kernels.session import SessionSpec
+from millstream.kernels.ties import TieOrderSpec
 from millstream.kernels.window_groups import GroupedCall, WindowGroupSpec
 from millstream.kernels.window_groups.spec import has_lanes
 from millstream.kernels.yields import YieldSpec
 from millstream.plan.builtin_programs import builtin_program
 from millstream.plan.expr import Call, Column, Expr, Literal
 from millstream.plan.program_product import product
+from millstream.plan.ties import SortKey
 from millstream.plan.window_tables import Cumulating, Hopping
 from millstream.schema import Field, Schema
 from millstream.testing.programs import BASE_PROGRAMS, WINDOW_PROGRAMS, modes_for, programs, tuples_for
@@ -239,6 +241,15 @@ def session_scenarios(draw: st.DrawFn) -> Scenario:
     return Scenario(spec, (replace(batch, seq=_shuffled_ties(draw, batch)),))
 
 
+@st.composite
+def tie_scenarios(draw: st.DrawFn) -> Scenario:
+    keys = draw(st.sampled_from([(), ("k",), ("s",), ("k", "s")]))
+    columns = draw(st.lists(st.sampled_from(SMALL.names), min_size=1, max_size=2, unique=True))
+    by = tuple(SortKey(name, draw(st.booleans()), draw(st.booleans())) for name in columns)
+    batch = draw(ordered(SMALL))
+    return Scenario(TieOrderSpec(SMALL, keys, by), (replace(batch, seq=_shuffled_ties(draw, batch)),))
+
+
 def _shuffled_ties(draw: st.DrawFn, batch: Batch) -> Any:
     seq = np.array(draw(st.permutations(range(len(batch)))), dtype=np.int64)
     return seq[np.lexsort((seq, batch.time))] if len(batch) else seq
@@ -345,6 +356,7 @@ SCENARIOS: dict[str, st.SearchStrategy[Scenario]] = {
     "MergeSpec": merge_scenarios(),
     "DistinctSpec": distinct_scenarios(),
     "SessionSpec": session_scenarios(),
+    "TieOrderSpec": tie_scenarios(),
     "AggregateSpec": closing_scenarios() | program_scenarios(),
     "YieldSpec": yield_scenarios(),
     "WindowGroupSpec": window_group_scenarios(),

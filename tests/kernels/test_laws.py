@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from join_scenarios import JOIN_SCENARIOS
 from kernel_scenarios import COLUMNS, Scenario, batches, whole
 from kernel_scenarios import SCENARIOS as EVENT_SCENARIOS
+from pattern_scenarios import PATTERN_SCENARIOS
 from relation_scenarios import RELATION_SCENARIOS
 from sweep_scenarios import SWEEP_SCENARIOS
 
@@ -31,7 +32,8 @@ from millstream.kernels.registry import registered
 from millstream.schema import Schema
 
 SCENARIOS = {
-    **EVENT_SCENARIOS, **EVENT_JOIN_SCENARIOS, **JOIN_SCENARIOS, **RELATION_SCENARIOS, **SWEEP_SCENARIOS
+    **EVENT_SCENARIOS, **EVENT_JOIN_SCENARIOS, **JOIN_SCENARIOS, **PATTERN_SCENARIOS, **RELATION_SCENARIOS,
+    **SWEEP_SCENARIOS,
 }  # fmt: skip
 
 laws = settings(

@@ -242,6 +242,34 @@ def test_rows_kept_in_order_of_a_column_agree(seed: int, cuts: list[int], reload
         agree(program, mode, values_of(random, kind, 50), keyed=keyed, cuts=cuts, reload=reload)
 
 
+def test_machine_code_gives_what_python_gives_for_rows_in_order() -> None:
+    """Rows enter the order anywhere, leave it at both ends and in the middle, and move; it outgrows its ring."""
+    b = Builder("sorted", Schema.of(x=BIGINT, y=DOUBLE), Schema.of(n=BIGINT, r=DOUBLE, q=DOUBLE), None,
+                t=Schema.of(k=BIGINT, v=DOUBLE))  # fmt: skip
+    x, y, first, moved, near, seen = b.param("x"), b.param("y"), *(b.use("t") for _ in range(4))
+    greatest, least = (Summary(DOUBLE, fn, (seen["v"],)) for fn in ("max", "min"))
+    inside = every(call(">", near["v"], y), call("<=", near["v"], call("+", y, 1.0)))
+    number = ScalarQuery(BIGINT, Rows((Summary(BIGINT, "count", ()),), (near.range,), inside))
+    arrive = [
+        b.values("t", x, y),
+        Delete(first.range, call("<", first["v"], call("-", y, 6.0))),
+        b.update(moved, call("=", moved["k"], call("-", x, 40)), v=y),
+        b.select(None, number, greatest, least, of=[seen]),
+    ]
+    program = b.program(arrive, arrive)
+    assert CompiledEngine(program, Running()).layout.cells_of("t").order == 1
+    random = Random(11)
+    tuples: list[Tuple] = [
+        (random.randint(0, 1), i, (i // 2, None if random.random() < 0.1 else random.randint(0, 40) / 4))
+        for i in range(300)
+    ]
+    with jit.using("off"):
+        expected = run_engine(RowEngine(program, Running()), program, Running(), tuples)
+    with jit.using("on"):
+        got = run_engine(CompiledEngine(program, Running()), program, Running(), tuples, cuts=[90], reload=True)
+    assert same_results(got, expected)
+
+
 @pytest.mark.parametrize("form", ["off", "on"])
 @pytest.mark.parametrize(
     ("fn", "first", "second"),

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from millstream.errors import DataError
 from millstream.functions import can_fail, cast, resolve
-from millstream.kernels.batch import FOREVER
 from millstream.kernels.programs.engine import Closing, Engine, Mode, Running, Sliding, Tumbling
 from millstream.kernels.programs.evaluate import Expressions
 from millstream.kernels.programs.rows import RowEngine
@@ -161,7 +160,7 @@ def test_bidders_and_pattern() -> None:
     assert run(find_pattern(), Running(), clicks) == [(3, 3, (2, "t3")), (6, 6, (5, "t6"))]
 
 
-def test_slots_are_used_again_after_close_and_forget() -> None:
+def test_slots_are_used_again_after_close() -> None:
     engine: Engine = RowEngine(myavg(), Closing())
     state = engine.open()
 
@@ -172,22 +171,10 @@ def test_slots_are_used_again_after_close_and_forget() -> None:
     arrive(1.0)
     assert engine.rows_held(state) == 1
     assert engine.close(state, np.array([3, 4])).columns[0].to_pylist() == [1.0]
-    arrive(5.0)
-    engine.forget(state, np.array([3]))
     assert engine.rows_held(state) == 0
     arrive(7.0)
     assert engine.export(state, np.array([0, 3])).seen.tolist() == [-1, 1]
     assert engine.close(state, np.array([3])).columns[0].to_pylist() == [7.0]
-
-
-def test_nothing_of_a_forgotten_group_expires() -> None:
-    engine = RowEngine(algebraic_max(), Sliding("range", 5, active=True))
-    state = engine.open()
-    one = (np.array([0], np.int32), np.array([0]), np.array([0]), [to_arrow([1.0], DOUBLE)])
-    engine.arrive(state, *one, 0)
-    engine.forget(state, np.array([0]))
-    nothing = (np.array([], np.int32), np.array([], np.int64), np.array([], np.int64), [to_arrow([], DOUBLE)])
-    assert len(engine.arrive(state, *nothing, FOREVER).columns[0]) == 0
 
 
 def collected(*statements: Insert, result: Schema) -> Program:

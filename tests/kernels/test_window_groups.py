@@ -69,7 +69,7 @@ def assert_same(ours: list[tuple[Any, ...]], theirs: list[tuple[Any, ...]]) -> N
         assert all(map(same, mine, other)), (mine, other)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=50)
 @given(data=st.data())
 def test_same_rows_as_programs(data: st.DataObject) -> None:
     scenario: Scenario = data.draw(window_group_scenarios())

@@ -68,7 +68,7 @@ def random_query(random: Random) -> str:
     slide = random.choice((None, random.randint(2, 7), random.randint(2, 7)))
     frames = [f"ROWS {random.randint(0, 15)} PRECEDING{f' SLIDE {slide}' if slide else ''}" for _ in range(2)]
     if slide is None and random.random() < 0.5:
-        frames = ["RANGE 3 SECONDS PRECEDING"]
+        frames = [f"RANGE {seconds} SECONDS PRECEDING" for seconds in random.sample(range(9), random.randint(1, 3))]
     calls = random.sample(CALLS, random.randint(1, 4))
     windows = (f"{call} OVER ({key}{random.choice(frames)}) AS c{n}" for n, call in enumerate(calls))
     return f"SELECT k, {', '.join(windows)} FROM s"

@@ -113,7 +113,6 @@ def test_deep_nesting_is_an_error_and_long_chains_are_not() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "SELECT a FROM s PARTITION BY k AS (X, *Y) WHERE X.p > 1",
         "FILTER{x > 1}(S) NEXT{x} T",
         "SELECT ISTREAM(a FROM s)",
         "CALL f()",

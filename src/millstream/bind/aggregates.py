@@ -16,6 +16,7 @@ from millstream.kernels.programs.layout import returns_one_row
 from millstream.plan import nodes as P
 from millstream.plan.expr import Column, Expr, Literal
 from millstream.plan.modes import Mode, Running, Sliding
+from millstream.plan.program_product import leaves_window
 from millstream.plan.programs import WINDOW, Insert, LocalTable, Program, Range, Rows, Summary
 from millstream.schema import Field, Schema
 from millstream.types import SqlType
@@ -129,9 +130,7 @@ class OwnCalls:
                 hint="use a query for each",
             )
         exact = [call for call in self.calls if call.is_exact]
-        # aggregates of the same window stand side by side, where they can become one
-        windows = list(dict.fromkeys((call.keys, call.mode) for call in exact))
-        for call in sorted(exact, key=lambda call: windows.index((call.keys, call.mode))) + last:
+        for call in sorted(exact, key=_Neighbours(exact).place) + last:
             plan = P.Aggregate(plan, call.keys, call.program, call.args, call.mode, self.calls[call], call.base)
         return plan
 
@@ -165,14 +164,29 @@ class OwnCalls:
 
     def _suppressed(self, call: OwnCall, slide: Slide, node: exp.Func) -> OwnCall:
         """A call whose own rows are kept only at tuples that yield."""
-        if isinstance(call.mode, Sliding) and call.mode.unit == "rows" and slide.unit == "rows":
+        if isinstance(call.mode, Sliding) and call.mode.unit == slide.unit and not call.mode.active:
             return replace(call, mode=replace(call.mode, every=slide.every))
         return self.context.refuse(
             f"SLIDE with {call.program.name}, which may return no row or several",
             node,
-            detail="which row of a slot is its last can be told only if each row returns exactly one",
-            hint="use ROWS … SLIDE n, or let every state return one row",
+            detail="over all rows that came, it is given only if each row returns exactly one",
+            hint="give it a window: ROWS n PRECEDING or RANGE n unit PRECEDING",
         )
+
+
+class _Neighbours:
+    """An order of calls in which those that can become one stand side by side: over windows of the same rows, above all
+    over the same window, apart from those that delete from it."""
+
+    def __init__(self, calls: list[OwnCall]) -> None:
+        self._rows = list(dict.fromkeys(map(self._same_rows, calls)))
+        self._modes = list(dict.fromkeys(call.mode for call in calls))
+
+    def place(self, call: OwnCall) -> tuple[int, bool, int]:
+        return self._rows.index(self._same_rows(call)), not leaves_window(call.program), self._modes.index(call.mode)
+
+    def _same_rows(self, call: OwnCall) -> tuple[tuple[str, ...], object]:
+        return call.keys, call.mode.unit if isinstance(call.mode, Sliding) else call.mode
 
 
 def _types(program: Program) -> tuple[list[SqlType], list[SqlType]]:

@@ -14,6 +14,9 @@ from millstream.errors import BindError, MillstreamError, UnsupportedError
 from millstream.plan import event_joins as E
 from millstream.plan import nodes as P
 from millstream.plan.expr import Column
+from millstream.plan.pattern_times import timely_reaches
+from millstream.plan.patterns import Match
+from millstream.plan.ties import Ties
 from millstream.sql import span_of
 from millstream.types import BIGINT, TIMESTAMP, TIMESTAMPTZ, SqlType
 
@@ -91,12 +94,15 @@ class Context:
                 return frozenset(times)
             case P.Group(ends=ends):
                 return frozenset([ends])
+            case Match(input=child, search=search):
+                return timely_reaches(search, self.time_columns(child))
             case (
                 P.Filter(input=child)
                 | P.Over(input=child)
                 | P.Distinct(input=child)
                 | P.JoinTable(input=child)
                 | P.AssignWindows(input=child)
+                | Ties(input=child)
             ):
                 return self.time_columns(child)
         return frozenset()

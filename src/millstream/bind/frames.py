@@ -58,6 +58,14 @@ class FrameBinder:
         first = None if start == _UNBOUNDED else start
         return Frame("rows" if unit == "rows" else "range", Between(first, end) if end else first)
 
+    def following(self, spec: exp.Expr, node: exp.Window) -> tuple[int, int | None] | None:
+        """How many rows before the current one a frame of rows begins, and how many after it it ends (None: with the
+        partition); None if it is not of rows, or ends before."""
+        if str(spec.args.get("kind") or "ROWS").upper() != "ROWS":
+            return None
+        start, end = (self._bound("rows", spec, side, node) for side in ("start", "end"))
+        return None if end > 0 else (start, None if end == -_UNBOUNDED else -end)
+
     def refuse_endless(self, node: exp.Expr) -> NoReturn:
         self.context.refuse(
             "this window has no end",

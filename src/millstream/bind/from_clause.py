@@ -8,12 +8,15 @@ from millstream.bind.asof import check_moment, is_asof, join_asof
 from millstream.bind.context import Context
 from millstream.bind.event_joins import is_event_join, join_events
 from millstream.bind.joins import Source, join_sources
+from millstream.bind.patterns import bind_match_recognize
 from millstream.bind.relations import bind_windowed
 from millstream.bind.scope import Scope
 from millstream.bind.window_tables import bind_window_table
 from millstream.catalog import DerivedDef, StreamDef, TableDef, ViewDef
 from millstream.plan import nodes as P
+from millstream.plan.expr import Column
 from millstream.sql.nodes import SideStream, WindowTable
+from millstream.sql.patterns import MatchRecognize, SequenceMatch
 from millstream.sql.relations import Windowed
 
 
@@ -32,6 +35,11 @@ def bind_from(select: exp.Select, context: Context) -> tuple[P.Node, Scope]:
     return join_sources(sources, context)
 
 
+def bind_entry(node: exp.Expr, context: Context) -> Source:
+    """One entry of FROM."""
+    return _bind_source(node, context, None)
+
+
 def _bind_source(node: exp.Expr, context: Context, join: exp.Join | None) -> Source:
     from millstream.bind.select import bind_named
 
@@ -39,9 +47,20 @@ def _bind_source(node: exp.Expr, context: Context, join: exp.Join | None) -> Sou
         rows = _bind_source(node.this, context, None)
         alias = node.alias or rows.alias
         return Source(bind_windowed(node, rows.plan, alias, context), alias, rows.name, node, join)
+    if isinstance(node, MatchRecognize):
+        rows = _bind_source(node.this, context, None)
+        plan = _renamed(bind_match_recognize(node, rows.plan, rows.alias, context), node, context)
+        return Source(plan, node.alias, "", node, join)
     if isinstance(node, exp.Query) and not isinstance(node, exp.Table):
         plan = bind_named(node, context, node).plan
         return Source(plan, node.alias or "", "", node, join, frozenset() if node.alias else _aliases(node))
+    if isinstance(node, SequenceMatch):
+        context.refuse(
+            "a sequence belongs to its SELECT",
+            node,
+            detail="WHERE says what it is",
+            hint="put it into a subquery, (SELECT … FROM s AS (X, *Y) WHERE …)",
+        )
     if not isinstance(node, exp.Table):
         context.refuse(f"{node.sql()[:60]} cannot stand in FROM", node)
     if isinstance(node.this, WindowTable):
@@ -74,6 +93,20 @@ def _bind_source(node: exp.Expr, context: Context, join: exp.Join | None) -> Sou
     context.uses.add(entry.name)
     check_moment(node, plan, context)
     return Source(plan, alias, entry.name, node, join)
+
+
+def _renamed(plan: P.Node, node: exp.Expr, context: Context) -> P.Node:
+    """The rows with the names that an alias gives to their columns, if it does."""
+    alias = node.args.get("alias")
+    names = [] if alias is None else [column.name for column in alias.columns]
+    if not names:
+        return plan
+    if len(names) != len(plan.schema):
+        context.fail(f"{len(names)} names for {len(plan.schema)} columns", alias, hint="name all of them, or none")
+    if len({name.lower() for name in names}) < len(names):
+        context.fail("two columns have the same name", alias)
+    columns = zip(names, (Column(field.type, field.name) for field in plan.schema), strict=True)
+    return P.Project(plan, tuple(columns))
 
 
 def _aliases(node: exp.Expr) -> frozenset[str]:

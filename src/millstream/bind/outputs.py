@@ -42,7 +42,7 @@ def outputs_of(node: exp.Expr, scope: Scope, expressions: ExpressionBinder) -> l
 
 
 def _name_of(node: exp.Expr) -> str:
-    if isinstance(node, exp.Column):
+    if isinstance(node, exp.Column | exp.Dot):
         return str(node.name)
     if isinstance(node, exp.Window | exp.Filter):
         return _name_of(node.this)

@@ -8,6 +8,7 @@ from millstream.bind.context import Context
 from millstream.catalog import Entry, TableDef
 from millstream.plan.nodes import Kind
 from millstream.sql.nodes import SideStream
+from millstream.sql.patterns import Matching, SequenceMatch
 from millstream.sql.relations import Windowed
 
 
@@ -21,6 +22,8 @@ def reads_only(node: exp.Expr, context: Context, kinds: tuple[type[Entry], ...] 
     if any(not table.name or isinstance(table.this, SideStream) for table in node.find_all(exp.Table)):
         return False
     if any(isinstance(part, Windowed) or part.args.get("stream_of") for part in node.find_all(Windowed, exp.Query)):
+        return False
+    if node.find(Matching, SequenceMatch) is not None:
         return False
     for table in node.find_all(exp.Table):
         known = context.local.get(table.name.lower())

@@ -7,10 +7,11 @@ from sqlglot import exp
 from millstream.bind.aggregates import OwnCalls, RunningBinder, calls_own
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder
-from millstream.bind.from_clause import bind_from
+from millstream.bind.from_clause import bind_entry, bind_from
 from millstream.bind.grouping import GroupBinder, is_grouped
 from millstream.bind.outputs import Bound, deliver, outputs_of
 from millstream.bind.relations import to_events
+from millstream.bind.sequences import SequenceBinder, sequence_of
 from millstream.bind.set_operations import bind_set_operation
 from millstream.bind.snapshots import bind_snapshots, is_over_relations
 from millstream.bind.windows import WindowBinder, WindowedExpressions
@@ -68,6 +69,8 @@ def bind_named(node: exp.Expr, context: Context, at: exp.Expr, names: tuple[str,
 
 
 def _bind_select(node: exp.Select, context: Context) -> Bound:
+    if (sequence := sequence_of(node)) is not None:
+        return SequenceBinder(node, sequence, context, lambda entry: bind_entry(entry, context)).build()
     plan, scope = bind_from(node, context)
     if is_over_relations(node, plan):
         return bind_snapshots(node, plan, scope, context)

@@ -10,6 +10,7 @@ from millstream.bind.aggregates import OwnCalls, Reach, Slide
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder, call_of, coerce
 from millstream.bind.frames import FrameBinder
+from millstream.bind.pattern_windows import PatternWindows
 from millstream.bind.scope import Scope
 from millstream.bind.window_order import Sorting, end_of, group_end, sort_partitions
 from millstream.functions import resolve
@@ -42,6 +43,7 @@ class WindowBinder:
     def __post_init__(self) -> None:
         self.own = OwnCalls(self.context, self._column)
         self.frames = FrameBinder(self.context, self.plan)
+        self.patterns = PatternWindows(self.context, self.plan, self.frames)
 
     def bind(self, node: exp.Window, expressions: ExpressionBinder) -> Expr:
         """The column that will hold the value of `node`."""
@@ -50,6 +52,8 @@ class WindowBinder:
         keys = self._partition(window, scalar)
         slide = self._slide(window)
         self.slides[keys, slide] = node
+        if self.patterns.is_measured(node, window):
+            return self._measured(node, window, keys, slide, expressions)
         call, ignores_nulls = _unwrapped(node.this)
         if self.own.is_own(call):
             columns = self._own_columns(node, window, scalar, keys, slide)
@@ -91,6 +95,15 @@ class WindowBinder:
                 hint=f"use ROWS … FOLLOWING, or {name}(… IGNORE NULLS)",
             )
         return self._call(keys, fn, None if arg is None else self._column(arg), frame, type_, distinct)
+
+    def _measured(
+        self, node: exp.Window, window: exp.Window, keys: Partition, slide: Slide | None, expressions: ExpressionBinder
+    ) -> Expr:
+        """What is asked of the matches of a window's pattern."""
+        if isinstance(keys, Sorting) or self._is_backward(window, keys) or slide is not None:
+            self.context.refuse("a pattern looks at rows in order of time", node, hint="ORDER BY time, without SLIDE")
+        assert expressions.scope is not None
+        return self.patterns.bind(node, window, keys, expressions.scope.items)
 
     def _call(
         self, keys: Partition, fn: str, arg: str | None, frame: Frame, type_: SqlType, distinct: bool = False
@@ -159,6 +172,7 @@ class WindowBinder:
             for alike in _of_a_kind(named):
                 plan = P.Over(plan, keys, alike, ends if ends in keys else None)
         plan = self.own.build(plan)
+        plan = self.patterns.build(plan)
         slide = self._common_slide()
         if slide is None or any(isinstance(c.mode, Sliding) and c.mode.every is not None for c in self.own.calls):
             return plan
@@ -169,6 +183,8 @@ class WindowBinder:
         if not isinstance(node, exp.Window) or not self.own.is_own(_unwrapped(node.this)[0]):
             return None
         window = self._definition(node)
+        if window.args.get("match") is not None:
+            return None
         scalar = ExpressionBinder(self.context, expressions.scope, None)
         keys = self._partition(window, scalar)
         slide = self._slide(window)
@@ -228,7 +244,14 @@ class WindowBinder:
         found = self.named.get(name.name.lower())
         if found is None:
             self.context.fail(f"no window {name.name}", node, hint="define it: WINDOW w AS (…)")
-        return found
+        if node.args.get("match") is None:
+            return found
+        # a pattern goes on from the partition and the order of another window
+        whole = node.copy()
+        for key in ("partition_by", "order"):
+            whole.set(key, node.args.get(key) or found.args.get(key))
+        whole.args["match"] = node.args["match"]
+        return whole
 
     def _aggregate(self, call: exp.Expr, node: exp.Window, scalar: ExpressionBinder) -> tuple[str, Expr | None, bool]:
         if not isinstance(call, exp.Func):

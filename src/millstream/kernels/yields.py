@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from millstream.kernels import snapshots, yield_loops
@@ -18,6 +19,16 @@ from millstream.kernels.one_piece import OnePiece
 from millstream.kernels.registry import register
 
 _mark_every = compile_kernel(source_of(yield_loops), "mark_every")
+
+
+def last_in_slots(slot: Ints, key: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.bool_]:
+    """Which rows are the last of their key in their slot."""
+    order = np.lexsort((np.arange(len(slot)), key, slot))
+    is_last = np.ones(len(slot), dtype=np.bool_)
+    is_last[:-1] = (slot[order][1:] != slot[order][:-1]) | (key[order][1:] != key[order][:-1])
+    chosen = np.zeros(len(slot), dtype=np.bool_)
+    chosen[order[is_last]] = True
+    return chosen
 
 
 @register
@@ -95,10 +106,7 @@ class YieldKernel(OnePiece):
             batch = concat([state.pending, batch], batch.upto)
         slot = batch.time // every
         key = self._slots(self._new_keys(), batch.rows)
-        order = np.lexsort((np.arange(len(batch)), key, slot))
-        last = np.ones(len(batch), dtype=np.bool_)
-        last[:-1] = (slot[order][1:] != slot[order][:-1]) | (key[order][1:] != key[order][:-1])
-        kept = np.sort(order[last])
+        kept = np.flatnonzero(last_in_slots(slot, key))
         open_from = FOREVER if state.upto == FOREVER else state.upto // every
         done = int(np.searchsorted(slot[kept], open_from))
         state.pending = batch.take(kept[done:]) if done < len(kept) else None

@@ -8,9 +8,11 @@ from millstream.kernels.distinct import DistinctSpec
 from millstream.kernels.hop import WindowStage
 from millstream.kernels.merge import MergeSpec
 from millstream.kernels.over import OverSpec
+from millstream.kernels.patterns.spec import MatchSpec
 from millstream.kernels.programs.engine import Closing
 from millstream.kernels.programs.spec import AggregateSpec
 from millstream.kernels.session import SessionSpec
+from millstream.kernels.ties import TieOrderSpec
 from millstream.kernels.yields import YieldSpec
 from millstream.physical.nodes import Apply, Physical, Source, Staged, TableJoin
 from millstream.physical.scalars import filtered, projected
@@ -19,6 +21,8 @@ from millstream.physical.window_groups import plan_window_groups
 from millstream.plan import event_joins as E
 from millstream.plan import nodes as P
 from millstream.plan import relations as R
+from millstream.plan.patterns import Match
+from millstream.plan.ties import Ties
 
 
 def plan_physical(node: P.Node, forms: R.Forms = "auto") -> Physical:
@@ -67,6 +71,11 @@ def plan_physical(node: P.Node, forms: R.Forms = "auto") -> Physical:
         case P.Aggregate(input=below, keys=keys, program=program, args=args, mode=mode, results=results):
             child = plan(below)
             return _apply((child,), AggregateSpec(child.schema, keys, program, args, mode, results))
+        case Match(input=below, search=search):
+            child = plan(below)
+            return _apply((child,), MatchSpec(child.schema, search))
+        case Ties(input=below, keys=keys, by=by):
+            return _apply((plan(below),), TieOrderSpec(node.schema, keys, by))
         case P.Yield(input=below, keys=keys, unit=unit, every=every):
             child = plan(below)
             return _apply((child,), YieldSpec(child.schema, keys, unit, every))

@@ -25,22 +25,34 @@ class Sliding:
 
     ROWS: the window holds the last `size` tuples of the group, so a tuple leaves when the `size`-th tuple after it
     comes; tuples that statements deleted from `inwindow` count all the same (only their EXPIRE does not run). RANGE: a
-    tuple leaves when the current time exceeds its own by more than `size` µs. With `every` (ROWS only), rows are
-    returned only while every `every`-th tuple of the group is worked on (EXPIRE before it included). With `active`
+    tuple leaves when the current time exceeds its own by more than `size` µs. With `every`, rows are returned
+    only while every `every`-th tuple of the group is worked on (EXPIRE before it included); in a RANGE window, the last
+    one of the group in each slot of `every` µs, which the kernel finds out before an engine sees it. With `active`
     (RANGE only), EXPIRE runs once time has passed the tuple's time plus `size`, for all groups in order of time, tuples
     of equal time in order of arrival; what it returns has that time.
+
+    `shorter` are the sizes of further windows over the same tuples, the longest first (neither `every` nor `active`):
+    a tuple leaves each of them as it would leave a window of its own, and stays for the longer ones.
     """
 
     unit: Literal["rows", "range"]
     size: int
     every: int | None = None
     active: bool = False
+    shorter: tuple[int, ...] = ()
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes of all windows over these tuples; the first one holds them."""
+        return (self.size, *self.shorter)
 
     def __str__(self) -> str:
         if self.unit == "rows":
-            return f"ROWS {self.size - 1} PRECEDING" + ("" if self.every is None else f" SLIDE {self.every}")
-        span = f"RANGE [{timedelta(microseconds=self.size)}] PRECEDING"
-        return span + (" ACTIVE EXPIRATION" if self.active else "")
+            lengths = " and ".join(str(size - 1) for size in self.sizes)
+            return f"ROWS {lengths} PRECEDING" + ("" if self.every is None else f" SLIDE {self.every}")
+        lengths = " and ".join(f"[{timedelta(microseconds=size)}]" for size in self.sizes)
+        slide = "" if self.every is None else f" SLIDE [{timedelta(microseconds=self.every)}]"
+        return f"RANGE {lengths} PRECEDING{slide}" + (" ACTIVE EXPIRATION" if self.active else "")
 
 
 @dataclass(frozen=True, slots=True)

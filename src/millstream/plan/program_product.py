@@ -1,4 +1,4 @@
-"""Several programs as one, for a GROUP BY with several aggregates, and for several over the same window."""
+"""Several programs as one, for a GROUP BY with several aggregates, and for several over windows of the same tuples."""
 
 from __future__ import annotations
 
@@ -23,9 +23,12 @@ from millstream.plan.programs import (
     Statement,
     Update,
     expressions_of,
+    oldest_of,
     queries_of,
     sources_of,
+    window_name,
 )
+from millstream.plan.python import code_in
 from millstream.schema import Field, Schema
 
 
@@ -45,17 +48,28 @@ def product(programs: Sequence[Program]) -> Program:
     )
 
 
-def window_product(programs: Sequence[Program]) -> Program:
-    """Like `product` for programs that run over the same window: INITIALIZE and ITERATE of each return exactly one row,
-    which no later statement of the state changes, and nothing else returns any; none deletes from the window."""
-    renamed = [_renamed(_with_window(program), f"_{i}") for i, program in enumerate(programs, 1)]
+def window_product(programs: Sequence[Program], sizes: Sequence[tuple[int, ...]] | None = None) -> Program:
+    """Like `product` for programs that run over windows of the same tuples: INITIALIZE and ITERATE of each return
+    exactly one row, which no later statement of the state changes, and nothing else returns any; none deletes from its
+    windows. `sizes` are those of each program's windows; without them all have the same one."""
+    sizes = [(0,)] * len(programs) if sizes is None else sizes
+    lengths = sorted({size for own in sizes for size in own}, reverse=True)
+    renamed: list[Program] = []
+    expiries: list[tuple[Statement, ...]] = [()] * len(lengths)
+    for i, (program, own) in enumerate(zip(programs, sizes, strict=True), 1):
+        places = [lengths.index(size) for size in own]
+        each = _renamed(_with_window(program), f"_{i}", places)
+        renamed.append(each)
+        for place, state in zip(places, each.expiries, strict=True):
+            expiries[place] += state
     windows = [program.window.schema for program in renamed if program.window is not None]
     return replace(
         _together(programs, renamed),
         window=LocalTable(WINDOW, Schema(tuple(field for schema in windows for field in schema))),
         initialize=_returning_together([program.initialize for program in renamed]),
         iterate=_returning_together([program.iterate for program in renamed]),
-        expire=tuple(statement for program in renamed for statement in program.expire),
+        expire=expiries[0],
+        shorter=tuple(expiries[1:]),
     )
 
 
@@ -72,13 +86,20 @@ def shared(program: Program, args: tuple[str, ...]) -> tuple[Program, tuple[str,
     names = {f":{field.name}": f":{parameters[i].name}" for field, i in zip(parameters, means, strict=True)}
     if program.window is not None:
         columns = program.window.schema.fields
-        aliases = [alias for alias, table in _aliases(program) if table == WINDOW]
-        for prefix in (OLDEST, *(f"{alias}." for alias in aliases)):
+        tables = [table.name for table in program.windows]
+        aliases = [alias for alias, table in _aliases(program) if table in tables]
+        for prefix in (*map(oldest_of, tables), *(f"{alias}." for alias in aliases)):
             names |= {prefix + f.name: prefix + columns[i].name for f, i in zip(columns, means, strict=True)}
     rewrite = Rewriter(lambda name: names.get(name, name))
     changed = rewrite.program(program)
     window = changed.window and LocalTable(WINDOW, _some(changed.window.schema, keeps))
     return replace(changed, parameters=_some(program.parameters, keeps), window=window), tuple(args[i] for i in keeps)
+
+
+def leaves_window(program: Program) -> bool:
+    """Whether a program, or code in Python that it calls, never takes tuples out of its window."""
+    deleted = {s.range.table for s in program.statements if isinstance(s, Delete)}
+    return WINDOW not in deleted and code_in(program) is None
 
 
 def begins_with_sqlcode(program: Program) -> bool:
@@ -115,7 +136,11 @@ def _returning_together(states: Sequence[tuple[Statement, ...]]) -> tuple[Statem
         statements += [*state[:place], *state[place + 1 :]]
         (rows,) = sources_of(state[place])
         if rows.is_aggregation:
-            columns += [ScalarQuery(column.type, replace(rows, columns=(column,))) for column in rows.columns]
+            # what stands beside a summary is the same for all rows, of which it would be a query by itself
+            columns += [
+                ScalarQuery(column.type, only) if (only := replace(rows, columns=(column,))).is_aggregation else column
+                for column in rows.columns
+            ]
         else:
             columns += rows.columns
             ranges += rows.ranges
@@ -138,21 +163,27 @@ def _with_window(program: Program) -> Program:
     return replace(program, window=LocalTable(WINDOW, Schema(fields)))
 
 
-def _renamed(program: Program, suffix: str) -> Program:
-    """The program with other names for tables, their aliases, parameters and results; the columns of the window, too,
-    which keeps its own."""
+def _renamed(program: Program, suffix: str, places: Sequence[int] = (0,)) -> Program:
+    """The program with other names for tables, their aliases, parameters and results; the columns of the windows, too,
+    which are those at `places` among all over the same tuples."""
     aliases = dict(_aliases(program))
+    windows = {table.name: window_name(place) for table, place in zip(program.windows, places, strict=False)}
+    # what all begin with comes last
+    prefixes = sorted(((oldest_of(old), oldest_of(new)) for old, new in windows.items()), reverse=True)
 
     def table(name: str) -> str:
-        return name if name == WINDOW else name + suffix
+        return windows.get(name, name + suffix)
 
     def column(name: str) -> str:
         if name == SQLCODE:
             return name
-        if name.startswith((":", OLDEST)):
+        if name.startswith(OLDEST):
+            old, new = next(pair for pair in prefixes if name.startswith(pair[0]))
+            return f"{new}{name.removeprefix(old)}{suffix}"
+        if name.startswith(":"):
             return name + suffix
         alias = max((a for a in aliases if name.startswith(f"{a}.")), key=len)
-        return f"{alias}{suffix}{name.removeprefix(alias)}" + (suffix if aliases[alias] == WINDOW else "")
+        return f"{alias}{suffix}{name.removeprefix(alias)}" + (suffix if aliases[alias] in windows else "")
 
     changed = Rewriter(column, table, lambda alias: alias + suffix).program(program)
     window = program.window and LocalTable(WINDOW, _suffixed(program.window.schema, suffix))
@@ -198,6 +229,7 @@ class Rewriter:
             iterate=tuple(map(self.statement, program.iterate)),
             expire=tuple(map(self.statement, program.expire)),
             terminate=tuple(map(self.statement, program.terminate)),
+            shorter=tuple(tuple(map(self.statement, state)) for state in program.shorter),
         )
 
     def statement(self, statement: Statement) -> Statement:

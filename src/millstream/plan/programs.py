@@ -9,6 +9,10 @@ are columns with these names:
   of its own, so that a subquery may refer to the rows of the queries around it.
 
 A statement sees the tables as they were when it began. Tables keep their rows in the order they were inserted.
+
+A program that several aggregates over windows of different lengths became has several windows over the same tuples:
+`inwindow` holds them all, and each shorter one is a table of those that have not left it (`window_name`), with an
+EXPIRE and an oldest tuple (`oldest_of`) of its own.
 """
 
 from __future__ import annotations
@@ -22,6 +26,19 @@ from millstream.types import SqlType
 
 WINDOW = "inwindow"
 """The table that the window fills and empties; statements may read it and delete from it."""
+
+OLDEST = "oldest."
+"""what the names of the oldest tuple's columns begin with"""
+
+
+def window_name(place: int) -> str:
+    """The name of a window over the same tuples by its place, the longest first."""
+    return WINDOW if place == 0 else f"{WINDOW} {place}"
+
+
+def oldest_of(window: str) -> str:
+    """What the names of the columns of a window's oldest tuple begin with; for the longest, with what all begin."""
+    return OLDEST if window == WINDOW else f"{OLDEST}{window}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +236,21 @@ class Program:
     expire: tuple[Statement, ...] = ()
     terminate: tuple[Statement, ...] = ()
     algebraic: bool = False
+    shorter: tuple[tuple[Statement, ...], ...] = ()
+    """EXPIRE of each shorter window over the same tuples"""
+
+    @property
+    def windows(self) -> tuple[LocalTable, ...]:
+        """The tables of its windows, the longest first."""
+        if self.window is None:
+            return ()
+        schema = self.window.schema
+        return (self.window, *(LocalTable(window_name(i), schema) for i in range(1, len(self.shorter) + 1)))
+
+    @property
+    def expiries(self) -> tuple[tuple[Statement, ...], ...]:
+        """EXPIRE of each window, the longest first."""
+        return (self.expire, *self.shorter)
 
     @property
     def is_blocking(self) -> bool:
@@ -227,16 +259,19 @@ class Program:
 
     @property
     def statements(self) -> tuple[Statement, ...]:
-        return (*self.initialize, *self.iterate, *self.expire, *self.terminate)
+        expiries = (statement for state in self.expiries for statement in state)
+        return (*self.initialize, *self.iterate, *expiries, *self.terminate)
 
     def table(self, name: str) -> LocalTable:
-        return next(table for table in (*self.tables, *([self.window] if self.window else [])) if table.name == name)
+        return next(table for table in (*self.tables, *self.windows) if table.name == name)
 
     def __str__(self) -> str:
         lines = [f"{self.name}({self.parameters}) : ({self.result})"]
         lines += [f"  table {table}" for table in (*self.tables, *([self.window] if self.window else []))]
         for name in ("initialize", "iterate", "expire", "terminate"):
             lines += [f"  {name}: {statement}" for statement in getattr(self, name)]
+        for table, state in zip(self.windows[1:], self.shorter, strict=True):
+            lines += [f"  expire of {table.name}: {statement}" for statement in state]
         return "\n".join(lines)
 
 
@@ -296,5 +331,3 @@ def parameter(type_: SqlType, name: str) -> Column:
 
 
 SQLCODE = "sqlcode"
-OLDEST = "oldest."
-"""what the names of the oldest tuple's columns begin with"""

@@ -24,6 +24,7 @@ from millstream.plan.nodes import (
     Yield,
     passthrough,
 )
+from millstream.plan.patterns import Match
 from millstream.plan.relations import (
     Coarsen,
     Join,
@@ -34,6 +35,7 @@ from millstream.plan.relations import (
     Validity,
     Window,
 )
+from millstream.plan.ties import Ties
 from millstream.plan.window_tables import END, START
 from millstream.schema import Schema
 
@@ -73,6 +75,12 @@ def _prune(node: Node, wanted: set[str]) -> Node:
             return replace(node, input=_prune(below, (wanted - {START, END}) | set(keys)))
         case Aggregate(input=below, keys=keys, args=args, results=results):
             return replace(node, input=_prune(below, (wanted - set(results)) | {*keys, *args}))
+        case Match(input=below, search=search):
+            search = search.telling(wanted)
+            own = set() if search.given.rows == "one" else wanted & set(below.schema.names)
+            return replace(node, input=_prune(below, own | search.read), search=search)
+        case Ties(input=below, keys=keys, by=orders):
+            return replace(node, input=_prune(below, wanted | {*keys, *(order.column for order in orders)}))
         case Yield(input=below, keys=keys):
             return replace(node, input=_prune(below, wanted | set(keys)))
         case Group(input=below, keys=keys, args=args):

@@ -24,16 +24,18 @@ from millstream.plan.nodes import (
     Union,
     Yield,
 )
+from millstream.plan.patterns import Match
 from millstream.plan.relations import Coarsen, RangeWindow, SetOperation, Summarize, ToEvents, Window
+from millstream.plan.ties import Ties
 
 
 def push_down_filter(node: Node) -> Node:
     """Move a filter, or those of its conjuncts that may move, below its input.
 
     Through a projection by replacing columns with what they stand for; into every branch of a union; into the side of a
-    table join that it reads (equalities between both sides become hash pairs); below OVER, SESSION and GROUP BY if it
-    reads only the columns that tell partitions apart, since whole partitions then come or go; below windows if it does
-    not read their bounds.
+    table join that it reads (equalities between both sides become hash pairs); below OVER, SESSION, GROUP BY and row
+    patterns if it reads only the columns that tell partitions apart, since whole partitions then come or go; below
+    windows if it does not read their bounds.
 
     Through what a relation goes through: windows of time, which hold a row whatever other rows there are (windows of
     rows would reach further back, but for whole partitions); both sides of EXCEPT and INTERSECT; ISTREAM and the like.
@@ -49,7 +51,9 @@ def push_down_filter(node: Node) -> Node:
             return Distinct(Filter(below, predicate))
         case Filter(input=(Over() | Aggregate() | Yield() | Sessions() | Group() | Summarize()) as below):
             return _below(node, below, set(below.keys))
-        case Filter(input=(AssignWindows() | AtWindowEnd() | Coarsen() | Starts() | ToEvents()) as below):
+        case Filter(input=Match(search=search) as below):
+            return _below(node, below, set(search.keys))
+        case Filter(input=(AssignWindows() | AtWindowEnd() | Coarsen() | Starts() | Ties() | ToEvents()) as below):
             return _below(node, below, set(below.input.schema.names))
         case Filter(input=Window(window=RangeWindow(slide=1)) as below, predicate=predicate):
             return replace(below, input=Filter(below.input, predicate))

@@ -10,6 +10,7 @@ from sqlglot.generator import Generator
 
 from millstream.sql import nodes, relations
 from millstream.sql.functions import PLAIN_CALLS
+from millstream.sql.pattern_text import PATTERN_PRINTERS, print_window_match
 
 _TRIMS = {"LEADING": "LTRIM", "TRAILING": "RTRIM"}
 
@@ -54,6 +55,7 @@ class MillstreamGenerator(Generator):
         exp.RespectNulls: lambda self, node: f"{self.sql(node, 'this')} RESPECT NULLS",
         exp.TimestampTrunc: lambda self, node: self.func("DATE_TRUNC", _unit(node), node.this),
         exp.Trim: lambda self, node: self.func(_TRIMS.get(node.text("position"), "TRIM"), node.this, node.expression),
+        **PATTERN_PRINTERS,
         nodes.CreateAggregate: lambda self, node: self.create_aggregate(node),
         nodes.CreateSink: lambda self, node: self.create_sink(node),
         nodes.CreateStream: lambda self, node: self.create_stream(node),
@@ -150,6 +152,10 @@ class MillstreamGenerator(Generator):
     def insert_sql(self, expression: exp.Insert) -> str:
         parts = (self.sql(expression, key) for key in ("this", "expression"))
         return f"INSERT INTO {' '.join(parts)}{self.sql(expression, 'where')}"
+
+    def window_sql(self, expression: exp.Window) -> str:
+        match = expression.args.get("match")
+        return super().window_sql(expression) if match is None else print_window_match(self, expression, match)
 
     def windowspec_sql(self, expression: exp.WindowSpec) -> str:
         active = "ACTIVE EXPIRATION" if expression.args.get("active") else ""

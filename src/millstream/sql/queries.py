@@ -11,10 +11,11 @@ from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokenizer_core import TokenType
 
 from millstream.sql.failures import quoted
+from millstream.sql.matches import MatchParser
 from millstream.sql.nodes import SideStream
+from millstream.sql.patterns import MatchRecognize, SequenceMatch
 from millstream.sql.relations import Windowed
 from millstream.sql.spans import cover
-from millstream.sql.stream_windows import StreamWindowParser
 
 _SIDE_STREAMS = ("LATE", "ERRORS")
 _CLAUSES = ("where", "group", "having", "windows", "qualify", "order", "limit", "offset")
@@ -36,7 +37,7 @@ _FROM_ENDS = frozenset(
 )
 
 
-class QueryParser(StreamWindowParser):
+class QueryParser(MatchParser):
     """SELECT statements and what stands in FROM."""
 
     SUPPORTS_TABLE_QUERY = False
@@ -100,7 +101,7 @@ class QueryParser(StreamWindowParser):
         first = self._curr
         item = self._parse_expression()
         if isinstance(item, exp.Alias) and isinstance(item.this, exp.Func) and self._match(TokenType.OVER):
-            window = exp.Window(this=item.this, over="OVER", **self._parse_over())
+            window = self._parse_over(exp.Window(this=item.this, over="OVER"))
             cover(window, first, self._prev)
             item.set("this", window)
         return item
@@ -121,12 +122,14 @@ class QueryParser(StreamWindowParser):
         # Of sqlglot's flags two tell something: it comes with `consume_pipe` alone behind an opening parenthesis.
         wrapped = consume_pipe and not joins and self._curr.token_type in self.SELECT_START_TOKENS
         query = wrapped or self._match(TokenType.L_PAREN, advance=False)
+        first = self._curr
         node = (
             self._parse_derived_table_values()
             or self._parse_bare_query()
             or (query and self._parse_query_item())
             or self._parse_relation()
         )
+        node = self._parse_matches(node, first)
         if joins:
             self._append_joins(node)
         return node
@@ -147,7 +150,7 @@ class QueryParser(StreamWindowParser):
 
     def _parse_wrapped_select(self, table: bool = False) -> exp.Expr | None:
         node = super()._parse_wrapped_select(table=table)
-        if table and isinstance(node, exp.Table | exp.Subquery | Windowed):
+        if table and isinstance(node, exp.Table | exp.Subquery | Windowed | MatchRecognize | SequenceMatch):
             # (a JOIN b ON …) as an item of FROM
             self._append_joins(node)
         return node

@@ -16,6 +16,7 @@ from millstream.sql import words
 from millstream.sql.dialect import Millstream
 from millstream.sql.failures import SyntaxFailure, quoted, span_of_token
 from millstream.sql.parser import MillstreamParser
+from millstream.sql.pattern_tokens import settle_patterns
 from millstream.sql.spans import span_of
 
 _DIALECT = Millstream()
@@ -75,6 +76,7 @@ def _tokenize(text: str) -> list[Token]:
         tokens = _DIALECT.tokenize(text)
     except sqlglot.errors.TokenError as error:
         raise _lexical_failure(text, error) from None
+    tokens = list(settle_patterns(tokens))
     _check(tokens)
     for token in tokens:
         # sqlglot carries comments into the tree and takes some of them for instructions.

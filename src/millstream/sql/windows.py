@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from sqlglot import exp
-from sqlglot.tokenizer_core import TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
-from millstream.sql.expressions import ExpressionParser
 from millstream.sql.nodes import Slide
+from millstream.sql.pattern_clauses import PatternClauseParser
+from millstream.sql.patterns import WindowMatch
 from millstream.sql.spans import cover
 
 _FRAME_KINDS = ("ROWS", "RANGE", "GROUPS")
+_PATTERN_STARTS = ("MEASURES", "AFTER", "INITIAL", "SEEK", "PATTERN")
+# What follows the name of the window that another one goes on from.
+_AFTER_BASE = (TokenType.R_PAREN, TokenType.PARTITION_BY, TokenType.ORDER_BY)
 
 
-class WindowParser(ExpressionParser):
+class WindowParser(PatternClauseParser):
     """OVER (…), OVER w and WINDOW w AS (…)."""
 
     # Empty so that sqlglot's `_parse_window` reads FILTER, WITHIN GROUP and IGNORE NULLS and leaves OVER to us.
@@ -32,7 +36,15 @@ class WindowParser(ExpressionParser):
         function = super()._parse_window(this)
         if not self._match(TokenType.OVER):
             return function
-        return self.expression(exp.Window(this=function, over="OVER", **self._parse_over()))
+        return self._parse_over(exp.Window(this=function, over="OVER"))
+
+    def _parse_type(self, parse_interval: bool = True, fallback_to_identifier: bool = False) -> exp.Expr | None:
+        """An operand; a name before OVER is a measure of the pattern in that window."""
+        first = self._curr
+        node = super()._parse_type(parse_interval, fallback_to_identifier)
+        if type(node) is exp.Column and not node.table and self._match(TokenType.OVER):
+            node = self._covered(self._parse_over(exp.Window(this=node, over="OVER")), first)
+        return node
 
     def _parse_window_definition(self, name: exp.Expr | None) -> exp.Window:
         """`w AS (…)` of a WINDOW clause."""
@@ -40,27 +52,48 @@ class WindowParser(ExpressionParser):
             self.unexpected("the name of a window")
         self._expect(TokenType.ALIAS, "AS")
         self._expect(TokenType.L_PAREN, "'('")
-        body = self._parse_over_body()
-        self._match_r_paren()
-        return self.expression(exp.Window(this=name, **body))
+        return self._parse_over_body(exp.Window(this=name))
 
-    def _parse_over(self) -> dict[str, Any]:
+    def _parse_over(self, window: exp.Window) -> exp.Window:
         """What follows OVER: the name of a window, or a body in parentheses."""
-        if not self._match(TokenType.L_PAREN):
-            return {"alias": self._parse_name("'(' or the name of a window")}
-        body = self._parse_over_body()
-        self._match_r_paren()
-        return body
+        if self._match(TokenType.L_PAREN):
+            return self._parse_over_body(window)
+        window.set("alias", self._parse_name("'(' or the name of a window"))
+        return self.expression(window)
 
-    def _parse_over_body(self) -> dict[str, Any]:
-        base = None if self._match_texts(_FRAME_KINDS, advance=False) else self._parse_id_var(any_token=False)
+    def _parse_over_body(self, window: exp.Window) -> exp.Window:
+        """The rest of a window in parentheses."""
+        if self._at_base():
+            window.set("alias", self._parse_id_var(any_token=False))
         # PARTITION BY may also stand behind the other clauses.
         keys = self._parse_partition_by()
-        order = self._parse_order()
+        window.set("order", self._parse_order())
         keys = keys or self._parse_partition_by()
-        frame = self._parse_frame()
-        keys = keys or self._parse_partition_by()
-        return {"alias": base, "partition_by": keys, "order": order, "spec": frame}
+        first = self._curr
+        measures = self._parse_measures()
+        window.set("spec", self._parse_frame())
+        if measures is not None and window.args.get("spec") is None:
+            self.unexpected("ROWS BETWEEN CURRENT ROW AND …")
+        if measures is not None or self._at_pattern():
+            window.set("match", self._parse_window_match(measures, first))
+        window.set("partition_by", keys or self._parse_partition_by())
+        self._match_r_paren()
+        return window
+
+    def _at_base(self) -> bool:
+        """At the name of another window; words of patterns are names if what follows them shows it."""
+        named = self._next.token_type in _AFTER_BASE or self._next.text.upper() in _FRAME_KINDS
+        return not self._match_texts(_FRAME_KINDS, advance=False) and (named or not self._at_pattern())
+
+    def _at_pattern(self) -> bool:
+        return self._match_texts(_PATTERN_STARTS, advance=False)
+
+    def _parse_window_match(self, measures: list[exp.Alias] | None, first: Token) -> WindowMatch:
+        node = WindowMatch(measures=measures, skip=self._parse_after_match())
+        if self._match_texts(("INITIAL", "SEEK")):
+            node.set("seek", self._prev.text.upper() == "SEEK" or None)
+        self._parse_pattern_clauses(node)
+        return self._covered(node, first)
 
     def _parse_partition_by(self) -> list[exp.Expr]:
         if not self._match(TokenType.PARTITION_BY):

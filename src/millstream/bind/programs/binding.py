@@ -79,8 +79,11 @@ class _Binding:
                 if table.name.lower() != WINDOW
             ),
             window=self.window,
+            initialize=states["initialize"],
+            iterate=states["iterate"],
+            expire=states["expire"],
+            terminate=states["terminate"],
             algebraic=self.definition.algebraic,
-            **states,
         )
 
     def _window(self) -> LocalTable | None:

@@ -97,7 +97,7 @@ def bound_of(expr: Expr) -> int | None:
 def bound_of_column(program: Program, table: LocalTable, column: int) -> int | None:
     """The like for all values of a column that are looked up, if no two rows may have the same."""
     bounds = []
-    for state in (program.initialize, program.iterate, program.expire, program.terminate):
+    for state in (program.initialize, program.iterate, *program.expiries, program.terminate):
         for before, statement in zip((None, *state), state, strict=False):
             if isinstance(statement, Insert) and statement.table == table.name:
                 if len(statement.sources) != 1 or not _is_new(statement.sources[0], before, table, column):

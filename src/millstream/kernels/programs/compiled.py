@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millstream.errors import DataError
-from millstream.kernels.batch import Ints
+from millstream.kernels.batch import BEGIN, Ints
 from millstream.kernels.jit import Compiled, as_input, compile_kernel, source_of
 from millstream.kernels.keys import ByteTable
 from millstream.kernels.keys.index import doubled
@@ -205,16 +205,17 @@ class CompiledEngine:
 
     def _enlarge_ring(self, state: CompiledState, cells: Cells) -> None:
         """Twice the room in the ring of the only group, if it is full."""
-        ring = state.record[cells.start : cells.start + 4]
-        _, size, first, end = (int(lane) for lane in ring)
+        ring = state.record[cells.start : cells.start + 4 + cells.shorter]
+        _, size, first, end = (int(lane) for lane in ring[:4])
         if end - first < size:
             return
-        _, at = ring_places(ring[None, :], cells.width)
+        _, at = ring_places(ring[None, :4], cells.width)
         held = state.cells[cells.number].reshape(-1, cells.width)[at // cells.width]
         pool = np.zeros((max(FIRST_CELLS, 2 * size), cells.width), dtype=np.int64)
         pool[: len(held)] = held
         state.cells[cells.number] = pool.reshape(-1)
-        ring[:] = 0, len(pool), 0, len(held)
+        ring[:4] = 0, len(pool), 0, len(held)
+        ring[4:] -= first
 
     def _reindex(self, state: CompiledState, cells: Cells, size: int) -> None:
         """Build the chains of an index anew."""
@@ -399,31 +400,26 @@ class CompiledEngine:
         place = np.arange(len(owner)) - np.searchsorted(owner, owner)
         pool = np.zeros(max(FIRST_CELLS, 2 * int(sizes.sum())) * cells.width, dtype=np.int64)
         pool[(bases[owner] + place * cells.width)[:, None] + np.arange(cells.width)] = held
-        lanes = (bases, sizes, np.zeros_like(counts), counts)
-        records[:, cells.start : cells.start + 4] = np.stack(lanes, axis=1)
+        lanes = (bases, sizes, np.zeros_like(counts), counts, *self._shorter_windows(cells, owner, held, counts))
+        records[:, cells.start : cells.start + len(lanes)] = np.stack(lanes, axis=1)
         state.cells[cells.number] = pool
         state.meta[3 * cells.number] = int(sizes.sum()) * cells.width
 
-    def forget(self, state: CompiledState, slots: Ints) -> None:
-        everyone = self._used_slots(state)
-        kept = np.setdiff1d(everyone, slots)
-        rebuilt = self.load(self.export(state, kept))
-        records = np.zeros_like(state.record).reshape(-1, self.layout.width)
-        records[kept] = rebuilt.record.reshape(-1, self.layout.width)[: len(kept)]
-        window = self.layout.window
-        if window is not None and "owner" in window.lanes:
-            pool = rebuilt.cells[window.number].reshape(-1, window.width)
-            places = pool[1:, window.lanes["owner"]] // self.layout.width
-            pool[1:, window.lanes["owner"]] = np.append(kept, 0)[np.minimum(places, len(kept))] * self.layout.width
-        rebuilt.record = records.reshape(-1)
-        state.__dict__.update(rebuilt.__dict__)
+    def _shorter_windows(self, cells: Cells, owner: Ints, held: Any, counts: Ints) -> list[Ints]:
+        """How many tuples of each group have left the shorter windows: that follows from its last one, with which
+        they left."""
+        assert isinstance(self.mode, Sliding)
+        if self.mode.unit == "rows":
+            return [np.maximum(counts - size, 0) for size in self.mode.shorter]
+        time = held[:, cells.lanes["time"]]
+        last = time[np.cumsum(counts) - 1][owner] if len(owner) else time
+        since = [np.maximum(last, BEGIN + size) - size for size in self.mode.shorter]
+        return [np.bincount(owner[time < each], minlength=len(counts)) for each in since]
 
     def rows_held(self, state: CompiledState) -> int:
-        groups = self.export(state, self._used_slots(state))
+        used = np.flatnonzero(state.record.reshape(-1, self.layout.width)[:, SEEN])
+        groups = self.export(state, used)
         return sum(len(table.owner) for table in groups.tables.values())
-
-    def _used_slots(self, state: CompiledState) -> Ints:
-        return np.flatnonzero(state.record.reshape(-1, self.layout.width)[:, SEEN])
 
     def _hold(self, state: CompiledState, slots: int) -> None:
         """Make room for the records of that many slots."""

@@ -51,7 +51,7 @@ class Groups:
 
 class Engine(Protocol):
     """Runs a program over tuples of many groups. A group's slot is a small number that a caller may use again after
-    `close` or `forget`."""
+    `close`."""
 
     def open(self) -> Any:
         """A state without groups."""
@@ -73,10 +73,6 @@ class Engine(Protocol):
 
     def load(self, groups: Groups) -> Any:
         """A state with these groups in the slots 0, 1, … The inverse of `export`."""
-        ...
-
-    def forget(self, state: Any, slots: Ints) -> None:
-        """Drop these groups."""
         ...
 
     def rows_held(self, state: Any) -> int:

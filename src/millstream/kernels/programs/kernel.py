@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millstream.kernels import snapshots
-from millstream.kernels.batch import BEGIN, Batch, Ints, concat
+from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
 from millstream.kernels.keys import KeyTable, bucket_of
 from millstream.kernels.pieces import Pieces
 from millstream.kernels.piecewise import Assembly, Parts, changed_pieces
@@ -19,6 +19,7 @@ from millstream.kernels.programs.compiled import CompiledEngine, why_not_compile
 from millstream.kernels.programs.engine import Engine, Groups, Mode, Returned, Sliding, TableRows
 from millstream.kernels.programs.rows import RowEngine
 from millstream.kernels.programs.spec import AggregateSpec
+from millstream.kernels.yields import last_in_slots
 from millstream.plan.programs import WINDOW, Program
 
 _NONE: Ints = np.zeros(0, dtype=np.int64)
@@ -30,7 +31,8 @@ class AggregateState:
     """The keys, the engine's state, and what the kernel itself must remember.
 
     `log` holds the rows of an active window that have not expired, with their ids as numbers of arrival from
-    `logged` on; `ends` tells for each slot when its group ends, `firsts` the arrival number of its first row.
+    `logged` on, or the rows whose slots of time have not ended, where only the last of each counts; `ends` tells for
+    each slot when its group ends, `firsts` the arrival number of its first row.
     """
 
     keys: KeyTable | None
@@ -64,6 +66,8 @@ class AggregateKernel:
         self._keys = [spec.input.index(key) for key in spec.keys]
         self._args = [spec.input.index(arg) for arg in spec.args]
         self._active = isinstance(spec.mode, Sliding) and spec.mode.active
+        in_time = isinstance(spec.mode, Sliding) and spec.mode.unit == "range"
+        self._slot = spec.mode.every if in_time else None  # type: ignore[union-attr]
         self._types = [spec.input[key].type for key in spec.keys]
 
     def open(self) -> AggregateState:
@@ -76,6 +80,8 @@ class AggregateKernel:
         if batch.upto > state.upto:
             state.upto = batch.upto
             state.head_changed = True
+        if self._slot is not None:
+            batch = self._ended(state, batch, self._slot)
         state.began = state.began or len(batch) > 0
         slots = self._slots(state, batch)
         ids = _NONE
@@ -89,6 +95,8 @@ class AggregateKernel:
             return self._with_expired(state, batch, returned)
         if self.spec.ends is not None:
             return self._closed(state, batch, slots)
+        if self._slot is not None:
+            returned = _of_tuples(returned, last_in_slots(batch.time // self._slot, slots))
         if returned.origin is None:
             chosen = batch
         else:
@@ -107,6 +115,19 @@ class AggregateKernel:
     def _batch(self, columns: Sequence[pa.Array], returned: Returned, time: Ints, seq: Ints, upto: int) -> Batch:
         rows = pa.RecordBatch.from_arrays([*columns, *returned.columns], schema=self.spec.output.arrow)
         return Batch(rows, time, seq, upto)
+
+    # -- slots of time ---------------------------------------------------------------------------------------------
+
+    def _ended(self, state: AggregateState, batch: Batch, length: int) -> Batch:
+        """The rows whose slots have ended; the others wait, for it is not known yet which of them is the last."""
+        rows = batch if state.log is None else concat([state.log, batch], batch.upto)
+        open_from = FOREVER if state.upto == FOREVER else state.upto // length
+        done = int(np.searchsorted(rows.time // length, open_from))
+        if done or len(batch):
+            state.head_changed = True
+        state.log = rows.take(np.arange(done, len(rows))) if done < len(rows) else None
+        upto = FOREVER if state.upto == FOREVER else max(BEGIN, open_from * length)
+        return rows.take(np.arange(done)).with_upto(upto)
 
     # -- active windows --------------------------------------------------------------------------------------------
 
@@ -173,7 +194,7 @@ class AggregateKernel:
     def changes(self, state: AggregateState) -> dict[int, bytes | None]:
         live = self._live(state)
         if state.pieces is None:
-            if state.upto == BEGIN and not len(live):
+            if state.upto == BEGIN and not len(live) and state.log is None:
                 return {}
             state.pieces = Pieces()
             state.pieces.touch(live, self._size(state))
@@ -215,7 +236,9 @@ class AggregateKernel:
             own, logged = slots[owner == part], np.flatnonzero(logger == part)
             place = np.zeros(len(logger), dtype=np.int64)
             place[logged] = np.arange(len(logged))
-            groups = _with_ids(self.engine.export(state.groups, own), place, state.logged)
+            groups = self.engine.export(state.groups, own)
+            if self._active:
+                groups = _with_ids(groups, place, state.logged)
             log = None if state.log is None or not len(logged) else state.log.take(logged)
             keys = None if state.keys is None else state.keys.keys(own)
             marks = (state.upto, 0, len(logged), state.last_seq)
@@ -231,7 +254,8 @@ class AggregateKernel:
         groups, keys, firsts, start = [], [], [], 0
         for state in states:
             slots = self._live(state)
-            groups.append(_with_ids(self.engine.export(state.groups, slots), place[start:], state.logged))
+            exported = self.engine.export(state.groups, slots)
+            groups.append(_with_ids(exported, place[start:], state.logged) if self._active else exported)
             keys.append(None if state.keys is None else state.keys.keys(slots))
             firsts.append(self._firsts(state, slots))
             start += 0 if state.log is None else len(state.log)
@@ -313,6 +337,14 @@ def _one_slot(rows: int) -> npt.NDArray[np.int32]:
     if len(_zeros) < rows:
         _zeros = np.zeros(max(rows, 4096), dtype=np.int32)
     return _zeros[:rows]
+
+
+def _of_tuples(returned: Returned, chosen: npt.NDArray[np.bool_]) -> Returned:
+    """What was returned at some of the tuples."""
+    assert returned.origin is not None and returned.time is not None
+    kept = chosen[returned.origin]
+    columns = [column.filter(pa.array(kept)) for column in returned.columns]
+    return Returned(returned.origin[kept], returned.time[kept], columns)
 
 
 def _micros(column: pa.Array) -> Ints:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from millstream.kernels.programs.access import bound_of_column, equality, indexed_column
 from millstream.kernels.programs.order import is_updated, ordered_column
@@ -22,6 +22,7 @@ from millstream.plan.programs import (
     column_names,
     expressions_of,
     queries_of,
+    window_name,
 )
 from millstream.schema import Field, Schema
 
@@ -47,7 +48,9 @@ class Cells:
 
     A list: a group's cells are chained, the record holds the number (from 1; 0 is none) of the first and of the last,
     and how many there are. A ring: the group has a region of the pool for a power of two of cells; the record holds
-    where it begins, its size, and the first and the end of the cells in use, which are counted on and on.
+    where it begins, its size, and the first and the end of the cells in use, which are counted on and on. A window that
+    holds the tuples of shorter ones, too, has the first cell of each of these in the record; they are cells at the
+    same places, but for where they begin.
 
     The cells of a list may also be known in the order of a column: a ring of their numbers, of which the record holds
     the like, and `mixed`: whether that order may be another than the one in which they were inserted.
@@ -68,6 +71,15 @@ class Cells:
     """whether there is only one group, so that no other shares its pool"""
     order: int | None = None
     """the column in whose order the cells are also known, those that are NULL there apart"""
+    shorter: int = 0
+    """how many shorter windows share the cells of a ring"""
+    place: int = 0
+    """which of the windows over the same cells it is, the longest first"""
+
+    @property
+    def first(self) -> str:
+        """The variable of the first cell of a ring."""
+        return f"first{self.number}" + (f"_{self.place}" if self.place else "")
 
     @property
     def locals(self) -> tuple[str, ...]:
@@ -75,7 +87,8 @@ class Cells:
         names: tuple[str, ...] = ("base", "mask", "first", "end") if self.is_ring else ("head", "tail", "count")
         if self.order is not None:
             names += ("base", "room", "first", "end", "mixed")
-        return tuple(f"{name}{self.number}" for name in names)
+        begins = (f"first{self.number}_{place}" for place in range(1, self.shorter + 1))
+        return (*(f"{name}{self.number}" for name in names), *begins)
 
     @property
     def ordered_lane(self) -> int:
@@ -131,9 +144,11 @@ class Layout:
             names = ["nulls"] if ring else ["next", "nulls"]
             names += ["time"] if mode.unit == "range" else [] if ring else ["id"]
             names += ["id", "owner", "after", "before"] if mode.active else []
-            table = self._window_table()
-            self.cells.append(Cells(table, len(self.cells), lane, _numbered(names), is_ring=ring, alone=alone))
-            lane += 4
+            number, lanes, shorter = len(self.cells), _numbered(names), len(mode.shorter)
+            assert ring or not shorter
+            cells = Cells(self._window_table(), number, lane, lanes, is_ring=ring, alone=alone, shorter=shorter)
+            self.cells.append(cells)
+            lane += 4 + shorter
         self.width = lane
 
     def _deletes_by(self, table: LocalTable, column: int) -> bool:
@@ -156,11 +171,21 @@ class Layout:
     def window(self) -> Cells | None:
         return self.cells[-1] if isinstance(self.mode, Sliding) else None
 
+    @property
+    def windows(self) -> list[Cells]:
+        """The window, and the shorter ones over the same cells."""
+        longest = self.window
+        if longest is None:
+            return []
+        schema = longest.table.schema
+        shorter = ((place, LocalTable(window_name(place), schema)) for place in range(1, longest.shorter + 1))
+        return [longest, *(replace(longest, table=table, place=place) for place, table in shorter)]
+
     def registers_of(self, table: str) -> Registers | None:
         return next((registers for registers in self.registers if registers.table.name == table), None)
 
     def cells_of(self, table: str) -> Cells:
-        return next(cells for cells in self.cells if cells.table.name == table)
+        return next(cells for cells in (*self.cells, *self.windows) if cells.table.name == table)
 
     def deletes_from(self, table: str) -> bool:
         return any(isinstance(s, Delete) and s.range.table == table for s in self.program.statements)
@@ -205,7 +230,7 @@ def returns_one_row(program: Program, mode: Mode) -> bool:
     elif isinstance(mode, Sliding):
         if mode.every is not None or mode.active:
             return False
-        states, silent = [program.initialize, program.iterate], [program.expire]
+        states, silent = [program.initialize, program.iterate], [*program.expiries]
     else:
         assert not isinstance(mode, Tumbling) or mode.size > 0
         return False
@@ -226,7 +251,8 @@ def _returns_once(program: Program, statements: tuple[Statement, ...]) -> bool:
         many = False
         if len(source.columns) == 1 and isinstance(sole, Summary) and sole.program is not None:
             # Over the window there always is a row to aggregate: the one that came.
-            whole = [range_.table for range_ in source.ranges] == [WINDOW] and source.where is None
+            windows = [table.name for table in program.windows]
+            whole = len(source.ranges) == 1 and source.ranges[0].table in windows and source.where is None
             many = not (whole and returns_one_row(sole.program, Running(total=True)))
         return not source.group and source.having is None and source.limit is None and not many
     single = all(holds_one_row(program, range_.table) for range_ in source.ranges)

@@ -32,7 +32,7 @@ Place = tuple[str, str]
 def never_null(program: Program, window_filled: bool) -> frozenset[Place]:
     """The columns that are never NULL as long as no argument is: all but those that some statement may set to NULL.
     `window_filled` tells that the window has an oldest tuple whenever it is asked for."""
-    tables = [*program.tables, *([program.window] if program.window else [])]
+    tables = [*program.tables, *program.windows]
     known = {(table.name, field.name) for table in tables for field in table.schema}
     aliases = {range_.alias: range_.table for query in _queries(program) for range_ in query.ranges}
     aliases |= {s.range.alias: s.range.table for s in program.statements if not isinstance(s, Insert)}

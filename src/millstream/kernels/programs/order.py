@@ -35,7 +35,12 @@ def ordered_column(program: Program, mode: Mode, table: LocalTable, index: int |
     Only statements that run for every tuple count: to sort for one that runs when a group ends costs more than looking
     at all rows then. Whatever changes the column changes few rows at a time: those with a value of another one.
     """
-    states = [program.iterate, program.expire]
+    # Nothing in a program tells how many rows its tables will hold, so there is no threshold: what order costs where
+    # there are few is less than what it saves where there are many. Measured, in ns per tuple, order and scan, with 10,
+    # 100, 1,000 and 10,000 rows in the table: greatest of random values 184/77, 437/518, 2,479/4,469, 36,602/53,157 (a
+    # new value pushes a quarter of the others aside); count of 5 % of them 143/76, 472/666, 3,197/7,261, …; deletion
+    # from below of values that grow, and the least 76/49, 62/456, 163/4,793, ….
+    states = [program.iterate, *program.expiries]
     if isinstance(mode, Running) and mode.total:
         states.append(program.terminate)
     wanted: dict[int, int] = {}

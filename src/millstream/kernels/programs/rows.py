@@ -82,9 +82,11 @@ class RowEngine:
         self.mode = mode
         self._code = Code(program)
         window = self._code.window
+        self._sizes = mode.sizes if isinstance(mode, Sliding) else ()
+        # What is in the shorter windows is in the longest one, too.
+        self._held = self._code.tables[: len(self._code.tables) - len(program.shorter)]
         self._schemas = [
-            Schema((*table.schema, *_HIDDEN)) if i == window else table.schema
-            for i, table in enumerate(self._code.tables)
+            Schema((*table.schema, *_HIDDEN)) if i == window else table.schema for i, table in enumerate(self._held)
         ]
 
     def open(self) -> State:
@@ -105,7 +107,8 @@ class RowEngine:
             match self.mode:
                 case Sliding():
                     self._slide(self.mode, state, group, frame, output, now, id_, values)
-                    keep = self.mode.every is None or group.seen % self.mode.every == 0
+                    every = self.mode.every if self.mode.unit == "rows" else None
+                    keep = every is None or group.seen % every == 0
                 case Tumbling():
                     keep = self._tumble(self.mode, group, frame, output, values)
                 case Running() | Closing():
@@ -121,18 +124,17 @@ class RowEngine:
         """TERMINATE these groups, in that order, and drop them."""
         frame, output = self._code.frame(), _Output()
         for place, slot in enumerate(slots.tolist()):
-            group = state.groups.get(slot)
+            group = state.groups.pop(slot, None)
             if group is not None:
                 self._code.terminate(frame, group.tables, output.rows)
                 output.mark(place, 0)
-        self.forget(state, slots)
         return self._returned(output, timed=False)
 
     def export(self, state: State, slots: Ints) -> Groups:
         """These groups, in that order."""
         groups = [state.groups.get(slot) for slot in slots.tolist()]
         tables = {}
-        for i, (table, schema) in enumerate(zip(self._code.tables, self._schemas, strict=True)):
+        for i, (table, schema) in enumerate(zip(self._held, self._schemas, strict=True)):
             held = [(place, row) for place, group in enumerate(groups) if group for row in group.tables[i]]
             columns = [
                 to_arrow(self._code.to_save(i, [row[c] for _, row in held]), column.type)
@@ -148,7 +150,7 @@ class RowEngine:
         for slot, seen in enumerate(groups.seen.tolist()):
             if seen >= 0:
                 state.groups[slot] = Group(self._code.fresh_tables(), seen)
-        for i, (table, schema) in enumerate(zip(self._code.tables, self._schemas, strict=True)):
+        for i, (table, schema) in enumerate(zip(self._held, self._schemas, strict=True)):
             held = groups.tables.get(table.name)
             if held is None or not len(held.owner):
                 continue
@@ -160,19 +162,24 @@ class RowEngine:
                 group.tables[i].append(row)
                 if i == self._code.window:
                     self._await_expiry(state, group, row)
+        for group in state.groups.values():
+            self._fill_shorter_windows(group)
         return state
 
-    def forget(self, state: State, slots: Ints) -> None:
-        """Drop these groups."""
-        for slot in slots.tolist():
-            group = state.groups.pop(slot, None)
-            if group is not None:
-                # What waits for expiry finds no row of it any more.
-                group.tables = self._code.fresh_tables()
+    def _fill_shorter_windows(self, group: Group) -> None:
+        """Put those tuples into the shorter windows that had not left when the last one came."""
+        window = self._code.window
+        if window is None or not group.tables[window]:
+            return
+        rows = group.tables[window]
+        for place, size in enumerate(self._sizes[1:], 1):
+            by, limit = self._limit(rows[-1][_ID], rows[-1][_TIME], size)
+            group.tables[window + place] = [row for row in rows if row[by] > limit]
 
     def rows_held(self, state: State) -> int:
         """How many rows all tables hold."""
-        return sum(len(rows) for group in state.groups.values() for rows in group.tables)
+        held = len(self._held)
+        return sum(len(rows) for group in state.groups.values() for rows in group.tables[:held])
 
     def _run(self, group: Group, frame: Frame, output: _Output, values: Any) -> None:
         step = self._code.iterate if group.seen else self._code.initialize
@@ -189,15 +196,22 @@ class RowEngine:
             self._expire_actively(state, frame, output, now)
         else:
             number = group.seen + 1
-            by, limit = (_ID, number - mode.size) if mode.unit == "rows" else (_TIME, now - mode.size - 1)
-            while (rows := group.tables[window]) and rows[0][by] <= limit:
-                self._code.expire(frame, group.tables, output.rows)
+            for place, size in enumerate(self._sizes):
+                by, limit = self._limit(number, now, size)
+                while (rows := group.tables[window + place]) and rows[0][by] <= limit:
+                    self._code.expire(frame, group.tables, output.rows, place)
             if mode.unit == "rows":
                 id_ = number
         row = [*values, now, id_]
-        group.tables[window].append(row)
+        for place in range(len(self._sizes)):
+            group.tables[window + place].append(row)
         self._await_expiry(state, group, row)
         self._run(group, frame, output, row)
+
+    def _limit(self, number: int, now: int, size: int) -> tuple[int, int]:
+        """Where a tuple has what tells whether it leaves a window when another comes, and up to what it does."""
+        by_rows = isinstance(self.mode, Sliding) and self.mode.unit == "rows"
+        return (_ID, number - size) if by_rows else (_TIME, now - size - 1)
 
     def _await_expiry(self, state: State, group: Group, row: Row) -> None:
         if isinstance(self.mode, Sliding) and self.mode.active:

@@ -26,15 +26,16 @@ class Code:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        window = program.window
-        if window is None and program.expire:
+        windows = program.windows
+        if not windows and program.expire:
             # Nobody reads it, but EXPIRE needs the values of the tuples that leave.
-            window = LocalTable(WINDOW, program.parameters)
-        self.tables = [*program.tables, *([window] if window else [])]
-        self.window = len(program.tables) if window else None
+            windows = (LocalTable(WINDOW, program.parameters),)
+        self.tables = [*program.tables, *windows]
+        self.window = len(program.tables) if windows else None
+        """the number of the window's table, behind which the shorter windows have theirs"""
         self._queries = Queries(program, self.tables, _runner)
         compiled = {id(part): self._list(part) for part in _states(program)}
-        self._initialize, self._iterate, self._expire, self._terminate = (compiled[id(p)] for p in _states(program))
+        self._initialize, self._iterate, self._terminate, *self._expiries = (compiled[id(p)] for p in _states(program))
         self._nulls = (None,) * len(program.parameters)
         self._objects = dict(self._tables_of_objects())
 
@@ -61,12 +62,13 @@ class Code:
     def iterate(self, frame: Frame, tables: Tables, values: Any, returned: list[Row]) -> None:
         self._run(self._iterate, frame, tables, values, returned)
 
-    def expire(self, frame: Frame, tables: Tables, returned: list[Row]) -> None:
-        """EXPIRE for the oldest tuple of the window, and its removal."""
+    def expire(self, frame: Frame, tables: Tables, returned: list[Row], place: int = 0) -> None:
+        """EXPIRE for the oldest tuple of a window, and its removal."""
         assert self.window is not None
-        oldest = tables[self.window][0]
-        self._run(self._expire, frame, tables, oldest, returned)
-        rows = tables[self.window]
+        window = self.window + place
+        oldest = tables[window][0]
+        self._run(self._expiries[place], frame, tables, oldest, returned)
+        rows = tables[window]
         if rows and rows[0] is oldest:
             del rows[0]
 
@@ -164,7 +166,7 @@ class Code:
 
 
 def _states(program: Program) -> tuple[tuple[Statement, ...], ...]:
-    return program.initialize, program.iterate, program.expire, program.terminate
+    return program.initialize, program.iterate, program.terminate, *program.expiries
 
 
 def _runner(program: Program) -> Callable[[list[tuple[Any, ...]]], list[Row]]:

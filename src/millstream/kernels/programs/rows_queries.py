@@ -26,6 +26,7 @@ from millstream.plan.programs import (
     ScalarQuery,
     Summary,
     expressions_of,
+    oldest_of,
     queries_of,
 )
 from millstream.plan.python import Instance, Method
@@ -196,9 +197,9 @@ class Queries:
             return lambda frame: frame[CODE]
         alias, _, field = name.partition(".")
         if name.startswith(OLDEST) and alias not in self._ranges:
-            window = self._program.window
-            assert window is not None, column
-            table, place = self._tables[window.name], window.schema.index(field)
+            # the names of the longest window's begin with what all begin with
+            window = next(w for w in reversed(self._program.windows) if name.startswith(oldest_of(w.name)))
+            table, place = self._tables[window.name], window.schema.index(name.removeprefix(oldest_of(window.name)))
             return lambda frame: rows[0][place] if (rows := frame[TABLES][table]) else None
         own, table = self._ranges[alias]
         place = self._schemas[table].index(field)

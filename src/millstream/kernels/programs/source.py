@@ -20,7 +20,7 @@ from millstream.kernels.programs.statements import Statements
 from millstream.kernels.programs.storage import Pair, append, drop, load_cell, store, stored, unlink
 from millstream.kernels.programs.writer import Writer
 from millstream.physical.expressions.kernel_forms import not_, zero
-from millstream.plan.programs import SQLCODE, Program
+from millstream.plan.programs import SQLCODE, Program, Statement
 
 OVERFLOW, SEVERAL_ROWS = 1, 2
 """What `trouble` says first; then it says whether a pool was too small, rather than the room for what is returned."""
@@ -163,11 +163,11 @@ class _Function(Room):
         if self.layout.keyed:
             write(f"at = np.int64(slots[r]) * {self.layout.width}")
             self._enter()
-        self.stop_if_full(program.initialize, program.iterate, program.expire, program.terminate)
+        self.stop_if_full(program.initialize, program.iterate, *program.expiries, program.terminate)
         write("tuple_number = r", "seen += 1")
         if isinstance(mode, Sliding) and mode.unit == "range":
             write("now = time[r]")
-        if isinstance(mode, Sliding) and mode.every is not None:
+        if isinstance(mode, Sliding) and mode.unit == "rows" and mode.every is not None:
             write(f"yields = seen % {mode.every} == 0")
             self.guard = "yields"
         if isinstance(mode, Sliding) and not mode.active:
@@ -234,32 +234,33 @@ class _Function(Room):
     # -- expiry ----------------------------------------------------------------------------------------------------
 
     def _expire_passively(self, mode: Sliding) -> None:
-        cells = self.layout.window
-        assert cells is not None
-        n, width = cells.number, cells.width
-        oldest = f"base{n} + (first{n} & mask{n}) * {width}" if cells.is_ring else f"head{n} * {width}"
-        some = f"first{n} < end{n}" if cells.is_ring else f"head{n} != 0"
-        if mode.unit == "range":
-            self.write(f"since = {_ago('now', mode.size)}")
-            due = f"while {some} and c{n}[{oldest} + {cells.lanes['time']}] < since:"
-        elif cells.is_ring:
-            due = f"if end{n} - first{n} >= {mode.size}:"
-        else:
-            due = f"while {some} and c{n}[{oldest} + {cells.lanes['id']}] <= seen - {mode.size}:"
-        with self.write.block(due):
-            self._expire_head(cells, oldest)
+        windows = zip(self.layout.windows, mode.sizes, self.program.expiries, strict=True)
+        # From the shortest on: a tuple has left all others before it leaves the one that holds it.
+        for cells, size, expire in reversed(list(windows)):
+            n, width = cells.number, cells.width
+            oldest = f"base{n} + ({cells.first} & mask{n}) * {width}" if cells.is_ring else f"head{n} * {width}"
+            some = f"{cells.first} < end{n}" if cells.is_ring else f"head{n} != 0"
+            if mode.unit == "range":
+                self.write(f"since = {_ago('now', size)}")
+                due = f"while {some} and c{n}[{oldest} + {cells.lanes['time']}] < since:"
+            elif cells.is_ring:
+                due = f"if end{n} - {cells.first} >= {size}:"
+            else:
+                due = f"while {some} and c{n}[{oldest} + {cells.lanes['id']}] <= seen - {size}:"
+            with self.write.block(due):
+                self._expire_head(cells, oldest, expire)
 
-    def _expire_head(self, cells: Cells, oldest: str) -> None:
-        """Run EXPIRE for the first tuple of the group's window, and take it out."""
+    def _expire_head(self, cells: Cells, oldest: str, expire: tuple[Statement, ...]) -> None:
+        """Run EXPIRE for the first tuple of a window of the group, and take it out."""
         n, write = cells.number, self.write
         if not cells.is_ring:
             write(f"leaving = head{n}", "current = leaving")
-        if self.program.expire:
+        if expire:
             write(f"oldest_at = {oldest}")
             load_cell(write, cells, "oldest_at", {i: f"a{i}" for i in range(len(cells.table.schema))})
-            self.statements.statements(self.program.expire, self.body)
+            self.statements.statements(expire, self.body)
         if cells.is_ring:
-            write(f"first{n} += 1")
+            write(f"{cells.first} += 1")
             return
         with write.block(f"if head{n} == leaving:"):
             unlink(write, cells, "leaving", "0")
@@ -277,7 +278,7 @@ class _Function(Room):
                 self._enter()
             self.stop_if_full(self.program.expire)
             write(f"now = {time} + {mode.size}", f"tuple_number = -1 - c{n}[eldest * {width} + {cells.lanes['id']}]")
-            self._expire_head(cells, f"eldest * {width}")
+            self._expire_head(cells, f"eldest * {width}", self.program.expire)
             if self.layout.keyed:
                 self._leave()
 

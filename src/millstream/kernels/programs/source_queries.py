@@ -104,10 +104,10 @@ class Queries(Values):
         if cells.is_ring:
             place = self.write.fresh("i")
             if until:
-                self.write(f"{place} = first{n}")
+                self.write(f"{place} = {cells.first}")
                 stack.enter_context(self.write.block(f"while {place} < end{n}{going}:"))
             else:
-                stack.enter_context(self.write.block(f"for {place} in range(first{n}, end{n}):"))
+                stack.enter_context(self.write.block(f"for {place} in range({cells.first}, end{n}):"))
             self.write(f"{at} = base{n} + ({place} & mask{n}) * {width}", *([f"{place} += 1"] if until else []))
         else:
             cell = self.write.fresh("cell")

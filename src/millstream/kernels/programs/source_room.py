@@ -7,7 +7,7 @@ from millstream.kernels.programs.layout import Cells, Layout
 from millstream.kernels.programs.nullness import Place
 from millstream.kernels.programs.source_values import NotCompilable
 from millstream.kernels.programs.writer import Writer
-from millstream.plan.programs import WINDOW, Insert, Program, Rows, Statement, Summary
+from millstream.plan.programs import Insert, Program, Rows, Statement, Summary
 
 
 class Room:
@@ -56,7 +56,7 @@ class Room:
         """The source of the most rows that these states insert into a table, or return, for one tuple."""
         terms = ["0"]
         for state in states:
-            times = self._expiries if state is self.program.expire else "1"
+            times = self._expiries if any(state is expire for expire in self.program.expiries) else "1"
             for statement in state:
                 if isinstance(statement, Insert) and statement.table == table:
                     terms += [f"{times} * {self._most(source)}" for source in statement.sources]
@@ -68,14 +68,15 @@ class Room:
         mode, cells = self.mode, self.layout.window
         if not isinstance(mode, Sliding) or mode.active or mode.unit == "rows" or cells is None:
             return "1"
-        if any(self._lists(source) for s in self.program.expire if isinstance(s, Insert) for source in s.sources):
+        inserts = [s for expire in self.program.expiries for s in expire if isinstance(s, Insert)]
+        if any(self._lists(source) for s in inserts for source in s.sources):
             raise NotCompilable("EXPIRE inserts from a query, and may run many times for one tuple")
         return self._size(cells)
 
     def _size(self, cells: Cells) -> str:
         """The source of how many rows a table has, the tuple that comes included."""
         n = cells.number
-        return f"(end{n} - first{n} + 1)" if cells.is_ring else f"(count{n} + 1)"
+        return f"(end{n} - {cells.first} + 1)" if cells.is_ring else f"(count{n} + 1)"
 
     def _lists(self, rows: Rows) -> list[str]:
         """The tables of more than one row that a query ranges over."""
@@ -109,8 +110,9 @@ class Room:
     def _fixed(self, table: str) -> int | None:
         """How many rows a table has at most, if only INITIALIZE inserts some."""
         inserts = [s for s in self.program.statements if isinstance(s, Insert) and s.table == table]
+        windows = [cells.table.name for cells in self.layout.windows]
         only_first = all(s in self.program.initialize and s not in self.program.iterate for s in inserts)
-        if table == WINDOW or not only_first or any(source.ranges for s in inserts for source in s.sources):
+        if table in windows or not only_first or any(source.ranges for s in inserts for source in s.sources):
             return None
         return sum(len(s.sources) for s in inserts)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from millstream.kernels.one_input import OneInput
 from millstream.kernels.registry import register
-from millstream.plan.modes import Closing, Mode
+from millstream.plan.modes import Closing, Mode, Sliding
 from millstream.plan.programs import Program
 from millstream.plan.python import code_in
 from millstream.schema import Field, Schema
@@ -39,6 +39,8 @@ class AggregateSpec(OneInput):
             raise ValueError(f"{self.program.name} does not take these arguments")
         if len(self.results) != len(self.program.result):
             raise ValueError(f"{self.program.name} has {len(self.program.result)} results")
+        if len(self.program.shorter) != (len(self.mode.shorter) if isinstance(self.mode, Sliding) else 0):
+            raise ValueError("each shorter window has its EXPIRE")
         if (self.ends is not None) != isinstance(self.mode, Closing) or (self.ends and self.ends not in self.keys):
             raise ValueError("groups end by a key column, in mode Closing")
         _ = self.output

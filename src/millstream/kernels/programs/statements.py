@@ -20,6 +20,7 @@ from millstream.plan.programs import (
     aliases_of,
     column_names,
     expressions_of,
+    oldest_of,
     queries_of,
 )
 from millstream.types import DOUBLE
@@ -35,8 +36,9 @@ class Statements(Queries):
             self.write(f"v_{body.sqlcode} = 0")
         for statement in statements:
             self.write(f"# {' '.join(str(statement).split())}")
-            if any(name.startswith(OLDEST) for name in column_names(expressions_of(statement))):
-                self._load_oldest(body)
+            names = column_names(expressions_of(statement))
+            if any(name.startswith(OLDEST) for name in names):
+                self._load_oldest(names, body)
             touched = None
             if body.sqlcode is not None:
                 touched = self.write.fresh("touched")
@@ -51,20 +53,30 @@ class Statements(Queries):
             if touched is not None:
                 self.write(f"v_{body.sqlcode} = 0 if {touched} else 100")
 
-    def _load_oldest(self, body: Body) -> None:
-        cells = self._cells(WINDOW, body)
-        n = cells.number
+    def _load_oldest(self, names: list[str], body: Body) -> None:
+        """Variables for the oldest tuples of the windows that are asked for one."""
+        longest = self._cells(WINDOW, body)
+        asked = [
+            cells
+            for cells in self.layout.windows
+            if any(f"{oldest_of(cells.table.name)}{field_.name}" in names for field_ in longest.table.schema)
+        ]
+        for cells in asked:
+            self._load_oldest_of(cells, body)
+
+    def _load_oldest_of(self, cells: Cells, body: Body) -> None:
+        n, prefix = cells.number, oldest_of(cells.table.name)
         for field_ in cells.table.schema:
-            variable = body.names.setdefault(f"{OLDEST}{field_.name}", self.write.fresh("oldest"))
+            variable = body.names.setdefault(f"{prefix}{field_.name}", self.write.fresh("oldest"))
             self.write(f"v_{variable} = {zero(plain_type(field_.type))}", f"n_{variable} = True")
         # While a tuple is worked on, a window from which nothing is deleted holds at least that.
         with self.write.when("True" if cells.is_ring else f"head{n} != 0"):
             at = self.write.fresh("at")
             if cells.is_ring:
-                self.write(f"{at} = base{n} + (first{n} & mask{n}) * {cells.width}")
+                self.write(f"{at} = base{n} + ({cells.first} & mask{n}) * {cells.width}")
             else:
                 self.write(f"{at} = head{n} * {cells.width}")
-            self._load(cells, at, OLDEST, body, None)
+            self._load(cells, at, prefix, body, None)
 
     def _insert(self, statement: Insert, body: Body, touched: str | None) -> None:
         stop = "0"

@@ -192,7 +192,7 @@ def drop(write: Writer, cells: Cells) -> None:
     """Empty a group's table."""
     n = cells.number
     if cells.is_ring:
-        write(f"first{n} = end{n}")
+        write(*(f"{name} = end{n}" for name in (f"first{n}", *cells.locals[4:])))
         return
     if cells.order is not None:
         write(f"first{n} = 0", f"end{n} = 0", f"mixed{n} = 0")

@@ -1,0 +1,243 @@
+"""MEASURES and DEFINE: expressions over the values of a match."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from millstream.bind.aggregates import as_argument
+from millstream.bind.context import Context
+from millstream.bind.expressions import ExpressionBinder, call_of
+from millstream.bind.groups import is_aggregate
+from millstream.bind.pattern_names import Variables
+from millstream.bind.pattern_rows import (
+    LOGICAL,
+    OF_MATCH,
+    PHYSICAL,
+    RowExpressions,
+    column_of,
+    is_star,
+    name_of,
+    variable_of,
+)
+from millstream.bind.pattern_values import LABEL, NUMBER, MatchValues, Place
+from millstream.bind.programs import bind_program
+from millstream.bind.scope import Scope
+from millstream.kernels import aggregates
+from millstream.kernels.programs.layout import returns_one_row
+from millstream.plan.expr import Case, Column, Expr, Literal
+from millstream.plan.modes import Running as RunningMode
+from millstream.plan.patterns import TIMED_OUT, Summary
+from millstream.sql.patterns import Final, Running
+from millstream.types import BOOLEAN
+
+
+class MatchExpressions(ExpressionBinder):
+    """Binds what is said of a match. `clause` is where: conditions cannot look at what comes after their row."""
+
+    def __init__(
+        self, context: Context, scope: Scope, variables: Variables, values: MatchValues, clause: str,
+        time: Column | None = None, timeouts: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(context, scope)
+        self.variables, self.values, self.clause = variables, values, clause
+        self.time, self.timeouts = time, timeouts
+
+    def bind(self, node: exp.Expr) -> Expr:
+        if isinstance(node, Running | Final):
+            return self._scoped(node)
+        if isinstance(node, exp.Filter):
+            return self.aggregate(node.this, node.expression.this)
+        name = name_of(node)
+        if name in (*LOGICAL, *PHYSICAL):
+            return self._navigate(node, False)
+        if name in OF_MATCH:
+            return self._of_match(name, node)
+        if is_aggregate(node, self.context):
+            return self.aggregate(node)
+        return super().bind(node)
+
+    def _column(self, node: exp.Column) -> Expr:
+        if not node.table and node.name.lower() in self.parameters:
+            return self.parameters[node.name.lower()]
+        column = column_of(node, self.scope, self.variables)
+        of = self.variables.find(node, node.table) if node.table else None
+        return self.values.reach(column, Place(of))
+
+    def _scoped(self, node: exp.Expr) -> Expr:
+        """RUNNING or FINAL before a call."""
+        final = isinstance(node, Final)
+        if final:
+            self._refuse_final(node)
+        if name_of(node.this) in LOGICAL:
+            return self._navigate(node.this, final)
+        if isinstance(node.this, exp.Filter):
+            return self.aggregate(node.this.this, node.this.expression.this, final)
+        if is_aggregate(node.this, self.context):
+            return self.aggregate(node.this, None, final)
+        return self.context.fail(
+            f"{'FINAL' if final else 'RUNNING'} stands before FIRST, LAST and aggregates", node, hint="leave it out"
+        )
+
+    def _refuse_final(self, node: exp.Expr) -> None:
+        if self.clause == "DEFINE":
+            self.context.fail(
+                "FINAL cannot stand in DEFINE",
+                node,
+                detail="while a row is tested, nobody knows how the match will end",
+                hint="leave FINAL out",
+            )
+
+    def _of_match(self, name: str, node: exp.Expr) -> Expr:
+        if name == "classifier":
+            qualifier = variable_of(node, self.context)
+            return self.values.reach(LABEL, Place(self.variables.find(node, qualifier) if qualifier else None))
+        if call_of(node)[1]:  # type: ignore[arg-type]
+            self.context.fail(f"{name.upper()} takes no argument", node)
+        if name == "match_number":
+            return NUMBER
+        if self.clause == "DEFINE":
+            self.context.fail(f"{name.upper()} cannot stand in DEFINE", node, hint="use it in MEASURES")
+        if name == "match_rowtime":
+            if self.time is None:
+                self.context.fail(
+                    "these rows have no time column", node, hint="declare the stream with ORDER BY column"
+                )
+            return self.values.reach(self.time, Place(final=True))
+        if not self.timeouts:
+            self.context.fail("nothing times out here", node, hint="write WITHIN … WITH TIMEOUTS")
+        return Column(BOOLEAN, TIMED_OUT)
+
+    # -- navigation ------------------------------------------------------------------------------------------------
+
+    def _navigate(self, node: exp.Expr, final: bool) -> Expr:
+        """PREV, NEXT, FIRST or LAST."""
+        name = name_of(node)
+        argument, number = self._arguments(node, 1 if name in PHYSICAL else 0)
+        place = Place(final=final)
+        if name in PHYSICAL:
+            place = replace(place, shift=-number if name == "prev" else number)
+            argument, place = self._inside(argument, place)
+        else:
+            place = replace(place, first=name == "first", offset=number)
+        row = RowExpressions(self.context, self._scope(), self.variables, name.upper())
+        value = row.bind(argument)
+        return self.values.at(value, replace(place, variables=row.of))
+
+    def _inside(self, argument: exp.Expr, place: Place) -> tuple[exp.Expr, Place]:
+        """What PREV or NEXT is asked of: the row that FIRST or LAST inside of it finds, or else the last one."""
+        inner = argument
+        while isinstance(inner, exp.Paren):
+            inner = inner.this
+        final = isinstance(inner, Final)
+        if isinstance(inner, Running | Final):
+            if final:
+                self._refuse_final(inner)
+            inner = inner.this
+            if name_of(inner) not in LOGICAL:
+                self.context.fail(f"{'FINAL' if final else 'RUNNING'} stands before FIRST and LAST here", argument)
+        if name_of(inner) not in LOGICAL:
+            return argument, place
+        value, offset = self._arguments(inner, 0)
+        return value, replace(place, first=name_of(inner) == "first", offset=offset, final=final)
+
+    def _arguments(self, node: exp.Expr, default: int) -> tuple[exp.Expr, int]:
+        """The argument of a navigation, and how many rows it goes."""
+        assert isinstance(node, exp.Func)
+        name, arguments = call_of(node)
+        if not 1 <= len(arguments) <= 2:
+            self.context.fail(f"{name.upper()} takes one or two arguments, here are {len(arguments)}", node)
+        for argument in arguments:
+            if isinstance(argument, exp.IgnoreNulls | exp.RespectNulls | exp.Distinct | exp.Star):
+                self.context.refuse(f"{name.upper()} takes the value of a row", argument)
+        if len(arguments) == 1:
+            return arguments[0], default
+        is_constant = arguments[1].find(exp.Column) is None
+        number = ExpressionBinder(self.context, None).bind(arguments[1]) if is_constant else None
+        value = number.value if isinstance(number, Literal) else None
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**31:
+            self.context.fail(f"{name.upper()} takes a constant number of rows", arguments[1], hint="0, 1, 2, …")
+        return arguments[0], value
+
+    def _scope(self) -> Scope:
+        assert self.scope is not None
+        return self.scope
+
+    # -- aggregates ------------------------------------------------------------------------------------------------
+
+    def aggregate(self, node: exp.Expr, where: exp.Expr | None = None, final: bool = False) -> Expr:
+        """The value of an aggregate over rows of the match."""
+        name = name_of(node)
+        if name in (*LOGICAL, *PHYSICAL):
+            self.context.refuse(f"FILTER with {name.upper()} is not supported", node)
+        if not is_aggregate(node, self.context):
+            self.context.fail("FILTER needs an aggregate before it", node)
+        assert isinstance(node, exp.Func)
+        rows = RowExpressions(self.context, self._scope(), self.variables, name)
+        condition = None if where is None else rows.condition(where)
+        arguments = call_of(node)[1]
+        if self.context.catalog.aggregate(name, window=False) is not None:
+            return self._own(name, node, arguments, rows, condition, final)
+        return self._builtin(name, node, arguments, rows, condition, final)
+
+    def _builtin(
+        self, name: str, node: exp.Func, arguments: list[exp.Expression], rows: RowExpressions, where: Expr | None,
+        final: bool,
+    ) -> Expr:  # fmt: skip
+        fn = aggregates.canonical_name(name)
+        assert fn is not None
+        distinct = len(arguments) == 1 and isinstance(arguments[0], exp.Distinct)
+        if distinct:
+            arguments = list(arguments[0].expressions)
+        arg: Expr | None = None
+        of_all = rows.of
+        if fn == "count" and len(arguments) <= 1 and (not arguments or is_star(arguments[0])):
+            if arguments and isinstance(arguments[0], exp.Column):
+                of_all = self.variables.find(arguments[0], arguments[0].table)
+        else:
+            if len(arguments) != 1:
+                self.context.fail(f"{name} takes one argument, here are {len(arguments)}", node)
+            arg = rows.bind(arguments[0])
+            of_all = rows.of
+        if fn in ("first_value", "last_value"):
+            if where is not None or distinct:
+                self.context.refuse(f"{'DISTINCT' if distinct else 'FILTER'} with {name} is not supported", node)
+            assert arg is not None
+            return self.values.at(arg, Place(of_all, first=fn == "first_value", final=final))
+        if where is not None:
+            given = Literal(BOOLEAN, True) if arg is None else arg
+            arg = Case(given.type, ((where, given),), Literal(given.type, None))
+        distinct = distinct and fn not in ("min", "max")
+        type_ = aggregates.result_type(fn, distinct, None if arg is None else arg.type)
+        if type_ is None:
+            self.context.fail(f"{fn} does not apply to {'rows' if arg is None else arg.type}", node)
+        args = () if arg is None else (self.values.argument(arg),)
+        return self.values.summary(Summary("", fn, args, type_, of_all, final, distinct))
+
+    def _own(
+        self, name: str, node: exp.Func, arguments: list[exp.Expression], rows: RowExpressions, where: Expr | None,
+        final: bool,
+    ) -> Expr:  # fmt: skip
+        """An aggregate that is written in SQL."""
+        if where is not None or any(isinstance(argument, exp.Distinct) for argument in arguments):
+            word = "DISTINCT" if where is None else "FILTER"
+            self.context.refuse(f"{word} with {name}, which is written in SQL, is not supported", node)
+        definition = self.context.catalog.aggregate(name, window=False)
+        assert definition is not None
+        args = tuple(map(rows.bind, arguments))
+        with self.context.blaming(node):
+            program = bind_program(definition, tuple(arg.type for arg in args), self.context)
+            args = tuple(as_argument(arg, field) for arg, field in zip(args, program.parameters, strict=True))
+        if len(program.result) != 1:
+            self.context.refuse(f"{name} returns {len(program.result)} columns", node, hint="one is needed here")
+        if not returns_one_row(program, RunningMode(total=True)):
+            self.context.refuse(
+                f"{name} may return no row or several",
+                node,
+                detail="a match has one value of it, that of TERMINATE",
+                hint="return exactly one row in TERMINATE, and none in ITERATE",
+            )
+        given = tuple(map(self.values.argument, args))
+        type_ = program.result.fields[0].type
+        return self.values.summary(Summary("", name, given, type_, rows.of, final, program=program))

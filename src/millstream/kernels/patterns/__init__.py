@@ -1,0 +1,1 @@
+"""Row patterns: rows of a partition in, matches out."""

@@ -1,0 +1,174 @@
+"""The source text of the loops that search for a chain, made for its elements and where it goes on after failures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millstream.kernels.patterns.chain_dispatch import Dispatch
+from millstream.kernels.patterns.chain_plan import Plan
+from millstream.kernels.programs.source_text import untroubled
+from millstream.kernels.programs.writer import Writer
+from millstream.physical.expressions.kernel_helpers import helper_source
+
+FOUND, TROUBLE, EVALUATIONS, META = 0, 1, 2, 3
+"""Lanes of `meta`: how many output rows there are, what went wrong, how often conditions were asked; their number."""
+OVERFLOW, NO_ROW, FIRST_ROW = 1, 2, 3
+"""What may go wrong: a value does not fit its type; the row to go on at is not there, or is the match's first."""
+
+_HEADER = f"""\
+import numpy as np
+from millstream.kernels.jit.primitives import COMPILED, place, prefetch, total
+
+FOUND, TROUBLE, EVALUATIONS = {FOUND}, {TROUBLE}, {EVALUATIONS}
+OVERFLOW, NO_ROW, FIRST_ROW = {OVERFLOW}, {NO_ROW}, {FIRST_ROW}
+FOREVER = 9223372036854775807
+END = FOREVER - 1
+AHEAD = 16
+"""
+
+
+@dataclass
+class Generated:
+    """A module with the loops `step`, over rows, and `settle`, over partitions when time has come somewhere."""
+
+    source: str
+    texts: tuple[str, ...]
+    asked: frozenset[str]
+    flagged: tuple[bool, ...]
+    """which output columns have an array for their validity"""
+
+
+def generate(plan: Plan, nulls: bool, counted: bool = False) -> Generated:
+    """The loops; without `nulls`, such that no column may ever have been NULL."""
+    asked: frozenset[str] = frozenset()
+    while True:
+        source = _Source(plan, nulls, asked, counted)
+        generated = source.generated()
+        if generated.asked <= asked:
+            return generated
+        # What is asked for has to be kept, and what it is kept from, too.
+        asked |= generated.asked
+
+
+class _Source(Dispatch):
+    @property
+    def has_flags(self) -> bool:
+        return any(map(self.values.keeps_flag, self.layout.flags))
+
+    def generated(self) -> Generated:
+        text = self.text()
+        flagged = tuple(null != "False" for _, null in self.outputs)
+        return Generated(text, tuple(self.values.texts), frozenset(self.values.asked), flagged)
+
+    def text(self) -> str:
+        step, settle = self._step(), self._settle()
+        lanes = "".join(f"{name.upper()} = {lane}\n" for name, lane in self.layout.lanes.items())
+        helpers = helper_source(self.values.helpers)
+        parts = [_HEADER + lanes, *([helpers] if helpers else []), step, settle]
+        return untroubled("\n\n".join(parts)).replace("trouble[0]", "meta[TROUBLE]").replace("(trouble, ", "(meta, ")
+
+    # -- functions -------------------------------------------------------------------------------------------------
+
+    def _parameters(self) -> list[str]:
+        names = ["meta", "codes", "labels", "within", "time", "seq"]
+        if self.layout.logged:
+            names += ["next", "prev"]
+        names += [name for i in range(len(self.layout.columns)) for name in (f"col{i}", f"ok{i}")]
+        names += ["record", "floats", "out_slot", "out_time", "out_seq"]
+        for i, (_, null) in enumerate(self.outputs):
+            names += [f"out{i}", f"valid{i}"] if null != "False" else [f"out{i}"]
+        return names
+
+    def _open(self, head: str) -> None:
+        self.write = Writer(0)
+        self.write(head)
+        self.write = self._deeper()
+        self.write("found = meta[FOUND]")
+        if self.counted:
+            self.write("evaluations = meta[EVALUATIONS]")
+
+    def _deeper(self) -> Writer:
+        deeper = Writer(1)
+        deeper.lines = self.write.lines
+        return deeper
+
+    def _close(self) -> str:
+        if self.counted:
+            self.write("meta[EVALUATIONS] = evaluations")
+        self.write("meta[FOUND] = found")
+        lines = self.write.lines
+        lines[1:1] = [f"    v_text{i} = codes[{i}]" for i in self.values.texts.values()]
+        return "\n".join(lines) + "\n"
+
+    def _load(self) -> None:
+        self.write("state = record[s + STATE]")
+        if self.has_flags:
+            self.write("flags = record[s + FLAGS]")
+
+    def _save(self) -> None:
+        self.write("record[s + STATE] = state")
+        if self.has_flags:
+            self.write("record[s + FLAGS] = flags")
+
+    def _step(self) -> str:
+        self._open(f"def step(rows, at, count, {', '.join(self._parameters())}):")
+        write, layout = self.write, self.layout
+        with write.block("for x in range(count):"):
+            write("i = rows[x]", "s = at[x]")
+            with write.block("if COMPILED and x + AHEAD < count:"):
+                write(*(f"prefetch(record, at[x + AHEAD] + {lane})" for lane in range(0, len(layout.lanes), 8)))
+            self._load()
+            if layout.search.within is not None:
+                # A deadline that has passed is an event of its own, before the row.
+                with write.block("while state != 0 and record[s + DEADLINE] < time[i]:"):
+                    write("now = record[s + DEADLINE] + 1", "by = record[s + LAST_SEQ]")
+                    self._virtual("i", "late")
+            write("now = time[i]", "by = seq[i]")
+            if layout.logged:
+                write("q = np.int64(i)", "stop = next[i]")
+                self._scan()
+            else:
+                write("p = i")
+                with write.block("while True:"):
+                    self.dispatch(over="False", kind="failed")
+                    self.outcome(again="break")
+                write(*self.values.remember())
+            write("record[s + LAST_SEQ] = seq[i]")
+            self._save()
+        return self._close()
+
+    def _settle(self) -> str:
+        self._open(f"def settle(at, upto, {', '.join(self._parameters())}):")
+        write = self.write
+        with write.block("for x in range(len(at)):"):
+            write("s = at[x]", "by = record[s + LAST_SEQ]")
+            self._load()
+            if self.layout.search.within is not None:
+                with write.block("while state != 0 and record[s + DEADLINE] < upto:"):
+                    write("now = record[s + DEADLINE] + 1")
+                    self._virtual("-1", "late")
+            with write.block("while upto == FOREVER and state != 0:"):
+                write("now = END")
+                self._virtual("-1", "ended")
+            self._save()
+        return self._close()
+
+    def _virtual(self, stop: str, kind: str) -> None:
+        """The attempt under way gets no more rows."""
+        if self.layout.logged:
+            self.write(f"stop = np.int64({stop})", "q = stop")
+        self.dispatch(over="True", kind=kind)
+        self.outcome(again="pass")
+        if self.layout.logged:
+            self._scan()
+
+    def _scan(self) -> None:
+        """Rows of the partition from q on, until there are no more; a failed attempt may go back."""
+        write, layout = self.write, self.layout
+        late = layout.search.within is not None
+        with write.block("while q != stop:"):
+            self.look_at("q")
+            if late:
+                write("over = state != 0 and time[p] > record[s + DEADLINE]")
+            self.dispatch(over="over" if late else "False", kind="late")
+            self.outcome(again="q = next[p]")

@@ -1,0 +1,271 @@
+"""The values of a match as source text: where a chain's loop reads them, and how it keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from millstream.kernels.patterns.chain_layout import Cell, Kept, Layout, Tally
+from millstream.kernels.patterns.conditions import NotCompilable, compiled
+from millstream.physical.expressions.kernel_forms import and_, choose, not_, or_, zero
+from millstream.plan.expr import Expr, columns_of
+from millstream.plan.patterns import CLASSIFIER, MATCH_NUMBER, TIMED_OUT, Reach, Summary
+from millstream.types import BIGINT, BOOLEAN, SqlType
+
+Pair = tuple[str, str]
+"""The text of a value, and of whether it is NULL."""
+
+
+class Values:
+    """Writes what reads and keeps values. Without `nulls`, no column is ever NULL, and flags that nothing asks for
+    (`asked`) are not kept."""
+
+    def __init__(self, layout: Layout, nulls: bool, asked: frozenset[str]) -> None:
+        self.layout, self.nulls, self._kept_flags = layout, nulls, asked
+        self.asked: set[str] = set()
+        self.helpers: set[str] = set()
+        self.texts: dict[str, int] = {}
+        """text constants, and the place of each one's code"""
+
+    # -- lanes -----------------------------------------------------------------------------------------------------
+
+    def lane(self, name: str) -> str:
+        """The text of a lane of the partition's record."""
+        return f"{'floats' if self._is_float(name) else 'record'}[s + {name.upper()}]"
+
+    def _is_float(self, name: str) -> bool:
+        layout = self.layout
+        if name.startswith("kept"):
+            return layout.is_float(layout.kept[int(name[4:])].cell.column)
+        if name.startswith("tally"):
+            number, _, part = name[5:].partition("_")
+            return part != "count" and layout.tallies[int(number)].is_float
+        if name.startswith("c") and name != "count":
+            return layout.is_float(layout.columns[int(name[1:].partition("_")[0])])
+        return False
+
+    def keeps_flag(self, name: str) -> bool:
+        return name in self.layout.flags and (self.nulls or name in self._kept_flags)
+
+    def _flagged(self, name: str, certain: bool) -> str:
+        """The text of whether a lane is NULL; `certain` tells that there was a row to take it from."""
+        if certain and not self.nulls:
+            return "False"
+        self.asked.add(name)
+        return f"((flags >> {self.layout.flags[name]}) & 1 == 0)"
+
+    def _loaded(self, name: str, type_: SqlType) -> str:
+        text = self.lane(name)
+        return f"({text} != 0)" if type_.name == "BOOLEAN" else text
+
+    # -- rows ------------------------------------------------------------------------------------------------------
+
+    def cell(self, cell: Cell, element: int) -> Pair:
+        """A value of the row that an element is tried on, or of one before it."""
+        if cell.column == CLASSIFIER:
+            return f"labels[{self.layout.search.variables.index(self.layout.elements[element].variable)}]", "False"
+        column, back = self.layout.columns.index(cell.column), cell.back
+        exists = self.layout.rows_before(element) >= back
+        if back and not self.layout.logged:
+            name = self.layout.cell_lane(cell)
+            return self._loaded(name, self.layout.types[cell.column]), self._flagged(name, exists)
+        at = f"p{back}" if back else "p"
+        absent = "False" if exists else f"({at} < 0)"
+        return f"col{column}[{at}]", or_(absent, f"(not ok{column}[{at}])" if self.nulls else "False")
+
+    def reach(self, reach: Reach, element: int, some: bool) -> Pair:
+        """A reach where an element is tried on a row; `some` tells that the element has a row already."""
+        layout, group = self.layout, self.layout.group(reach.variables)
+        kept = layout.kept_for(reach, element)
+        if element not in group:
+            return self.reach_after(reach, element)
+        here = self.cell(Cell(reach.column, -reach.shift), element)
+        if not kept:
+            return here if reach.offset == 0 else (zero(_plain(reach.type)), "True")
+        before = layout.rows_before(element, group) + some
+        stored = self._stored(kept[-1], reach.type, before)
+        if not reach.first:
+            return stored
+        if before > reach.offset:
+            return stored
+        if reach.offset == 0 and not some and layout.is_fresh(group, element):
+            return here
+        count = self._group_count(group)
+        at_hand = f"({count} == {reach.offset})"
+        return choose(at_hand, here[0], stored[0]), choose(at_hand, here[1], stored[1])
+
+    def reach_after(self, reach: Reach, elements: int) -> Pair:
+        """A reach when so many elements are complete, and no row is at hand."""
+        kept = self.layout.kept_for(reach, None)
+        if not kept or not any(element < elements for element in kept[-1].elements):
+            return zero(_plain(reach.type)), "True"
+        return self._stored(kept[-1], reach.type, self.layout.rows_before(elements, kept[-1].elements))
+
+    def _stored(self, kept: Kept, type_: SqlType, rows: int) -> Pair:
+        """What was kept, when at least so many rows of its elements have been taken."""
+        name = self.layout.kept_lane(kept)
+        exists = all(self.layout.rows_before(element) >= kept.cell.back for element in kept.elements)
+        return self._loaded(name, type_), self._flagged(name, rows > kept.depth and exists)
+
+    def _group_count(self, group: tuple[int, ...]) -> str:
+        return self.lane(f"group{self.layout.counted_groups.index(group)}")
+
+    # -- expressions -----------------------------------------------------------------------------------------------
+
+    def named(self, name: str, element: int, some: bool, at_row: bool) -> Pair:
+        """A value by name: where an element is tried on a row, or, at no row, when all before it are complete."""
+        if name == MATCH_NUMBER:
+            return f"({self.lane('number')} + 1)", "False"
+        if name == TIMED_OUT:
+            return "False", "False"
+        found = self.layout.search.named[name]
+        if isinstance(found, Summary):
+            tally = self.layout.tally(found)
+            return self._tally_value(tally, at_row and element in tally.elements)
+        return self.reach(found, element, some) if at_row else self.reach_after(found, element)
+
+    def condition(self, expr: Expr, element: int, some: bool, at_row: bool) -> tuple[list[str], str]:
+        """Lines to be run first, and the text of whether a condition holds."""
+        lines: list[str] = []
+        if at_row:
+            for tally in self._tallies_of(expr, element):
+                lines += self.tallied(tally, element)
+        names = {}
+        for i, name in enumerate(sorted(columns_of(expr))):
+            value, null = self.named(name, element, some, at_row)
+            # A variable of compiled source has one type throughout.
+            names[name] = f"{self.layout.search.values[name].kernel}_{i}"
+            lines += [f"v_{names[name]} = {value}", f"n_{names[name]} = {null}"]
+        try:
+            source = compiled(expr, names, self.texts)
+        except NotCompilable as reason:
+            raise NotCompilable(f"{self.layout.search.spelled(expr)}: {reason}") from None
+        self.helpers |= source.helpers
+        return lines, and_(source.valid, source.value)
+
+    # -- keeping ---------------------------------------------------------------------------------------------------
+
+    def begin(self) -> Iterator[str]:
+        """A new attempt: nothing has been kept yet."""
+        layout = self.layout
+        if any(self.keeps_flag(layout.kept_lane(kept)) for kept in layout.kept):
+            yield f"flags &= {layout.ring_flags}" if layout.ring_flags else "flags = 0"
+        yield from (f"{self.lane(f'group{i}')} = 0" for i in range(len(layout.counted_groups)))
+        for i, tally in enumerate(layout.tallies):
+            for part in tally.lanes:
+                name = f"tally{i}_{part}"
+                yield f"{self.lane(name)} = {'0.0' if self._is_float(name) else '0'}"
+
+    def take(self, element: int, some: bool, condition: Expr | None) -> Iterator[str]:
+        """A element takes the row at hand; what its condition summed up is there already."""
+        layout = self.layout
+        done = [] if condition is None else self._tallies_of(condition, element)
+        for i, tally in enumerate(layout.tallies):
+            if element in tally.elements:
+                if tally not in done:
+                    yield from self.tallied(tally, element)
+                yield from (f"{self.lane(f'tally{i}_{part}')} = t{i}_{part}" for part in tally.lanes)
+        for kept in sorted(layout.kept, key=lambda kept: -kept.depth):
+            if element in kept.elements:
+                yield from self._keep(kept, element, some)
+        for group in layout.counted_groups:
+            if element in group:
+                yield f"{self._group_count(group)} += 1"
+
+    def _keep(self, kept: Kept, element: int, some: bool) -> Iterator[str]:
+        layout, name = self.layout, self.layout.kept_lane(kept)
+        if not kept.first:
+            if kept.depth:
+                before = layout.kept_lane(Kept(kept.elements, False, kept.depth - 1, kept.cell))
+                yield f"{self.lane(name)} = {self.lane(before)}"
+                if self.keeps_flag(name):
+                    self.asked.add(before)
+                    yield from self._set_flag(name, f"((flags >> {layout.flags[before]}) & 1)")
+            else:
+                yield from self._store(kept, name, element)
+            return
+        sure = layout.rows_before(element, kept.elements) + some
+        if sure > kept.depth:
+            return
+        if kept.depth == 0 and not some and layout.is_fresh(kept.elements, element):
+            yield from self._store(kept, name, element)
+        else:
+            yield f"if {self._group_count(kept.elements)} == {kept.depth}:"
+            yield from (f"    {line}" for line in self._store(kept, name, element))
+
+    def _store(self, kept: Kept, name: str, element: int) -> Iterator[str]:
+        value, null = self.cell(kept.cell, element)
+        yield f"{self.lane(name)} = {value}"
+        if self.keeps_flag(name):
+            yield from self._set_flag(name, "1" if null == "False" else f"int({not_(null)})")
+
+    def _set_flag(self, name: str, bit: str) -> Iterator[str]:
+        place = self.layout.flags[name]
+        if bit == "1":
+            yield f"flags |= {1 << place}"
+        else:
+            yield f"flags = (flags & {~(1 << place)}) | ({bit} << {place})"
+
+    def remember(self) -> Iterator[str]:
+        """The row at hand becomes the one before the next."""
+        layout = self.layout
+        for cell in reversed(layout.ring):
+            name = layout.cell_lane(cell)
+            column = layout.columns.index(cell.column)
+            if cell.back == 1:
+                yield f"{self.lane(name)} = col{column}[p]"
+                if self.keeps_flag(name):
+                    yield from self._set_flag(name, f"int(ok{column}[p])" if self.nulls else "1")
+            else:
+                before = layout.cell_lane(Cell(cell.column, cell.back - 1))
+                yield f"{self.lane(name)} = {self.lane(before)}"
+                if self.keeps_flag(name):
+                    self.asked.add(before)
+                    yield from self._set_flag(name, f"((flags >> {layout.flags[before]}) & 1)")
+
+    # -- aggregates ------------------------------------------------------------------------------------------------
+
+    def _tallies_of(self, expr: Expr, element: int) -> list[Tally]:
+        named = (self.layout.search.named.get(name) for name in sorted(columns_of(expr)))
+        found = dict.fromkeys(self.layout.tally(summary) for summary in named if isinstance(summary, Summary))
+        return [tally for tally in found if element in tally.elements]
+
+    def tallied(self, tally: Tally, element: int) -> list[str]:
+        """The aggregate with the row at hand, in variables."""
+        i = self.layout.tallies.index(tally)
+        lines = [f"t{i}_{part} = {self.lane(f'tally{i}_{part}')}" for part in tally.lanes]
+        count = f"t{i}_count += 1"
+        if tally.column is None:
+            return [*lines, count]
+        x, null = self.cell(Cell(tally.column), element)
+        value, update = f"t{i}_value", []
+        match tally.fn:
+            case "sum" | "avg" if tally.is_float:
+                update = [f"{value} = {value} + {x}"]
+            case "sum":
+                update = [f"{value}, fits = total({value}, {x})", "if not fits:", "    meta[TROUBLE] = OVERFLOW"]
+            case "avg":
+                update = [f"t{i}_high += {x} >> 32", f"t{i}_low += {x} & 4294967295"]
+            case "min" | "max":
+                pair = f"{x}, {value}" if tally.fn == "min" else f"{value}, {x}"
+                less = f"k_less({pair})" if tally.is_float else pair.replace(",", " <")
+                self.helpers |= {"k_less"} if tally.is_float else set()
+                update = [f"if t{i}_count == 0 or {less}:", f"    {value} = {x}"]
+        update.append(count)
+        if null == "False":
+            return lines + update
+        return [*lines, f"if {not_(null)}:", *(f"    {line}" for line in update)]
+
+    def _tally_value(self, tally: Tally, at_row: bool) -> Pair:
+        i = self.layout.tallies.index(tally)
+        count, *rest = (f"t{i}_{part}" if at_row else self.lane(f"tally{i}_{part}") for part in tally.lanes)
+        if tally.fn == "count":
+            return count, "False"
+        absent = f"({count} == 0)"
+        if tally.fn == "avg":
+            value = rest[0] if tally.is_float else f"({rest[0]} * 4294967296.0 + {rest[1]})"
+            return f"({value} / {count})", absent
+        return (f"({rest[0]} != 0)" if tally.type == BOOLEAN else rest[0]), absent
+
+
+def _plain(type_: SqlType) -> SqlType:
+    return BIGINT if type_.is_coded else type_

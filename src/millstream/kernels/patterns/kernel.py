@@ -1,0 +1,249 @@
+"""The kernel that searches for a row pattern: keys to slots, rows to the log, what a machine finds to batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.kernels import snapshots
+from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
+from millstream.kernels.keys import KeyTable, bucket_of
+from millstream.kernels.patterns.chain import ChainMachine
+from millstream.kernels.patterns.chain import why_not as why_no_chain
+from millstream.kernels.patterns.coding import decode
+from millstream.kernels.patterns.log import RowLog
+from millstream.kernels.patterns.machine import Found, Machine, needed_columns
+from millstream.kernels.patterns.saving import Exported, Loaded, export_slots, from_saved, loaded, to_saved
+from millstream.kernels.patterns.spec import MatchSpec
+from millstream.kernels.patterns.threads import ThreadMachine
+from millstream.kernels.pieces import Pieces
+from millstream.kernels.piecewise import Assembly, Parts, changed_pieces
+from millstream.plan.patterns import CLASSIFIER, Reach, Search
+
+KEPT_ROWS, IDLE_KEYS = 1_024, 1_024
+"""How many rows, and keys, that nothing needs are not worth looking for."""
+
+_NONE: Ints = np.zeros(0, dtype=np.int64)
+
+
+def machine_for(search: Search, general: bool = False) -> Machine:
+    """What runs a search: the machine for chains if it can, and the general one is not asked for."""
+    if not general and why_no_chain(search) is None:
+        return ChainMachine(search)
+    return ThreadMachine(search)
+
+
+def describe_machine(search: Search) -> str:
+    """Which machine runs a search and why, in a few words for EXPLAIN."""
+    reason = why_no_chain(search)
+    described = machine_for(search).describe()
+    return described if reason is None else f"{described}; no chain: {reason}"
+
+
+@dataclass
+class MatchState:
+    """The keys, the rows that may still be looked at, and what the machine remembers."""
+
+    keys: KeyTable | None
+    log: RowLog
+    machine: Any
+    upto: int = BEGIN
+    began: bool = False
+    """whether a row has come: without keys, there is a partition from then on"""
+    kept: int = 0
+    """how many rows were kept when they were last looked through"""
+    kept_keys: int = 0
+    pieces: Pieces | None = None
+    head_changed: bool = True
+
+
+class MatchKernel:
+    """Runs a MatchSpec; `general` keeps it from choosing a machine that is made for simpler patterns."""
+
+    def __init__(self, spec: MatchSpec, general: bool = False) -> None:
+        self.spec = spec
+        self.search = spec.search
+        self.machine = machine_for(spec.search, general)
+        self._keys = [spec.input.index(key) for key in spec.keys]
+        self._key_types = [spec.input[key].type for key in spec.keys]
+        self._columns = {name: spec.input.index(name) for name in needed_columns(spec.search)}
+        self._types = {name: spec.input[name].type for name in self._columns}
+        self._holds_rows = spec.search.given.rows != "one"
+
+    def open(self) -> MatchState:
+        keys = KeyTable(self._key_types) if self._key_types else None
+        return MatchState(keys, self._new_log(), self.machine.open())
+
+    def _new_log(self) -> RowLog:
+        rows = self.spec.input.arrow if self._holds_rows else None
+        return RowLog(self._types, self.search.variables, rows, self.machine.needs_rows)
+
+    def step(self, state: MatchState, batch: Batch) -> Batch:
+        if batch.upto > state.upto:
+            state.upto = batch.upto
+            state.head_changed = True
+        state.began = state.began or len(batch) > 0
+        # Rows come in order of time, so the last one tells no less than a heartbeat.
+        upto = max(batch.upto, int(batch.time[-1])) if len(batch) else batch.upto
+        if not len(batch) and upto < FOREVER and self.machine.due(state.machine) >= upto:
+            return Batch.empty(self.spec.output.arrow, batch.upto)
+        log = state.log
+        slots = self._slots(state, batch)
+        log.hold_slots(self._size(state))
+        columns = {name: log.encode(name, batch.rows.column(index)) for name, index in self._columns.items()}
+        since = log.add(batch.time, batch.seq, slots, columns, batch.rows if self._holds_rows else None)
+        if state.pieces is not None:
+            state.pieces.touch(slots, self._size(state))
+            if self.machine.due(state.machine) < upto:
+                state.pieces.touch(self._live(state), self._size(state))
+        found = self.machine.advance(state.machine, log, since, upto)
+        output = self._batch(state, found, batch.upto)
+        self._forget(state)
+        return output
+
+    def _slots(self, state: MatchState, batch: Batch) -> Ints:
+        if state.keys is None or not len(batch):
+            return np.zeros(len(batch), dtype=np.int64)
+        return state.keys.encode([batch.rows.column(index) for index in self._keys]).astype(np.int64)
+
+    def _size(self, state: MatchState) -> int:
+        return 1 if state.keys is None else state.keys.size
+
+    def _batch(self, state: MatchState, found: Found, upto: int) -> Batch:
+        if not len(found):
+            return Batch.empty(self.spec.output.arrow, upto)
+        order = np.lexsort((found.seq, found.time))
+        if self._holds_rows:
+            assert state.log.held is not None
+            given = state.log.held.take(found.row[order]).columns
+        else:
+            given = [] if state.keys is None else state.keys.keys(found.slot[order]).columns
+        columns = [
+            column.take(pa.array(order)) if isinstance(column, pa.Array) else self._column(state, name, column, order)
+            for name, column in zip(self.search.columns, found.columns, strict=True)
+        ]
+        arrays = [*given, *columns]
+        rows = pa.RecordBatch.from_arrays(
+            [array.cast(field.type) for array, field in zip(arrays, self.spec.output.arrow, strict=True)],
+            schema=self.spec.output.arrow,
+        )
+        return Batch(rows, found.time[order], found.seq[order], upto)
+
+    def _column(self, state: MatchState, name: str, column: tuple[Any, Any], order: Ints) -> pa.Array:
+        values, ok = column[0][order], column[1][order]
+        value = self.search.named.get(name)
+        table = None
+        if isinstance(value, Reach) and value.column != CLASSIFIER:
+            table = state.log.tables.get(value.column)
+        elif value is not None and not isinstance(value, Reach) and value.fn in ("first_value", "last_value"):
+            table = state.log.tables.get(next(iter(self._read_by(name)), ""))
+        return decode(values, ok, self.search.values[name], state.log.texts, table)
+
+    def _read_by(self, name: str) -> frozenset[str]:
+        from millstream.plan.expr import columns_of
+
+        value = self.search.named[name]
+        return frozenset() if isinstance(value, Reach) else columns_of(value.args[0])
+
+    def _forget(self, state: MatchState) -> None:
+        """Forget rows and keys that nothing needs any more, once they may be half of all."""
+        log = state.log
+        if not self.machine.needs_rows:
+            log.clear()
+            if state.keys is not None and len(state.keys) > 2 * state.kept_keys + IDLE_KEYS:
+                self._release(state, state.keys)
+            return
+        if len(log) <= 2 * state.kept + KEPT_ROWS:
+            return
+        kept = log.kept(self.machine.floors(state.machine, log))
+        state.kept = int(np.count_nonzero(kept))
+        if 2 * state.kept <= len(log):
+            self.machine.moved(state.machine, log.compact(kept))
+            if state.keys is not None and len(state.keys) > 2 * state.kept_keys + IDLE_KEYS:
+                self._release(state, state.keys)
+
+    def _release(self, state: MatchState, keys: KeyTable) -> None:
+        live = keys.live().astype(np.int64)
+        idle = self.machine.idle(state.machine, state.log)[live] & (state.log.last[live] < 0)
+        gone = live[idle]
+        if len(gone):
+            self.machine.forget(state.machine, gone)
+            state.log.forget(gone)
+            keys.release(gone)
+            if state.pieces is not None:
+                state.pieces.release(gone)
+        state.kept_keys = len(keys)
+
+    # -- saving ----------------------------------------------------------------------------------------------------
+
+    def snapshot(self, state: MatchState) -> bytes:
+        exported = next(iter(self._exported(state, [self._live(state)])))
+        return snapshots.save(self.spec, {**to_saved(exported), "upto": np.array([state.upto])})
+
+    def restore(self, saved: bytes) -> MatchState:
+        parts = snapshots.load(self.spec, saved)
+        return self._built([Loaded(from_saved(parts), None)], int(parts.array("upto")[0]))
+
+    def changes(self, state: MatchState) -> dict[int, bytes | None]:
+        live = self._live(state)
+        if state.pieces is None:
+            if state.upto == BEGIN and not len(live):
+                return {}
+            state.pieces = Pieces()
+            state.pieces.touch(live, self._size(state))
+            state.head_changed = True
+        pieces = state.pieces
+
+        def head() -> Parts | None:
+            if not state.head_changed and not pieces.is_head_old(state.upto, None):
+                return None
+            pieces.head_given(state.upto, None)
+            state.head_changed = False
+            return {"upto": np.array([state.upto])}
+
+        def export_each(groups: Sequence[Ints]) -> Iterator[Parts]:
+            return (to_saved(exported) for exported in self._exported(state, groups))
+
+        return changed_pieces(self.spec, pieces, export_each, head)
+
+    def assemble(self, pieces: Mapping[int, bytes]) -> MatchState:
+        if not pieces:
+            return self.open()
+        assembly = Assembly.of(self.spec, pieces)
+        parts = [Loaded(from_saved(piece), own) for piece, own in assembly.pieces]
+        state = self._built(parts, int(assembly.head.array("upto")[0]))
+        state.pieces = Pieces.of(assembly.labels, assembly.live, state.upto, None)
+        state.head_changed = False
+        return state
+
+    def split(self, state: MatchState, parts: int) -> list[MatchState]:
+        slots = self._live(state)
+        owner = np.zeros(len(slots), dtype=np.int32)
+        if state.keys is not None and len(slots):
+            owner = bucket_of(state.keys.keys(slots).columns, parts)
+        exported = self._exported(state, [slots[owner == part] for part in range(parts)])
+        return [self._built([Loaded(part, None)], state.upto) for part in exported]
+
+    def merge(self, states: Sequence[MatchState]) -> MatchState:
+        parts = [Loaded(part, None) for state in states for part in self._exported(state, [self._live(state)])]
+        return self._built(parts, max(state.upto for state in states))
+
+    def _live(self, state: MatchState) -> Ints:
+        if state.keys is not None:
+            return state.keys.live().astype(np.int64)
+        return np.zeros(1, dtype=np.int64) if state.began else _NONE
+
+    def _exported(self, state: MatchState, groups: Sequence[Ints]) -> Iterator[Exported]:
+        state.log.hold_slots(self._size(state))
+        return export_slots(self.machine, state.machine, state.log, state.keys, groups)
+
+    def _built(self, parts: Sequence[Loaded], upto: int) -> MatchState:
+        state = self.open()
+        state.upto = upto
+        count, state.machine = loaded(self.machine, state.log, state.keys, parts)
+        state.began = count > 0
+        return state

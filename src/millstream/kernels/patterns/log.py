@@ -1,0 +1,179 @@
+"""The rows that a search may still look at, of all partitions, as arrays by position."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millstream.kernels.batch import Ints
+from millstream.kernels.jit import as_input, compile_kernel, source_of
+from millstream.kernels.keys import ByteTable, KeyTable
+from millstream.kernels.patterns import log_loops
+from millstream.kernels.patterns.coding import decode, encode, is_odd
+from millstream.kernels.relations.held_rows import HeldRows
+from millstream.types import VARCHAR, SqlType
+
+Array = npt.NDArray[Any]
+Bools = npt.NDArray[np.bool_]
+
+_link = compile_kernel(source_of(log_loops), "link")
+_SMALLEST = 1_024
+_LINKS = ("next", "prev")
+
+
+class RowLog:
+    """Rows at positions 0, 1, … in order of arrival, linked within their partitions.
+
+    Read: `time`, `seq`, `slot`, `next` and `prev` (positions of the neighbours in the partition, -1: none),
+    `values[column]` (of `SqlType.kernel`, text as codes of `texts`) and `ok[column]` (false: NULL), all as long as the
+    log and read-only; `last` (the newest position of each slot, -1: none) and `cut` (whether rows of the slot have been
+    dropped: then the oldest one that is left is not the partition's first). `nulls` tells whether a value was NULL
+    since the log was last empty. `labels` are the codes of the variables' names, `tables` number the values of types
+    that have no form in kernels. `held` has the rows themselves, if they come out. What is not `linked` has no `next`,
+    `prev` and `last`.
+    """
+
+    def __init__(
+        self, types: Mapping[str, SqlType], variables: Sequence[str], rows: pa.Schema | None, linked: bool = True
+    ) -> None:
+        self.types = dict(types)
+        self._linked = linked
+        self.texts = ByteTable(VARCHAR)
+        self.labels = as_input(self.texts.slots(pa.array(list(variables), pa.string()), add=True).astype(np.int64))
+        self.tables = {name: KeyTable([type_]) for name, type_ in types.items() if is_odd(type_)}
+        self.held = None if rows is None else HeldRows(rows)
+        self.nulls = False
+        self._texts_kept = 0
+        self.last: Ints = np.zeros(0, dtype=np.int64)
+        self.cut: Bools = np.zeros(0, dtype=np.bool_)
+        self._size = 0
+        self._arrays: dict[str, Array] = {}
+        self._adopt(self._empty())
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def slots(self) -> int:
+        """How many slots arrays by slot have room for."""
+        return len(self.last)
+
+    def hold_slots(self, count: int) -> None:
+        """Make room for this many slots."""
+        more = max(count, 2 * self.slots) - self.slots
+        if count > self.slots:
+            self.last = np.concatenate([self.last, np.full(more, -1, dtype=np.int64)])
+            self.cut = np.concatenate([self.cut, np.zeros(more, dtype=np.bool_)])
+
+    def add(
+        self, time: Ints, seq: Ints, slot: Ints, columns: Mapping[str, tuple[Array, Bools]], rows: pa.RecordBatch | None
+    ) -> int:
+        """Append rows of slots that there is room for; the position of the first."""
+        since, count = self._size, len(time)
+        if not count:
+            return since
+        new: dict[str, Array] = {"time": time, "seq": seq, "slot": slot}
+        if self._linked:
+            new |= {"next": np.empty(count, dtype=np.int64), "prev": np.empty(count, dtype=np.int64)}
+        for name, (values, ok) in columns.items():
+            new |= {f"v:{name}": values, f"ok:{name}": ok}
+            self.nulls = self.nulls or not bool(ok.all())
+        if since == 0:
+            self._adopt(new)
+        else:
+            self._append(new, since, count)
+        self._size = since + count
+        if self._linked:
+            _link(count, self._arrays["slot"], since, self._size, self.last, self._arrays["next"], self._arrays["prev"])
+        if self.held is not None and rows is not None:
+            self.held.add(rows)
+        self._show()
+        return since
+
+    def encode(self, name: str, column: pa.Array) -> tuple[Array, Bools]:
+        """An Arrow column as the column of this name has its values here."""
+        return encode(column, self.types[name], self.texts, self.tables.get(name))
+
+    def decode(self, name: str, values: Array, ok: Bools) -> pa.Array:
+        """The inverse of `encode`."""
+        return decode(values, ok, self.types[name], self.texts, self.tables.get(name))
+
+    def code_of(self, texts: Sequence[str]) -> Ints:
+        """The codes of constants."""
+        return self.texts.slots(pa.array(list(texts), pa.string()), add=True).astype(np.int64)
+
+    def kept(self, floors: Ints) -> Bools:
+        """Which rows are at or above the floors of their slots."""
+        kept: Bools = np.arange(self._size) >= floors[self.slot]
+        return kept
+
+    def compact(self, kept: Bools) -> Ints:
+        """Drop rows: the new position of each old one, -1 where it is gone."""
+        new = np.where(kept, np.cumsum(kept) - 1, -1)
+        chosen = np.flatnonzero(kept)
+        self.cut[self.slot[~kept]] = True
+        moved = np.append(new, -1)
+        arrays = {name: array[: self._size][chosen] for name, array in self._arrays.items()}
+        if self._linked:
+            arrays["next"], arrays["prev"] = moved[arrays["next"]], moved[arrays["prev"]]
+            self.last = moved[self.last]
+        self._size = len(chosen)
+        self._adopt(arrays if self._size else self._empty())
+        if not self._size:
+            self.nulls = False
+        if self.held is not None:
+            self.held.keep(chosen)
+        self._forget_values()
+        return new
+
+    def clear(self) -> None:
+        """Drop all rows."""
+        if self._size:
+            self.compact(np.zeros(self._size, dtype=np.bool_))
+
+    def forget(self, slots: Ints) -> None:
+        """These slots will be used for other partitions, which have no rows yet."""
+        self.last[slots] = -1
+        self.cut[slots] = False
+
+    def _forget_values(self) -> None:
+        """Forget text and other numbered values that no row has, once they may be half of them."""
+        texts = [name for name, type_ in self.types.items() if type_.is_coded and name not in self.tables]
+        if len(self.texts) > 2 * self._texts_kept + _SMALLEST:
+            used = np.concatenate([self.labels, *(self.values[name] for name in texts)])
+            self.texts.release(np.setdiff1d(self.texts.live(), used))
+            self._texts_kept = len(self.texts)
+        for name, table in self.tables.items():
+            if len(table) > 2 * self._size + _SMALLEST:
+                table.release(np.setdiff1d(table.live(), self.values[name]))
+
+    def _empty(self) -> dict[str, Array]:
+        arrays = {name: np.empty(0, dtype=np.int64) for name in ("time", "seq", "slot", *_LINKS[: 2 * self._linked])}
+        for name, type_ in self.types.items():
+            arrays |= {f"v:{name}": np.empty(0, dtype=type_.kernel), f"ok:{name}": np.empty(0, dtype=np.bool_)}
+        return arrays
+
+    def _adopt(self, arrays: dict[str, Array]) -> None:
+        self._arrays = dict(arrays)
+        self._show()
+
+    def _append(self, new: dict[str, Array], since: int, count: int) -> None:
+        for name, values in new.items():
+            array = self._arrays[name]
+            if since + count > len(array) or not array.flags.writeable:
+                longer = np.empty(max(_SMALLEST, 2 * since, since + count), dtype=array.dtype)
+                longer[:since] = array[:since]
+                array = self._arrays[name] = longer
+            array[since : since + count] = values
+
+    def _show(self) -> None:
+        shown = {name: as_input(array[: self._size]) for name, array in self._arrays.items()}
+        self.time, self.seq, self.slot = shown["time"], shown["seq"], shown["slot"]
+        none = as_input(np.empty(0, dtype=np.int64))
+        self.next, self.prev = (shown.get(name, none) for name in _LINKS)
+        self.values = {name: shown[f"v:{name}"] for name in self.types}
+        self.ok = {name: shown[f"ok:{name}"] for name in self.types}

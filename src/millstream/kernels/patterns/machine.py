@@ -1,0 +1,136 @@
+"""What searches for a row pattern in coded rows: the contract between the kernel and its machines.
+
+Both machines look at rows as follows, so that they give the same rows at the same times.
+
+- A row of a partition is *tried* once as many further rows of the partition are there as the search looks ahead (see
+  `ahead`), or the partition has ended.
+- When a row comes whose time is behind the deadline of the attempt under way, and all rows before it have been tried,
+  the deadline passes first; so it does without a row when time (`upto`) has come so far. From then on the attempt takes
+  no more rows; what waits for the end of the partition still may find it.
+- The time of what is found is that of the newest event in its partition: the newest row's time, or the deadline's
+  (`first.time + within + 1`) if that is later, or `END` when the partition has ended. Its number is that of the
+  partition's newest row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millstream.kernels.batch import FOREVER, Ints
+from millstream.kernels.patterns.log import Bools, RowLog
+from millstream.plan.expr import columns_of
+from millstream.plan.patterns import CLASSIFIER, MATCH_NUMBER, Search
+
+Array = npt.NDArray[Any]
+
+END = FOREVER - 1
+"""The time of what only the end of the input decides."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """Output rows: of a partition in order, partitions in any.
+
+    `row` is the position in the log of an input row that comes out with it, -1 where there is none. For each of the
+    search's `columns` there are values as in the log (text as codes) with their validity, or an Arrow column.
+    """
+
+    slot: Ints
+    time: Ints
+    seq: Ints
+    row: Ints
+    columns: list[tuple[Array, Bools] | pa.Array]
+
+    def __len__(self) -> int:
+        return len(self.slot)
+
+
+@dataclass(frozen=True)
+class Part:
+    """What `export` gave of some slots, and what of it to load: `own` tells which of the exported slots, in what order,
+    `places` for each place of a row that `export` wrote its position in the new log."""
+
+    arrays: Mapping[str, Array]
+    own: Ints
+    places: Ints
+
+
+class Machine(Protocol):
+    """Runs one search over the partitions of a log."""
+
+    @property
+    def needs_rows(self) -> bool:
+        """Whether rows are looked at after the call of `advance` that they came with; if not, they are not linked."""
+        ...
+
+    def open(self) -> Any:
+        """A state in which no row has been seen."""
+        ...
+
+    def advance(self, state: Any, log: RowLog, since: int, upto: int) -> Found:
+        """Try the rows from position `since` on, which are new, and what waited for them. No later row has a time below
+        `upto`; FOREVER: all partitions have ended."""
+        ...
+
+    def floors(self, state: Any, log: RowLog) -> Ints:
+        """For each slot of the log the oldest position that is still needed; `len(log)` if none is."""
+        ...
+
+    def moved(self, state: Any, new: Ints) -> None:
+        """Positions in the log have changed: `new` tells the new one of each, -1 where it is gone (below its floor)."""
+        ...
+
+    def due(self, state: Any) -> int:
+        """The earliest deadline: `advance` has something to do when `upto` is above it; FOREVER if there is none."""
+        ...
+
+    def idle(self, state: Any, log: RowLog) -> Bools:
+        """For each slot of the log whether nothing is remembered that a partition without rows would not have."""
+        ...
+
+    def forget(self, state: Any, slots: Ints) -> None:
+        """These slots will be used for other partitions."""
+        ...
+
+    def export(self, state: Any, slots: Ints, place: Ints) -> dict[str, Array]:
+        """What is known of these slots, in that order; positions p are written as place[p]."""
+        ...
+
+    def load(self, parts: Sequence[Part]) -> Any:
+        """A state with these slots, numbered from 0 in the order of `parts` and of what each brings."""
+        ...
+
+    def describe(self) -> str:
+        """What it does, in a few words for EXPLAIN."""
+        ...
+
+
+def needed_columns(search: Search) -> tuple[str, ...]:
+    """The columns of the input that a machine reads."""
+    args = {name for summary in search.summaries for arg in summary.args for name in columns_of(arg)}
+    return tuple(sorted((args | {reach.column for reach in search.reaches}) - {CLASSIFIER, MATCH_NUMBER}))
+
+
+def ahead(search: Search) -> int:
+    """How many rows behind a row must be there before it is tried."""
+    return max((0, *(reach.shift for reach in search.reaches)))
+
+
+def behind(search: Search) -> int:
+    """How many rows before a row, or before the first of a match, may be looked at."""
+    return max((0, *(-reach.shift for reach in search.reaches)))
+
+
+def nothing_found(search: Search) -> Found:
+    """No output rows."""
+    none = np.empty(0, dtype=np.int64)
+    columns: list[tuple[Array, Bools] | pa.Array] = [
+        (np.empty(0, dtype=search.values[name].kernel), np.empty(0, dtype=np.bool_)) for name in search.columns
+    ]
+    return Found(none, none, none, none, columns)

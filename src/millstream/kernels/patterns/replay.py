@@ -1,0 +1,132 @@
+"""Aggregates that see the rows of a match one after the other, computed when the match is certain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.kernels.batch import Ints
+from millstream.kernels.patterns import cell_loops as loops
+from millstream.kernels.patterns.log import RowLog
+from millstream.kernels.programs.engine import Running
+from millstream.kernels.programs.kernel import engine_of
+from millstream.kernels.programs.rows_values import to_values
+from millstream.plan.builtin_programs import builtin_program
+from millstream.plan.expr import columns_of
+from millstream.plan.patterns import CLASSIFIER, MATCH_NUMBER, Search, Summary
+from millstream.plan.programs import Program
+from millstream.schema import Field, Schema
+from millstream.types import BIGINT, VARCHAR
+
+
+@dataclass(frozen=True)
+class Matches:
+    """What was found, the rows of each match with their labels from `begins` on, and what comes out: of which match,
+    and which row of the input (-1: none)."""
+
+    found: Ints
+    begins: Ints
+    rows: Ints
+    labels: Ints
+    of: Ints
+    at: Ints
+
+
+def replayed(search: Search, summary: Summary, log: RowLog, matches: Matches) -> pa.Array:
+    """An aggregate of each output row."""
+    last = matches.begins[matches.of + 1] - 1
+    if search.given.rows == "all" and not summary.final:
+        last = _upto(matches)
+    values = _as_of(search, summary, log, matches, last)
+    if summary.program is not None or summary.fn != "count":
+        return values
+    is_told = matches.found[matches.of, loops.M_KIND] != loops.NO_MATCH
+    return pa.compute.if_else(pa.array(is_told), values.fill_null(0), pa.scalar(None, values.type))
+
+
+def summed(search: Search, summary: Summary, log: RowLog, rows: Ints, labels: Ints, number: int) -> Any:
+    """An aggregate over rows that have been taken so far, as a Python value."""
+    found = np.zeros((1, loops.FOUND), dtype=np.int64)
+    found[0, [loops.M_NUMBER, loops.M_KIND]] = number, loops.MATCH
+    one = np.zeros(1, dtype=np.int64)
+    matches = Matches(found, np.array([0, len(rows)]), rows, labels, one, one - 1)
+    values = _as_of(search, summary, log, matches, one + len(rows) - 1)
+    if summary.program is None and summary.fn == "count":
+        values = values.fill_null(0)
+    return to_values(values, summary.type)[0]
+
+
+def _as_of(search: Search, summary: Summary, log: RowLog, matches: Matches, last: Ints) -> pa.Array:
+    """Of each output row, the last value returned up to the row of the match that it goes by."""
+    counts = np.diff(matches.begins)
+    owner = np.repeat(np.arange(len(counts)), counts)
+    member = np.ones(len(owner), dtype=np.bool_)
+    if summary.variables is not None:
+        numbers = [search.variables.index(one) for one in summary.variables if one in search.variables]
+        member = np.isin(matches.labels >> 1, numbers)
+    places = np.flatnonzero(member)
+    program = _program(summary)
+    engine = engine_of(program, Running(bool(program.terminate)), keyed=True)
+    args = _arguments(search, summary, log, matches, places, owner)
+    none = np.zeros(len(places), dtype=np.int64)
+    returned = engine.arrive(engine.open(), owner[places].astype(np.int32), none, np.arange(len(places)), args, 0)
+    origin = np.arange(len(places)) if returned.origin is None else returned.origin
+    chosen = np.searchsorted(places[origin], last, side="right") - 1
+    known = chosen >= 0
+    known[known] = places[origin][chosen[known]] >= matches.begins[matches.of[known]]
+    return returned.columns[0].take(pa.array(np.where(known, chosen, 0), mask=~known))
+
+
+def _upto(matches: Matches) -> Ints:
+    """For each output row of ALL ROWS PER MATCH, its place among the rows of matches."""
+    last = matches.begins[matches.of + 1] - 1
+    size = len(matches.rows)
+    if not size:
+        return last
+    # Within a match, positions rise, so that match and position together are in order.
+    width = int(matches.rows.max()) + 2
+    owner = np.repeat(np.arange(len(matches.begins) - 1), np.diff(matches.begins))
+    found = np.searchsorted(owner * width + matches.rows, matches.of * width + matches.at)
+    inside = matches.begins[matches.of + 1] > matches.begins[matches.of]
+    return np.where(inside, found, last)
+
+
+def _program(summary: Summary) -> Program:
+    if summary.program is not None:
+        return summary.program
+    arg = summary.args[0].type if summary.args else None
+    return builtin_program(summary.fn, arg, summary.type, summary.distinct)
+
+
+def _arguments(
+    search: Search, summary: Summary, log: RowLog, matches: Matches, places: Ints, owner: Ints
+) -> list[pa.Array]:
+    from millstream.physical.expressions import compile_arrow
+
+    if not summary.args:
+        return []
+    read = sorted({name for arg in summary.args for name in columns_of(arg)})
+    columns: list[pa.Array] = []
+    fields: list[Field] = []
+    rows = matches.rows[places]
+    for name in read:
+        if name == CLASSIFIER:
+            codes = log.labels[matches.labels[places] >> 1]
+            columns.append(log.texts.values(codes))
+            fields.append(Field(name, VARCHAR))
+        elif name == MATCH_NUMBER:
+            found = matches.found[owner[places]]
+            is_match = found[:, loops.M_KIND] == loops.MATCH
+            columns.append(pa.array(found[:, loops.M_NUMBER], mask=~is_match))
+            fields.append(Field(name, BIGINT))
+        else:
+            columns.append(log.decode(name, log.values[name][rows], log.ok[name][rows]))
+            fields.append(Field(name, log.types[name]))
+    schema = Schema(tuple(fields))
+    batch = pa.RecordBatch.from_arrays(columns, schema=schema.arrow)
+    if not columns:
+        batch = pa.record_batch([pa.nulls(len(places), pa.bool_())], names=["row"])
+    return compile_arrow(summary.args, schema)(batch)

@@ -1,0 +1,50 @@
+"""Conditions that have no kernel form, evaluated in Python."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from millstream.kernels.patterns.coding import decode
+from millstream.kernels.patterns.log import RowLog
+from millstream.kernels.patterns.replay import summed
+from millstream.kernels.patterns.threads_source import Generated
+from millstream.kernels.programs.rows_values import to_values
+from millstream.plan.patterns import Search, Summary
+from millstream.types import SqlType
+
+_PLAIN = {"BOOLEAN": bool, "DOUBLE": float}
+_CELL = 3
+
+
+class RowByRow:
+    """What generated source asks about the rows of a log."""
+
+    def __init__(self, search: Search, generated: Generated, log: RowLog) -> None:
+        self._search, self._generated, self._log = search, generated, log
+
+    def __call__(self, number: int, values: tuple[Any, ...], nulls: tuple[Any, ...]) -> bool:
+        """Whether a condition holds for these values of what it reads."""
+        types = self._generated.asked_types[number]
+        frame = [self._value(*each) for each in zip(values, nulls, types, strict=True)]
+        return self._generated.asked[number](frame)
+
+    def summed(self, name: str, cells: Any, cell: int, v: int, p: int, number: int) -> Any:
+        """An aggregate over the rows that a thread has taken, and the row p as the variable v (-1: none)."""
+        taken = [] if p < 0 else [(p, 2 * v)]
+        while cell >= 0:
+            taken.append((int(cells[_CELL * cell + 1]), int(cells[_CELL * cell + 2])))
+            cell = cells[_CELL * cell]
+        rows, labels = np.array(taken[::-1], dtype=np.int64).reshape(-1, 2).T
+        value = self._search.named[name]
+        assert isinstance(value, Summary)
+        return summed(self._search, value, self._log, rows, labels, int(number))
+
+    def _value(self, given: Any, null: Any, type_: SqlType | None) -> Any:
+        if null or type_ is None:
+            return None if null else given
+        if type_.is_coded or type_.name == "DECIMAL":
+            column = decode(np.array([given]), np.array([True]), type_, self._log.texts, None)
+            return to_values(column, type_)[0]
+        return _PLAIN.get(type_.name, int)(given)

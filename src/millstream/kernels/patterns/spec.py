@@ -1,0 +1,44 @@
+"""What a kernel that searches for a row pattern has to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from millstream.kernels.one_input import OneInput
+from millstream.kernels.registry import register
+from millstream.plan.patterns import Search
+from millstream.schema import Schema
+
+if TYPE_CHECKING:
+    from millstream.kernels.patterns.kernel import MatchKernel
+
+
+@register
+@dataclass(frozen=True)
+class MatchSpec(OneInput):
+    """The matches of a pattern in each partition, as they become certain."""
+
+    search: Search
+
+    def __post_init__(self) -> None:
+        _ = self.output
+
+    @cached_property
+    def output(self) -> Schema:
+        return self.search.output(self.input)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return self.search.keys
+
+    def build(self) -> MatchKernel:
+        from millstream.kernels.patterns.kernel import MatchKernel
+
+        return MatchKernel(self)
+
+    def describe(self) -> str:
+        from millstream.kernels.patterns.kernel import describe_machine
+
+        return f"match {self.search} ({describe_machine(self.search)})"

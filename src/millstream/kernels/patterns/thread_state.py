@@ -1,0 +1,168 @@
+"""What the machine of threads remembers of all partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from millstream.kernels.batch import FOREVER, Ints
+from millstream.kernels.jit import as_input, compile_kernel, source_of
+from millstream.kernels.patterns import cell_loops
+from millstream.kernels.patterns import thread_loops as loops
+from millstream.kernels.patterns.cell_loops import FOUND
+from millstream.kernels.patterns.machine import Array, Part
+
+FIRST_ROOM = 64
+_EMPTY_SLOT = np.zeros(loops.SLOT, dtype=np.int64)
+_EMPTY_SLOT[[loops.START, loops.AT, loops.TAKEN, loops.COVERED, loops.ORIGIN]] = -1
+_EMPTY_SLOT[loops.DUE] = FOREVER
+_POSITIONS = [loops.START, loops.AT, loops.TAKEN, loops.BEST_END, loops.COVERED, loops.ORIGIN]
+
+_mark_cells = compile_kernel(source_of(cell_loops), "mark_cells")
+
+
+class ThreadState:
+    """A record for each slot, the threads and cells that they refer to, and room for the threads of one partition.
+
+    A thread has `lanes` numbers; those in `marks` are positions in the log.
+    """
+
+    def __init__(self, lanes: int, marks: Sequence[int]) -> None:
+        self.lanes, self.marks = lanes, list(marks)
+        self.slots: Ints = np.zeros(0, dtype=np.int64)
+        self.pool: Ints = np.zeros(4 * FIRST_ROOM * lanes, dtype=np.int64)
+        self.cells: Ints = np.zeros(3 * FIRST_ROOM, dtype=np.int64)
+        self.meta: Ints = np.zeros(loops.META, dtype=np.int64)
+        self.now: Ints = np.zeros(FIRST_ROOM * lanes, dtype=np.int64)
+        self.then: Ints = self.now.copy()
+        self.found: Ints = np.zeros(4 * FIRST_ROOM * FOUND, dtype=np.int64)
+
+    @property
+    def table(self) -> Ints:
+        """The records of slots, one per row."""
+        return self.slots.reshape(-1, loops.SLOT)
+
+    def hold(self, slots: int) -> None:
+        """Make room for the records of that many slots."""
+        have = len(self.table)
+        if slots > have:
+            self.slots = np.concatenate([self.slots, np.tile(_EMPTY_SLOT, max(slots, 2 * have) - have)])
+
+    def expect(self, rows: int) -> None:
+        """Make room for about as many cells and matches as this many rows may give, so that pauses are few."""
+        if 3 * (int(self.meta[loops.CELLS_USED]) + 2 * rows) > len(self.cells):
+            self.collect_cells(2 * rows)
+        if FOUND * rows // 2 > len(self.found):
+            self.found = np.zeros(FOUND * rows, dtype=np.int64)
+
+    def compact_pool(self) -> None:
+        """Forget threads that no slot has any more, and make room for those of one more."""
+        table = self.table
+        owners = np.flatnonzero(table[:, loops.N] > 0)
+        at, _ = self._roots(owners)
+        room = len(self.then) // self.lanes
+        pool = np.zeros((2 * len(at) + 2 * room + FIRST_ROOM, self.lanes), dtype=np.int64)
+        pool[: len(at)] = self.pool.reshape(-1, self.lanes)[at]
+        table[owners, loops.THREADS] = np.cumsum(table[owners, loops.N]) - table[owners, loops.N]
+        self.pool = pool.reshape(-1)
+        self.meta[loops.POOL_USED] = len(at)
+
+    def collect_cells(self, free: int) -> None:
+        """Forget cells that no thread refers to; more room if most are referred to, or fewer would be free."""
+        at, best = self._roots()
+        pool, table = self.pool.reshape(-1, self.lanes), self.table
+        cells, new = self._reached(np.concatenate([pool[at, 1], table[best, loops.BEST_CELL]]))
+        pool[at, 1] = new[pool[at, 1]]
+        table[best, loops.BEST_CELL] = new[table[best, loops.BEST_CELL]]
+        size = len(self.cells) // 3
+        while size < max(2 * len(cells), len(cells) + free):
+            size *= 2
+        self.cells = np.zeros(3 * size, dtype=np.int64)
+        self.cells[: 3 * len(cells)] = cells.reshape(-1)
+        self.meta[loops.CELLS_USED] = len(cells)
+
+    def _roots(self, slots: Ints | None = None) -> tuple[Ints, Ints]:
+        """The places in the pool of all threads of some slots, and the slots that have a best match."""
+        table = self.table
+        chosen = np.arange(len(table)) if slots is None else slots
+        counts = table[chosen, loops.N]
+        begins = np.cumsum(counts) - counts
+        at = np.repeat(table[chosen, loops.THREADS] - begins, counts) + np.arange(int(counts.sum()))
+        return at, chosen[table[chosen, loops.HAS] != 0]
+
+    def _reached(self, roots: Ints) -> tuple[Ints, Ints]:
+        """The cells that roots lead to, numbered anew, and the new numbers of all (-1 of none)."""
+        used = int(self.meta[loops.CELLS_USED])
+        marked = np.zeros(used, dtype=np.bool_)
+        _mark_cells(len(roots), as_input(roots), self.cells, marked)
+        new = np.append(np.where(marked, np.cumsum(marked) - 1, -1), -1)
+        cells = self.cells[: 3 * used].reshape(-1, 3)[marked]
+        cells[:, 0] = new[cells[:, 0]]
+        return cells, new
+
+    def move(self, new: Ints) -> None:
+        """Positions in the log have changed."""
+        renumber = np.append(new, -1)
+        table = self.table
+        table[:, _POSITIONS] = renumber[np.minimum(table[:, _POSITIONS], len(new))]
+        at, _ = self._roots()
+        pool = self.pool.reshape(-1, self.lanes)
+        if self.marks and len(at):
+            pool[at[:, None], self.marks] = renumber[pool[at[:, None], self.marks]]
+        cells = self.cells[: 3 * int(self.meta[loops.CELLS_USED])].reshape(-1, 3)
+        cells[:, 1] = renumber[np.minimum(cells[:, 1], len(new))]
+
+    def forget(self, slots: Ints) -> None:
+        self.table[slots] = _EMPTY_SLOT
+
+    def export(self, slots: Ints, place: Ints) -> dict[str, Array]:
+        """What is known of these slots; positions p are written as place[p]."""
+        self.hold(int(slots.max(initial=-1)) + 1)
+        renumber = np.append(place, -1)
+        at, best = self._roots(slots)
+        threads = self.pool.reshape(-1, self.lanes)[at]
+        cells, new = self._reached(np.concatenate([threads[:, 1], self.table[best, loops.BEST_CELL]]))
+        threads[:, 1] = new[threads[:, 1]]
+        threads[:, self.marks] = renumber[threads[:, self.marks]]
+        cells[:, 1] = renumber[np.minimum(cells[:, 1], len(place))]
+        table = self.table[slots]
+        table[:, _POSITIONS] = renumber[np.minimum(table[:, _POSITIONS], len(place))]
+        has = table[:, loops.HAS] != 0
+        table[:, loops.BEST_CELL] = np.where(has, new[np.where(has, table[:, loops.BEST_CELL], -1)], -1)
+        table[:, loops.THREADS] = np.cumsum(table[:, loops.N]) - table[:, loops.N]
+        return {"slots": table.reshape(-1), "threads": threads.reshape(-1), "cells": cells.reshape(-1)}
+
+    def load(self, parts: Sequence[Part]) -> None:
+        """Take in slots that were exported; there are none so far."""
+        tables: list[Ints] = [self.table]
+        threads: list[Ints] = []
+        cells: list[Ints] = []
+        used, known = 0, 0
+        for part in parts:
+            renumber = np.append(part.places, -1)
+            table = np.array(part.arrays["slots"]).reshape(-1, loops.SLOT)[part.own]
+            own = np.array(part.arrays["threads"]).reshape(-1, self.lanes)
+            counts = table[:, loops.N]
+            begins = np.cumsum(counts) - counts
+            chosen = own[np.repeat(table[:, loops.THREADS] - begins, counts) + np.arange(int(counts.sum()))]
+            chosen[:, 1] += np.where(chosen[:, 1] >= 0, known, 0)
+            chosen[:, self.marks] = renumber[chosen[:, self.marks]]
+            saved = np.array(part.arrays["cells"]).reshape(-1, 3)
+            saved[:, 0] += np.where(saved[:, 0] >= 0, known, 0)
+            saved[:, 1] = renumber[saved[:, 1]]
+            table[:, _POSITIONS] = renumber[table[:, _POSITIONS]]
+            table[:, loops.BEST_CELL] += np.where(table[:, loops.BEST_CELL] >= 0, known, 0)
+            table[:, loops.THREADS] = begins + used
+            used, known = used + len(chosen), known + len(saved)
+            tables.append(table)
+            threads.append(chosen)
+            cells.append(saved)
+        self.slots = np.concatenate(tables).reshape(-1)
+        self.pool = np.concatenate([*threads, self.pool.reshape(-1, self.lanes)]).reshape(-1)
+        self.cells = np.concatenate([*cells, self.cells.reshape(-1, 3)]).reshape(-1)
+        self.meta[loops.POOL_USED], self.meta[loops.CELLS_USED] = used, known
+        # A partition's threads must have room at once.
+        most = int(self.table[:, loops.N].max(initial=0))
+        self.now = np.zeros(max(FIRST_ROOM, 2 * most) * self.lanes, dtype=np.int64)
+        self.then = self.now.copy()

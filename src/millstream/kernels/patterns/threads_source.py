@@ -1,0 +1,321 @@
+"""The source text of the machine of threads, made for a search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from millstream.kernels.batch import Ints
+from millstream.kernels.jit import source_of
+from millstream.kernels.patterns import thread_loops
+from millstream.kernels.patterns.conditions import NotCompilable, compiled, evaluated
+from millstream.kernels.patterns.machine import ahead
+from millstream.kernels.patterns.program import ACCEPT, CHECK, FAIL, SPLIT, TAKE, TRY, WIDTH, Instructions, instructions
+from millstream.kernels.patterns.registers import Group, Registers, helpers_of, is_incremental, shifted
+from millstream.kernels.patterns.telling import tell_source
+from millstream.physical.expressions.kernel_forms import and_, not_, zero
+from millstream.physical.expressions.kernel_helpers import helper_source
+from millstream.plan.expr import Expr, columns_of
+from millstream.plan.patterns import CLASSIFIER, MATCH_NUMBER, TIMED_OUT, Reach, Search, Summary
+from millstream.types import SqlType
+
+_OWN_LANES = 2
+"""Lanes of a thread before its registers: its place in the program and its newest cell."""
+_SKIPS = {"past last": 0, "next": 1, "first": 2, "last": 3}
+
+
+@dataclass
+class Generated:
+    """Kernel source with `run` and `tell`, and what runs it has to know."""
+
+    source: str
+    program: Instructions
+    lanes: int
+    marks: list[int]
+    """the lanes of a thread that are positions"""
+    relevant: Ints
+    texts: tuple[str, ...]
+    asked: list[Callable[[list[Any]], bool]] = field(default_factory=list)
+    """conditions in Python; if there are any, the source does not compile"""
+    asked_types: list[list[SqlType | None]] = field(default_factory=list)
+    """the types of what they read; None: given as a Python value"""
+    reason: str | None = None
+    """why not all conditions are compiled"""
+    together: bool = False
+    """whether attempts run at the same time"""
+
+
+def generate(search: Search, columns: dict[str, int]) -> Generated:
+    """The source for a search over columns whose arrays are at these places."""
+    return _Source(search, columns).generated()
+
+
+class _Source:
+    def __init__(self, search: Search, columns: dict[str, int]) -> None:
+        self._search, self._columns = search, columns
+        self._program = instructions(search.pattern, search.variables)
+        self._conditions: dict[int, Expr] = {search.variables.index(name): expr for name, expr in search.conditions}
+        self._texts: dict[str, int] = {}
+        self._helpers: set[str] = set()
+        self._asked: list[Callable[[list[Any]], bool]] = []
+        self._asked_types: list[list[SqlType | None]] = []
+        self._reason: str | None = None
+        self._reads_start = False
+        self._reads = {v: self._kept(columns_of(expr), v) for v, expr in self._conditions.items()}
+        self._check_reads = [self._kept(columns_of(check), None) for check in self._program.checks]
+        names = [name for read in (*self._reads.values(), *self._check_reads) for name in sorted(read)]
+        self._registers = Registers(search, names, _OWN_LANES)
+        self._reads_cells = False
+
+    def generated(self) -> Generated:
+        search = self._search
+        takes = [self._take(v) for v in range(len(search.variables))]
+        checks = [self._check(c, expr) for c, expr in enumerate(self._program.checks)]
+        told, told_helpers = tell_source(search, self._columns)
+        self._helpers |= helpers_of(self._registers) | told_helpers
+        relevant = self._relevant()
+        shared = not relevant.any()
+        together = shared and not self._reads_start and self._may_fail_silently()
+        lanes, marks = self._registers.width, self._registers.marks
+        if together:
+            lanes, marks = _OWN_LANES + 1, [_OWN_LANES]
+            relevant = np.zeros(len(self._program) * lanes, dtype=np.int64)
+        wanted = self._reads_cells or told.needs_labels or search.skip.to in ("first", "last")
+        constants = {
+            "LANES": lanes, "SHARED": shared, "TOGETHER": together, "CELLS": wanted, "AHEAD": ahead(search),
+            "BOUNDED": search.within is not None, "TIMEOUTS": search.timeouts,
+            "UNMATCHED": search.given.rows == "all" and search.given.unmatched, "EMPTY": search.given.empty,
+            "EACH": search.given.rows == "each", "SEEK": search.given.rows == "each" and search.given.seek,
+            "SKIP": _SKIPS[search.skip.to],
+        }  # fmt: skip
+        targets = [search.variables.index(name) for name in search.skip.variables if name in search.variables]
+        parts = [
+            "import numpy as np",
+            "\n".join(f"{name} = {value}" for name, value in constants.items()),
+            helper_source(self._helpers),
+            _LABEL_OF,
+            *takes,
+            *checks,
+            _chosen("take", "v", len(takes), _TAKE_ARGS),
+            _chosen("check", "c", len(checks), _CHECK_ARGS),
+            f"def is_target(v):\n    return {_among('v', targets)}\n",
+            _loops(),
+            told.source,
+        ]
+        texts = tuple(sorted(self._texts, key=self._texts.__getitem__))
+        return Generated(
+            "\n\n".join(part for part in parts if part), self._program, lanes, marks, relevant, texts, self._asked,
+            self._asked_types, self._reason, together,
+        )  # fmt: skip
+
+    def _may_fail_silently(self) -> bool:
+        """Whether attempts that find nothing leave no trace, and none ends by its own time."""
+        search = self._search
+        return search.within is None and search.given.rows != "each" and not search.given.unmatched
+
+    def _kept(self, names: frozenset[str], v: int | None) -> frozenset[str]:
+        """Of the values that a condition reads, those that the row at hand does not tell."""
+        kept = set()
+        for name in names & self._search.named.keys():
+            value = self._search.named[name]
+            if isinstance(value, Summary) and not is_incremental(value):
+                continue
+            if v is None or not isinstance(value, Reach) or self._at_hand(value, v) is None:
+                kept.add(name)
+        return frozenset(kept)
+
+    def _at_hand(self, reach: Reach, v: int) -> str | None:
+        if reach.offset:
+            return None
+        if reach.first:
+            self._reads_start |= reach.variables is None
+            return "start" if reach.variables is None else None
+        return "p" if reach.variables is None or self._search.variables[v] in reach.variables else None
+
+    def _take(self, v: int) -> str:
+        """The function that takes a row as a variable."""
+        lanes = range(_OWN_LANES, self._registers.width)
+        copy = [f"rec[{lane}] = now[o + {lane}]" for lane in lanes]
+        here = self._search.variables[v]
+
+        def within(group: Group) -> str:
+            return str(group is None or here in group)
+
+        update = [*copy, *self._registers.update(within, "p", "p", "rec", self._columns.__getitem__)]
+        condition = self._conditions.get(v)
+        if condition is None:
+            lines = [*update, "return True"]
+        else:
+            loads, holds = self._condition(condition, v, lambda lane: f"rec[{lane}]", lambda lane: f"frec[{lane}]")
+            if self._reads[v]:
+                lines = [*update, *loads, f"return {holds}"]
+            else:
+                lines = [*loads, f"if not {holds}:", "    return False", *update, "return True"]
+        body = "\n".join(f"    {line}" for line in lines)
+        return f"def take{v}({_TAKE_ARGS}):\n{body}\n"
+
+    def _check(self, c: int, condition: Expr) -> str:
+        loads, holds = self._condition(
+            condition, None, lambda lane: f"rec[o + {lane}]", lambda lane: f"frec[o + {lane}]"
+        )
+        body = "\n".join(f"    {line}" for line in [*loads, f"return {holds}"])
+        return f"def check{c}({_CHECK_ARGS}):\n{body}\n"
+
+    def _condition(
+        self, condition: Expr, v: int | None, regs: Callable[[int], str], fregs: Callable[[int], str]
+    ) -> tuple[list[str], str]:
+        """The lines that load what a condition reads, and the condition."""
+        read = sorted(columns_of(condition))
+        names = {name: f"x{i}" for i, name in enumerate(read)}
+        loads = [line for name in read for line in self._load(name, names[name], v, regs, fregs)]
+        try:
+            for name in read:
+                self._require_compilable(name)
+            source = compiled(condition, names, self._texts)
+        except NotCompilable as reason:
+            self._reason = self._reason or str(reason)
+            self._asked.append(evaluated(condition, {name: i for i, name in enumerate(read)}))
+            self._asked_types.append([None if self._is_replayed(name) else self._search.values[name] for name in read])
+            values = "".join(f"v_{name}, " for name in names.values())
+            nulls = "".join(f"n_{name}, " for name in names.values())
+            return loads, f"ask({len(self._asked) - 1}, ({values}), ({nulls}))"
+        self._helpers |= source.helpers
+        labels = len(self._search.variables)
+        loads += [f"v_text{i} = codes[{labels + i}]" for i in self._texts.values() if f"v_text{i}" in source.value]
+        return loads, and_(not_(source.null), source.value)
+
+    def _require_compilable(self, name: str) -> None:
+        if self._is_replayed(name):
+            raise NotCompilable(f"{self._search.named[name]} is computed from the rows of the match each time")
+        if self._search.values[name].name in ("BLOB", "DECIMAL", "NULL"):
+            raise NotCompilable(f"{self._search.named[name]} is {self._search.values[name]}")
+
+    def _is_replayed(self, name: str) -> bool:
+        value = self._search.named.get(name)
+        return isinstance(value, Summary) and not is_incremental(value)
+
+    def _load(
+        self, name: str, to: str, v: int | None, regs: Callable[[int], str], fregs: Callable[[int], str]
+    ) -> Iterator[str]:
+        """Source that sets v_<to> and n_<to>."""
+        if name == MATCH_NUMBER:
+            yield from (f"v_{to} = number", f"n_{to} = False")
+            return
+        if name == TIMED_OUT:
+            yield from (f"v_{to} = False", f"n_{to} = False")
+            return
+        value = self._search.named[name]
+        newest, own = ("now[o + 1]", f"{v}, p") if v is not None else ("rec[o + 1]", "-1, -1")
+        if self._is_replayed(name):
+            self._reads_cells = True
+            yield f"v_{to} = ask.summed({name!r}, cells, {newest}, {own}, number)"
+            yield f"n_{to} = v_{to} is None"
+            return
+        if isinstance(value, Summary) and value.fn not in ("first_value", "last_value"):
+            text, null = self._registers.summed(value, regs, fregs)
+            yield f"n_{to} = {null}"
+            yield f"v_{to} = {zero(value.type) if not value.type.is_coded else '0'}"
+            yield f"if not n_{to}:"
+            yield f"    v_{to} = {text}"
+            return
+        mark = self._at_hand(value, v) if v is not None and isinstance(value, Reach) else None
+        yield f"q = {mark or self._registers.mark(value, regs)}"
+        yield from shifted(value.shift if isinstance(value, Reach) else 0)
+        if self._search.given.rows == "each":
+            yield "if q < low or q > high:"
+            yield "    q = -1"
+        column = value.column if isinstance(value, Reach) else next(iter(columns_of(value.args[0])))
+        if column == CLASSIFIER:
+            self._reads_cells = True
+            yield f"label = label_of(cells, {newest}, q, {own})"
+            yield f"n_{to} = label < 0"
+            yield f"v_{to} = codes[label] if label >= 0 else 0"
+            return
+        place = self._columns[column]
+        yield f"n_{to} = q < 0 or not cols[{place + 1}][q]"
+        yield f"v_{to} = {zero(value.type)}" if not value.type.is_coded else f"v_{to} = 0"
+        yield f"if not n_{to}:"
+        yield f"    v_{to} = cols[{place}][q]"
+
+    def _relevant(self) -> Ints:
+        """For each place of the program, which lanes of a thread that stands there decide what becomes of it."""
+        lanes, size = self._registers.width, len(self._program)
+        own = np.zeros((size, lanes), dtype=np.bool_)
+        code = self._program.code.reshape(-1, WIDTH)
+        history = self._history_readers()
+        for pc, (op, what, _, _) in enumerate(code.tolist()):
+            read: frozenset[str] = frozenset()
+            if op in (TAKE, TRY):
+                read = self._reads.get(what >> 1, frozenset())
+                own[pc, 1] = (0, what >> 1) in history
+            elif op == CHECK:
+                read = self._check_reads[what]
+                own[pc, 1] = (1, what) in history
+            for name in read:
+                own[pc, list(self._registers.owned[name])] = True
+        changed = True
+        while changed:
+            before = own.copy()
+            for pc in range(size - 1, -1, -1):
+                op, _, other, following = code[pc].tolist()
+                if op not in (ACCEPT, FAIL):
+                    own[pc] |= own[following]
+                if op in (SPLIT, TRY):
+                    own[pc] |= own[other]
+            changed = bool((own != before).any())
+        return own.reshape(-1).astype(np.int64)
+
+    def _history_readers(self) -> set[tuple[int, int]]:
+        """The conditions of variables (0) and checks (1) that read how earlier rows were labelled."""
+
+        def reads(expr: Expr, v: int | None) -> bool:
+            names = columns_of(expr) & self._search.named.keys()
+            values = [self._search.named[name] for name in names]
+            return any(map(self._is_replayed, names)) or any(
+                isinstance(value, Reach)
+                and value.column == CLASSIFIER
+                and (v is None or value.shift or self._at_hand(value, v) != "p")
+                for value in values
+            )
+
+        found = {(0, v) for v, expr in self._conditions.items() if reads(expr, v)}
+        return found | {(1, c) for c, expr in enumerate(self._program.checks) if reads(expr, None)}
+
+
+_TAKE_ARGS = "now, fnow, o, rec, frec, p, start, number, low, high, next_, prev, cells, codes, cols, ask"
+_CHECK_ARGS = "rec, frec, o, start, number, low, high, next_, prev, cells, codes, cols, ask"
+_LABEL_OF = """\
+def label_of(cells, c, q, v, p):
+    # How a thread labelled a row; -1 if it has not taken it.
+    if q < 0:
+        return -1
+    if q == p:
+        return v
+    while c >= 0:
+        if cells[3 * c + 1] == q:
+            return cells[3 * c + 2] >> 1
+        c = cells[3 * c]
+    return -1
+"""
+
+
+def _chosen(name: str, by: str, count: int, args: str) -> str:
+    """A function that calls one of several."""
+    lines = [f"def {name}({by}, {args}):"]
+    lines += [f"    if {by} == {i}:\n        return {name}{i}({args})" for i in range(count)]
+    return "\n".join([*lines, "    return False", ""])
+
+
+def _among(name: str, numbers: list[int]) -> str:
+    return " or ".join(f"{name} == {number}" for number in numbers) or "False"
+
+
+def _loops() -> str:
+    """The loops of `thread_loops` without what this module writes in place of `thread_parts`."""
+    text = source_of(thread_loops)
+    start = text.index("from millstream.kernels.patterns.cell_loops import")
+    parts = text.index("from millstream.kernels.patterns.thread_parts import (")
+    return text[start:parts] + text[text.index(")\n", parts) + 2 :].replace(": Any", "")

@@ -1,0 +1,36 @@
+"""Rows of one instant in an order of their own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millstream.plan.node import Kind, Unary, listed, require_names
+
+
+@dataclass(frozen=True)
+class SortKey:
+    """A column to sort by: upwards, or with `down` downwards; NULLs come last, or first."""
+
+    column: str
+    down: bool = False
+    nulls_first: bool = False
+
+    def __str__(self) -> str:
+        return self.column + (" DESC" if self.down else "") + (" NULLS FIRST" if self.nulls_first else "")
+
+
+@dataclass(frozen=True)
+class Ties(Unary):
+    """The rows of each partition that have equal times, sorted; those that are equal there, too, as they came."""
+
+    keys: tuple[str, ...]
+    by: tuple[SortKey, ...]
+
+    def __post_init__(self) -> None:
+        if self.input.kind is not Kind.EVENTS:
+            raise ValueError("only events have ties")
+        require_names((*self.keys, *(key.column for key in self.by)), self.input.schema, "ORDER BY")
+
+    def label(self) -> str:
+        within = f" by {listed(self.keys)}" if self.keys else ""
+        return f"Ties{within} in order of {', '.join(map(str, self.by))}"

@@ -1,0 +1,95 @@
+"""Row patterns in FROM: `s MATCH_RECOGNIZE (…)` and `s PARTITION BY k AS (X, *Y)`."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+from millstream.sql.failures import quoted
+from millstream.sql.patterns import MatchRecognize, RowsPerMatch, SequenceMatch, SequenceVariable
+from millstream.sql.stream_windows import StreamWindowParser
+
+_COLUMN = "the name of a column"
+_VARIABLE = "a variable, maybe with a star before it"
+
+
+class MatchParser(StreamWindowParser):
+    """What may stand behind an item of FROM to find patterns in its rows."""
+
+    def _parse_table_alias(self, alias_tokens: object = None) -> exp.TableAlias | None:
+        if self._at_match_recognize() or self._at_sequence():
+            return None
+        return super()._parse_table_alias(alias_tokens)
+
+    def _parse_matches(self, item: exp.Expr, first: Token) -> exp.Expr:
+        """The item of FROM that began at `first`, or the matches of the patterns that follow it."""
+        while True:
+            if self._at_match_recognize():
+                item = self._parse_recognized(item)
+            elif self._at_sequence():
+                item = self._parse_sequence_match(item)
+            else:
+                return item
+            self._covered(item, first)
+
+    # MATCH_RECOGNIZE
+
+    def _at_match_recognize(self) -> bool:
+        return self._match_text_seq("MATCH_RECOGNIZE", "(", advance=False)
+
+    def _parse_recognized(self, item: exp.Expr) -> MatchRecognize:
+        self._advance(2)
+        node = MatchRecognize(this=item, partition=self._parse_partition_by() or None, order=self._parse_order())
+        node.set("measures", self._parse_measures())
+        node.set("rows", self._parse_rows_per_match())
+        node.set("skip", self._parse_after_match())
+        self._parse_pattern_clauses(node)
+        self._expect(TokenType.R_PAREN, "')'")
+        node.set("alias", self._parse_table_alias())
+        return node
+
+    def _parse_rows_per_match(self) -> RowsPerMatch | None:
+        first = self._curr
+        if self._match_text_seq("ONE", "ROW"):
+            self._expect_words("PER", "MATCH")
+            return self._covered(RowsPerMatch(all=False), first)
+        if not self._match_text_seq("ALL", "ROWS"):
+            return None
+        self._expect_words("PER", "MATCH")
+        node = RowsPerMatch(all=True)
+        if self._match_text_seq("SHOW") or self._match_text_seq("OMIT"):
+            node.set("omit", self._prev.text.upper() == "OMIT" or None)
+            self._expect_words("EMPTY", "MATCHES")
+        elif self._match_text_seq("WITH"):
+            self._expect_words("UNMATCHED", "ROWS")
+            node.set("unmatched", True)
+        return self._covered(node, first)
+
+    # AS (X, *Y)
+
+    def _at_sequence(self) -> bool:
+        """At PARTITION BY, SEQUENCE BY or `AS (` behind an item of FROM."""
+        return (
+            self._match(TokenType.PARTITION_BY, advance=False)
+            or self._match_text_seq("SEQUENCE", "BY", advance=False)
+            or self._match_pair(TokenType.ALIAS, TokenType.L_PAREN, advance=False)
+        )
+
+    def _parse_sequence_match(self, item: exp.Expr) -> SequenceMatch:
+        node = SequenceMatch(this=item)
+        if self._match(TokenType.PARTITION_BY):
+            node.set("partition", self._parse_csv(lambda: self._parse_plain_column(_COLUMN)))
+        if self._match_text_seq("SEQUENCE", "BY"):
+            node.set("sequence", self._parse_csv(lambda: self._parse_plain_column(_COLUMN)))
+        if not self._match_pair(TokenType.ALIAS, TokenType.L_PAREN):
+            failure = self._failure(f"expected AS (…), found {quoted(self._curr)}", self._curr)
+            failure.hint = "a pattern is a list of variables, such as AS (X, *Y)"
+            raise failure
+        node.set("variables", self._parse_csv(self._parse_sequence_variable))
+        self._expect(TokenType.R_PAREN, "')'")
+        return node
+
+    def _parse_sequence_variable(self) -> SequenceVariable:
+        first = self._curr
+        star = bool(self._match(TokenType.STAR))
+        return self._covered(SequenceVariable(this=self._parse_name(_VARIABLE), star=star or None), first)

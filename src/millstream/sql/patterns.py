@@ -1,0 +1,286 @@
+"""AST nodes of row patterns: MATCH_RECOGNIZE, `FROM s AS (X, *Y)`, and patterns in the WINDOW clause.
+
+What MEASURES and DEFINE hold are ordinary expressions: PREV, NEXT, FIRST, LAST, CLASSIFIER, MATCH_NUMBER, … are calls
+by these names (`function_name` tells it), `A.price` is a Column of the table A, and `count(A.*)` counts a Column that
+is a Star. RUNNING and FINAL wrap the call behind them, with its FILTER.
+
+In `FROM s AS (X, *Y)`, `LAST(Y).speed` is an exp.Dot of a call and an Identifier, `Y.previous.speed` a Column whose
+table is `previous` and whose db is Y, and the arguments of `count(*Y)` and `LAST(*Y)` are `Starred`.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, cast
+
+from sqlglot import exp
+
+
+class RowPattern(exp.Expression):
+    """A part of what stands in PATTERN (…)."""
+
+
+class PatternVariable(RowPattern):
+    """One row; `this` is the Identifier of the variable."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
+class PatternSequence(RowPattern):
+    """`A B C`: the RowPatterns `expressions`, one after the other; `()` has none of them."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"expressions": False}
+
+
+class PatternChoice(RowPattern):
+    """`A | B`: one of the RowPatterns `expressions`, at least two."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"expressions": True}
+
+
+class PatternPermutation(RowPattern):
+    """`PERMUTE(A, B)`: the RowPatterns `expressions`, at least one, in any order."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"expressions": True}
+
+
+class PatternExclusion(RowPattern):
+    """`{- A -}`: the RowPattern `this`, whose rows ALL ROWS PER MATCH leaves out."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
+class PatternEdge(RowPattern):
+    """`^` or, with `end`, `$`."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"end": True}
+
+    @property
+    def end(self) -> bool:
+        return bool(self.args["end"])
+
+
+class PatternQuantifier(RowPattern):
+    """`A+?` or `A{2,5}`: the RowPattern `this`, from `least` to `most` times (None: no limit).
+
+    0 <= least <= most and most > 0. It is greedy, or `reluctant`.
+    """
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "least": True, "most": False, "reluctant": False}
+
+    @property
+    def least(self) -> int:
+        return cast(int, self.args["least"])
+
+    @property
+    def most(self) -> int | None:
+        return self.args.get("most")
+
+    @property
+    def reluctant(self) -> bool:
+        return bool(self.args.get("reluctant"))
+
+
+class PatternSubset(exp.Expression):
+    """`u = (a, b)` of SUBSET: the Identifier `this` stands for the Identifiers `expressions`."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "expressions": True}
+
+
+class PatternDefinition(exp.Expression):
+    """`a AS condition` of DEFINE: `this` is the Identifier, `expression` the condition."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "expression": True}
+
+
+class AfterMatch(exp.Expression):
+    """AFTER MATCH SKIP: `to` is PAST LAST ROW, NEXT ROW, FIRST or LAST; the last two have an Identifier `this`.
+
+    `SKIP TO a` is `SKIP TO LAST a`.
+    """
+
+    arg_types: ClassVar[dict[str, bool]] = {"to": True, "this": False}
+
+    @property
+    def to(self) -> str:
+        return cast(str, self.args["to"])
+
+
+class RowsPerMatch(exp.Expression):
+    """`all` is false for ONE ROW PER MATCH; ALL ROWS PER MATCH may `omit` empty matches or add `unmatched` rows."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"all": True, "omit": False, "unmatched": False}
+
+    @property
+    def all(self) -> bool:
+        return bool(self.args["all"])
+
+    @property
+    def omit(self) -> bool:
+        return bool(self.args.get("omit"))
+
+    @property
+    def unmatched(self) -> bool:
+        return bool(self.args.get("unmatched"))
+
+
+class Within(exp.Expression):
+    """WITHIN: `this` is an Interval or a number; `timeouts` is whether WITH TIMEOUTS follows."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "timeouts": False}
+
+    @property
+    def timeouts(self) -> bool:
+        return bool(self.args.get("timeouts"))
+
+
+class Matching(exp.Expression):
+    """The clauses that MATCH_RECOGNIZE and patterns in the WINDOW clause share.
+
+    measures: exp.Alias each
+    skip: AfterMatch, or absent
+    pattern: RowPattern
+    within: Within, or absent
+    subsets: PatternSubsets
+    definitions: PatternDefinitions
+    """
+
+    @property
+    def measures(self) -> list[exp.Alias]:
+        return self.args.get("measures") or []
+
+    @property
+    def skip(self) -> AfterMatch | None:
+        return self.args.get("skip")
+
+    @property
+    def pattern(self) -> RowPattern:
+        return cast(RowPattern, self.args["pattern"])
+
+    @property
+    def within(self) -> Within | None:
+        return self.args.get("within")
+
+    @property
+    def subsets(self) -> list[PatternSubset]:
+        return self.args.get("subsets") or []
+
+    @property
+    def definitions(self) -> list[PatternDefinition]:
+        return self.args.get("definitions") or []
+
+
+_CLAUSES = {
+    "measures": False,
+    "skip": False,
+    "pattern": True,
+    "within": False,
+    "subsets": False,
+    "definitions": False,
+}
+
+
+class MatchRecognize(Matching):
+    """`this MATCH_RECOGNIZE (…) AS alias` in FROM; the clauses of Matching, and:
+
+    this: the item of FROM in which rows are searched, with its own alias: Table, Subquery, Values, Windowed, or another
+        MatchRecognize or SequenceMatch
+    partition: expressions of PARTITION BY
+    order: exp.Order, or absent
+    rows: RowsPerMatch, or absent, which is ONE ROW PER MATCH
+    alias: TableAlias, or absent
+    joins: as any item of FROM in parentheses
+    """
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        "this": True,
+        "partition": False,
+        "order": False,
+        "rows": False,
+        **_CLAUSES,
+        "alias": False,
+        "joins": False,
+    }
+
+    @property
+    def partition(self) -> list[exp.Expr]:
+        return self.args.get("partition") or []
+
+    @property
+    def order(self) -> exp.Order | None:
+        return self.args.get("order")
+
+    @property
+    def rows(self) -> RowsPerMatch | None:
+        return self.args.get("rows")
+
+
+class WindowMatch(Matching):
+    """A pattern in a window, as args["match"] of an exp.Window; the clauses of Matching, and `seek` (else INITIAL).
+
+    The window holds PARTITION BY, ORDER BY and the frame as always. `val OVER w` is an exp.Window whose `this` is a
+    Column, the name of a measure of the window.
+    """
+
+    arg_types: ClassVar[dict[str, bool]] = {**_CLAUSES, "seek": False}
+
+    @property
+    def seek(self) -> bool:
+        return bool(self.args.get("seek"))
+
+
+class SequenceVariable(exp.Expression):
+    """`X`, or with `star` `*X`, of `AS (X, *Y)`; `this` is the Identifier."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "star": False}
+
+    @property
+    def star(self) -> bool:
+        return bool(self.args.get("star"))
+
+
+class SequenceMatch(exp.Expression):
+    """`this PARTITION BY … SEQUENCE BY … AS (X, *Y)` in FROM.
+
+    this: the item of FROM in which rows are searched, as in MatchRecognize
+    partition, sequence: Columns
+    variables: SequenceVariables
+    joins: as any item of FROM in parentheses
+    """
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        "this": True,
+        "partition": False,
+        "sequence": False,
+        "variables": True,
+        "joins": False,
+    }
+
+    @property
+    def partition(self) -> list[exp.Column]:
+        return self.args.get("partition") or []
+
+    @property
+    def sequence(self) -> list[exp.Column]:
+        return self.args.get("sequence") or []
+
+    @property
+    def variables(self) -> list[SequenceVariable]:
+        return cast(list[SequenceVariable], self.args["variables"])
+
+
+class Starred(exp.Expression):
+    """`*A` or `*A.price` as an argument: of all rows of the run; `this` is the Column A or A.price."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
+class Running(exp.Expression):
+    """RUNNING before the call `this`."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
+class Final(exp.Expression):
+    """FINAL before the call `this`."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}

@@ -1,0 +1,139 @@
+"""Row patterns: the kernel against the backtracking reference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as SequenceOf
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+from pattern_searches import HERE, LABEL, A, B, C, search, seq, star, value
+
+from millstream.errors import DataError
+from millstream.kernels import jit
+from millstream.kernels.batch import FOREVER, Batch
+from millstream.kernels.patterns.spec import MatchSpec
+from millstream.plan.expr import Column
+from millstream.plan.patterns import Edge, Either, Search, Summary
+from millstream.plan.program_builder import call
+from millstream.testing.pattern_strategies import COLUMNS, Arrival, arrivals, searches
+from millstream.testing.patterns import Told, told, told_when
+from millstream.types import BIGINT
+
+random_searches = settings(
+    deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+
+
+def test_kernel_follows_many_ways_at_once() -> None:
+    """Numbers in two parts of equal sums: all ways to divide them are open until the last row."""
+    first, second = (Summary(name, "sum", (Column(BIGINT, "x"),), BIGINT, (name,)) for name in "AB")
+    equal = call("=", call("+", value(first), value(HERE)), value(second))
+    ways = seq(Edge(end=False), star(Either((A, B))), C, Edge(end=True))
+    divided = replace(search(ways, (LABEL,), (first, second), C=equal), keys=("k",))
+    rows: list[Arrival] = [(i, {"k": 0, "x": i, "y": 0, "s": ""}) for i in range(1, 8)]
+    with jit.using("off", threads=1):
+        kernel = MatchSpec(COLUMNS, divided).build()
+        state = kernel.open()
+        found = [row for batch in batches(rows, range(7)) for row in kernel.step(state, batch).rows.to_pylist()]
+    assert "".join(row["label"] for row in found) == "AABABBC" == labels_of(divided, rows)
+
+
+def labels_of(searched: Search, rows: list[Arrival]) -> str:
+    return "".join(one.values[0] for one in told(searched, [row for _, row in rows], [time for time, _ in rows]))
+
+
+def rows_of(key: int, rows: list[Arrival]) -> tuple[list[Any], list[int], list[int]]:
+    """A partition's rows, their times, and their arrival numbers."""
+    own = [i for i, (_, row) in enumerate(rows) if row["k"] == key]
+    return [rows[i][1] for i in own], [rows[i][0] for i in own], own
+
+
+def outcome(work: Any) -> Any:
+    try:
+        return work()
+    except DataError as error:
+        return error.message.split(" TO ")[0].split(" would")[0]
+
+
+def told_row(searched: Search, key: int, one: Told, rows: list[Any]) -> tuple[Any, ...]:
+    kept = (key,) if one.row is None else tuple(rows[one.row].values())
+    return (*kept, *one.values)
+
+
+def batches(rows: list[Arrival], cuts: SequenceOf[int], beats: SequenceOf[int] = ()) -> list[Batch]:
+    """The rows in batches that begin at the places `cuts`, some followed by a heartbeat, and the end."""
+    inputs = []
+    for start, stop in pairwise(sorted({0, len(rows), *(cut for cut in cuts if cut < len(rows))})):
+        part = rows[start:stop]
+        table = pa.RecordBatch.from_pylist([dict(row) for _, row in part], schema=COLUMNS.arrow)
+        times = np.array([time for time, _ in part], np.int64)
+        inputs.append(Batch(table, times, np.arange(start, stop, dtype=np.int64), part[-1][0]))
+        if stop in beats and stop < len(rows):
+            inputs.append(Batch.empty(COLUMNS.arrow, rows[stop][0]))
+    return [*inputs, Batch.empty(COLUMNS.arrow, FOREVER)]
+
+
+def given_by(batch: Batch) -> dict[int, list[Any]]:
+    """By key, what comes out with its time and number."""
+    found: dict[int, list[Any]] = {}
+    for time, number, row in zip(batch.time.tolist(), batch.seq.tolist(), batch.rows.to_pylist(), strict=True):
+        found.setdefault(row["k"], []).append((time, number, tuple(row.values())))
+    return found
+
+
+@random_searches
+@given(searches() | searches(chains=True), arrivals(), st.lists(st.integers(1, 14)), st.lists(st.integers(1, 14)))
+def test_kernel_gives_what_backtracking_gives(
+    searched: Search, rows: list[Arrival], cuts: list[int], beats: list[int]
+) -> None:
+    def by_backtracking() -> dict[int, list[Any]]:
+        found = {}
+        for key in range(3):
+            own, times, _ = rows_of(key, rows)
+            if lines := [told_row(searched, key, one, own) for one in told(searched, own, times)]:
+                found[key] = lines
+        return found
+
+    def by_kernel() -> dict[int, list[Any]]:
+        kernel = MatchSpec(COLUMNS, searched).build()
+        state, found = kernel.open(), {}
+        for batch in batches(rows, cuts, beats):
+            for key, lines in given_by(kernel.step(state, batch)).items():
+                found[key] = [*found.get(key, []), *(values for _, _, values in lines)]
+        return found
+
+    with jit.using("off", threads=1):
+        expected = outcome(by_backtracking)
+        event(f"{searched.given.rows}: {'error' if isinstance(expected, str) else 'matches' if expected else 'none'}")
+        assert outcome(by_kernel) == expected
+
+
+@random_searches
+@given(searches(ahead=False) | searches(ahead=False, chains=True), arrivals())
+def test_kernel_is_neither_early_nor_late(searched: Search, rows: list[Arrival]) -> None:
+    """Row by row; times and numbers are those of what made a match certain."""
+
+    def by_backtracking() -> dict[int, list[Any]]:
+        found: dict[int, list[Any]] = {}
+        for key in range(3):
+            own, times, numbers = rows_of(key, rows)
+            for time, place, one in told_when(searched, own, times) if own else ():
+                found.setdefault(key, []).append((time, numbers[place], told_row(searched, key, one, own)))
+        return found
+
+    def by_kernel() -> dict[int, list[Any]]:
+        kernel = MatchSpec(COLUMNS, searched).build()
+        state, found = kernel.open(), {}
+        for batch in batches(rows, range(1, len(rows))):
+            for key, lines in given_by(kernel.step(state, batch)).items():
+                assert all(time <= batch.upto for time, _, _ in lines)
+                found[key] = [*found.get(key, []), *lines]
+        return found
+
+    with jit.using("off", threads=1):
+        assert outcome(by_kernel) == outcome(by_backtracking)
