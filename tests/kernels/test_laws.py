@@ -37,7 +37,7 @@ SCENARIOS = {
 }  # fmt: skip
 
 laws = settings(
-    deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 each_kernel = pytest.mark.parametrize("name", registered())
 

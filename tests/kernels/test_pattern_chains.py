@@ -322,7 +322,8 @@ def walk(count: int, seed: int, keys: int = 3, steps: tuple[int, ...] = (-2, -1,
 def test_compiled_is_the_same(search: Search) -> None:
     letters = [(i, {"k": 0, "x": ord(one), "y": 0, "s": "a"}) for i, one in enumerate("ababababbabaaababaabab")]
     rows = letters if search == word("aba") else walk(300, 1)
-    rows[len(rows) // 2][1]["x"] = None
+    if search.within is None:
+        rows[len(rows) // 2][1]["x"] = None
     wanted = by_partition(expected(search, rows))
     assert sum(map(len, wanted.values())) >= 3
     with using("on"):

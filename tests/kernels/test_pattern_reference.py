@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
-from pattern_searches import HERE, LABEL, A, B, C, search, seq, star, value
+from pattern_searches import AFTER, HERE, LABEL, A, B, C, search, seq, star, value
 
 from millstream.errors import DataError
 from millstream.kernels import jit
@@ -41,6 +42,19 @@ def test_kernel_follows_many_ways_at_once() -> None:
         state = kernel.open()
         found = [row for batch in batches(rows, range(7)) for row in kernel.step(state, batch).rows.to_pylist()]
     assert "".join(row["label"] for row in found) == "AABABBC" == labels_of(divided, rows)
+
+
+@pytest.mark.xfail(strict=True, reason="rows that wait for a following one are tried after the last deadline")
+def test_kernel_tells_timeouts_of_rows_that_waited_for_others() -> None:
+    """The row is tried when the partition ends, and then no end of the match was found in time."""
+    begun = search(seq(A, B), (HERE,), rows="one", within=3, timeouts=True, A=call("is_null", value(AFTER)))
+    rows: list[Arrival] = [(0, {"k": 0, "x": 5, "y": 0, "s": ""})]
+    assert [one.values for one in told(begun, [row for _, row in rows], [0])] == [(5,)]
+    with jit.using("off", threads=1):
+        kernel = MatchSpec(COLUMNS, replace(begun, keys=("k",))).build()
+        state = kernel.open()
+        found = [row for batch in batches(rows, ()) for row in kernel.step(state, batch).rows.to_pylist()]
+    assert found == [{"k": 0, "here": 5}]
 
 
 def labels_of(searched: Search, rows: list[Arrival]) -> str:

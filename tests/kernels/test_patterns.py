@@ -139,6 +139,11 @@ def test_the_preferred_match_counts(pattern: Pattern, expected: list[tuple[int, 
     assert found(letters(pattern, FIRST, LAST), "abbcac") == expected
 
 
+def test_matches_of_which_nothing_is_told() -> None:
+    kernel = MatchSpec(INPUT, letters(seq(A, B))).build()
+    assert len(kernel.step(kernel.open(), rows_of("abab"))) == 2
+
+
 def test_matches_with_no_row() -> None:
     search = letters(some(A), MATCH_NUMBER, COUNT, LAST)
     assert found(search, "baab") == [(1, 0, None), (2, 2, 3), (3, 0, None)]
@@ -498,10 +503,14 @@ def compiled_searches() -> list[Search]:
         reaches, summaries, ("label", "was", "fin", "n", "kinds", "after"), Given("all", unmatched=True),
         Skip("last", ("B",)),
     )  # fmt: skip
-    return [general, every]
+    one_pass = Search(
+        ("k",), seq(A, some(Either((B, C)), 0, None, "reluctant"), D), (("B", falls), ("D", is_letter("C"))),
+        (*reaches[:2], S), (COUNT,), ("x", "n"), skip=Skip("next"),
+    )  # fmt: skip
+    return [general, every, one_pass]
 
 
-@pytest.mark.parametrize("search", compiled_searches(), ids=["one", "all"])
+@pytest.mark.parametrize("search", compiled_searches(), ids=["one", "all", "one pass"])
 def test_compiled_equals_python(search: Search) -> None:
     batch = many(2_500, 7)
     cuts = [*range(0, 2_500, 600), 2_500]

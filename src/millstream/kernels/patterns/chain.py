@@ -98,9 +98,7 @@ class ChainMachine:
 
     @cached_property
     def _loops(self) -> tuple[tuple[Compiled, Compiled], ...]:
-        return tuple(
-            (compile_kernel(one.source, "step"), compile_kernel(one.source, "settle")) for one in self.generated
-        )
+        return tuple((compile_kernel(one.step, "step"), compile_kernel(one.settle, "settle")) for one in self.generated)
 
     @property
     def needs_rows(self) -> bool:

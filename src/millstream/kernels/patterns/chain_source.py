@@ -25,13 +25,16 @@ FOREVER = 9223372036854775807
 END = FOREVER - 1
 AHEAD = 16
 """
+_PASSED = "while state != 0 and record[s + DEADLINE] < {}:"
 
 
 @dataclass
 class Generated:
-    """A module with the loops `step`, over rows, and `settle`, over partitions when time has come somewhere."""
+    """Modules with the loops `step`, over rows, and `settle`, over partitions when time has come so far; apart, since
+    the second may never do enough to be compiled."""
 
-    source: str
+    step: str
+    settle: str
     texts: tuple[str, ...]
     asked: frozenset[str]
     flagged: tuple[bool, ...]
@@ -56,15 +59,14 @@ class _Source(Dispatch):
         return any(map(self.values.keeps_flag, self.layout.flags))
 
     def generated(self) -> Generated:
-        text = self.text()
+        step, settle = self._module(self._step()), self._module(self._settle())
         flagged = tuple(null != "False" for _, null in self.outputs)
-        return Generated(text, tuple(self.values.texts), frozenset(self.values.asked), flagged)
+        return Generated(step, settle, tuple(self.values.texts), frozenset(self.values.asked), flagged)
 
-    def text(self) -> str:
-        step, settle = self._step(), self._settle()
+    def _module(self, function: str) -> str:
         lanes = "".join(f"{name.upper()} = {lane}\n" for name, lane in self.layout.lanes.items())
         helpers = helper_source(self.values.helpers)
-        parts = [_HEADER + lanes, *([helpers] if helpers else []), step, settle]
+        parts = [_HEADER + lanes, *([helpers] if helpers else []), function]
         return untroubled("\n\n".join(parts)).replace("trouble[0]", "meta[TROUBLE]").replace("(trouble, ", "(meta, ")
 
     # -- functions -------------------------------------------------------------------------------------------------
@@ -118,17 +120,14 @@ class _Source(Dispatch):
             with write.block("if COMPILED and x + AHEAD < count:"):
                 write(*(f"prefetch(record, at[x + AHEAD] + {lane})" for lane in range(0, len(layout.lanes), 8)))
             self._load()
-            if layout.search.within is not None:
-                # A deadline that has passed is an event of its own, before the row.
-                with write.block("while state != 0 and record[s + DEADLINE] < time[i]:"):
-                    write("now = record[s + DEADLINE] + 1", "by = record[s + LAST_SEQ]")
-                    self._virtual("i", "late")
-            write("now = time[i]", "by = seq[i]")
             if layout.logged:
-                write("q = np.int64(i)", "stop = next[i]")
-                self._scan()
+                self._events()
             else:
-                write("p = i")
+                if layout.search.within is not None:
+                    with write.block(_PASSED.format("time[i]")):
+                        write("now = record[s + DEADLINE] + 1", "by = record[s + LAST_SEQ]")
+                        self._end("late")
+                write("now = time[i]", "by = seq[i]", "p = i")
                 with write.block("while True:"):
                     self.dispatch(over="False", kind="failed")
                     self.outcome(again="break")
@@ -137,30 +136,52 @@ class _Source(Dispatch):
             self._save()
         return self._close()
 
+    def _events(self) -> None:
+        """A row, and before it, as events of their own, the deadlines that have passed."""
+        write = self.write
+        row = ("now = time[i]", "by = seq[i]", "q = np.int64(i)", "stop = next[i]")
+        if self.layout.search.within is None:
+            write(*row)
+            self._scan()
+            return
+        write("is_new = True")
+        with write.block("while True:"):
+            with write.block(_PASSED.format("time[i]").replace("while", "if")):
+                write("now = record[s + DEADLINE] + 1", "by = record[s + LAST_SEQ]", "stop = np.int64(i)", "q = stop")
+                self._end("late")
+            with write.block("elif is_new:"):
+                write(*row, "is_new = False")
+            with write.block("else:"):
+                write("break")
+            self._scan()
+
     def _settle(self) -> str:
         self._open(f"def settle(at, upto, {', '.join(self._parameters())}):")
-        write = self.write
+        write, layout = self.write, self.layout
         with write.block("for x in range(len(at)):"):
             write("s = at[x]", "by = record[s + LAST_SEQ]")
             self._load()
-            if self.layout.search.within is not None:
-                with write.block("while state != 0 and record[s + DEADLINE] < upto:"):
-                    write("now = record[s + DEADLINE] + 1")
-                    self._virtual("-1", "late")
-            with write.block("while upto == FOREVER and state != 0:"):
-                write("now = END")
-                self._virtual("-1", "ended")
+            with write.block("while state != 0:"):
+                if layout.logged:
+                    write("stop = np.int64(-1)", "q = stop")
+                if layout.search.within is not None:
+                    with write.block("if record[s + DEADLINE] < upto:"):
+                        write("now = record[s + DEADLINE] + 1")
+                        self._end("late")
+                with write.block("if upto == FOREVER:" if layout.search.within is None else "elif upto == FOREVER:"):
+                    write("now = END")
+                    self._end("ended")
+                with write.block("else:"):
+                    write("break")
+                if layout.logged:
+                    self._scan()
             self._save()
         return self._close()
 
-    def _virtual(self, stop: str, kind: str) -> None:
+    def _end(self, kind: str) -> None:
         """The attempt under way gets no more rows."""
-        if self.layout.logged:
-            self.write(f"stop = np.int64({stop})", "q = stop")
         self.dispatch(over="True", kind=kind)
         self.outcome(again="pass")
-        if self.layout.logged:
-            self._scan()
 
     def _scan(self) -> None:
         """Rows of the partition from q on, until there are no more; a failed attempt may go back."""

@@ -127,6 +127,10 @@ class MatchKernel:
             for name, column in zip(self.search.columns, found.columns, strict=True)
         ]
         arrays = [*given, *columns]
+        if not arrays:
+            # Without columns, only the batch itself tells its length.
+            rows = pa.RecordBatch.from_arrays([pa.nulls(len(found))], names=[""]).select([])
+            return Batch(rows, found.time[order], found.seq[order], upto)
         rows = pa.RecordBatch.from_arrays(
             [array.cast(field.type) for array, field in zip(arrays, self.spec.output.arrow, strict=True)],
             schema=self.spec.output.arrow,
