@@ -10,11 +10,12 @@ from sqlglot import exp
 
 from millstream import functions
 from millstream.bind.context import Context
+from millstream.bind.pattern_outside import refuse_outside
 from millstream.bind.scope import Scope
 from millstream.errors import BindError
 from millstream.kernels import aggregates
 from millstream.plan.expr import Case, Cast, Expr, Literal
-from millstream.sql import duration_us
+from millstream.sql import duration_us, to_sql
 from millstream.sql.functions import function_name
 from millstream.types import (
     BIGINT,
@@ -102,7 +103,7 @@ class ExpressionBinder:
                 self._refuse_subquery("a subquery cannot stand here yet", node)
             case exp.Func():
                 return self._call(node)
-        return self.context.fail(f"{node.sql()[:60]} cannot be used here", node)
+        return self.context.fail(f"{to_sql(node)[:60]} cannot be used here", node)
 
     def several(self, node: exp.Expr) -> list[tuple[str, Expr]] | None:
         """The columns of a node that stands alone in a select list and may have several; None for all others."""
@@ -215,6 +216,7 @@ class ExpressionBinder:
         definition = self.context.catalog.function(name)
         args = tuple(self.bind(argument) for argument in arguments)
         if definition is None:
+            refuse_outside(name, node, self.context)
             return self._resolve(name, args, node)
         if len(args) != len(definition.parameters):
             self.context.fail(

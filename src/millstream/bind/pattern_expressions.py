@@ -11,6 +11,7 @@ from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder, call_of
 from millstream.bind.groups import is_aggregate
 from millstream.bind.pattern_names import Variables
+from millstream.bind.pattern_outside import refuse_elsewhere
 from millstream.bind.pattern_rows import (
     LOGICAL,
     OF_MATCH,
@@ -56,7 +57,19 @@ class MatchExpressions(ExpressionBinder):
             return self._of_match(name, node)
         if is_aggregate(node, self.context):
             return self.aggregate(node)
+        if self.context.catalog.function(name) is None:
+            refuse_elsewhere(name, node, self.context)
+        if isinstance(node, exp.Dot) and name_of(node.this) in LOGICAL:
+            self._refuse_dot(node)
         return super().bind(node)
+
+    def _refuse_dot(self, node: exp.Dot) -> None:
+        """Refuse LAST(A).price, the way of sequences."""
+        name, arguments = call_of(node.this)
+        whose = f"{arguments[0].name}." if len(arguments) == 1 and isinstance(arguments[0], exp.Column) else ""
+        self.context.fail(
+            f"a column stands inside {name.upper()}(…) here", node, hint=f"{name.upper()}({whose}{node.name})"
+        )
 
     def _column(self, node: exp.Column) -> Expr:
         if not node.table and node.name.lower() in self.parameters:
@@ -93,7 +106,8 @@ class MatchExpressions(ExpressionBinder):
         if name == "classifier":
             qualifier = variable_of(node, self.context)
             return self.values.reach(LABEL, Place(self.variables.find(node, qualifier) if qualifier else None))
-        if call_of(node)[1]:  # type: ignore[arg-type]
+        arguments = call_of(node)[1]  # type: ignore[arg-type]
+        if arguments and not (name == "match_rowtime" and self._is_time(arguments)):
             self.context.fail(f"{name.upper()} takes no argument", node)
         if name == "match_number":
             return NUMBER
@@ -108,6 +122,11 @@ class MatchExpressions(ExpressionBinder):
         if not self.timeouts:
             self.context.fail("nothing times out here", node, hint="write WITHIN … WITH TIMEOUTS")
         return Column(BOOLEAN, TIMED_OUT)
+
+    def _is_time(self, arguments: list[exp.Expression]) -> bool:
+        """Whether MATCH_ROWTIME is asked of the time column, the only one it can mean."""
+        only = arguments[0] if len(arguments) == 1 else None
+        return isinstance(only, exp.Column) and not only.table and self._scope().resolve(only) == self.time
 
     # -- navigation ------------------------------------------------------------------------------------------------
 

@@ -61,8 +61,9 @@ class RowExpressions(ExpressionBinder):
     def _column(self, node: exp.Column) -> Expr:
         if not node.table and node.name.lower() in self.parameters:
             return self.parameters[node.name.lower()]
+        column = column_of(node, self.scope, self.variables)
         self._mean(node, node.table)
-        return column_of(node, self.scope, self.variables)
+        return column
 
     def _mean(self, node: exp.Expr, qualifier: str) -> None:
         """Take note of whose rows a part means: all parts must mean the same."""
@@ -82,6 +83,8 @@ class RowExpressions(ExpressionBinder):
 def column_of(node: exp.Column, scope: Scope | None, variables: Variables) -> Expr:
     """The column of a row that a name means, whatever variable stands before it."""
     assert scope is not None
+    if node.table.lower() == "previous" and (of := node.text("db")) and not variables.knows(node.table):
+        variables.context.fail(".previous is said in sequences", node, hint=f"write PREV({of}.{node.name})")
     if node.table and not variables.knows(node.table):
         if scope.has(node.table):
             variables.context.fail(

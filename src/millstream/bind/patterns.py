@@ -18,7 +18,7 @@ from millstream.plan import patterns as M
 from millstream.plan.expr import Column, Expr, columns_of, substitute
 from millstream.plan.ties import SortKey, Ties
 from millstream.schema import unique_names
-from millstream.sql import duration_us
+from millstream.sql import duration_us, to_sql
 from millstream.sql import patterns as S
 from millstream.types import BIGINT
 
@@ -241,7 +241,7 @@ def length_of(node: exp.Expr, rows: P.Node, context: Context) -> int:
     if not by_number and number is not None:
         context.fail("WITHIN needs a unit of time", node, hint=f"WITHIN INTERVAL '{number}' SECOND")
     if not by_number and length is None:
-        context.fail(f"{node.sql()} has no fixed length", node, hint="use weeks, days or smaller units")
+        context.fail(f"{to_sql(node)} has no fixed length", node, hint="use weeks, days or smaller units")
     span = number if by_number else length
     assert span is not None
     if not 0 < span < _LONGEST:
@@ -260,6 +260,8 @@ def _check_names(
     node: S.MatchRecognize, outputs: list[tuple[str, Expr]], measures: list[tuple[str, Expr]], context: Context
 ) -> None:
     """Refuse measures that are called as other columns of the result."""
+    own = {name for name, _ in measures}
+    taken = {name.lower() for name, _ in outputs if name not in own}
     names = [name.lower() for name, _ in outputs]
     for measure, (name, _) in zip(node.measures, measures, strict=True):
         if names.count(name.lower()) > 1:

@@ -19,6 +19,7 @@ from millstream.bind.actions import (
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder, bind_type
 from millstream.bind.outputs import Bound
+from millstream.bind.pattern_outside import check_stars
 from millstream.bind.programs import define_aggregate
 from millstream.bind.reads import reads_only, tables_of
 from millstream.bind.scope import did_you_mean
@@ -89,6 +90,7 @@ DROPPABLE: dict[str, tuple[type[Entry], ...]] = {
 def bind(node: exp.Expr, catalog: Catalog, sql: str) -> Action:
     """What a statement asks for; every mistake in it is an error that underlines its place in `sql`."""
     context = Context(catalog, sql)
+    check_stars(node, context)
     match node:
         case CreateStream():
             return _create_stream(node, context)
