@@ -44,7 +44,6 @@ def test_kernel_follows_many_ways_at_once() -> None:
     assert "".join(row["label"] for row in found) == "AABABBC" == labels_of(divided, rows)
 
 
-@pytest.mark.xfail(strict=True, reason="rows that wait for a following one are tried after the last deadline")
 def test_kernel_tells_timeouts_of_rows_that_waited_for_others() -> None:
     """The row is tried when the partition ends, and then no end of the match was found in time."""
     begun = search(seq(A, B), (HERE,), rows="one", within=3, timeouts=True, A=call("is_null", value(AFTER)))

@@ -309,7 +309,23 @@ MEASURED = "SELECT * FROM t MATCH_RECOGNIZE (MEASURES price AS p PATTERN (A B) D
         (recognize("MEASURES price AS p PATTERN (A B) SUBSET a = (B)"), "a", "there is a variable a already"),
         (recognize("MEASURES price AS p PATTERN (A B) SUBSET U = (C)"), "C", "no variable C in the pattern"),
         (recognize("MEASURES price AS p AFTER MATCH SKIP TO C PATTERN (A B)"), "C", "no variable C in the pattern"),
-        (recognize("MEASURES price AS x, qty AS X PATTERN (A B)"), "price AS x", "two columns are called x"),
+        (recognize("MEASURES price AS x, qty AS X PATTERN (A B)"), "qty AS X", "two columns are called X"),
+        (recognize("MEASURES LAST(t.price) AS x PATTERN (A B)"), "t.price", "t is not a variable of the pattern"),
+        (recognize("MEASURES LAST(A).price AS x PATTERN (A B)"), "LAST(A).price", "a column stands inside LAST(…)"),
+        (recognize("MEASURES count(*A) AS n PATTERN (A)"), "*A", "*A is said of a sequence, FROM s AS (*A, …)"),
+        (recognize("MEASURES MATCH_ROWTIME(qty) AS n PATTERN (A)"), "MATCH_ROWTIME(qty)",
+         "MATCH_ROWTIME takes no argument"),
+        (recognize("MEASURES MATCH_SEQUENCE_NUMBER() AS n PATTERN (A)"), "MATCH_SEQUENCE_NUMBER()",
+         "MATCH_SEQUENCE_NUMBER cannot stand in a pattern"),
+        (MEASURED.format("price > LAG(price)"), "LAG(price)", "LAG cannot stand in a pattern"),
+        (MEASURED.format("price > A.previous.price"), "A.previous.price", ".previous is said in sequences"),
+        ("SELECT count(*A) FROM t", "*A", "*A is said of a run of rows, and there is no sequence in FROM"),
+        ("SELECT sum(*A.price) OVER (ROWS 3 PRECEDING) FROM t", "*A.price", "*A.price is said of a run of rows"),
+        ("SELECT sym, count(*A) FROM t [RANGE 5 MINUTES] GROUP BY sym", "*A", "*A is said of a run of rows"),
+        ("SELECT count(*A) FROM stations", "*A", "*A is said of a run of rows"),
+        ("SELECT n FROM (SELECT count(*Y) AS n FROM t) WHERE n > 1", "*Y", "*Y is said of a run of rows"),
+        ("SELECT PREV(price) FROM t", "PREV(price)", "PREV is said of a match"),
+        ("SELECT price FROM t WHERE CLASSIFIER() = 'A'", "CLASSIFIER()", "CLASSIFIER is said of a match"),
         (
             recognize("MEASURES price AS qty ALL ROWS PER MATCH PATTERN (A B)"),
             "price AS qty", "two columns are called qty",
@@ -345,6 +361,9 @@ MEASURED = "SELECT * FROM t MATCH_RECOGNIZE (MEASURES price AS p PATTERN (A B) D
         ("SELECT LAST(Q).price FROM t AS (X, *Y)", "Q", "no variable Q in the pattern"),
         ("SELECT lower(Y).price FROM t AS (X, *Y)", "lower(Y).price", "a column of FIRST(…) or LAST(…) is expected"),
         ("SELECT avg(*Y) FROM t AS (X, *Y)", "avg(*Y)", "avg of which column?"),
+        ("SELECT count(*Q) FROM t AS (X, *Y)", "Q", "no variable Q in the pattern"),
+        ("SELECT Y FROM t AS (X, *Y)", "Y", "Y is a variable of the sequence, not a column"),
+        ("SELECT X.price FROM t AS (X, *Y) WHERE Y.price < Y.previos.price", "Y.previos.price", "Y has no previos"),
         ("SELECT * FROM t AS (X, *Y)", "*", "* of a sequence is not supported"),
         ("SELECT X.price FROM t AS (X, *x)", "X", "X stands twice in the sequence"),
         ("SELECT X.price FROM stations AS X, t AS (X, *Y)", "stations AS X", "X is a variable of the sequence"),
@@ -368,3 +387,30 @@ def test_refused(query: str, culprit: str, message: str, catalog: Catalog) -> No
     assert caught.value.message.startswith(message)
     assert caught.value.span is not None
     assert query[caught.value.span.start : caught.value.span.end] == culprit
+
+
+@pytest.mark.parametrize(
+    ("query", "hint"),
+    [
+        ("SELECT avg(*Y) FROM t PARTITION BY sym AS (X, *Y)", "avg(*Y.price)"),
+        ("SELECT X.price FROM t SEQUENCE BY price AS (X, *Y)", "SEQUENCE BY ts"),
+        ("SELECT X.price FROM t AS (X, *Y) WHERE Y.price < Y.previos.price", "Y.previous.price is of the row before"),
+        (recognize("MEASURES LAST(A).price AS x PATTERN (A B)"), "LAST(A.price)"),
+        (recognize("MEASURES LAST(t.price) AS x PATTERN (A B)"), "write price for any row, or A.price"),
+        (recognize("MEASURES count(*A) AS n PATTERN (A)"), "write A.* here"),
+        (recognize("MEASURES sum(*A.price) AS n PATTERN (A)"), "write A.price here"),
+        (MEASURED.format("price > A.previous.price"), "write PREV(A.price)"),
+        ("SELECT t.sym FROM t MATCH_RECOGNIZE (PARTITION BY sym PATTERN (A))",
+         "what stands in FROM has no name: add AS …"),
+        ("SELECT t.sym FROM t MATCH_RECOGNIZE (PARTITION BY sym PATTERN (A)) AS m", "there is m"),
+    ],
+)  # fmt: skip
+def test_hint(query: str, hint: str, catalog: Catalog) -> None:
+    with pytest.raises((BindError, UnsupportedError)) as caught:
+        perform(query, catalog)
+    assert caught.value.hint == hint
+
+
+def test_the_time_of_a_match_may_name_the_time_column(catalog: Catalog) -> None:
+    named = recognize("MEASURES MATCH_ROWTIME(ts) AS at PATTERN (A)")
+    assert plan_of(named, catalog) == plan_of(named.replace("(ts)", "()"), catalog)

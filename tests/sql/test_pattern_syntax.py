@@ -272,6 +272,13 @@ def measured(text: str) -> exp.Expr:
     return value
 
 
+@pytest.mark.parametrize("after", ["", "ONE ROW PER MATCH ", "AFTER MATCH SKIP TO NEXT ROW "])
+def test_measures_without_as(after: str) -> None:
+    bare = match(f"MEASURES A.x since, LAST(t) - 1 pattern, count(*) n {after}PATTERN (A)")
+    assert bare == match(f"MEASURES A.x AS since, LAST(t) - 1 AS pattern, count(*) AS n {after}PATTERN (A)")
+
+
+
 def test_running_and_final() -> None:
     running = measured("RUNNING LAST(A.x, 1)")
     assert isinstance(running, Running) and function_name(running.this) == "LAST"

@@ -15,6 +15,7 @@ from millstream.bind.window_tables import bind_window_table
 from millstream.catalog import DerivedDef, StreamDef, TableDef, ViewDef
 from millstream.plan import nodes as P
 from millstream.plan.expr import Column
+from millstream.sql import to_sql
 from millstream.sql.nodes import SideStream, WindowTable
 from millstream.sql.patterns import MatchRecognize, SequenceMatch
 from millstream.sql.relations import Windowed
@@ -62,7 +63,7 @@ def _bind_source(node: exp.Expr, context: Context, join: exp.Join | None) -> Sou
             hint="put it into a subquery, (SELECT … FROM s AS (X, *Y) WHERE …)",
         )
     if not isinstance(node, exp.Table):
-        context.refuse(f"{node.sql()[:60]} cannot stand in FROM", node)
+        context.refuse(f"{to_sql(node)[:60]} cannot stand in FROM", node)
     if isinstance(node.this, WindowTable):
         rows = _bind_source(node.this.this, context, None)
         plan = bind_window_table(node.this, rows.plan, rows.alias, context)

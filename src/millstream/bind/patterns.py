@@ -201,7 +201,7 @@ def partition_of(nodes: list[exp.Expr], rows: P.Node, alias: str, context: Conte
 
 
 def in_order(
-    rows: P.Node, keys: tuple[str, ...], order: list[exp.Expr], alias: str, context: Context
+    rows: P.Node, keys: tuple[str, ...], order: list[exp.Expr], alias: str, context: Context, clause: str = "ORDER BY"
 ) -> tuple[P.Node, list[str]]:
     """Rows in the order of ORDER BY, and the columns of it; rows of equal times wait for each other if it has more."""
     scope = Scope(context, (Item(alias, rows.schema),))
@@ -209,7 +209,7 @@ def in_order(
     for node in order:
         inner = node.this if isinstance(node, exp.Ordered) else node
         if not isinstance(inner, exp.Column):
-            context.refuse("ORDER BY takes columns here", node, hint="compute it in a subquery")
+            context.refuse(f"{clause} takes columns here", node, hint="compute it in a subquery")
         down, first = (bool(node.args.get(key)) for key in ("desc", "nulls_first"))
         parts.append(SortKey(scope.resolve(inner).name, down, first))
     times = context.time_columns(rows)
@@ -218,7 +218,7 @@ def in_order(
             "a stream is ordered by its time",
             order[0],
             detail="rows are searched in order of time; further columns decide among those of equal times",
-            hint=f"ORDER BY {sorted(times)[0]}" if times else "leave ORDER BY out: rows are searched as they come",
+            hint=f"{clause} {sorted(times)[0]}" if times else f"leave {clause} out: rows are searched as they come",
         )
     ties = tuple(part for part in parts[1:] if part.column not in times and part.column not in keys)
     return (Ties(rows, keys, ties) if ties else rows), [part.column for part in parts]
@@ -260,9 +260,7 @@ def _check_names(
     node: S.MatchRecognize, outputs: list[tuple[str, Expr]], measures: list[tuple[str, Expr]], context: Context
 ) -> None:
     """Refuse measures that are called as other columns of the result."""
-    own = {name for name, _ in measures}
-    taken = {name.lower() for name, _ in outputs if name not in own}
     names = [name.lower() for name, _ in outputs]
-    for measure, (name, _) in zip(node.measures, measures, strict=True):
+    for measure, (name, _) in reversed(list(zip(node.measures, measures, strict=True))):
         if names.count(name.lower()) > 1:
             context.fail(f"two columns are called {name}", measure, hint="name the measure otherwise, with AS")

@@ -87,8 +87,9 @@ class Scope:
         named = tuple(item for item in self.items if item.alias.lower() == qualifier.lower())
         named = named or tuple(item for item in self.items if item.answers_to(qualifier))
         if not named:
-            aliases = [item.alias for item in self.items]
-            self.context.fail(f"no {qualifier} in FROM", node, hint=did_you_mean(qualifier, aliases))
+            aliases = [item.alias for item in self.items if item.alias]
+            hint = did_you_mean(qualifier, aliases) if aliases else "what stands in FROM has no name: add AS …"
+            self.context.fail(f"no {qualifier} in FROM", node, hint=hint)
         return named
 
 

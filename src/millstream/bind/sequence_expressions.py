@@ -66,6 +66,10 @@ class SequenceExpressions(MatchExpressions):
             variable = self._variable(node, str(node.args["db"].name))
             return self.values.reach(self._row_column(node), Place((variable,), shift=-1))
         if node.table and not self.variables.knows(node.table):
+            if (of := node.text("db")) and self.variables.knows(of):
+                self.context.fail(
+                    f"{of} has no {node.table}", node, hint=f"{of}.previous.{node.name} is of the row before"
+                )
             if not self.tables.items:
                 self.variables.find(node, node.table)
             self.reads_tables = True
@@ -87,6 +91,12 @@ class SequenceExpressions(MatchExpressions):
         if self.tables.knows(node.name):
             self.reads_tables = True
             return self.tables.resolve(node)
+        if self.variables.knows(node.name) and not self._scope().knows(node.name):
+            self.context.fail(
+                f"{node.name} is a variable of the sequence, not a column",
+                node,
+                hint=f"{node.name}.{self._scope().items[0].schema.names[0]} is a value of its row",
+            )
         self._row_column(node)
         first = self.order[0]
         return self.context.fail(
@@ -135,16 +145,27 @@ class SequenceExpressions(MatchExpressions):
         plain = [argument.this if isinstance(argument, Starred) else argument for argument in arguments]
         for argument in plain:
             self._mention_all(argument, final=bool(starred))
+        for argument in starred:
+            self.variables.find(argument.this, argument.this.table or argument.this.name)
         if len(plain) == 1 and _is_variable(plain[0], self.variables):
             variable = self._whose(arguments[0], final=False)
             if fn != "count":
-                self.context.fail(f"{name} of which column?", node, hint=f"{name}({plain[0].name}.price)")
+                self.context.fail(
+                    f"{name} of which column?",
+                    node,
+                    hint=f"{name}({'*' if starred else ''}{plain[0].name}.{self._example()})",
+                )
             return self.values.summary(Summary("", "count", (), BIGINT, (variable,)))
         call = exp.Anonymous(this=fn, expressions=[argument.copy() for argument in plain])
         call.meta.update({key: node.meta[key] for key in ("start", "end") if key in node.meta})
         if not plain or isinstance(plain[0], exp.Star):
             self._mention(self.order[-1])
         return self.aggregate(call)
+
+    def _example(self) -> str:
+        """A column that is not the same in all rows of a partition, to show how one is written."""
+        names = self._scope().items[0].schema.names
+        return next((name for name in names if name.lower() not in self.keys), names[0])
 
     def _whose(self, node: exp.Expr, final: bool) -> str:
         """The variable of `Y` or `*Y`."""

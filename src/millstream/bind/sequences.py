@@ -53,7 +53,7 @@ class SequenceBinder:
         rows = self.source(self.node.this)
         require_events(rows.plan, "a sequence", self.node.this, self.context)
         keys = partition_of([*self.node.partition], rows.plan, rows.alias, self.context)
-        plan, _ = in_order(rows.plan, keys, [*self.node.sequence], rows.alias, self.context)
+        plan, _ = in_order(rows.plan, keys, [*self.node.sequence], rows.alias, self.context, "SEQUENCE BY")
         tables = self._tables()
         variables = Variables(self.context)
         stars = {variables.add(node.this): node.star for node in self.node.variables}

@@ -52,8 +52,15 @@ class PatternClauseParser(RowPatternParser):
         value = None if self._at_match_clause() else self._parse_disjunction()
         if value is None:
             self.unexpected(_MEASURE)
-        self._expect(TokenType.ALIAS, "AS and the name of the measure")
+        if not self._at_bare_name():
+            self._expect(TokenType.ALIAS, "AS and the name of the measure")
         return self._covered(exp.Alias(this=value, alias=self._parse_name("the name of the measure")), first)
+
+    def _at_bare_name(self) -> bool:
+        """At the name of a measure without AS, as Oracle allows it: what follows shows that it is one."""
+        after = self._next.text.upper()
+        is_last = any(after == head[0] for head in _CLAUSE_HEADS) and not self._at_match_clause()
+        return self._curr.token_type in words.NAME_TOKENS and (is_last or after == ",")
 
     def _at_match_clause(self) -> bool:
         return any(self._match_text_seq(*head, advance=False) for head in _CLAUSE_HEADS)
@@ -101,6 +108,8 @@ class PatternClauseParser(RowPatternParser):
         if self._match_text_seq("DEFINE"):
             node.set("definitions", self._inside_match(lambda: self._parse_csv(self._parse_definition)))
             self._parse_within(node)
+        if node.within is None and self._match_text_seq("WITH", "TIMEOUTS", advance=False):
+            raise self._hinted(f"unexpected {quoted(self._curr)}", "WITH TIMEOUTS stands behind WITHIN …")
         if self._match_texts(_LATE_CLAUSES, advance=False):
             word = self._curr.text.upper()
             given = {"WITHIN": node.within, "SUBSET": node.subsets, "DEFINE": node.definitions}[word]
@@ -108,6 +117,8 @@ class PatternClauseParser(RowPatternParser):
                 f"{word} is given twice" if given else f"unexpected {quoted(self._curr)}",
                 f"the order is {_CLAUSE_ORDER}",
             )
+        if self._at_match_clause() and not self._match(TokenType.R_PAREN, advance=False):
+            raise self._hinted(f"unexpected {quoted(self._curr)}", f"the order is {_CLAUSE_ORDER}")
 
     def _parse_subset(self) -> PatternSubset:
         first = self._curr

@@ -84,9 +84,8 @@ class _Maker:
         self.reaches: list[Reach] = []
         self.summaries: list[Summary] = []
         self.has_deadline = rows != "each" and self.chance(0.25)
-        # Beginnings that wait for rows to come have a test of their own.
         self.timeouts = self.has_deadline and self.chance(0.4)
-        self.ahead = ahead and not self.timeouts
+        self.ahead = ahead
 
     def chance(self, probability: float = 0.5) -> bool:
         return self.random.random() < probability

@@ -15,7 +15,7 @@ from millstream.kernels.keys import KeyTable, bucket_of
 from millstream.kernels.patterns.chain import ChainMachine
 from millstream.kernels.patterns.chain import why_not as why_no_chain
 from millstream.kernels.patterns.coding import decode
-from millstream.kernels.patterns.log import RowLog
+from millstream.kernels.patterns.log import Array, Bools, RowLog
 from millstream.kernels.patterns.machine import Found, Machine, needed_columns
 from millstream.kernels.patterns.saving import Exported, Loaded, export_slots, from_saved, loaded, to_saved
 from millstream.kernels.patterns.spec import MatchSpec
@@ -116,29 +116,28 @@ class MatchKernel:
     def _batch(self, state: MatchState, found: Found, upto: int) -> Batch:
         if not len(found):
             return Batch.empty(self.spec.output.arrow, upto)
-        order = np.lexsort((found.seq, found.time))
+        found = found.in_order()
         if self._holds_rows:
             assert state.log.held is not None
-            given = state.log.held.take(found.row[order]).columns
+            given = state.log.held.take(found.row).columns
         else:
-            given = [] if state.keys is None else state.keys.keys(found.slot[order]).columns
+            given = [] if state.keys is None else state.keys.keys(found.slot).columns
         columns = [
-            column.take(pa.array(order)) if isinstance(column, pa.Array) else self._column(state, name, column, order)
+            column if isinstance(column, pa.Array) else self._column(state, name, *column)
             for name, column in zip(self.search.columns, found.columns, strict=True)
         ]
         arrays = [*given, *columns]
         if not arrays:
             # Without columns, only the batch itself tells its length.
             rows = pa.RecordBatch.from_arrays([pa.nulls(len(found))], names=[""]).select([])
-            return Batch(rows, found.time[order], found.seq[order], upto)
+            return Batch(rows, found.time, found.seq, upto)
         rows = pa.RecordBatch.from_arrays(
             [array.cast(field.type) for array, field in zip(arrays, self.spec.output.arrow, strict=True)],
             schema=self.spec.output.arrow,
         )
-        return Batch(rows, found.time[order], found.seq[order], upto)
+        return Batch(rows, found.time, found.seq, upto)
 
-    def _column(self, state: MatchState, name: str, column: tuple[Any, Any], order: Ints) -> pa.Array:
-        values, ok = column[0][order], column[1][order]
+    def _column(self, state: MatchState, name: str, values: Array, ok: Bools) -> pa.Array:
         value = self.search.named.get(name)
         table = None
         if isinstance(value, Reach) and value.column != CLASSIFIER:

@@ -132,8 +132,15 @@ class RowLog:
 
     def clear(self) -> None:
         """Drop all rows."""
-        if self._size:
-            self.compact(np.zeros(self._size, dtype=np.bool_))
+        if not self._size:
+            return
+        self.cut[self.slot] = True
+        self.last[:] = -1
+        self._size, self.nulls = 0, False
+        self._adopt(self._empty())
+        if self.held is not None:
+            self.held.keep(np.empty(0, dtype=np.int64))
+        self._forget_values()
 
     def forget(self, slots: Ints) -> None:
         """These slots will be used for other partitions, which have no rows yet."""

@@ -50,6 +50,18 @@ class Found:
     def __len__(self) -> int:
         return len(self.slot)
 
+    def in_order(self) -> Found:
+        """The same in order of time and arrival."""
+        time, seq = self.time, self.seq
+        if np.all((time[1:] > time[:-1]) | ((time[1:] == time[:-1]) & (seq[1:] >= seq[:-1]))):
+            return self
+        order = np.lexsort((seq, time))
+        columns: list[tuple[Array, Bools] | pa.Array] = [
+            (column[0][order], column[1][order]) if isinstance(column, tuple) else column.take(pa.array(order))
+            for column in self.columns
+        ]
+        return Found(self.slot[order], time[order], seq[order], self.row[order], columns)
+
 
 @dataclass(frozen=True)
 class Part:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow as pa
 from millstream.kernels.batch import Ints
 from millstream.kernels.patterns import cell_loops as loops
 from millstream.kernels.patterns.log import RowLog
-from millstream.kernels.programs.engine import Running
+from millstream.kernels.programs.engine import Engine, Running
 from millstream.kernels.programs.kernel import engine_of
 from millstream.kernels.programs.rows_values import to_values
 from millstream.plan.builtin_programs import builtin_program
@@ -68,8 +69,7 @@ def _as_of(search: Search, summary: Summary, log: RowLog, matches: Matches, last
         numbers = [search.variables.index(one) for one in summary.variables if one in search.variables]
         member = np.isin(matches.labels >> 1, numbers)
     places = np.flatnonzero(member)
-    program = _program(summary)
-    engine = engine_of(program, Running(bool(program.terminate)), keyed=True)
+    engine = _engine(summary)
     args = _arguments(search, summary, log, matches, places, owner)
     none = np.zeros(len(places), dtype=np.int64)
     returned = engine.arrive(engine.open(), owner[places].astype(np.int32), none, np.arange(len(places)), args, 0)
@@ -92,6 +92,14 @@ def _upto(matches: Matches) -> Ints:
     found = np.searchsorted(owner * width + matches.rows, matches.of * width + matches.at)
     inside = matches.begins[matches.of + 1] > matches.begins[matches.of]
     return np.where(inside, found, last)
+
+
+@lru_cache(maxsize=64)
+def _engine(summary: Summary) -> Engine:
+    """What runs an aggregate; kept, since making it takes longer than the rows of a match, and conditions ask for each
+    row anew."""
+    program = _program(summary)
+    return engine_of(program, Running(bool(program.terminate)), keyed=True)
 
 
 def _program(summary: Summary) -> Program:

@@ -69,6 +69,11 @@ def is_over(start: int, within: int, upto: int) -> bool:
     return upto == FOREVER or (upto > start and upto - start > within)
 
 
+def mixed(value: int) -> int:
+    """A number below 2**31 that stands for any other, so that few of them share one; no product leaves 64 bits."""
+    return (((value ^ (value >> 32)) & 2147483647) * 2654435769 >> 16) & 2147483647
+
+
 def note(
     found: Any, meta: Any, slot: int, start: int, end: int, cell: int, number: int, time: int, seq: int, kind: int,
     row: int,
@@ -216,7 +221,10 @@ def run(
                                 i = next_[i]
                         if i < 0 or i > limit:
                             break
-                elif pending:
+                elif pending or (
+                    # Rows that waited for others are tried at the end, behind which every deadline is.
+                    ended and BOUNDED and start >= 0 and slots[s + LATE] == 0 and is_over(time[start], within, upto)
+                ):
                     phase = TOO_LATE
                 elif ended:
                     phase = FINISH
@@ -351,10 +359,19 @@ def run(
                             t = n
                         if stays:
                             # A thread that stands here and knows the same already goes every way that this one can.
-                            other = head[2 * pc + 1] if head[2 * pc] == row_mark else -1
+                            hashed = mixed(pc)
+                            if not SHARED:
+                                for i in range(1, LANES):
+                                    if relevant[pc * LANES + i]:
+                                        hashed = mixed(hashed ^ (rec[i] if taken else now[o + i]))
+                            bucket = 2 * (hashed & (len(head) // 2 - 1))
+                            other = head[bucket + 1] if head[bucket] == row_mark else -1
                             before = other
                             while other >= 0:
-                                same = True
+                                same = link[2 * other + 1] == hashed and then[other * LANES] == pc
+                                if not same:
+                                    other = link[2 * other]
+                                    continue
                                 for i in range(1, LANES):
                                     if relevant[pc * LANES + i]:
                                         mine = rec[i] if taken else now[o + i]
@@ -363,7 +380,7 @@ def run(
                                             break
                                 if same:
                                     break
-                                other = link[other]
+                                other = link[2 * other]
                             if other < 0:
                                 if m >= capacity:
                                     status = THREADS_FULL
@@ -371,9 +388,10 @@ def run(
                                 then[m * LANES] = pc
                                 for i in range(1, LANES):
                                     then[m * LANES + i] = rec[i] if taken else now[o + i]
-                                link[m] = before
-                                head[2 * pc] = row_mark
-                                head[2 * pc + 1] = m
+                                link[2 * m] = before
+                                link[2 * m + 1] = hashed
+                                head[bucket] = row_mark
+                                head[bucket + 1] = m
                                 m += 1
                     if status != DONE:
                         break

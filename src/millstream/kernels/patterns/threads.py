@@ -76,7 +76,7 @@ class ThreadMachine:
         before: tuple[int, ...] = ()
         size = len(self.generated.program)
         stack = np.zeros(4 * size + 16, dtype=np.int64)
-        seen, head = np.zeros(2 * size, dtype=np.int64), np.zeros(2 * size, dtype=np.int64)
+        seen = np.zeros(2 * size, dtype=np.int64)
         state.meta[loops.IDS] = 0
         most = self.search.given.most
         limits = np.array([self.search.within or 0, -1 if most is None else most])
@@ -85,7 +85,11 @@ class ThreadMachine:
         rec = np.zeros(self._lanes, dtype=np.int64)
         while True:
             now, then = state.now, state.then
-            link = np.zeros(len(then) // self._lanes, dtype=np.int64)
+            # The threads of a row by a hash of what they know: for each remainder of hashes when it was met and its
+            # newest thread, for each thread the one before it and its hash.
+            room = len(then) // self._lanes
+            head = np.zeros(2 << (room - 1).bit_length(), dtype=np.int64)
+            link = np.zeros(2 * room, dtype=np.int64)
             with _fitting():
                 status = run(
                     touched, first_new, upto, log.time, log.seq, log.next, log.prev, log.last, log.cut, state.slots,

@@ -1,0 +1,63 @@
+"""What belongs into a row pattern and stands elsewhere: said before anything else misreads it."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from millstream.bind.context import Context
+from millstream.sql import to_sql
+from millstream.sql.patterns import MatchRecognize, SequenceMatch, Starred
+
+ONLY_IN_PATTERNS = ("prev", "next", "classifier", "match_number", "match_rowtime", "timed_out")
+_HINTS = {
+    "prev": "lag(…) OVER (…) is the value of the row before",
+    "next": "lead(…) OVER (…) is the value of the row behind",
+}
+_ELSEWHERE = {
+    "lag": "PREV(…) is the value of the row before, LAST(…, 1) of the one before in the match",
+    "lead": "NEXT(…) is the value of the row behind",
+    "match_sequence_number": "count(*) numbers the rows of a match",
+}
+
+
+def check_stars(statement: exp.Expr, context: Context) -> None:
+    """Refuse arguments such as `*A` outside of a SELECT over `FROM s AS (*A, …)`."""
+    for node in statement.find_all(Starred):
+        around = node.find_ancestor(exp.Select, MatchRecognize)
+        what = to_sql(node)
+        if isinstance(around, MatchRecognize):
+            column = node.this
+            context.fail(
+                f"{what} is said of a sequence, FROM s AS (*{column.table or column.name}, …)",
+                node,
+                hint=f"write {to_sql(column)} here" if column.table else f"write {column.name}.* here",
+            )
+        if around is None or not _has_sequence(around):
+            context.fail(
+                f"{what} is said of a run of rows, and there is no sequence in FROM",
+                node,
+                hint=f"FROM s AS (*{node.this.table or node.this.name}, …) looks for one; count(*) counts rows",
+            )
+
+
+def refuse_outside(name: str, node: exp.Expr, context: Context) -> None:
+    """Refuse a call that has a meaning only in a row pattern."""
+    if name in ONLY_IN_PATTERNS:
+        context.fail(
+            f"{name.upper()} is said of a match, and stands in MEASURES and DEFINE",
+            node,
+            hint=_HINTS.get(name, "name it in MEASURES: " + name.upper() + "() AS …, and use that name"),
+        )
+
+
+def refuse_elsewhere(name: str, node: exp.Expr, context: Context) -> None:
+    """Refuse a call that other systems have in row patterns, and say what does the same."""
+    if name in _ELSEWHERE:
+        context.fail(f"{name.upper()} cannot stand in a pattern", node, hint=_ELSEWHERE[name])
+
+
+def _has_sequence(select: exp.Expr) -> bool:
+    from_ = select.args.get("from_")
+    entries = [] if from_ is None else [from_.this]
+    entries += [join.this for join in select.args.get("joins") or []]
+    return any(isinstance(entry, SequenceMatch) for entry in entries)
