@@ -7,21 +7,9 @@ from typing import Any
 
 from millstream.kernels.batch import FOREVER
 from millstream.plan.expr import Column, Expr, Literal
-from millstream.plan.patterns import (
-    CLASSIFIER,
-    MATCH_NUMBER,
-    Given,
-    Pattern,
-    Reach,
-    Repeat,
-    Search,
-    Sequence,
-    Skip,
-    Summary,
-    Variable,
-    walk_pattern,
-)
+from millstream.plan.patterns import CLASSIFIER, MATCH_NUMBER, Given, Reach, Search, Skip, Summary
 from millstream.plan.program_builder import call
+from millstream.plan.row_patterns import Pattern, Repeat, Sequence, Variable, walk_pattern
 from millstream.testing.patterns import told
 from millstream.types import BIGINT, VARCHAR
 

@@ -22,22 +22,9 @@ from millstream.kernels.patterns.log import RowLog
 from millstream.kernels.patterns.machine import Found, Part
 from millstream.kernels.patterns.spec import MatchSpec
 from millstream.plan.expr import Column, Expr, Literal
-from millstream.plan.patterns import (
-    CLASSIFIER,
-    MATCH_NUMBER,
-    TIMED_OUT,
-    Check,
-    Either,
-    Given,
-    Pattern,
-    Reach,
-    Repeat,
-    Search,
-    Sequence,
-    Summary,
-    Variable,
-)
+from millstream.plan.patterns import CLASSIFIER, MATCH_NUMBER, TIMED_OUT, Given, Reach, Search, Summary
 from millstream.plan.program_builder import call
+from millstream.plan.row_patterns import Check, Either, Pattern, Repeat, Sequence, Variable
 from millstream.testing.pattern_strategies import COLUMNS, Arrival, arrivals, searches
 from millstream.testing.patterns import told_when
 from millstream.types import BIGINT, DOUBLE, VARCHAR
@@ -162,7 +149,7 @@ class Run:
 
     def compact(self) -> None:
         floors = self.machine.floors(self.state, self.log)
-        self.machine.moved(self.state, self.log.compact(self.log.kept(floors)))
+        self.machine.moved(self.state, self.log.compact(*self.log.needed(floors)))
 
     def restart(self, random: Random) -> None:
         """Save everything and load it again, in another order of slots."""

@@ -28,23 +28,9 @@ from pattern_searches import (
 
 from millstream.errors import DataError
 from millstream.plan.expr import Column, Literal
-from millstream.plan.patterns import (
-    CLASSIFIER,
-    MATCH_NUMBER,
-    TIMED_OUT,
-    Check,
-    Edge,
-    Either,
-    Excluded,
-    Given,
-    Pattern,
-    Reach,
-    Repeat,
-    Sequence,
-    Skip,
-    Summary,
-)
+from millstream.plan.patterns import CLASSIFIER, MATCH_NUMBER, TIMED_OUT, Given, Reach, Skip, Summary
 from millstream.plan.program_builder import call
+from millstream.plan.row_patterns import Check, Edge, Either, Excluded, Pattern, Repeat, Sequence
 from millstream.types import BIGINT, DOUBLE, VARCHAR
 
 FALL_AND_RISE = seq(A, plus(B), plus(C))

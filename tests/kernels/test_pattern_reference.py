@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
-from pattern_searches import AFTER, HERE, LABEL, A, B, C, search, seq, star, value
+from pattern_searches import AFTER, HERE, LABEL, A, B, C, D, search, seq, star, value
 
 from millstream.errors import DataError
 from millstream.kernels import jit
 from millstream.kernels.batch import FOREVER, Batch
 from millstream.kernels.patterns.spec import MatchSpec
 from millstream.plan.expr import Column
-from millstream.plan.patterns import Edge, Either, Search, Summary
+from millstream.plan.patterns import Search, Summary
 from millstream.plan.program_builder import call
+from millstream.plan.row_patterns import Edge, Either
 from millstream.testing.pattern_strategies import COLUMNS, Arrival, arrivals, searches
 from millstream.testing.patterns import Told, told, told_when
 from millstream.types import BIGINT
@@ -42,6 +42,21 @@ def test_kernel_follows_many_ways_at_once() -> None:
         state = kernel.open()
         found = [row for batch in batches(rows, range(7)) for row in kernel.step(state, batch).rows.to_pylist()]
     assert "".join(row["label"] for row in found) == "AABABBC" == labels_of(divided, rows)
+
+
+def test_one_row_may_need_more_room_than_all_before_it() -> None:
+    """Thousands of ways end at the last row: room for them is made again and again, of each kind in turn."""
+    sums = [Summary(name, "sum", (Column(BIGINT, "x"),), BIGINT, (name,)) for name in "ABC"]
+    first, second, third = map(value, sums)
+    equal = call("and", call("=", call("+", first, value(HERE)), second), call("=", second, third))
+    ways = seq(star(Either((A, B, C))), D, Edge(end=True))
+    divided = replace(search(ways, (LABEL,), tuple(sums), D=equal), keys=("k",))
+    rows: list[Arrival] = [(i, {"k": 0, "x": i, "y": 0, "s": ""}) for i in range(1, 8)]
+    with jit.using("off", threads=1):
+        kernel = MatchSpec(COLUMNS, divided).build()
+        state = kernel.open()
+        found = [row for batch in batches(rows, range(1, 7)) for row in kernel.step(state, batch).rows.to_pylist()]
+    assert "".join(row["label"] for row in found) == "ABCCBD" == labels_of(divided, rows)
 
 
 def test_kernel_tells_timeouts_of_rows_that_waited_for_others() -> None:

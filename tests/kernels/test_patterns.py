@@ -23,25 +23,9 @@ from millstream.kernels.patterns.machine import END
 from millstream.kernels.patterns.program import MOST, instructions
 from millstream.kernels.patterns.spec import MatchSpec
 from millstream.plan.expr import Column, Expr, Literal
-from millstream.plan.patterns import (
-    CLASSIFIER,
-    MATCH_NUMBER,
-    TIMED_OUT,
-    Check,
-    Edge,
-    Either,
-    Excluded,
-    Given,
-    Pattern,
-    Reach,
-    Repeat,
-    Search,
-    Sequence,
-    Skip,
-    Summary,
-    Variable,
-)
+from millstream.plan.patterns import CLASSIFIER, MATCH_NUMBER, TIMED_OUT, Given, Reach, Search, Skip, Summary
 from millstream.plan.program_builder import call
+from millstream.plan.row_patterns import Check, Edge, Either, Excluded, Pattern, Repeat, Sequence, Variable
 from millstream.schema import Schema
 from millstream.testing.pattern_strategies import COLUMNS, Arrival, arrivals, searches
 from millstream.testing.patterns import told_when

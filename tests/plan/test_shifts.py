@@ -11,23 +11,20 @@ from hypothesis import strategies as st
 
 from millstream.plan.chains import LONGEST, Chain, NoChain, chain_of
 from millstream.plan.expr import Column, Expr, Literal
-from millstream.plan.patterns import (
+from millstream.plan.patterns import Given, Reach, Search, Summary
+from millstream.plan.program_builder import Value, call
+from millstream.plan.row_patterns import (
     Check,
     Edge,
     Either,
     Excluded,
-    Given,
     Greed,
     Pattern,
-    Reach,
     Repeat,
-    Search,
     Sequence,
-    Summary,
     Variable,
     walk_pattern,
 )
-from millstream.plan.program_builder import Value, call
 from millstream.plan.shifts import Place, Shifts, Start, shifts_of
 from millstream.testing.chain_search import Asked, ChainSearch, Match
 from millstream.testing.patterns import told

@@ -400,6 +400,8 @@ def test_refused(query: str, culprit: str, message: str, catalog: Catalog) -> No
         (recognize("MEASURES count(*A) AS n PATTERN (A)"), "write A.* here"),
         (recognize("MEASURES sum(*A.price) AS n PATTERN (A)"), "write A.price here"),
         (MEASURED.format("price > A.previous.price"), "write PREV(A.price)"),
+        (MEASURED.format("MATCH_NUMBER > 1"), "it is a function: MATCH_NUMBER()"),
+        (recognize("MEASURES A.* AS x PATTERN (A)"), "name a column, or write count(…)"),
         ("SELECT t.sym FROM t MATCH_RECOGNIZE (PARTITION BY sym PATTERN (A))",
          "what stands in FROM has no name: add AS …"),
         ("SELECT t.sym FROM t MATCH_RECOGNIZE (PARTITION BY sym PATTERN (A)) AS m", "there is m"),
@@ -409,6 +411,19 @@ def test_hint(query: str, hint: str, catalog: Catalog) -> None:
     with pytest.raises((BindError, UnsupportedError)) as caught:
         perform(query, catalog)
     assert caught.value.hint == hint
+
+
+def test_columns_that_are_called_like_those_of_the_search(catalog: Catalog) -> None:
+    perform('CREATE STREAM odd ("$r1" INT, "$p1" INT, "$w1r1" INT, n INT) ORDER BY n', catalog)
+    recognized = """SELECT * FROM odd MATCH_RECOGNIZE (
+        MEASURES LAST("$p1" * 2) AS "$s1", FIRST("$r1") AS f, sum("$p1" + n) AS s ALL ROWS PER MATCH
+        PATTERN (A B+) DEFINE B AS "$p1" + 1 > 0 AND "$r1" > PREV("$r1"))"""
+    assert plan_of(recognized, catalog).schema.names == ("$s1", "f", "s", "$r1", "$p1", "$w1r1", "n")
+    sequence = 'SELECT X."$r1", sum(*Y."$p1") FROM odd AS (X, *Y) WHERE Y."$p1" + 1 > X."$p1"'
+    assert len(plan_of(sequence, catalog).schema) == 2
+    window = """SELECT m OVER w FROM odd WINDOW w AS (ORDER BY n MEASURES LAST("$w1r1" + 1) AS m
+        ROWS BETWEEN CURRENT ROW AND 3 FOLLOWING PATTERN (A B))"""
+    assert len(plan_of(window, catalog).schema) == 1
 
 
 def test_the_time_of_a_match_may_name_the_time_column(catalog: Catalog) -> None:

@@ -24,6 +24,7 @@ from millstream.sql.patterns import (
     Starred,
     WindowMatch,
 )
+from millstream.sql.relations import Windowed
 
 
 def item(text: str) -> exp.Expr:
@@ -272,11 +273,26 @@ def measured(text: str) -> exp.Expr:
     return value
 
 
+def test_windows_behind_matches() -> None:
+    clauses = "MATCH_RECOGNIZE (MEASURES A.x AS y PATTERN (A))"
+    for text in (
+        f"s {clauses} [ROWS 5]",
+        f"s {clauses} AS m (k) [ROWS 5]",
+        f"s {clauses} WINDOW(RANGE 5 MINUTES) AS m",
+    ):
+        [statement] = parse(f"SELECT * FROM {text}")
+        windowed = statement.ast.args["from_"].this
+        assert isinstance(windowed, Windowed)
+        assert isinstance(windowed.this, MatchRecognize)
+        assert parse(to_sql(statement.ast))[0].ast == statement.ast
+    [statement] = parse(f"SELECT sum(y) OVER w FROM s {clauses} WINDOW w AS (ROWS 1 PRECEDING)")
+    assert isinstance(statement.ast.args["from_"].this, MatchRecognize)
+
+
 @pytest.mark.parametrize("after", ["", "ONE ROW PER MATCH ", "AFTER MATCH SKIP TO NEXT ROW "])
 def test_measures_without_as(after: str) -> None:
     bare = match(f"MEASURES A.x since, LAST(t) - 1 pattern, count(*) n {after}PATTERN (A)")
     assert bare == match(f"MEASURES A.x AS since, LAST(t) - 1 AS pattern, count(*) AS n {after}PATTERN (A)")
-
 
 
 def test_running_and_final() -> None:

@@ -238,10 +238,10 @@ class MatchExpressions(ExpressionBinder):
         self, name: str, node: exp.Func, arguments: list[exp.Expression], rows: RowExpressions, where: Expr | None,
         final: bool,
     ) -> Expr:  # fmt: skip
-        """An aggregate that is written in SQL."""
+        """An aggregate that is written in SQL or Python."""
         if where is not None or any(isinstance(argument, exp.Distinct) for argument in arguments):
             word = "DISTINCT" if where is None else "FILTER"
-            self.context.refuse(f"{word} with {name}, which is written in SQL, is not supported", node)
+            self.context.refuse(f"{word} with {name}, which is not built in, is not supported", node)
         definition = self.context.catalog.aggregate(name, window=False)
         assert definition is not None
         args = tuple(map(rows.bind, arguments))
@@ -255,7 +255,9 @@ class MatchExpressions(ExpressionBinder):
                 f"{name} may return no row or several",
                 node,
                 detail="a match has one value of it, that of TERMINATE",
-                hint="return exactly one row in TERMINATE, and none in ITERATE",
+                hint="return exactly one row in TERMINATE, and none in ITERATE"
+                if definition.python is None
+                else "promise it, @ms.aggregate(…, one_row=True), if that is so",
             )
         given = tuple(map(self.values.argument, args))
         type_ = program.result.fields[0].type

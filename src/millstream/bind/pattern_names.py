@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from millstream.bind.context import Context
 from millstream.bind.scope import did_you_mean
-from millstream.plan import patterns as M
+from millstream.plan import row_patterns as M
 from millstream.sql import patterns as S
 
 MOST_PERMUTED = 6

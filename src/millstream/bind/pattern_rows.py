@@ -11,6 +11,7 @@ from millstream.bind.pattern_names import Variables
 from millstream.bind.pattern_values import LABEL, NUMBER
 from millstream.bind.scope import Scope
 from millstream.plan.expr import Expr
+from millstream.sql import to_sql
 from millstream.sql.patterns import Final, Running
 
 LOGICAL = ("first", "last")
@@ -83,6 +84,10 @@ class RowExpressions(ExpressionBinder):
 def column_of(node: exp.Column, scope: Scope | None, variables: Variables) -> Expr:
     """The column of a row that a name means, whatever variable stands before it."""
     assert scope is not None
+    if is_star(node):
+        variables.context.fail(f"{to_sql(node)} is no single value", node, hint="name a column, or write count(…)")
+    if not node.table and node.name.lower() in OF_MATCH and not scope.knows(node.name):
+        variables.context.fail(f"no column {node.name}", node, hint=f"it is a function: {node.name}()")
     if node.table.lower() == "previous" and (of := node.text("db")) and not variables.knows(node.table):
         variables.context.fail(".previous is said in sequences", node, hint=f"write PREV({of}.{node.name})")
     if node.table and not variables.knows(node.table):

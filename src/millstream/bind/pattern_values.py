@@ -41,10 +41,17 @@ class MatchValues:
     Whatever a row alone decides becomes a column of the rows, computed below the search.
     """
 
-    prefix: str = "$"
+    prefix: str
     added: dict[Expr, str] = field(default_factory=dict)
     reaches: dict[tuple[str, Place], Reach] = field(default_factory=dict)
     summaries: dict[Summary, Summary] = field(default_factory=dict)
+
+    @classmethod
+    def beside(cls, rows: P.Node, prefix: str = "$") -> MatchValues:
+        """None yet, with names that no column of the rows has."""
+        while any(name.startswith(prefix) for name in rows.schema.names):
+            prefix = f"${prefix}"
+        return cls(prefix)
 
     def column(self, expr: Expr) -> str:
         """The name of a column of the rows that holds `expr`."""

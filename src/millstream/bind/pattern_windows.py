@@ -79,7 +79,7 @@ class PatternWindows:
                 spec or node,
                 hint="ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING",
             )
-        values = MatchValues(f"$w{len(self.searches) + 1}")
+        values = MatchValues.beside(self.plan, f"$w{len(self.searches) + 1}")
         binder = SearchBinder(match, self.plan, items[0].alias, self.context, values)
         return WindowSearch(binder, keys, M.Given("each", most=frame[1], seek=match.seek))
 

@@ -16,6 +16,7 @@ from millstream.catalog import Clock
 from millstream.plan import nodes as P
 from millstream.plan import patterns as M
 from millstream.plan.expr import Column, Expr, columns_of, substitute
+from millstream.plan.row_patterns import Check, Excluded, Pattern, walk_pattern
 from millstream.plan.ties import SortKey, Ties
 from millstream.schema import unique_names
 from millstream.sql import duration_us, to_sql
@@ -32,8 +33,8 @@ def bind_match_recognize(node: S.MatchRecognize, rows: P.Node, alias: str, conte
     order = [] if node.order is None else node.order.expressions
     rows, ordered = in_order(rows, keys, order, alias, context)
     given = _given(node)
-    search = SearchBinder(node, rows, alias, context, MatchValues())
-    if given.unmatched and any(isinstance(part, M.Excluded) for part in M.walk_pattern(search.pattern)):
+    search = SearchBinder(node, rows, alias, context, MatchValues.beside(rows))
+    if given.unmatched and any(isinstance(part, Excluded) for part in walk_pattern(search.pattern)):
         context.fail(
             "WITH UNMATCHED ROWS and {- -} do not go together",
             node.pattern,
@@ -67,7 +68,7 @@ class SearchBinder:
     context: Context
     values: MatchValues
     variables: Variables = field(init=False)
-    pattern: M.Pattern = field(init=False)
+    pattern: Pattern = field(init=False)
 
     def __post_init__(self) -> None:
         self.variables = Variables(self.context)
@@ -135,7 +136,7 @@ class SearchBinder:
 
 
 def search_of(
-    values: MatchValues, keys: tuple[str, ...], pattern: M.Pattern, conditions: tuple[tuple[str, Expr], ...],
+    values: MatchValues, keys: tuple[str, ...], pattern: Pattern, conditions: tuple[tuple[str, Expr], ...],
     given: M.Given, told: list[Expr],
 ) -> M.Search:  # fmt: skip
     """The search that tells all that `told` reads of a match."""
@@ -144,7 +145,7 @@ def search_of(
     if given.rows == "one" and not keys and not columns:
         # a row has at least one column
         columns = (M.TIMED_OUT,)
-    checks = [part.condition for part in M.walk_pattern(pattern) if isinstance(part, M.Check)]
+    checks = [part.condition for part in walk_pattern(pattern) if isinstance(part, Check)]
     used = {*columns, *(name for expr in (*(c for _, c in conditions), *checks) for name in columns_of(expr))}
     reaches, summaries = values.asked(used)
     return M.Search(keys, pattern, conditions, reaches, summaries, columns, given)

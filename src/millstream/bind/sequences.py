@@ -19,6 +19,7 @@ from millstream.bind.sequence_expressions import SequenceExpressions
 from millstream.plan import nodes as P
 from millstream.plan import patterns as M
 from millstream.plan.expr import Expr, conjunction
+from millstream.plan.row_patterns import Check, Pattern, Repeat, Sequence, Variable
 from millstream.sql.patterns import SequenceMatch
 
 Bind = Callable[[exp.Expr], Source]
@@ -45,7 +46,7 @@ class SequenceBinder:
     node: SequenceMatch
     context: Context
     source: Bind
-    values: MatchValues = field(default_factory=MatchValues)
+    values: MatchValues = field(init=False)
 
     def build(self) -> Bound:
         """The plan of the whole SELECT."""
@@ -54,6 +55,7 @@ class SequenceBinder:
         require_events(rows.plan, "a sequence", self.node.this, self.context)
         keys = partition_of([*self.node.partition], rows.plan, rows.alias, self.context)
         plan, _ = in_order(rows.plan, keys, [*self.node.sequence], rows.alias, self.context, "SEQUENCE BY")
+        self.values = MatchValues.beside(plan)
         tables = self._tables()
         variables = Variables(self.context)
         stars = {variables.add(node.this): node.star for node in self.node.variables}
@@ -154,14 +156,14 @@ class SequenceBinder:
         return above, _known(tested), _known(asked)
 
 
-def _pattern(stars: dict[str, bool], checks: dict[str, Expr]) -> M.Pattern:
-    items: list[M.Pattern] = []
+def _pattern(stars: dict[str, bool], checks: dict[str, Expr]) -> Pattern:
+    items: list[Pattern] = []
     for name, star in stars.items():
-        variable = M.Variable(name)
-        items.append(M.Repeat(variable, 1, None, "possessive") if star else variable)
+        variable = Variable(name)
+        items.append(Repeat(variable, 1, None, "possessive") if star else variable)
         if name in checks:
-            items.append(M.Check(checks[name]))
-    return items[0] if len(items) == 1 else M.Sequence(tuple(items))
+            items.append(Check(checks[name]))
+    return items[0] if len(items) == 1 else Sequence(tuple(items))
 
 
 def _conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:

@@ -19,21 +19,19 @@ from dataclasses import dataclass, replace
 
 from millstream.plan.expr import Expr, columns_of, conjunction
 from millstream.plan.implication import contradictory
-from millstream.plan.patterns import (
-    TIMED_OUT,
+from millstream.plan.patterns import TIMED_OUT, Reach, Search
+from millstream.plan.row_conditions import Views
+from millstream.plan.row_patterns import (
     Check,
     Either,
     Excluded,
     Greed,
     Pattern,
-    Reach,
     Repeat,
-    Search,
     Sequence,
     Variable,
     walk_pattern,
 )
-from millstream.plan.row_conditions import Views
 
 LONGEST = 64
 """Patterns of more elements than this are no chains."""

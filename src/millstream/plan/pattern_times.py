@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from millstream.plan.expr import columns_of
-from millstream.plan.patterns import Check, Edge, Either, Excluded, Pattern, Repeat, Search, Sequence, Variable
+from millstream.plan.patterns import Search
+from millstream.plan.row_patterns import Check, Edge, Either, Excluded, Pattern, Repeat, Sequence, Variable
 
 
 def timely_reaches(search: Search, times: frozenset[str]) -> frozenset[str]:

@@ -7,6 +7,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from millstream.sql.failures import quoted
 from millstream.sql.patterns import MatchRecognize, RowsPerMatch, SequenceMatch, SequenceVariable
+from millstream.sql.relations import Windowed
 from millstream.sql.stream_windows import StreamWindowParser
 
 _COLUMN = "the name of a column"
@@ -25,7 +26,7 @@ class MatchParser(StreamWindowParser):
         """The item of FROM that began at `first`, or the matches of the patterns that follow it."""
         while True:
             if self._at_match_recognize():
-                item = self._parse_recognized(item)
+                item = self._parse_windowed(self._covered(self._parse_recognized(item), first))
             elif self._at_sequence():
                 item = self._parse_sequence_match(item)
             else:
@@ -47,6 +48,14 @@ class MatchParser(StreamWindowParser):
         self._expect(TokenType.R_PAREN, "')'")
         node.set("alias", self._parse_table_alias())
         return node
+
+    def _parse_windowed(self, item: MatchRecognize) -> exp.Expr:
+        """The matches, or the window of them that follows; the alias stands on either side of it."""
+        window = self._parse_stream_window()
+        if window is None:
+            return item
+        alias = None if item.alias else self._parse_table_alias()
+        return Windowed(this=item, window=window, alias=alias)
 
     def _parse_rows_per_match(self) -> RowsPerMatch | None:
         first = self._curr

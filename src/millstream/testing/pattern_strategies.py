@@ -9,27 +9,20 @@ from hypothesis import strategies as st
 
 from millstream.kernels.aggregates import result_type
 from millstream.plan.expr import Column, Expr, Literal
-from millstream.plan.patterns import (
-    CLASSIFIER,
-    MATCH_NUMBER,
-    TIMED_OUT,
+from millstream.plan.patterns import CLASSIFIER, MATCH_NUMBER, TIMED_OUT, Given, Reach, Search, Skip, Summary
+from millstream.plan.program_builder import call
+from millstream.plan.row_patterns import (
     Check,
     Edge,
     Either,
     Excluded,
-    Given,
     Greed,
     Pattern,
-    Reach,
     Repeat,
-    Search,
     Sequence,
-    Skip,
-    Summary,
     Variable,
     walk_pattern,
 )
-from millstream.plan.program_builder import call
 from millstream.schema import Schema
 from millstream.testing.pattern_values import Row
 from millstream.types import BIGINT, VARCHAR, SqlType

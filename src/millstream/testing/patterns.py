@@ -13,8 +13,9 @@ from typing import Any
 
 from millstream.errors import DataError
 from millstream.kernels.batch import FOREVER
-from millstream.plan import patterns as plan
-from millstream.plan.patterns import Pattern, Search
+from millstream.plan import row_patterns as plan
+from millstream.plan.patterns import Search
+from millstream.plan.row_patterns import Pattern
 from millstream.testing.pattern_values import Attempt, Labels, MatchValues, OpenError, Row
 
 

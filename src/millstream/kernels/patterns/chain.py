@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property, lru_cache, partial
 from typing import Any
 
@@ -11,6 +12,7 @@ import pyarrow as pa
 
 from millstream.errors import DataError
 from millstream.kernels.batch import FOREVER, Ints
+from millstream.kernels.coded_text import NotCompilable
 from millstream.kernels.jit import Compiled, compile_kernel, run_all, threads
 from millstream.kernels.keys.words import all_true
 from millstream.kernels.patterns.chain_layout import FLAGS_AT_MOST
@@ -28,13 +30,12 @@ from millstream.kernels.patterns.chain_source import (
 )
 from millstream.kernels.patterns.chain_state import ChainState, Piece
 from millstream.kernels.patterns.coding import is_odd
-from millstream.kernels.patterns.conditions import NotCompilable
 from millstream.kernels.patterns.log import Bools, RowLog
 from millstream.kernels.patterns.machine import Array, Found, Part, nothing_found
 from millstream.kernels.patterns.registers import is_incremental
 from millstream.plan.chains import Chain, NoChain, chain_of
 from millstream.plan.patterns import CLASSIFIER, Search
-from millstream.plan.shifts import shifts_of
+from millstream.plan.shifts import Shifts, shifts_of
 
 _PARALLEL_ROWS = 16_384
 
@@ -72,7 +73,13 @@ def why_not(search: Search) -> str | None:
 @lru_cache(256)
 def plan_of(search: Search, chain: Chain, shifting: bool = True) -> Plan:
     """How a chain is searched for; without `shifting`, naively."""
-    return Plan(search, chain, shifts_of(chain, search) if shifting else naive(chain))
+    return Plan(search, chain, shifts_for(search, chain) if shifting else naive(chain))
+
+
+def shifts_for(search: Search, chain: Chain) -> Shifts:
+    """Where a search goes on after failures; at the last row of a run only where the row behind that is there."""
+    plain = shifts_of(chain, search)
+    return replace(shifts_of(chain, search, last_rows=True), late=plain.late, ended=plain.ended)
 
 
 class ChainMachine:

@@ -87,6 +87,8 @@ class Moves:
             self._start_here(start, kind, element, again)
             return
         self.write("here = next[p]" if kind == "filled" else "here = q")
+        if any(start.begins[0] == Place(at_hand(kind, element), -1) for start in self.plan.shift(kind, element)):
+            self.write("before = p" if kind == "filled" else "before = prev[p]")
         with ExitStack() as stack:
             for start in self.plan.shift(kind, element):
                 if start.run is None:
@@ -112,6 +114,9 @@ class Moves:
     def _position(self, place: Place, here: int) -> str:
         """The row at a place; behind the row at hand there is at most one that is known."""
         text = "here" if place.run == here else f"record[s + BEGIN{place.run}]"
+        if place.ahead < 0:
+            # An element that took its last row has no row behind it yet, but that one is the row at hand.
+            return "before" if text == "here" else f"prev[place({text})]"
         for _ in range(place.ahead):
             text = "(stop if q == stop else next[place(q)])" if text == "here" else f"next[place({text})]"
         return text

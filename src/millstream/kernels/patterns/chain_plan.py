@@ -70,7 +70,7 @@ class Plan:
     @cached_property
     def logged(self) -> bool:
         """Whether rows may be looked at again."""
-        return self.search.skip.to != "past last" or any(start.begins[0].run < here for here, start in self._starts())
+        return self.search.skip.to != "past last" or any(oldest_run(start) < here for here, start in self._starts())
 
     @property
     def resumes(self) -> bool:
@@ -85,6 +85,7 @@ class Plan:
         runs = {0} if self.search.skip.to != "past last" else set()
         for here, start in self._starts():
             runs |= {place.run for place in (*start.begins, start.at) if place.run < here}
+            runs |= {oldest_run(start)} if oldest_run(start) < here else set()
             if start.run is not None:
                 runs |= {run for run in (start.run, start.run + 1) if run < here}
         return frozenset(runs)
@@ -97,14 +98,20 @@ class Plan:
         oldest: list[int | None] = []
         for i in range(len(self.chain.elements)):
             runs = {
-                start.begins[0].run
+                oldest_run(start)
                 for kind, element in self._failures
                 if element >= i
                 for start in self.shift(kind, element)
-                if start.begins[0].run < at_hand(kind, element)
+                if oldest_run(start) < at_hand(kind, element)
             }
             oldest.append(min(runs, default=None))
         return tuple(oldest)
+
+
+def oldest_run(start: Start) -> int:
+    """The run that has the first row of an attempt."""
+    first = start.begins[0]
+    return first.run - 1 if first.ahead < 0 else first.run
 
 
 def at_hand(kind: str, element: int) -> int:

@@ -16,7 +16,7 @@ from millstream.kernels.keys import ByteTable
 from millstream.kernels.over import loops
 from millstream.kernels.patterns.chain_layout import Layout
 from millstream.kernels.patterns.chain_plan import Plan
-from millstream.kernels.patterns.log import RowLog
+from millstream.kernels.patterns.log import RowLog, renumbered
 from millstream.kernels.patterns.machine import Array, Part
 from millstream.types import VARCHAR
 
@@ -169,18 +169,16 @@ class ChainState:
                 stands = np.flatnonzero(state == number)
                 floors[stands] = records[stands, self.layout.lanes[f"begin{run}"]]
         last = log.last[: log.slots]
-        prev = np.append(log.prev, -1)
-        for _ in range(self.layout.behind):
-            before = np.where(floors == end, last, prev[np.minimum(floors, end)])
+        for _ in range(self.layout.behind if end else 0):
+            before = np.where(floors == end, last, log.prev[np.minimum(floors, end - 1)])
             floors = np.where(before >= 0, before, floors)
         return floors
 
     def move(self, new: Ints) -> None:
         """Positions in the log have changed."""
-        moved = np.append(new, -1)
         for name in self.layout.positions:
             lane = self.records[:, self.layout.lanes[name]]
-            lane[:] = moved[np.clip(lane, -1, len(new))]
+            lane[:] = renumbered(lane, new)
         self._codes = {name: codes[new >= 0] for name, codes in self._codes.items() if len(codes) == len(new)}
 
     # -- saving ----------------------------------------------------------------------------------------------------

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from millstream.kernels.coded_text import NotCompilable
 from millstream.kernels.patterns.chain_layout import Cell, Kept, Layout, Tally
-from millstream.kernels.patterns.conditions import NotCompilable, compiled
+from millstream.kernels.patterns.conditions import compiled
 from millstream.physical.expressions.kernel_forms import and_, choose, not_, or_, zero
 from millstream.plan.expr import Expr, columns_of
 from millstream.plan.patterns import CLASSIFIER, MATCH_NUMBER, TIMED_OUT, Reach, Summary

@@ -162,10 +162,10 @@ class MatchKernel:
             return
         if len(log) <= 2 * state.kept + KEPT_ROWS:
             return
-        kept = log.kept(self.machine.floors(state.machine, log))
-        state.kept = int(np.count_nonzero(kept))
+        chosen, below = log.needed(self.machine.floors(state.machine, log))
+        state.kept = len(chosen)
         if 2 * state.kept <= len(log):
-            self.machine.moved(state.machine, log.compact(kept))
+            self.machine.moved(state.machine, log.compact(chosen, below))
             if state.keys is not None and len(state.keys) > 2 * state.kept_keys + IDLE_KEYS:
                 self._release(state, state.keys)
 

@@ -21,6 +21,7 @@ Array = npt.NDArray[Any]
 Bools = npt.NDArray[np.bool_]
 
 _link = compile_kernel(source_of(log_loops), "link")
+_choose = compile_kernel(source_of(log_loops), "choose")
 _SMALLEST = 1_024
 _LINKS = ("next", "prev")
 
@@ -52,6 +53,8 @@ class RowLog:
         self.cut: Bools = np.zeros(0, dtype=np.bool_)
         self._size = 0
         self._arrays: dict[str, Array] = {}
+        self._is_own = False
+        """whether the arrays are this log's own: others are adopted as they are, and never written to"""
         self._adopt(self._empty())
 
     def __len__(self) -> int:
@@ -77,13 +80,12 @@ class RowLog:
         if not count:
             return since
         new: dict[str, Array] = {"time": time, "seq": seq, "slot": slot}
-        if self._linked:
-            new |= {"next": np.empty(count, dtype=np.int64), "prev": np.empty(count, dtype=np.int64)}
         for name, (values, ok) in columns.items():
             new |= {f"v:{name}": values, f"ok:{name}": ok}
             self.nulls = self.nulls or not bool(ok.all())
         if since == 0:
-            self._adopt(new)
+            links = {name: np.empty(count, dtype=np.int64) for name in _LINKS[: 2 * self._linked]}
+            self._arrays, self._is_own = new | links, False
         else:
             self._append(new, since, count)
         self._size = since + count
@@ -111,18 +113,31 @@ class RowLog:
         kept: Bools = np.arange(self._size) >= floors[self.slot]
         return kept
 
-    def compact(self, kept: Bools) -> Ints:
-        """Drop rows: the new position of each old one, -1 where it is gone."""
-        new = np.where(kept, np.cumsum(kept) - 1, -1)
-        chosen = np.flatnonzero(kept)
-        self.cut[self.slot[~kept]] = True
-        moved = np.append(new, -1)
-        arrays = {name: array[: self._size][chosen] for name, array in self._arrays.items()}
-        if self._linked:
-            arrays["next"], arrays["prev"] = moved[arrays["next"]], moved[arrays["prev"]]
-            self.last = moved[self.last]
+    def needed(self, floors: Ints) -> tuple[Ints, Bools]:
+        """The positions of the rows at or above the floors of their slots, and which slots have rows below."""
+        chosen, below = np.empty(self._size, dtype=np.int64), np.empty(self.slots, dtype=np.bool_)
+        # Where few rows are kept, finding them by their links is much cheaper than looking at all.
+        count = int(_choose(self._size, self.last, floors, self.prev, below, chosen))
+        return np.sort(chosen[:count]), below
+
+    def compact(self, chosen: Ints, below: Bools) -> Ints:
+        """Drop all rows but those that `needed` gave: the new position of each old one, -1 where it is gone."""
+        new = np.full(self._size, -1, dtype=np.int64)
+        new[chosen] = np.arange(len(chosen))
+        self.cut |= below
+        is_roomy = max(map(len, self._arrays.values())) > 4 * self._size + _SMALLEST
+        for name, array in self._arrays.items():
+            values = array[chosen]
+            if name in _LINKS:
+                values = renumbered(values, new)
+            if self._is_own and not is_roomy and len(chosen):
+                array[: len(chosen)] = values
+            else:
+                self._arrays[name] = values
+        self._is_own = True
+        self.last = renumbered(self.last, new)
         self._size = len(chosen)
-        self._adopt(arrays if self._size else self._empty())
+        self._show()
         if not self._size:
             self.nulls = False
         if self.held is not None:
@@ -165,17 +180,20 @@ class RowLog:
         return arrays
 
     def _adopt(self, arrays: dict[str, Array]) -> None:
-        self._arrays = dict(arrays)
+        self._arrays, self._is_own = dict(arrays), False
         self._show()
 
     def _append(self, new: dict[str, Array], since: int, count: int) -> None:
-        for name, values in new.items():
-            array = self._arrays[name]
-            if since + count > len(array) or not array.flags.writeable:
-                longer = np.empty(max(_SMALLEST, 2 * since, since + count), dtype=array.dtype)
+        for name, array in self._arrays.items():
+            if since + count > len(array) or not self._is_own:
+                # A little more than is wanted: what is kept of the rows before varies from batch to batch.
+                room = max(_SMALLEST, 2 * since, since + count + count // 4)
+                longer = np.empty(room, dtype=array.dtype)
                 longer[:since] = array[:since]
                 array = self._arrays[name] = longer
-            array[since : since + count] = values
+            if name in new:
+                array[since : since + count] = new[name]
+        self._is_own = True
 
     def _show(self) -> None:
         shown = {name: as_input(array[: self._size]) for name, array in self._arrays.items()}
@@ -184,3 +202,11 @@ class RowLog:
         self.next, self.prev = (shown.get(name, none) for name in _LINKS)
         self.values = {name: shown[f"v:{name}"] for name in self.types}
         self.ok = {name: shown[f"ok:{name}"] for name in self.types}
+
+
+def renumbered(positions: Ints, new: Ints) -> Ints:
+    """Positions after a log was compacted; -1 stays."""
+    if not len(new):
+        return np.full(len(positions), -1, dtype=np.int64)
+    is_known = (positions >= 0) & (positions < len(new))
+    return np.where(is_known, new[np.where(is_known, positions, 0)], -1)

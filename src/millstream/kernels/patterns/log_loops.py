@@ -15,3 +15,17 @@ def link(slot: Any, since: int, stop: int, last: Any, next_: Any, prev: Any) -> 
         if before >= 0:
             next_[before] = i
         last[s] = i
+
+
+def choose(last: Any, floors: Any, prev: Any, cut: Any, chosen: Any) -> int:
+    """Note the rows at or above the floors of their partitions, from the newest back, and which partitions have older
+    ones; the number of rows."""
+    count = 0
+    for s in range(len(last)):
+        i = last[s]
+        while i >= 0 and i >= floors[s]:
+            chosen[count] = i
+            count += 1
+            i = prev[i]
+        cut[s] = i >= 0
+    return count

@@ -12,7 +12,17 @@ import numpy as np
 from millstream.errors import UnsupportedError
 from millstream.kernels.batch import Ints
 from millstream.plan.expr import Expr
-from millstream.plan.patterns import Check, Edge, Either, Excluded, Pattern, Repeat, Sequence, Variable, walk_pattern
+from millstream.plan.row_patterns import (
+    Check,
+    Edge,
+    Either,
+    Excluded,
+    Pattern,
+    Repeat,
+    Sequence,
+    Variable,
+    walk_pattern,
+)
 
 TAKE, TRY, SPLIT, JUMP, AT_FIRST, AT_END, CHECK, ACCEPT, FAIL = range(9)
 

@@ -103,7 +103,7 @@ class ThreadMachine:
                 break
             # Where a second try does not get on either, it is one row alone that needs so much.
             k = int(touched[state.meta[loops.AT_SLOT]]) * loops.SLOT
-            place = (int(status), k, *state.slots[[k + loops.START, k + loops.AT]].tolist())
+            place = (k, *state.slots[[k + loops.START, k + loops.AT]].tolist())
             tries = tries + 1 if place == before else 0
             before = place
             self._make_room(state, int(status), tries)

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from millstream.kernels.batch import Ints
+from millstream.kernels.coded_text import NotCompilable
 from millstream.kernels.jit import source_of
 from millstream.kernels.patterns import thread_loops
-from millstream.kernels.patterns.conditions import NotCompilable, compiled, evaluated
+from millstream.kernels.patterns.conditions import compiled, evaluated
 from millstream.kernels.patterns.machine import ahead
 from millstream.kernels.patterns.program import ACCEPT, CHECK, FAIL, SPLIT, TAKE, TRY, WIDTH, Instructions, instructions
 from millstream.kernels.patterns.registers import Group, Registers, helpers_of, is_incremental, shifted

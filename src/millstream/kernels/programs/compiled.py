@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from millstream.errors import DataError
 from millstream.kernels.batch import BEGIN, Ints
+from millstream.kernels.coded_text import NotCompilable
 from millstream.kernels.jit import Compiled, as_input, compile_kernel, source_of
 from millstream.kernels.keys import ByteTable
 from millstream.kernels.keys.index import doubled
@@ -32,7 +33,6 @@ from millstream.kernels.programs.pools import (
     saved_schema,
 )
 from millstream.kernels.programs.source import OVERFLOW, Generated, generate
-from millstream.kernels.programs.source_values import NotCompilable
 from millstream.plan.programs import WINDOW, Program
 from millstream.types import DOUBLE, VARCHAR, SqlType, to_kernel
 

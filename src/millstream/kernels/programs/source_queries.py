@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, ExitStack
 
+from millstream.kernels.coded_text import NotCompilable
 from millstream.kernels.programs.access import bound_of, equality
 from millstream.kernels.programs.layout import Cells, holds_one_row, uses_sqlcode
 from millstream.kernels.programs.order import bound_on, extreme_column, is_order_free
 from millstream.kernels.programs.source_values import (
     Body,
-    NotCompilable,
     Sink,
     Values,
     plain_type,

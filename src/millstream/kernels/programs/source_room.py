@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from millstream.kernels.coded_text import NotCompilable
 from millstream.kernels.programs.engine import Mode, Sliding
 from millstream.kernels.programs.layout import Cells, Layout
 from millstream.kernels.programs.nullness import Place
-from millstream.kernels.programs.source_values import NotCompilable
 from millstream.kernels.programs.writer import Writer
 from millstream.plan.programs import Insert, Program, Rows, Statement, Summary
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from millstream.kernels.coded_text import NotCompilable, on_codes
 from millstream.kernels.programs.layout import Cells, Layout
 from millstream.kernels.programs.storage import Pair
 from millstream.kernels.programs.writer import Writer
 from millstream.physical.expressions.kernel import to_kernel_source
 from millstream.physical.expressions.kernel_forms import and_, not_, zero
-from millstream.plan.expr import Call, Case, Cast, Column, Expr, Literal, conjunction, transform, walk
+from millstream.plan.expr import Call, Column, Expr, Literal, conjunction, transform
 from millstream.plan.programs import (
     Exists,
     InQuery,
@@ -26,13 +27,6 @@ from millstream.plan.programs import (
 from millstream.types import BIGINT, BOOLEAN, SqlType
 
 Sink = Callable[[list[Pair]], None]
-
-_ON_CODES = frozenset({"=", "<>", "in", "is_distinct", "is_null", "coalesce"})
-"""What can be asked of text that is known by its dictionary code alone."""
-
-
-class NotCompilable(Exception):
-    """Why a program runs on the general engine."""
 
 
 @dataclass
@@ -107,34 +101,12 @@ class Values:
 
     def _coded(self, expr: Expr, body: Body) -> Expr:
         """The expression with text replaced by its codes, where only codes are needed."""
-        for part in walk(expr):
-            coded = any(child.type.is_coded for child in part.children())
-            if coded and (isinstance(part, Cast) or (isinstance(part, Call) and part.fn not in _ON_CODES)):
-                raise NotCompilable(f"{part} needs the text itself, and kernels have only its code")
-            if part.type.is_coded and isinstance(part, Call) and part.fn != "coalesce":
-                raise NotCompilable(f"{part} makes new text")
-            if part.type.name in ("BLOB", "DECIMAL", "NULL") and not (isinstance(part, Literal) and part.value is None):
-                raise NotCompilable(f"{part} is {part.type}")
 
-        def change(part: Expr) -> Expr:
-            if not part.type.is_coded:
-                return part
-            match part:
-                case Literal(value=str(text)):
-                    name = f"text {text}"
-                    body.names[name] = self.texts.setdefault(text, f"text{len(self.texts)}")
-                    return Column(BIGINT, name)
-                case Literal():
-                    return Literal(BIGINT, part.value)
-                case Column():
-                    return Column(BIGINT, part.name)
-                case Call():
-                    return Call(BIGINT, part.fn, part.args)
-                case Case():
-                    return Case(BIGINT, part.whens, part.default)
-            raise NotCompilable(f"{part} is text")
+        def column_of(text: str) -> str:
+            body.names[f"text {text}"] = self.texts.setdefault(text, f"text{len(self.texts)}")
+            return f"text {text}"
 
-        return transform(expr, change)
+        return on_codes(expr, column_of)
 
     def _query_value(self, part: Expr, body: Body) -> Expr:
         match part:
