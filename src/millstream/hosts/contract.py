@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from millstream.catalog import SinkDef, StreamDef
 from millstream.connectors.contract import Rejected, Source
+from millstream.errors import CatalogError
 from millstream.physical.nodes import Physical
 from millstream.statistics import Statistics
 
@@ -96,3 +97,8 @@ class Host(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+def not_running(name: str) -> CatalogError:
+    """What to say when a query is asked for that was stopped."""
+    return CatalogError(f"query {name} does not run any more", hint="it was stopped; start it again with sql()")

@@ -14,7 +14,7 @@ from millstream.config import Config
 from millstream.connectors.contract import Offset, Rejected, Sink, Source
 from millstream.connectors.registry import make_sink, make_source
 from millstream.errors import CatalogError, ConnectorError, DataError, MillstreamError
-from millstream.hosts.contract import Program, Progress, Report
+from millstream.hosts.contract import Program, Progress, Report, not_running
 from millstream.hosts.embedded.content import Held, still_to_come, valid_at
 from millstream.hosts.embedded.graph import Graph, Outlet, Vertex, as_table
 from millstream.hosts.embedded.readers import LiveReader, read_in_order
@@ -269,7 +269,7 @@ class EmbeddedHost:
     def run(self, names: tuple[str, ...], report: Report | None = None) -> None:
         """Read the bounded sources behind these queries to their end; live ones until `interrupt`."""
         self._stop.clear()
-        streams = {s for name in names for s in physical.streams_of(self.queries[name.lower()].program.plan)}
+        streams = {s for name in names for s in physical.streams_of(self._running(name).program.plan)}
         bounded = {s: self.sources[s] for s in streams if s in self.sources and self.sources[s].bounded}
         bounded = {s: source for s, source in bounded.items() if not self.streams[s].ended}
         for stream, chunk in read_in_order(
@@ -337,9 +337,14 @@ class EmbeddedHost:
             if running.sink is not None:
                 running.sink.commit()
 
+    def _running(self, name: str) -> Running:
+        if name.lower() not in self.queries:
+            raise not_running(name)
+        return self.queries[name.lower()]
+
     def fetch(self, name: str) -> pa.Table:
         with self.lock:
-            running = self.queries[name.lower()]
+            running = self._running(name)
             if running.error is not None:
                 raise running.error
             if self.journal is not None:
@@ -350,7 +355,7 @@ class EmbeddedHost:
     def content(self, name: str, at: int | None) -> pa.Table:
         """What a relation holds: without `at` at the latest time that any of its streams has come to."""
         with self.lock:
-            running = self.queries[name.lower()]
+            running = self._running(name)
             if running.error is not None:
                 raise running.error
             if at is None:

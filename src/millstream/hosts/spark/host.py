@@ -14,7 +14,7 @@ import pyarrow as pa
 from millstream.catalog import Clock, StreamDef
 from millstream.connectors.contract import Rejected, Source
 from millstream.errors import CatalogError, DataError, EngineError, MillstreamError, UnsupportedError
-from millstream.hosts.contract import Program, Progress, Report
+from millstream.hosts.contract import Program, Progress, Report, not_running
 from millstream.hosts.spark import streaming
 from millstream.hosts.spark.arrive import stamped
 from millstream.hosts.spark.branches import Branch, Clockwork
@@ -321,6 +321,8 @@ class SparkHost:
     # -- output ----------------------------------------------------------------------------------------------------
 
     def fetch(self, name: str) -> pa.Table:
+        if name.lower() not in self._queries:
+            raise not_running(name)
         running = self._queries[name.lower()]
         if running.error is not None:
             raise running.error

@@ -98,7 +98,7 @@ class MatchKernel:
         since = log.add(batch.time, batch.seq, slots, columns, batch.rows if self._holds_rows else None)
         if state.pieces is not None:
             state.pieces.touch(slots, self._size(state))
-            if self.machine.due(state.machine) < upto:
+            if upto == FOREVER or self.machine.due(state.machine) < upto:
                 state.pieces.touch(self._live(state), self._size(state))
         found = self.machine.advance(state.machine, log, since, upto)
         output = self._batch(state, found, batch.upto)
