@@ -21,15 +21,18 @@ from millstream.physical.expressions import compile_arrow
 from millstream.physical.nodes import Apply, Compute, walk
 
 SYMBOLS = 100
-UNCHANGED = (0.0, 0.3, 0.6, 0.8)
+UNCHANGED = (0.0, 0.3, 0.6, 0.7, 0.8, 0.9)
+"""Shares of rows that bring the price of the row before; those of real quotes are high."""
 QUOTE = "CREATE STREAM quote (name BIGINT, price DOUBLE, time BIGINT, date TIMESTAMP) ORDER BY date"
 DOUBLE_BOTTOM = """SELECT W.name, FIRST(W).time, FIRST(W).price, LAST(Z).time, LAST(Z).price FROM quote
     PARTITION BY name SEQUENCE BY date AS (*W, *X, *Y, *Z)
     WHERE W.price <= W.previous.price AND count(*W) >= 5 AND X.price >= X.previous.price AND count(*X) >= 5
       AND Y.price <= Y.previous.price AND count(*Y) >= 5 AND Z.price >= Z.previous.price AND count(*Z) >= 5"""
+# That prices are positive makes a fall exclude a rise, which the tables need to know.
 RELAXED = """SELECT X.name, X.time, S.time FROM quote PARTITION BY name SEQUENCE BY date
     AS (X, *Y, *Z, *T, *U, *V, *W, *R, S)
-    WHERE X.price >= 0.98 * X.previous.price AND Y.price < 0.98 * Y.previous.price
+    WHERE X.price > 0 AND Y.price > 0 AND T.price > 0 AND R.price > 0 AND S.price > 0
+      AND X.price >= 0.98 * X.previous.price AND Y.price < 0.98 * Y.previous.price
       AND Z.price > 0.98 * Z.previous.price AND Z.price < 1.02 * Z.previous.price AND T.price > 1.02 * T.previous.price
       AND U.price > 0.98 * U.previous.price AND U.price < 1.02 * U.previous.price AND V.price < 0.98 * V.previous.price
       AND W.price > 0.98 * W.previous.price AND W.price < 1.02 * W.previous.price AND R.price > 1.02 * R.previous.price
@@ -39,7 +42,8 @@ SEARCHED, TEXT = "abcabcacab", "babcbabcabcaabcabcabcacabc"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a search found, and what that took: all of the kernel, and the search alone, without keeping rows."""
+    """What a search found, and the processor time that took: all of the kernel, and the search alone, without keeping
+    rows."""
 
     matches: int
     tests: int
@@ -53,9 +57,9 @@ class TimedMachine(ChainMachine):
     spent = 0.0
 
     def advance(self, *given: Any) -> Found:
-        began = time.perf_counter()
+        began = time.thread_time()
         found = super().advance(*given)
-        self.spent += time.perf_counter() - began
+        self.spent += time.thread_time() - began
         return found
 
 
@@ -90,10 +94,10 @@ class Searcher:
         kernel = self._kernel(shifting, counting)
         state = kernel.open()
         kernel.machine.spent = 0.0
-        began = time.perf_counter()
+        began = time.thread_time()
         matches = sum(len(kernel.step(state, batch)) for batch in batches)
         matches += len(kernel.step(state, Batch.empty(batches[0].rows.schema, FOREVER)))
-        return Outcome(matches, state.machine.evaluations, time.perf_counter() - began, kernel.machine.spent)
+        return Outcome(matches, state.machine.evaluations, time.thread_time() - began, kernel.machine.spent)
 
     @cache  # noqa: B019 - there are a few searchers, which live as long as the program
     def _kernel(self, shifting: bool, counting: bool) -> Any:
@@ -116,7 +120,7 @@ def walks(rows: int, unchanged: float, step: float) -> tuple[pa.Table, np.ndarra
     return pa.table(columns), times
 
 
-def compare_searches(rows: int, rounds: int = 3) -> None:
+def compare_searches(rows: int, rounds: int = 5) -> None:
     """Print what the tables save on double bottoms and on a text, beside the naive search."""
     with jit.using("on", threads=1):
         for title, query, step in (("T7", DOUBLE_BOTTOM, 0.01), ("relaxed, 2 %", RELAXED, 0.01)):

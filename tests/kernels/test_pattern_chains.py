@@ -377,6 +377,51 @@ def test_double_bottom_asks_less() -> None:
     assert 2 * quick.state.evaluations < naive.state.evaluations
 
 
+def rests(ending: tuple[Pattern, ...], within: int | None = None) -> Search:
+    """A row that is no fall, a fall, a rest, and an ending: after a failure there, only the last row of the rest can be
+    the one before another fall."""
+    x, px = Column(BIGINT, "x"), Column(BIGINT, "px")
+    conditions = [("A", ">="), ("DOWN", "<"), ("REST", "="), ("UP", ">"), ("LEVEL", "=")]
+    reaches = (
+        Reach("x", "x", BIGINT), Reach("px", "x", BIGINT, shift=-1),
+        Reach("A.x", "x", BIGINT, ("A",)), Reach("before A.x", "x", BIGINT, ("A",), shift=-1),
+        Reach("DOWN.x", "x", BIGINT, ("DOWN",), first=True),
+    )  # fmt: skip
+    runs = (Repeat(Variable(name), 1, None, "possessive") for name in ("DOWN", "REST"))
+    return Search(
+        ("k",), Sequence((Variable("A"), *runs, *ending)),
+        tuple((name, call(how, x, px)) for name, how in conditions if Variable(name) in ending or name[0] in "ADR"),
+        reaches, (Summary("n", "count", (), BIGINT, ("REST",)),), ("A.x", "before A.x", "DOWN.x", "n"), within=within,
+        time=BIGINT,
+    )  # fmt: skip
+
+
+_LONG_REST = Check(call(">=", Column(BIGINT, "n"), Literal(BIGINT, 3)))
+
+
+@pytest.mark.parametrize(
+    ("ending", "line"),
+    [
+        ((Variable("UP"), Variable("LEVEL")), "UP: begin at the last row of REST+, test this row for DOWN+"),
+        ((_LONG_REST, Variable("UP")), "REST+ check: begin at the last row of REST+, test this row for DOWN+"),
+        (
+            (Variable("UP"), _LONG_REST, Variable("LEVEL")),
+            "UP: begin at the last row of REST+, test this row for DOWN+",
+        ),
+    ],
+)
+@pytest.mark.parametrize("within", [None, 20])
+def test_an_attempt_begins_at_the_last_row_of_a_run(ending: tuple[Pattern, ...], line: str, within: int | None) -> None:
+    search = rests(ending, within)
+    rows = walk(1_000, 3, keys=2, steps=(-1, 0, 0, 1))
+    quick, naive = (ran(search, rows, Random(5), shifting=shifting, counting=True) for shifting in (True, False))
+    assert line in quick.machine.lines()
+    wanted = by_partition(expected(search, rows))
+    assert len(wanted) == 2
+    assert by_partition(quick.told) == by_partition(naive.told) == wanted
+    assert quick.state.evaluations < naive.state.evaluations
+
+
 def test_text_survives_what_the_log_forgets() -> None:
     """Text is kept by the machine, of rows that are gone, over restarts and however much of it there is."""
     run, wanted = Run(falls_and_rises(columns=("A.s", "label"))), []
@@ -418,3 +463,20 @@ def test_overflow_is_an_error() -> None:
     run = Run(falls_and_rises(summaries=(total,), columns=("total",)))
     with pytest.raises(DataError, match="does not fit"):
         run.push([(i, {"k": 0, "x": 2**62 + x, "y": 0, "s": "a"}) for i, x in enumerate((3, 2, 3, 1))], FOREVER)
+
+
+def test_a_log_moves_its_own_rows_only() -> None:
+    """The arrays of a batch are read where they are; what is kept of them is moved elsewhere."""
+    log, batches = RowLog({"x": BIGINT}, ("A",), None), []
+    log.hold_slots(2)
+    for first in (0, 5, 10):
+        time, slot = np.arange(first, first + 5), np.array([0, 1, 0, 1, 0])
+        batches.append(time)
+        log.add(time, time, slot, {"x": (time, np.ones(5, dtype=np.bool_))}, None)
+        new = log.compact(*log.needed(log.last.copy()))
+        assert new[-2:].tolist() == [0, 1]
+        assert log.time.tolist() == log.values["x"].tolist() == [first + 3, first + 4]
+        assert log.last.tolist() == [1, 0]
+        assert log.prev.tolist() == log.next.tolist() == [-1, -1]
+        assert log.cut.all()
+    assert [batch.tolist() for batch in batches] == [list(range(first, first + 5)) for first in (0, 5, 10)]

@@ -24,6 +24,7 @@ _link = compile_kernel(source_of(log_loops), "link")
 _choose = compile_kernel(source_of(log_loops), "choose")
 _SMALLEST = 1_024
 _LINKS = ("next", "prev")
+_NONE: Ints = np.zeros(0, dtype=np.int64)
 
 
 class RowLog:
@@ -56,6 +57,7 @@ class RowLog:
         self._is_own = False
         """whether the arrays are this log's own: others are adopted as they are, and never written to"""
         self._adopt(self._empty())
+        self._moves, self._moved = _NONE, _NONE
 
     def __len__(self) -> int:
         return self._size
@@ -121,9 +123,9 @@ class RowLog:
         return np.sort(chosen[:count]), below
 
     def compact(self, chosen: Ints, below: Bools) -> Ints:
-        """Drop all rows but those that `needed` gave: the new position of each old one, -1 where it is gone."""
-        new = np.full(self._size, -1, dtype=np.int64)
-        new[chosen] = np.arange(len(chosen))
+        """Drop all rows but those that `needed` gave: the new position of each old one, -1 where it is gone. The array
+        is used again by the next call."""
+        new = self._renumbering(chosen)
         self.cut |= below
         is_roomy = max(map(len, self._arrays.values())) > 4 * self._size + _SMALLEST
         for name, array in self._arrays.items():
@@ -143,6 +145,15 @@ class RowLog:
         if self.held is not None:
             self.held.keep(chosen)
         self._forget_values()
+        return new
+
+    def _renumbering(self, chosen: Ints) -> Ints:
+        if self._size > len(self._moves) or len(self._moves) > 4 * self._size + _SMALLEST:
+            self._moves = np.full(self._size + self._size // 4, -1, dtype=np.int64)
+        else:
+            self._moves[self._moved] = -1
+        new, self._moved = self._moves[: self._size], chosen
+        new[chosen] = np.arange(len(chosen))
         return new
 
     def clear(self) -> None:
