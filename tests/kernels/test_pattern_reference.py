@@ -17,8 +17,10 @@ from millstream.errors import DataError
 from millstream.kernels import jit
 from millstream.kernels.batch import FOREVER, Batch
 from millstream.kernels.patterns.spec import MatchSpec
+from millstream.plan.chains import NoChain, chain_of
 from millstream.plan.expr import Column
-from millstream.plan.patterns import Search, Summary
+from millstream.plan.pattern_times import length, timely_reaches
+from millstream.plan.patterns import Given, Reach, Search, Skip, Summary
 from millstream.plan.program_builder import call
 from millstream.plan.row_patterns import Edge, Either
 from millstream.testing.pattern_strategies import COLUMNS, Arrival, arrivals, searches
@@ -165,3 +167,23 @@ def test_kernel_is_neither_early_nor_late(searched: Search, rows: list[Arrival])
 
     with jit.using("off", threads=1):
         assert outcome(by_kernel) == outcome(by_backtracking)
+
+
+@random_searches
+@given(searches(ahead=False) | searches(ahead=False, chains=True), arrivals(keys=1))
+def test_matches_come_as_their_last_row_does_where_that_is_said(searched: Search, rows: list[Arrival]) -> None:
+    """Then a column with that row's time is the time of the match."""
+    last = Reach("at", "y", BIGINT)
+    told_of = (*searched.columns, "at")
+    timed = replace(searched, reaches=(*searched.reaches, last), columns=told_of, given=Given(), timeouts=False)
+    if not isinstance(chain_of(timed), NoChain):
+        timed = replace(timed, within=None, skip=Skip())
+    if "at" not in timely_reaches(timed, frozenset({"y"})):
+        return
+    event("certain at its last row" if length(timed.pattern) is None else "of one length")
+    times = [time for time, _ in rows]
+    try:
+        found = told_when(timed, [{**row, "y": time} for time, row in rows], times)
+    except DataError:
+        return
+    assert all(time == one.values[-1] for time, _, one in found)

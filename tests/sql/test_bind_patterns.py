@@ -208,12 +208,18 @@ def test_within(source: str, within: str, expected: int, catalog: Catalog) -> No
     assert search_of(text, catalog).within == expected
 
 
+FALLS = "DEFINE D AS price < PREV(price), U AS price > PREV(price)"
+
+
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
         ("MEASURES MATCH_ROWTIME() AS at PATTERN (A B)", {"at"}),
         ("MEASURES B.ts AS at, A.ts AS since PATTERN (A (B | B))", {"at"}),
         ("MEASURES B.ts AS b, C.ts AS c, ts AS at PATTERN (A (B | C){2})", {"at"}),
+        (f"MEASURES ts AS at PATTERN (A D+ U) {FALLS}", {"at"}),
+        (f"MEASURES ts AS at AFTER MATCH SKIP TO NEXT ROW PATTERN (A D+ U) {FALLS}", set()),
+        ("MEASURES ts AS at PATTERN (A D+ U) DEFINE D AS price <= PREV(price), U AS price >= PREV(price)", set()),
         ("MEASURES ts AS at PATTERN (A B?)", set()),
         ("MEASURES ts AS at PATTERN (A B+)", set()),
         ("MEASURES ts AS at PATTERN (A B $)", set()),

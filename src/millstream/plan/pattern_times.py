@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from millstream.plan.chains import NoChain, chain_of
 from millstream.plan.expr import columns_of
 from millstream.plan.patterns import Search
 from millstream.plan.row_patterns import Check, Edge, Either, Excluded, Pattern, Repeat, Sequence, Variable
+from millstream.plan.shifts import shifts_of
 
 
 def timely_reaches(search: Search, times: frozenset[str]) -> frozenset[str]:
     """The columns that hold the time of a match's last row, if matches come out as that row comes.
 
-    That is so where all matches have the same number of rows: with the last one nothing else can be preferred.
+    That is so where all matches have the same number of rows: with the last one nothing else can be preferred. It is
+    so, too, where a pattern never gives rows back, ends in a single row, and is never looked for again in rows that
+    have been seen.
     """
-    if search.given.rows != "one" or search.timeouts or length(search.pattern) is None or _looks_ahead(search):
+    if search.given.rows != "one" or search.timeouts or _looks_ahead(search):
         return frozenset()
-    ends = last_variables(search.pattern)
+    ends = _last_at_once(search) if length(search.pattern) is None else last_variables(search.pattern)
+    if not ends:
+        return frozenset()
     return frozenset(
         reach.name
         for reach in search.reaches
@@ -23,6 +29,16 @@ def timely_reaches(search: Search, times: frozenset[str]) -> frozenset[str]:
         and not (reach.first or reach.offset or reach.shift)
         and (reach.variables is None or ends <= set(reach.variables))
     )
+
+
+def _last_at_once(search: Search) -> frozenset[str]:
+    """The variable of the last row, if the match is certain with it."""
+    if search.within is not None or search.skip.to != "past last":
+        return frozenset()
+    chain = chain_of(search)
+    if isinstance(chain, NoChain) or not chain.elements or not chain.elements[-1].is_single:
+        return frozenset()
+    return frozenset() if shifts_of(chain, search).rescans else frozenset([chain.elements[-1].variable])
 
 
 def length(pattern: Pattern) -> int | None:
