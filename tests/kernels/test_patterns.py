@@ -381,6 +381,26 @@ def test_partitions_that_wait_for_nothing_are_forgotten() -> None:
     assert 60 <= len(state.log) < 800
 
 
+@pytest.mark.parametrize("general", [False, True], ids=["chain", "threads"])
+@pytest.mark.parametrize(("shift", "stays"), [(-1, False), (-2, True)], ids=["inside", "before"])
+def test_partitions_whose_time_is_over_are_forgotten(general: bool, shift: int, stays: bool) -> None:
+    """Unless their last row may be looked at from the next match: its second row looks two rows back."""
+    before = Reach("before", "x", BIGINT, shift=shift)
+    falls = call("<", Column(BIGINT, "at"), Column(BIGINT, "before"))
+    search = Search(
+        ("k",), seq(A, B, C), (("B", falls),), (Reach("at", "x", BIGINT), before), columns=("at",), within=5
+    )
+    kernel = MatchKernel(MatchSpec(Schema.of(k=BIGINT, x=BIGINT), search), general)
+    state = kernel.open()
+    with jit.using("off"), patch.multiple("millstream.kernels.patterns.kernel", KEPT_ROWS=100, IDLE_KEYS=100):
+        for start in range(0, 6_000, 600):
+            keys = np.arange(start, start + 600)
+            rows = pa.RecordBatch.from_arrays([pa.array(keys), pa.array(keys)], schema=kernel.spec.input.arrow)
+            kernel.step(state, Batch(rows, keys, keys, start))
+    assert state.keys is not None
+    assert (len(state.keys) == 6_000) if stays else (len(state.keys) < 1_500 and len(state.log) < 800)
+
+
 def content(results: list[Batch]) -> list[Any]:
     return [
         (int(time), int(seq_), tuple(row.values()))

@@ -118,3 +118,25 @@ def walk_pattern(pattern: Pattern) -> Iterator[Pattern]:
     yield pattern
     for part in pattern.parts():
         yield from walk_pattern(part)
+
+
+def least_rows(pattern: Pattern) -> int:
+    """How many rows a match has at least."""
+    match pattern:
+        case Variable():
+            return 1
+        case Either(options=options):
+            return min(map(least_rows, options))
+        case Repeat(body=body, least=least):
+            return least * least_rows(body)
+    return sum(map(least_rows, pattern.parts()))
+
+
+def rows_before(pattern: Pattern, before: int = 0) -> Iterator[tuple[Variable | Check, int]]:
+    """The variables and checks of a pattern, each with how many rows come before it at least."""
+    if isinstance(pattern, Variable | Check):
+        yield pattern, before
+    for part in pattern.parts():
+        yield from rows_before(part, before)
+        if isinstance(pattern, Sequence):
+            before += least_rows(part)

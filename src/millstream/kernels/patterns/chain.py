@@ -217,7 +217,7 @@ class ChainMachine:
 
     def idle(self, state: ChainState, log: RowLog) -> Bools:
         idle = np.ones(log.slots, dtype=np.bool_)
-        if self.layout.behind:
+        if self.layout.lead:
             idle[:] = False
         records = state.records[: log.slots]
         idle[: len(records)] &= records[:, self.layout.lanes["state"]] == 0

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from millstream.kernels.patterns.machine import lead
 from millstream.plan.chains import Chain, Element
 from millstream.plan.expr import Column, columns_of
 from millstream.plan.patterns import CLASSIFIER, MATCH_NUMBER, Reach, Search, Summary
@@ -181,6 +182,11 @@ class Layout:
     def behind(self) -> int:
         """How many rows before one may be looked at."""
         return max((0, *(cell.back for cell in self.cells)))
+
+    @cached_property
+    def lead(self) -> int:
+        """How many rows before the first of a match may be looked at."""
+        return lead(self.search)
 
     @property
     def is_numbered(self) -> bool:

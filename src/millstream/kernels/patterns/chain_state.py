@@ -169,9 +169,11 @@ class ChainState:
                 stands = np.flatnonzero(state == number)
                 floors[stands] = records[stands, self.layout.lanes[f"begin{run}"]]
         last = log.last[: log.slots]
-        for _ in range(self.layout.behind if end else 0):
+        needed = np.full(log.slots, self.layout.lead)
+        needed[: len(state)][state != 0] = self.layout.behind
+        for step in range(self.layout.behind if end else 0):
             before = np.where(floors == end, last, log.prev[np.minimum(floors, end - 1)])
-            floors = np.where(before >= 0, before, floors)
+            floors = np.where((before >= 0) & (step < needed), before, floors)
         return floors
 
     def move(self, new: Ints) -> None:

@@ -25,7 +25,8 @@ import pyarrow as pa
 from millstream.kernels.batch import FOREVER, Ints
 from millstream.kernels.patterns.log import Bools, RowLog
 from millstream.plan.expr import columns_of
-from millstream.plan.patterns import CLASSIFIER, MATCH_NUMBER, Search
+from millstream.plan.patterns import CLASSIFIER, MATCH_NUMBER, Reach, Search
+from millstream.plan.row_patterns import Check, least_rows, rows_before
 
 Array = npt.NDArray[Any]
 
@@ -137,6 +138,33 @@ def ahead(search: Search) -> int:
 def behind(search: Search) -> int:
     """How many rows before a row, or before the first of a match, may be looked at."""
     return max((0, *(-reach.shift for reach in search.reaches)))
+
+
+def lead(search: Search) -> int:
+    """How many rows before the first of a match may be looked at: a partition without an attempt needs no others."""
+    conditions = dict(search.conditions)
+    places: dict[str, int] = {}
+    read: list[tuple[frozenset[str], int]] = []
+    for part, before in rows_before(search.pattern):
+        if isinstance(part, Check):
+            read.append((columns_of(part.condition), max(before - 1, 0)))
+            continue
+        places[part.name] = min(before, places.get(part.name, before))
+        if part.name in conditions:
+            read.append((columns_of(conditions[part.name]), before))
+    # All that is told of a match is told of its last row, unless its other rows come out.
+    last = max(least_rows(search.pattern) - 1, 0) if search.given.rows == "one" and not search.timeouts else 0
+    read.append((frozenset(search.columns), last))
+    return max((0, *(-reach.shift - _first_place(reach, at, places) for names, at in read for reach in search.reaches
+                     if reach.name in names)))  # fmt: skip
+
+
+def _first_place(reach: Reach, at: int, places: Mapping[str, int]) -> int:
+    """Where in a match the row that a reach goes by is at the earliest, seen from its row `at` or a later one."""
+    if reach.variables is not None:
+        first = min((places[name] for name in reach.variables if name in places), default=0)
+        return first + reach.offset if reach.first else first
+    return reach.offset if reach.first else max(at - reach.offset, 0)
 
 
 def nothing_found(search: Search) -> Found:

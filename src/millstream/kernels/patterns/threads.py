@@ -17,7 +17,7 @@ from millstream.kernels.patterns import cell_loops
 from millstream.kernels.patterns import thread_loops as loops
 from millstream.kernels.patterns.cell_loops import FOUND, M_SEQ, M_SLOT, M_TIME
 from millstream.kernels.patterns.log import Bools, RowLog
-from millstream.kernels.patterns.machine import Array, Found, Part, behind, needed_columns, nothing_found
+from millstream.kernels.patterns.machine import Array, Found, Part, behind, lead, needed_columns, nothing_found
 from millstream.kernels.patterns.program import Instructions
 from millstream.kernels.patterns.registers import Registers
 from millstream.kernels.patterns.replay import Matches, replayed
@@ -46,7 +46,7 @@ class ThreadMachine:
         self._fresh[self.generated.marks] = -1
         self._told = told_by_loop(search)
         self._told_width = Registers(search, self._told).width
-        self._behind = behind(search)
+        self._behind, self._lead = behind(search), lead(search)
         self._is_numbered = _reads_number(search, self.generated.program)
 
     @property
@@ -199,9 +199,9 @@ class ThreadMachine:
         start, origin = table[:, loops.START], table[:, loops.ORIGIN]
         first = np.where((origin >= 0) & (start >= 0), np.minimum(origin, start), np.maximum(origin, start))
         steps = np.full(len(first), self._behind)
-        if self._behind:
+        if self._lead:
             # The next row will look back from behind the last one.
-            steps[first < 0] -= 1
+            steps[first < 0] = self._lead - 1
             first = np.where(first < 0, log.last, first)
         for step in range(self._behind):
             before = np.append(log.prev, -1)[first]
@@ -218,7 +218,7 @@ class ThreadMachine:
     def idle(self, state: ThreadState, log: RowLog) -> Bools:
         state.hold(log.slots)
         table = state.table[: log.slots]
-        if self.generated.program.anchored or self._behind or self._is_numbered:
+        if self.generated.program.anchored or self._lead or self._is_numbered:
             return np.zeros(len(table), dtype=np.bool_)
         idle: Bools = (table[:, loops.START] < 0) & (table[:, loops.ORIGIN] < 0)
         return idle
