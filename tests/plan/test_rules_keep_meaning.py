@@ -97,7 +97,7 @@ def push_random_rows(database: ms.Database, random: Random) -> None:
         database.push(stream, rows)
 
 
-@settings(max_examples=100, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(max_examples=60, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(seed=st.integers(0, 2**32))
 def test_rules_keep_meaning(seed: int) -> None:
     random = Random(seed)
