@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from bound_plans import golden, perform, plan_of
 
-from millstream import sql
 from millstream.bind import statements as act
 from millstream.bind.context import Context
-from millstream.catalog import Catalog, DerivedDef
+from millstream.catalog import Catalog
 from millstream.errors import BindError, UnsupportedError
 from millstream.physical.planner import plan_physical
 from millstream.plan import nodes as P
@@ -40,29 +39,11 @@ CREATE AGGREGATE each(x INT) : INT {
 GOLDEN = Path(__file__).with_suffix(".txt")
 
 
-def perform(text: str, catalog: Catalog) -> act.Action:
-    """Bind statements, and put into the catalog what they define; what the last one asks for."""
-    for statement in sql.parse(text):
-        action = act.bind(statement.ast, catalog, text)
-        if isinstance(action, act.Define):
-            catalog.add(action.entry, replace=action.replace, uses=action.uses)
-    return action
-
-
 @pytest.fixture
 def catalog() -> Catalog:
     made = Catalog()
     perform(DECLARATIONS, made)
     return made
-
-
-def plan_of(text: str, catalog: Catalog) -> P.Node:
-    action = perform(text, catalog)
-    if isinstance(action, act.Define):
-        assert isinstance(action.entry, DerivedDef)
-        return action.entry.plan
-    assert isinstance(action, act.Query)
-    return action.bound.plan
 
 
 def search_of(text: str, catalog: Catalog) -> M.Search:
@@ -78,14 +59,7 @@ def recognize(clauses: str) -> str:
     return f"SELECT * FROM t MATCH_RECOGNIZE ({clauses}) AS m"
 
 
-def golden() -> Iterator[tuple[str, str]]:
-    """The queries of the golden file, and their plans: blank lines stand between them, ---- within."""
-    for case in GOLDEN.read_text(encoding="utf-8").strip().split("\n\n"):
-        query, _, plan = case.partition("\n----\n")
-        yield query, plan
-
-
-@pytest.mark.parametrize(("query", "plan"), [pytest.param(*case, id=str(i)) for i, case in enumerate(golden())])
+@pytest.mark.parametrize(("query", "plan"), [pytest.param(*case, id=str(i)) for i, case in enumerate(golden(GOLDEN))])
 def test_plan(query: str, plan: str, catalog: Catalog) -> None:
     comment, _, text = query.partition("\n")
     assert comment.startswith("# ")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from millstream.plan.chains import NoChain, chain_of
 from millstream.plan.expr import columns_of
 from millstream.plan.patterns import Search
 from millstream.plan.row_patterns import Check, Edge, Either, Excluded, Pattern, Repeat, Sequence, Variable
-from millstream.plan.shifts import shifts_of
 
 
 def timely_reaches(search: Search, times: frozenset[str]) -> frozenset[str]:
@@ -35,6 +33,10 @@ def _last_at_once(search: Search) -> frozenset[str]:
     """The variable of the last row, if the match is certain with it."""
     if search.within is not None or search.skip.to != "past last":
         return frozenset()
+    # Reasoning about conditions is for patterns only: whoever has none need not wait for it to be imported.
+    from millstream.plan.chains import NoChain, chain_of
+    from millstream.plan.shifts import shifts_of
+
     chain = chain_of(search)
     if isinstance(chain, NoChain) or not chain.elements or not chain.elements[-1].is_single:
         return frozenset()

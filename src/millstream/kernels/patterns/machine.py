@@ -155,8 +155,9 @@ def lead(search: Search) -> int:
     # All that is told of a match is told of its last row, unless its other rows come out.
     last = max(least_rows(search.pattern) - 1, 0) if search.given.rows == "one" and not search.timeouts else 0
     read.append((frozenset(search.columns), last))
-    return max((0, *(-reach.shift - _first_place(reach, at, places) for names, at in read for reach in search.reaches
-                     if reach.name in names)))  # fmt: skip
+    reached = ((search.named[name], at) for names, at in read for name in names if name in search.named)
+    back = (-one.shift - _first_place(one, at, places) for one, at in reached if isinstance(one, Reach))
+    return max((0, *back))
 
 
 def _first_place(reach: Reach, at: int, places: Mapping[str, int]) -> int:
