@@ -77,3 +77,13 @@ def load_word(typing_context: Any, data: Any, index: Any) -> Any:
         return builder.load(builder.bitcast(builder.gep(start, [args[1]]), word.as_pointer()), align=1)
 
     return types.int64(data, index), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def turned(typing_context: Any, word: Any) -> Any:
+    """The bytes of a word in the opposite order."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.bswap(*args)
+
+    return types.int64(types.int64), generate

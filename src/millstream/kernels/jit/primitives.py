@@ -51,3 +51,8 @@ def remainder(a: Any, b: Any) -> Any:
 def load_word(data: Any, index: Any) -> np.int64:
     """Eight bytes from `data[index]` on as an integer, the first one lowest."""
     return np.int64(int.from_bytes(data[index : index + 8].tobytes(), "little", signed=True))
+
+
+def turned(word: Any) -> np.int64:
+    """The bytes of a word in the opposite order."""
+    return np.int64(int.from_bytes(int(word).to_bytes(8, "little", signed=True), "big", signed=True))
