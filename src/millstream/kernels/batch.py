@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -75,7 +76,13 @@ class Batch:
     def empty(schema: pa.Schema, upto: int, port: int = 0) -> Batch:
         """A heartbeat."""
         none = np.empty(0, dtype=np.int64)
-        return Batch(pa.RecordBatch.from_pylist([], schema=schema), none, none, upto, None, port)
+        rows = pa.RecordBatch.from_arrays([_no_values(type_) for type_ in schema.types], schema=schema)
+        return Batch(rows, none, none, upto, None, port)
+
+
+@lru_cache(1_024)
+def _no_values(type_: pa.DataType) -> pa.Array:
+    return pa.nulls(0, type_)
 
 
 def concat(batches: list[Batch], upto: int) -> Batch:

@@ -56,7 +56,8 @@ class RowLog:
         self._arrays: dict[str, Array] = {}
         self._is_own = False
         """whether the arrays are this log's own: others are adopted as they are, and never written to"""
-        self._adopt(self._empty())
+        self._nothing = self._empty()
+        self._adopt(self._nothing)
         self._moves, self._moved = _NONE, _NONE
 
     def __len__(self) -> int:
@@ -163,7 +164,7 @@ class RowLog:
         self.cut[self.slot] = True
         self.last[:] = -1
         self._size, self.nulls = 0, False
-        self._adopt(self._empty())
+        self._adopt(self._nothing)
         if self.held is not None:
             self.held.keep(np.empty(0, dtype=np.int64))
         self._forget_values()
