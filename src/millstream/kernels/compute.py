@@ -52,8 +52,11 @@ class Computation:
     def step(self, batch: Batch) -> Batch:
         if self._mask is not None and len(batch):
             mask = np.asarray(self._mask(batch.rows))
-            if not mask.all():
-                batch = batch.take(np.flatnonzero(mask))
+            chosen = np.flatnonzero(mask)
+            if not len(chosen):
+                batch = batch.slice(0, 0)
+            elif len(chosen) < len(batch):
+                batch = batch.take(chosen)
         if self._columns is None:
             return batch
         if not len(batch):

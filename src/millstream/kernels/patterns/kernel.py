@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from millstream.kernels import snapshots
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
-from millstream.kernels.keys import KeyTable, bucket_of
+from millstream.kernels.keys import KeyTable, Slots, bucket_of
 from millstream.kernels.patterns.chain import ChainMachine
 from millstream.kernels.patterns.chain import why_not as why_no_chain
 from millstream.kernels.patterns.coding import decode
@@ -105,10 +105,10 @@ class MatchKernel:
         self._forget(state)
         return output
 
-    def _slots(self, state: MatchState, batch: Batch) -> Ints:
+    def _slots(self, state: MatchState, batch: Batch) -> Slots:
         if state.keys is None or not len(batch):
-            return np.zeros(len(batch), dtype=np.int64)
-        return state.keys.encode([batch.rows.column(index) for index in self._keys]).astype(np.int64)
+            return np.zeros(len(batch), dtype=np.int32)
+        return state.keys.encode([batch.rows.column(index) for index in self._keys])
 
     def _size(self, state: MatchState) -> int:
         return 1 if state.keys is None else state.keys.size

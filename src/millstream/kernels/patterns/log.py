@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from millstream.kernels.batch import Ints
 from millstream.kernels.jit import as_input, compile_kernel, source_of
-from millstream.kernels.keys import ByteTable, KeyTable
+from millstream.kernels.keys import ByteTable, KeyTable, Slots
 from millstream.kernels.patterns import log_loops
 from millstream.kernels.patterns.coding import decode, encode, is_odd
 from millstream.kernels.relations.held_rows import HeldRows
@@ -76,18 +76,23 @@ class RowLog:
             self.cut = np.concatenate([self.cut, np.zeros(more, dtype=np.bool_)])
 
     def add(
-        self, time: Ints, seq: Ints, slot: Ints, columns: Mapping[str, tuple[Array, Bools]], rows: pa.RecordBatch | None
+        self,
+        time: Ints,
+        seq: Ints,
+        slot: Slots,
+        columns: Mapping[str, tuple[Array, Bools]],
+        rows: pa.RecordBatch | None,
     ) -> int:
         """Append rows of slots that there is room for; the position of the first."""
         since, count = self._size, len(time)
         if not count:
             return since
-        new: dict[str, Array] = {"time": time, "seq": seq, "slot": slot}
+        new: dict[str, Array] = {"time": time, "seq": seq, "slot": slot.astype(np.int32, copy=False)}
         for name, (values, ok) in columns.items():
             new |= {f"v:{name}": values, f"ok:{name}": ok}
             self.nulls = self.nulls or not bool(ok.all())
         if since == 0:
-            links = {name: np.empty(count, dtype=np.int64) for name in _LINKS[: 2 * self._linked]}
+            links = {name: np.empty(count, dtype=np.int32) for name in _LINKS[: 2 * self._linked]}
             self._arrays, self._is_own = new | links, False
         else:
             self._append(new, since, count)
@@ -132,7 +137,7 @@ class RowLog:
         for name, array in self._arrays.items():
             values = array[chosen]
             if name in _LINKS:
-                values = renumbered(values, new)
+                values = renumbered(values, new).astype(np.int32)
             if self._is_own and not is_roomy and len(chosen):
                 array[: len(chosen)] = values
             else:
@@ -186,7 +191,8 @@ class RowLog:
                 table.release(np.setdiff1d(table.live(), self.values[name]))
 
     def _empty(self) -> dict[str, Array]:
-        arrays = {name: np.empty(0, dtype=np.int64) for name in ("time", "seq", "slot", *_LINKS[: 2 * self._linked])}
+        arrays: dict[str, Array] = {name: np.empty(0, dtype=np.int64) for name in ("time", "seq")}
+        arrays |= {name: np.empty(0, dtype=np.int32) for name in ("slot", *_LINKS[: 2 * self._linked])}
         for name, type_ in self.types.items():
             arrays |= {f"v:{name}": np.empty(0, dtype=type_.kernel), f"ok:{name}": np.empty(0, dtype=np.bool_)}
         return arrays
@@ -210,7 +216,7 @@ class RowLog:
     def _show(self) -> None:
         shown = {name: as_input(array[: self._size]) for name, array in self._arrays.items()}
         self.time, self.seq, self.slot = shown["time"], shown["seq"], shown["slot"]
-        none = as_input(np.empty(0, dtype=np.int64))
+        none = as_input(np.empty(0, dtype=np.int32))
         self.next, self.prev = (shown.get(name, none) for name in _LINKS)
         self.values = {name: shown[f"v:{name}"] for name in self.types}
         self.ok = {name: shown[f"ok:{name}"] for name in self.types}

@@ -129,7 +129,13 @@ def _fill(log: RowLog, parts: Sequence[Loaded], slots: list[Ints], chosens: list
         table = pa.Table.from_batches(batches).take(pa.array(order)).combine_chunks()
         rows = table.to_batches()[0]
         columns = {name: log.encode(name, rows.column(name)) for name in log.types}
-    log.add(time[order], seq[order], np.concatenate(slots)[order], columns, None if log.held is None else rows)
+    log.add(
+        time[order],
+        seq[order],
+        np.concatenate(slots)[order].astype(np.int32),
+        columns,
+        None if log.held is None else rows,
+    )
     position = np.empty(len(order), dtype=np.int64)
     position[order] = np.arange(len(order))
     return np.split(position, np.cumsum([len(chosen) for chosen in chosens])[:-1])
