@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from dataclasses import replace as replaced
+from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
 
@@ -38,7 +39,8 @@ ERRORS_SCHEMA = Schema.of(error=VARCHAR, row=VARCHAR, origin=VARCHAR)
 
 @dataclass(frozen=True)
 class StreamDef:
-    """A declared stream. `slack` (µs) is how much out of order its rows may be; `source` is None if rows are pushed."""
+    """A declared stream. `slack` (µs, or a number as its time is) is how much out of order its rows may be; `source`
+    is None if rows are pushed."""
 
     name: str
     schema: Schema
@@ -53,6 +55,12 @@ class StreamDef:
         if self.clock is not Clock.INTERNAL:
             return self.schema
         return Schema(tuple(field for field in self.schema if field.name != self.time_column))
+
+    @property
+    def slack_text(self) -> str:
+        """The slack as it is told: a number where the stream is ordered by one, otherwise a length of time."""
+        is_number = self.time_column is not None and self.schema[self.time_column].type.is_integer
+        return str(self.slack if is_number else timedelta(microseconds=self.slack))
 
     def side(self, side: str) -> Schema:
         return ERRORS_SCHEMA if side == "errors" else self.schema

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -46,7 +45,7 @@ def description(name: str, catalog: Catalog) -> Result:
 
 def _time_of(stream: StreamDef | DerivedDef) -> str:
     if isinstance(stream, StreamDef) and stream.time_column is not None:
-        slack = f", slack {dt.timedelta(microseconds=stream.slack)}" if stream.slack else ""
+        slack = f", slack {stream.slack_text}" if stream.slack else ""
         return f"{stream.clock.value}: {stream.time_column}{slack}"
     return "derived" if isinstance(stream, DerivedDef) else stream.clock.value
 

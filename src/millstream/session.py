@@ -38,7 +38,7 @@ from millstream.plan.relations import Validity
 from millstream.query import Query, Result, text_table
 from millstream.rules import OPTIMIZE, Trace, run_rules
 from millstream.statistics import Statistics
-from millstream.times import Moment, to_micros, to_span
+from millstream.times import Moment, to_micros, to_slack
 
 if TYPE_CHECKING:
     from millstream.builder import Flow
@@ -236,7 +236,7 @@ class Database:
         self._host.interrupt()
 
     def register(
-        self, name: str, source: Any, time: str | None = None, slack: str | dt.timedelta | None = None
+        self, name: str, source: Any, time: str | None = None, slack: str | dt.timedelta | int | None = None
     ) -> None:
         """Make data known by a name: with `time` a bounded stream ordered by that column, without it a table.
 
@@ -250,7 +250,7 @@ class Database:
             return
         if time not in schema:
             raise CatalogError(f"no column {time} in {name}", hint="there is " + ", ".join(schema.names))
-        definition = StreamDef(name, schema, Clock.EXTERNAL, schema[time].name, to_span(slack))
+        definition = StreamDef(name, schema, Clock.EXTERNAL, schema[time].name, to_slack(slack, schema[time].type))
         self.catalog.add(definition)
         self._host.declare(definition)
         self._host.bind_source(name, data)

@@ -21,7 +21,7 @@ from millstream.hosts.spark.rescale import rescale
 from millstream.hosts.spark.session import get_session
 from millstream.hosts.tables import TableStore
 from millstream.session import Database
-from millstream.times import to_span
+from millstream.times import to_slack
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,7 +42,9 @@ class Millstream:
         """The session that queries run on."""
         return self._host.spark
 
-    def register(self, name: str, df: DataFrame, time: str | None = None, slack: str | timedelta | None = None) -> None:
+    def register(
+        self, name: str, df: DataFrame, time: str | None = None, slack: str | timedelta | int | None = None
+    ) -> None:
         """Make a DataFrame known: with `time` as a stream ordered by that column, without it as a table.
 
         Rows of a stream may be out of order by `slack`; in a streaming query it is the delay of the watermark.
@@ -64,7 +66,7 @@ class Millstream:
                 f"{time} is {column.type}, which does not order a stream",
                 hint="it is a timestamp, a date or an integer",
             )
-        stream = StreamDef(name, schema, Clock.EXTERNAL, column.name, to_span(slack))
+        stream = StreamDef(name, schema, Clock.EXTERNAL, column.name, to_slack(slack, column.type))
         self._database.catalog.add(stream, replace=True)
         self._host.register_stream(stream, df)
 

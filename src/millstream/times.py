@@ -7,6 +7,7 @@ import time as wall
 
 from millstream import sql
 from millstream.errors import DataError
+from millstream.types import SqlType
 
 Moment = dt.datetime | dt.date | str | int
 """A point in time as users give it: text is ISO 8601, a number is µs since the epoch."""
@@ -29,10 +30,15 @@ def to_micros(time: Moment) -> int:
     raise DataError(f"a time is expected, not {time!r}", hint="give a datetime, ISO text, or int µs since the epoch")
 
 
-def to_span(slack: str | dt.timedelta | int | None) -> int:
-    """A length of time as µs: None is 0; text is like '5 seconds'."""
+def to_slack(slack: str | dt.timedelta | int | None, time: SqlType) -> int:
+    """How much out of order rows may be by a column of this type: µs, or a number where that is one.
+
+    None is 0; text is like '5 seconds'.
+    """
     if slack is None:
         return 0
+    if time.is_integer and not isinstance(slack, int):
+        raise DataError("this stream is ordered by a number, and so is its slack", hint="slack=5")
     if isinstance(slack, dt.timedelta):
         return slack // dt.timedelta(microseconds=1)
     if isinstance(slack, int):

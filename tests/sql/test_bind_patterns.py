@@ -82,6 +82,10 @@ def test_names_of_the_result(catalog: Catalog) -> None:
     assert names(recognize(clauses.format("ALL ROWS PER MATCH"))) == ("sym", "ts", "p", "c", "price", "qty")
     twice = "ORDER BY ts, qty DESC, ts ALL ROWS PER MATCH PATTERN (A) DEFINE A AS TRUE"
     assert names(recognize(twice)) == ("ts", "qty", "ts_2", "sym", "price")
+    computed = "PARTITION BY lower(sym), qty % 2 AS odd ORDER BY ts, abs(price) MEASURES 1 AS p {} PATTERN (A)"
+    assert names(recognize(computed.format("ONE ROW PER MATCH"))) == ("lower", "odd", "p")
+    everything = ("lower", "odd", "ts", "p", "sym", "price", "qty")
+    assert names(recognize(computed.format("ALL ROWS PER MATCH"))) == everything
     renamed = "SELECT b FROM t MATCH_RECOGNIZE (PARTITION BY sym MEASURES price AS p PATTERN (A)) AS m (a, b)"
     assert names(renamed) == ("b",)
     sequence = "SELECT sym, LAST(Y).price, Y.previous.qty, count(*Y), ccount(Y), X.price AS p FROM t PARTITION BY sym"
@@ -312,7 +316,12 @@ MEASURED = "SELECT * FROM t MATCH_RECOGNIZE (MEASURES price AS p PATTERN (A B) D
         ),
         (recognize("ORDER BY price MEASURES price AS p PATTERN (A)"), "price", "a stream is ordered by its time"),
         (recognize("ORDER BY ts DESC MEASURES price AS p PATTERN (A)"), "ts", "a stream is ordered by its time"),
-        (recognize("PARTITION BY price + 1 PATTERN (A)"), "price + 1", "PARTITION BY takes columns here"),
+        (recognize("PARTITION BY max(price) PATTERN (A)"), "max(price)", "an aggregate cannot stand in PARTITION BY"),
+        (recognize("PARTITION BY lower(sym) AS Price PATTERN (A)"), "lower(sym) AS Price",
+         "there is a column Price already"),
+        (recognize("ORDER BY abs(price), ts MEASURES price AS p PATTERN (A)"), "abs(price)",
+         "a stream is ordered by its time"),
+        ("SELECT upper(sym) FROM t PARTITION BY lower(sym) AS (X, Y)", "sym", "sym of which row?"),
         (
             recognize("ALL ROWS PER MATCH WITH UNMATCHED ROWS PATTERN (A {- B -})"),
             "A {- B -}", "WITH UNMATCHED ROWS and {- -} do not go together",

@@ -63,13 +63,14 @@ CLAUSES = [
 ]  # fmt: skip
 WINDOW = "SELECT m OVER (ORDER BY id MEASURES "
 FRAME = "ROWS BETWEEN CURRENT ROW AND 3 FOLLOWING"
+MISSPELT = "did you mean MATCH_RECOGNIZE?"
 A_SEQUENCE = "a pattern is a list of variables, such as AS (X, *Y)"
 STATEMENTS = [
     ("SELECT * FROM s MATCH_RECOGNIZE (ORDER BY x⟨)⟩", "expected PATTERN (…), found ')'", None),
     ("SELECT * FROM s MATCH_RECOGNIZE (PATTERN (A) DEFINE⟨)⟩", f"{A_VARIABLE}, found ')'", None),
     ("SELECT * FROM s MATCH_RECOGNIZE (PATTERN (A) DEFINE A AS true, ⟨)⟩", f"{A_VARIABLE}, found ')'", None),
     ("SELECT * FROM s PARTITION BY k⟨⟩", "expected AS (…), found the end of the statement", A_SEQUENCE),
-    ("SELECT * FROM s PARTITION BY k ⟨AS⟩ q", "expected AS (…), found 'AS'", A_SEQUENCE),
+    ("SELECT * FROM s PARTITION BY k AS q⟨⟩", "expected AS (…), found the end of the statement", A_SEQUENCE),
     ("SELECT * FROM s SEQUENCE BY a ⟨PARTITION BY⟩ b AS (X)", "expected AS (…), found 'PARTITION BY'", A_SEQUENCE),
     ("SELECT * FROM s AS (⟨)⟩", "expected a variable, maybe with a star before it, found ')'", None),
     ("SELECT * FROM s AS (X, *⟨)⟩", "expected a variable, maybe with a star before it, found ')'", None),
@@ -77,8 +78,16 @@ STATEMENTS = [
     ("SELECT count(*⟨A⟩ + 1) FROM s", "expected ')', found 'A'", None),
     ("SELECT t.val ⟨OVER⟩ w FROM s", "unexpected 'OVER'", None),
     ("SELECT * FROM s MATCH_RECOGNIZE ⟨PATTERN⟩ (A)", "unexpected 'PATTERN'", None),
-    ("SELECT * FROM s MATCH_RECOGNISE ⟨(⟩ORDER BY x PATTERN (A))", "unexpected '('",
-     "did you mean MATCH_RECOGNIZE instead of MATCH_RECOGNISE?"),
+    ("SELECT * FROM s ⟨MATCH_RECOGNISE⟩ (ORDER BY x PATTERN (A))", "unexpected 'MATCH_RECOGNISE'", MISSPELT),
+    ("SELECT * FROM (SELECT * FROM s ⟨match_recogniz⟩ (PATTERN (A)))", "unexpected 'match_recogniz'", MISSPELT),
+    ("SELECT * FROM s AS q ⟨MATCHRECOGNIZE⟩ (MEASURES x AS y PATTERN (A))", "unexpected 'MATCHRECOGNIZE'", MISSPELT),
+    ("SELECT * FROM s ⟨MATCH RECOGNIZE⟩ (PARTITION BY x PATTERN (A))", "unexpected 'MATCH RECOGNIZE'", MISSPELT),
+    ("SELECT * FROM s AS ⟨MATCH_RECOGNIZE⟩ (PATTERN (A))", "MATCH_RECOGNIZE is no alias", "leave AS out"),
+    ("SELECT * FROM s MATCH_RECOGNIZE (PARTITION BY ⟨ORDER BY⟩ x PATTERN (A))",
+     "expected an expression, found 'ORDER BY'", None),
+    ("SELECT * FROM s PARTITION BY ⟨AS⟩ (X)", "expected an expression, found 'AS'", None),
+    ("SELECT * FROM s MATCH_RECOGNIZE (PARTITION BY lower(x) AS ⟨PATTERN⟩ (A))",
+     "expected the name of the key, found 'PATTERN'", None),
     (f"{WINDOW}⟨ROWS⟩ BETWEEN CURRENT ROW AND 3 FOLLOWING PATTERN (A)) FROM s", f"{MEASURE}, found 'ROWS'", None),
     (f"{WINDOW}x AS m ⟨PATTERN⟩ (A)) FROM s", "expected ROWS BETWEEN CURRENT ROW AND …, found 'PATTERN'", None),
     (f"{WINDOW}x AS m {FRAME} SEEK⟨)⟩ FROM s", "expected PATTERN (…), found ')'", None),

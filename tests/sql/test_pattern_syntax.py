@@ -338,11 +338,23 @@ def test_calls_in_measures(text: str, name: str) -> None:
 def test_sequences() -> None:
     node = sequence('s PARTITION BY a, s.b SEQUENCE BY c, d AS (X, *Y, "z z")')
     assert node.partition == [exp.column("a"), exp.column("b", table="s")]
-    assert node.sequence == [exp.column("c"), exp.column("d")]
+    assert [part.this for part in node.sequence] == [exp.column("c"), exp.column("d")]
     assert [(v.name, v.star) for v in node.variables] == [("X", False), ("Y", True), ("z z", False)]
     assert sequence("s SEQUENCE BY c AS (X)").partition == []
     assert isinstance(sequence("(SELECT a FROM s) PARTITION BY a AS (X, Y)").this, exp.Subquery)
     assert sequence("s AS t PARTITION BY t.a AS (X, Y)").this.alias == "t"
+
+
+def test_keys_of_sequences_may_be_expressions_with_names() -> None:
+    node = sequence("s PARTITION BY lower(a) AS low, b % 10 SEQUENCE BY c, d + 1 DESC AS (X, *Y)")
+    assert [to_sql(key) for key in node.partition] == ["LOWER(a) AS low", "b % 10"]
+    assert [bool(part.args.get("desc")) for part in node.sequence] == [False, True]
+    assert [variable.name for variable in node.variables] == ["X", "Y"]
+
+
+def test_aliases_that_resemble_match_recognize() -> None:
+    node = one("SELECT * FROM (SELECT x, y FROM s) match_recognises (partition, measures), u match_recognise")
+    assert node.args["from_"].this.alias == "match_recognises"
 
 
 def test_values_of_sequences() -> None:

@@ -55,7 +55,7 @@ CASES = [
     ),
     ("CREATE STREAM s (a int) ORDER BY a⟨,⟩ b", "a stream is ordered by one column", None),
     ("CREATE STREAM s (a int) ORDER BY a ⟨ORDER BY⟩ a", "ORDER BY is given twice", None),
-    ("CREATE STREAM s (a int) SLACK ⟨5⟩", "expected a time span such as 5 SECONDS, found '5'", None),
+    ("CREATE STREAM s (a int) SLACK ⟨'5'⟩", "expected a time span such as 5 SECONDS, found a string", None),
     ("CREATE STREAM s (a int) SLACK 5 ⟨SECNDS⟩", "expected a unit of time, found 'SECNDS'", "did you mean SECONDS?"),
     ("CREATE STREAM s (a int) SOURCE ⟨port⟩", "expected a string or a function call, found 'port'", None),
     ("CREATE STREAM s (a int) WITH (x = ⟨file⟩)", "expected a literal, found 'file'", "write 'file' in quotes"),

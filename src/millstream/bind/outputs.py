@@ -38,21 +38,23 @@ def outputs_of(node: exp.Expr, scope: Scope, expressions: ExpressionBinder) -> l
         return [(node.alias, expressions.bind(node.this))]
     if (columns := expressions.several(node)) is not None:
         return columns
-    return [(_name_of(node), expressions.bind(node))]
+    return [(output_name(node), expressions.bind(node))]
 
 
-def _name_of(node: exp.Expr) -> str:
+def output_name(node: exp.Expr) -> str:
+    """The name of the column that an expression becomes."""
+    if isinstance(node, exp.Alias):
+        return str(node.alias)
     if isinstance(node, exp.Column | exp.Dot):
         return str(node.name)
     if isinstance(node, exp.Window | exp.Filter):
-        return _name_of(node.this)
+        return output_name(node.this)
     if isinstance(node, exp.Anonymous):
         return str(node.this)
     if isinstance(node, exp.Func) and not isinstance(node, (exp.Cast, exp.Case)):
         return call_of(node)[0]
     if isinstance(node, exp.Cast | exp.Paren):
-        return _name_of(node.this)
+        return output_name(node.this)
     if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Select):
-        first = node.this.expressions[0]
-        return str(first.alias) or _name_of(first)
+        return output_name(node.this.expressions[0])
     return "expr"

@@ -10,6 +10,7 @@ from millstream.bind.context import Context
 from millstream.bind.pattern_conditions import condition_of
 from millstream.bind.pattern_expressions import MatchExpressions
 from millstream.bind.pattern_names import Variables, bind_pattern
+from millstream.bind.pattern_order import arranged, require_events
 from millstream.bind.pattern_values import MatchValues
 from millstream.bind.scope import Item, Scope, did_you_mean
 from millstream.catalog import Clock
@@ -17,7 +18,7 @@ from millstream.plan import nodes as P
 from millstream.plan import patterns as M
 from millstream.plan.expr import Column, Expr, columns_of, substitute
 from millstream.plan.row_patterns import Check, Excluded, Pattern, walk_pattern
-from millstream.plan.ties import SortKey, Ties
+from millstream.plan.ties import Ties
 from millstream.schema import unique_names
 from millstream.sql import duration_us, to_sql
 from millstream.sql import patterns as S
@@ -29,9 +30,9 @@ _LONGEST = 2**60
 def bind_match_recognize(node: S.MatchRecognize, rows: P.Node, alias: str, context: Context) -> P.Node:
     """The matches of a pattern in the rows of an entry of FROM."""
     require_events(rows, "MATCH_RECOGNIZE", node.this, context)
-    keys = partition_of(node.partition, rows, alias, context)
     order = [] if node.order is None else node.order.expressions
-    rows, ordered = in_order(rows, keys, order, alias, context)
+    found = arranged(rows, node.partition, order, alias, context)
+    rows, keys = found.rows, found.keys
     given = _given(node)
     search = SearchBinder(node, rows, alias, context, MatchValues.beside(rows))
     if given.unmatched and any(isinstance(part, Excluded) for part in walk_pattern(search.pattern)):
@@ -44,8 +45,8 @@ def bind_match_recognize(node: S.MatchRecognize, rows: P.Node, alias: str, conte
     measures = search.measures()
     outputs: list[tuple[str, Expr]] = [(key, Column(rows.schema[key].type, key)) for key in keys]
     if given.rows != "one":
-        outputs += [(name, Column(rows.schema[name].type, name)) for name in ordered if name not in keys]
-        taken = {name for name, _ in outputs}
+        outputs += [(name, Column(rows.schema[name].type, name)) for name in found.ordered if name not in keys]
+        taken = {*(name for name, _ in outputs), *found.hidden}
         others = [field for field in rows.schema if field.name not in taken]
         outputs += [*measures, *((field.name, Column(field.type, field.name)) for field in others)]
     else:
@@ -170,59 +171,6 @@ def _holds(rows: P.Node) -> Expr | None:
             names = {expr.name: Column(expr.type, name) for name, expr in columns if isinstance(expr, Column)}
             return substitute(known, dict(names)) if known is not None and columns_of(known) <= names.keys() else None
     return None
-
-
-def require_events(rows: P.Node, word: str, node: exp.Expr, context: Context) -> None:
-    """Refuse rows that are not events."""
-    if rows.kind is P.Kind.RELATION:
-        context.refuse(
-            f"{word} needs events, and this is a relation",
-            node,
-            detail="its rows are valid for some time, and have no order",
-            hint="leave the window out, or make events of it: ISTREAM(…)",
-        )
-    if rows.kind is P.Kind.TABLE:
-        context.refuse(
-            f"{word} needs a stream",
-            node,
-            detail="a table's rows have no time, and no order",
-            hint="declare a stream with ORDER BY column",
-        )
-
-
-def partition_of(nodes: list[exp.Expr], rows: P.Node, alias: str, context: Context) -> tuple[str, ...]:
-    """The columns of PARTITION BY."""
-    scope = Scope(context, (Item(alias, rows.schema),))
-    names: list[str] = []
-    for node in nodes:
-        if not isinstance(node, exp.Column):
-            context.refuse("PARTITION BY takes columns here", node, hint="compute it in a subquery")
-        names.append(scope.resolve(node).name)
-    return tuple(dict.fromkeys(names))
-
-
-def in_order(
-    rows: P.Node, keys: tuple[str, ...], order: list[exp.Expr], alias: str, context: Context, clause: str = "ORDER BY"
-) -> tuple[P.Node, list[str]]:
-    """Rows in the order of ORDER BY, and the columns of it; rows of equal times wait for each other if it has more."""
-    scope = Scope(context, (Item(alias, rows.schema),))
-    parts: list[SortKey] = []
-    for node in order:
-        inner = node.this if isinstance(node, exp.Ordered) else node
-        if not isinstance(inner, exp.Column):
-            context.refuse(f"{clause} takes columns here", node, hint="compute it in a subquery")
-        down, first = (bool(node.args.get(key)) for key in ("desc", "nulls_first"))
-        parts.append(SortKey(scope.resolve(inner).name, down, first))
-    times = context.time_columns(rows)
-    if parts and (parts[0].column not in times or parts[0].down):
-        context.refuse(
-            "a stream is ordered by its time",
-            order[0],
-            detail="rows are searched in order of time; further columns decide among those of equal times",
-            hint=f"{clause} {sorted(times)[0]}" if times else f"leave {clause} out: rows are searched as they come",
-        )
-    ties = tuple(part for part in parts[1:] if part.column not in times and part.column not in keys)
-    return (Ties(rows, keys, ties) if ties else rows), [part.column for part in parts]
 
 
 def length_of(node: exp.Expr, rows: P.Node, context: Context) -> int:

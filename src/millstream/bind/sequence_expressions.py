@@ -11,11 +11,11 @@ from millstream.bind.expressions import call_of
 from millstream.bind.groups import is_aggregate
 from millstream.bind.pattern_expressions import MatchExpressions
 from millstream.bind.pattern_names import Variables
+from millstream.bind.pattern_order import Arranged
 from millstream.bind.pattern_rows import LOGICAL, name_of
 from millstream.bind.pattern_values import AT_HAND, MatchValues, Place
 from millstream.bind.scope import Item, Scope
 from millstream.kernels import aggregates
-from millstream.plan import nodes as P
 from millstream.plan.expr import Column, Expr
 from millstream.plan.patterns import Summary
 from millstream.sql.patterns import Starred
@@ -31,12 +31,13 @@ class SequenceExpressions(MatchExpressions):
     """
 
     def __init__(
-        self, context: Context, alias: str, rows: P.Node, tables: tuple[Item, ...], variables: Variables,
-        values: MatchValues, stars: dict[str, bool], keys: tuple[str, ...],
+        self, context: Context, alias: str, found: Arranged, tables: tuple[Item, ...], variables: Variables,
+        values: MatchValues, stars: dict[str, bool],
     ) -> None:  # fmt: skip
-        super().__init__(context, Scope(context, (Item(alias, rows.schema),)), variables, values, "WHERE")
+        super().__init__(context, Scope(context, (Item(alias, found.rows.schema),)), variables, values, "WHERE")
         self.tables = Scope(context, tables)
-        self.stars, self.keys = stars, {key.lower() for key in keys}
+        self.stars, self.keys = stars, {key.lower() for key in found.keys}
+        self.computed = [(_comparable(node), name) for node, name in found.computed if not isinstance(node, exp.Column)]
         self.order = list(stars)
         self.is_above = False
         self.latest: str | None = None
@@ -51,6 +52,8 @@ class SequenceExpressions(MatchExpressions):
         return self.condition(node)
 
     def bind(self, node: exp.Expr) -> Expr:
+        if (key := self._computed_key(node)) is not None:
+            return self._bare(key)
         if isinstance(node, exp.Dot):
             return self._of_row(node)
         if isinstance(node, exp.Window):
@@ -102,6 +105,14 @@ class SequenceExpressions(MatchExpressions):
         return self.context.fail(
             f"{node.name} of which row?", node, hint=f"write {first}.{node.name}, or PARTITION BY {node.name}"
         )
+
+    def _computed_key(self, node: exp.Expr) -> exp.Column | None:
+        """The column of the partition that an expression of PARTITION BY, said again, stands for."""
+        if not self.computed or isinstance(node, exp.Column):
+            return None
+        wanted = _comparable(node)
+        name = next((name for known, name in self.computed if known == wanted), None)
+        return None if name is None else exp.column(exp.to_identifier(name, quoted=True))
 
     def _row_column(self, node: exp.Expr) -> Column:
         name = node.expression if isinstance(node, exp.Dot) else node.this
@@ -202,3 +213,12 @@ class SequenceExpressions(MatchExpressions):
 
 def _is_variable(node: exp.Expr, variables: Variables) -> bool:
     return isinstance(node, exp.Column) and not node.table and variables.knows(node.name)
+
+
+def _comparable(node: exp.Expr) -> exp.Expr:
+    """An expression in which names are equal however they are written."""
+
+    def folded(part: exp.Expr) -> exp.Expr:
+        return exp.Identifier(this=part.name.lower(), quoted=False) if isinstance(part, exp.Identifier) else part
+
+    return node.unnest().transform(folded)

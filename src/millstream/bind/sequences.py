@@ -12,8 +12,9 @@ from millstream.bind.joins import Source, prefixed
 from millstream.bind.outputs import Bound, deliver, outputs_of
 from millstream.bind.pattern_conditions import condition_of, divided
 from millstream.bind.pattern_names import Variables
+from millstream.bind.pattern_order import arranged, require_events
 from millstream.bind.pattern_values import MatchValues
-from millstream.bind.patterns import finished, in_order, partition_of, require_events, search_of
+from millstream.bind.patterns import finished, search_of
 from millstream.bind.scope import Item, Scope
 from millstream.bind.sequence_expressions import SequenceExpressions
 from millstream.plan import nodes as P
@@ -53,15 +54,16 @@ class SequenceBinder:
         self._refuse_clauses()
         rows = self.source(self.node.this)
         require_events(rows.plan, "a sequence", self.node.this, self.context)
-        keys = partition_of([*self.node.partition], rows.plan, rows.alias, self.context)
-        plan, _ = in_order(rows.plan, keys, [*self.node.sequence], rows.alias, self.context, "SEQUENCE BY")
+        clauses = self.node.partition, self.node.sequence
+        found = arranged(rows.plan, *clauses, rows.alias, self.context, "SEQUENCE BY")
+        plan, keys = found.rows, found.keys
         self.values = MatchValues.beside(plan)
         tables = self._tables()
         variables = Variables(self.context)
         stars = {variables.add(node.this): node.star for node in self.node.variables}
         self._check_names(variables, tables)
         items = tuple(source.item(source.prefix(place)) for place, source in enumerate(tables))
-        expressions = SequenceExpressions(self.context, rows.alias, plan, items, variables, self.values, stars, keys)
+        expressions = SequenceExpressions(self.context, rows.alias, found, items, variables, self.values, stars)
         above, conditions, checks = self._distributed(expressions)
         expressions.is_above = True
         outputs = [output for part in self.select.expressions for output in self._outputs(part, expressions, items)]

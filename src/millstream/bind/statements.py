@@ -179,9 +179,9 @@ def _create_stream(node: CreateStream, context: Context) -> Define:
         clock = Clock.LATENT if Clock.LATENT in clocks else Clock.EXTERNAL
         return Define(DerivedDef(name, bound.plan, clock), replace, quiet, frozenset(context.uses))
     schema = _columns(node.args.get("columns") or [], context, node)
-    clock, time_column = _clock(node, schema, context)
-    slack = _slack(node, clock, context)
-    return Define(StreamDef(name, schema, clock, time_column, slack, _source(node, context)), replace, quiet)
+    clock, time = _clock(node, schema, context)
+    slack = 0 if node.slack is None else _slack(node.slack, clock, None if time is None else schema[time].type, context)
+    return Define(StreamDef(name, schema, clock, time, slack, _source(node, context)), replace, quiet)
 
 
 def _create_view(node: CreateView, context: Context) -> Define:
@@ -233,15 +233,23 @@ def _clock(node: CreateStream, schema: Schema, context: Context) -> tuple[Clock,
     return Clock.EXTERNAL, schema[name].name
 
 
-def _slack(node: CreateStream, clock: Clock, context: Context) -> int:
-    slack = node.args.get("slack")
-    if slack is None:
-        return 0
-    if clock is not Clock.EXTERNAL:
-        context.fail("SLACK is for streams that are ordered by a column", slack, hint="add ORDER BY column")
-    length = duration_us(slack)
+def _slack(node: exp.Expr, clock: Clock, time: SqlType | None, context: Context) -> int:
+    """How much out of order rows may be: a length of time, or a number where the stream is ordered by one."""
+    if clock is not Clock.EXTERNAL or time is None:
+        context.fail("SLACK is for streams that are ordered by a column", node, hint="add ORDER BY column")
+    number = node.name if isinstance(node, exp.Literal) else None
+    if time.is_integer:
+        if number is None or not number.isdecimal():
+            context.fail("this stream is ordered by a number, and so is its SLACK", node, hint="SLACK 5")
+        length: int | None = int(number)
+    elif number is not None:
+        context.fail("SLACK needs a unit of time", node, hint=f"SLACK {number} SECONDS")
+    else:
+        length = duration_us(node)
     if length is None:
-        context.fail("SLACK takes a constant length of time", slack, hint="SLACK 5 SECONDS")
+        context.fail("SLACK takes a constant length of time", node, hint="SLACK 5 SECONDS")
+    if not 0 <= length < 2**62:
+        context.fail("SLACK cannot be negative" if length < 0 else "this SLACK is too long", node)
     return length
 
 

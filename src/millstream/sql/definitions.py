@@ -21,6 +21,9 @@ _CREATABLE = ("STREAM", "TABLE", "SINK", "FUNCTION", "AGGREGATE", "VIEW")
 _SIMPLE_KEY = re.compile(r"[a-z_][a-z0-9_]*")
 _KEYS_AND_CHECKS = ("PRIMARY KEY", "FOREIGN KEY", "UNIQUE", "CHECK")
 
+# Clauses whose first word could be taken for a unit of time.
+_STREAM_CLAUSES = ("ORDERED", "SOURCE")
+
 
 class DefinitionParser(StreamOperatorParser):
     """Statements that define, drop or change streams, tables, sinks and functions."""
@@ -101,8 +104,10 @@ class DefinitionParser(StreamOperatorParser):
             raise failure
         return column
 
-    def _parse_slack(self) -> exp.Interval:
-        span = self._parse_time_span()
+    def _parse_slack(self) -> exp.Expr:
+        """A time span, or a number where the stream is ordered by one."""
+        is_number = self._next.text.upper() in _STREAM_CLAUSES
+        span = (None if is_number else self._parse_time_span()) or self._parse_number()
         if span is None:
             self.unexpected("a time span such as 5 SECONDS")
         return span

@@ -22,7 +22,15 @@ UNITS = {spelling: unit for unit in (*MICROSECONDS, "MONTH", "YEAR") for spellin
 AMOUNT = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
 _PART = re.compile(rf"\s*({AMOUNT.pattern})\s*([A-Za-z]+)\s*")
 CLOCK = re.compile(r"(-?)(\d+):(\d\d)(?::(\d\d(?:\.\d*)?))?")
+_WHOLE, _SECONDS = r"\d+", r"\d+(?:\.\d*)?"
 _LARGEST_EXPONENT = 30
+
+# The fields of `INTERVAL '1:30' MINUTE TO SECOND`: units, what stands before each of them, and how many of it the one
+# before has.
+_FIELDS = (
+    (("YEAR", "", 0), ("MONTH", "-", 12)),
+    (("DAY", "", 0), ("HOUR", " ", 24), ("MINUTE", ":", 60), ("SECOND", ":", 60)),
+)
 
 
 def parts_of(text: str) -> list[tuple[str, str]] | None:
@@ -40,6 +48,39 @@ def parts_of(text: str) -> list[tuple[str, str]] | None:
         parts.append((match[1], unit))
         position = match.end()
     return parts if parts and position == len(text) else None
+
+
+def fields_from(first: str, last: str) -> list[tuple[str, str, int]] | None:
+    """The fields of `INTERVAL '…' first TO last`; None if there is no such interval."""
+    for fields in _FIELDS:
+        units = [unit for unit, _, _ in fields]
+        if first in units and last in units[units.index(first) + 1 :]:
+            return list(fields[units.index(first) : units.index(last) + 1])
+    return None
+
+
+def parts_of_fields(text: str, fields: list[tuple[str, str, int]]) -> list[tuple[str, str]] | None:
+    """The (amount, unit) pairs of a two-field interval's string; None if it is not one.
+
+    >>> parts_of_fields("-1:30.5", fields_from("MINUTE", "SECOND"))
+    [('-1', 'MINUTE'), ('-30.5', 'SECOND')]
+    """
+    others = fields[1:]
+    more = "".join(f"{mark.replace(' ', ' +')}({_SECONDS if unit == 'SECOND' else _WHOLE})" for unit, mark, _ in others)
+    match = re.fullmatch(rf"\s*([+-]?)\s*(\d+){more}\s*", text)
+    if match is None or any(Fraction(match[place]) >= most for place, (_, _, most) in enumerate(others, 3)):
+        return None
+    sign = match[1].replace("+", "")
+    return [(sign + match[place], unit) for place, (unit, _, _) in enumerate(fields, 2)]
+
+
+def example_of_fields(fields: list[tuple[str, str, int]]) -> str:
+    """How the string of a two-field interval is written.
+
+    >>> example_of_fields(fields_from("DAY", "SECOND"))
+    '3 02:02:02'
+    """
+    return "3" + "".join(mark + "02" for _, mark, _ in fields[1:])
 
 
 def duration_us(node: exp.Expr) -> int | None:

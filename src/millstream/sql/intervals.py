@@ -5,10 +5,13 @@ from __future__ import annotations
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
+from millstream.errors import Span
 from millstream.sql.core import StrictParser
-from millstream.sql.durations import AMOUNT, CLOCK, UNITS, parts_of
+from millstream.sql.durations import AMOUNT, CLOCK, UNITS, example_of_fields, fields_from, parts_of, parts_of_fields
 from millstream.sql.failures import SyntaxFailure, did_you_mean, quoted, span_of_token
 from millstream.sql.spans import cover
+
+_AMOUNTS = (TokenType.NUMBER, TokenType.STRING)
 
 
 class IntervalParser(StrictParser):
@@ -76,6 +79,8 @@ class IntervalParser(StrictParser):
             return exp.Interval(this=exp.Literal.string(self._prev.text), unit=self._parse_unit())
         if self._is_negative_amount():
             self._advance(2)
+            if self._prev.token_type is TokenType.STRING:
+                return self._parse_interval_text(self._prev, "-")
             return exp.Interval(this=exp.Literal.string(f"-{self._prev.text}"), unit=self._parse_unit())
         amount = self._parse_paren() if self._match(TokenType.L_PAREN, advance=False) else self._parse_column()
         if not isinstance(amount, exp.Paren | exp.Column) or self._curr.text.upper() not in UNITS:
@@ -90,12 +95,14 @@ class IntervalParser(StrictParser):
     def _is_negative_amount(self) -> bool:
         """`-5 SECONDS`, as against `interval - 5` of a column called interval."""
         unit = self._tokens[self._index + 2 : self._index + 3]
-        signed = self._match_pair(TokenType.DASH, TokenType.NUMBER, advance=False)
+        signed = any(self._match_pair(TokenType.DASH, kind, advance=False) for kind in _AMOUNTS)
         return signed and unit != [] and unit[0].text.upper() in UNITS
 
-    def _parse_interval_text(self, token: Token) -> exp.Interval:
-        """The rest of `INTERVAL '…'`: the unit follows a number; other strings hold their units."""
-        text = token.text.strip()
+    def _parse_interval_text(self, token: Token, sign: str = "") -> exp.Interval:
+        """The rest of `INTERVAL '…'`: the unit follows a number, or two of them follow fields; others hold units."""
+        text = sign + token.text.strip()
+        if self._is_unit(self._curr) and self._next.text.upper() == "TO":
+            return self._parse_fields(text, token)
         if AMOUNT.fullmatch(text):
             return exp.Interval(this=exp.Literal.string(text), unit=self._parse_unit())
         parts = parts_of(text)
@@ -105,3 +112,20 @@ class IntervalParser(StrictParser):
             return exp.Interval(this=exp.Literal.string(parts[0][0]), unit=exp.Var(this=parts[0][1]))
         whole = text if parts is None else " ".join(f"{amount} {unit}" for amount, unit in parts)
         return exp.Interval(this=exp.Literal.string(whole))
+
+    def _parse_fields(self, text: str, token: Token) -> exp.Interval:
+        """`MINUTE TO SECOND` behind '1:30', and the like."""
+        first = self._curr
+        larger = self._parse_unit().name
+        self._expect_words("TO")
+        smaller = self._parse_unit().name
+        fields = fields_from(larger, smaller)
+        if fields is None:
+            place = Span(first.start, self._prev.end + 1)
+            hint = "YEAR TO MONTH, or from DAY, HOUR or MINUTE to a smaller one, down to SECOND"
+            raise SyntaxFailure(f"no interval goes from {larger} to {smaller}", place, hint)
+        parts = parts_of_fields(text, fields)
+        if parts is None:
+            message = f"cannot read '{token.text}' as {larger} TO {smaller}"
+            raise SyntaxFailure(message, span_of_token(token), f"write it like '{example_of_fields(fields)}'")
+        return exp.Interval(this=exp.Literal.string(" ".join(f"{amount} {unit}" for amount, unit in parts)))

@@ -28,7 +28,7 @@ class CreateStream(exp.Expression):
     this: the name, an Identifier
     columns: ColumnDefs, whose `kind` may be absent; empty for CREATE STREAM … AS
     order_by: the Identifier after ORDER BY or ORDERED BY (`current_time`: stamped at arrival); None: latent timestamps
-    slack: Interval
+    slack: Interval, or a number
     source: string Literal (`SOURCE 'port4445'`) or function call (`SOURCE f('a', 'b')`)
     options: Options of WITH (…)
     query: the query after AS
@@ -56,7 +56,7 @@ class CreateStream(exp.Expression):
         return self.args.get("order_by")
 
     @property
-    def slack(self) -> exp.Interval | None:
+    def slack(self) -> exp.Expr | None:
         return self.args.get("slack")
 
     @property

@@ -184,7 +184,7 @@ class MatchRecognize(Matching):
 
     this: the item of FROM in which rows are searched, with its own alias: Table, Subquery, Values, Windowed, or another
         MatchRecognize or SequenceMatch
-    partition: expressions of PARTITION BY
+    partition: expressions of PARTITION BY, or exp.Alias each
     order: exp.Order, or absent
     rows: RowsPerMatch, or absent, which is ONE ROW PER MATCH
     alias: TableAlias, or absent
@@ -242,7 +242,8 @@ class SequenceMatch(exp.Expression):
     """`this PARTITION BY … SEQUENCE BY … AS (X, *Y)` in FROM.
 
     this: the item of FROM in which rows are searched, as in MatchRecognize
-    partition, sequence: Columns
+    partition: as in MatchRecognize
+    sequence: exp.Ordered each
     variables: SequenceVariables
     joins: as any item of FROM in parentheses
     """
@@ -256,11 +257,11 @@ class SequenceMatch(exp.Expression):
     }
 
     @property
-    def partition(self) -> list[exp.Column]:
+    def partition(self) -> list[exp.Expr]:
         return self.args.get("partition") or []
 
     @property
-    def sequence(self) -> list[exp.Column]:
+    def sequence(self) -> list[exp.Expr]:
         return self.args.get("sequence") or []
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from typing import TYPE_CHECKING
 
 from rich import box
@@ -89,7 +88,7 @@ def _time(stream: object) -> str:
     from millstream.catalog import Clock, StreamDef
 
     assert isinstance(stream, StreamDef)
-    slack = f", slack {dt.timedelta(microseconds=stream.slack)}" if stream.slack else ""
+    slack = f", slack {stream.slack_text}" if stream.slack else ""
     match stream.clock:
         case Clock.EXTERNAL:
             return f"ordered by {stream.time_column}{slack}"
