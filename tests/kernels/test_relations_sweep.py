@@ -247,7 +247,7 @@ def test_which_calls_have_loops() -> None:
     assert is_compiled("changes", "sum", "f", True)
     assert is_compiled("changes", "count", "s", True)
     assert is_compiled("intervals", "max", "s")
-    assert not is_compiled("changes", "max", "s")
+    assert is_compiled("changes", "max", "s")
     program = builtin_program("sum", INTEGER, BIGINT)
     assert not SummarySpec(NUMBERS, (), (SnapshotCall(("c",), "mine", ("i",), (BIGINT,), False, program),)).is_compiled
 
@@ -382,7 +382,10 @@ COMPILED: dict[str, KernelSpec] = {
         ("stddev_samp", "f"),
     )),
     "summary as changes": SummarySpec(NUMBERS, ("k", "s"), calls_of(
-        ("count", None), ("sum", "f"), ("avg", "i"), ("sum", "f", True),
+        ("count", None), ("sum", "f"), ("avg", "i"), ("sum", "f", True), ("min", "f"), ("max", "f"), ("max", "b"),
+    ), "changes"),
+    "extremes as changes": SummarySpec(NUMBERS, ("k",), calls_of(
+        ("min", "s"), ("max", "s"), ("max", "i"), ("min", "f"), ("count", "i"),
     ), "changes"),
     "distinct": BagSpec(Schema.of(k=BIGINT), 1, "distinct"),
     "except": BagSpec(Schema.of(k=BIGINT), 2, "except"),

@@ -60,10 +60,7 @@ class SummarySpec:
         if not call.args or (call.fn == "count" and not call.distinct):
             return True
         type_ = self.input[call.args[0]].type
-        if type_.name == "DECIMAL" and type_.precision > 18:
-            return False
-        # Which value is next once the extreme has gone is known by the ends of the others.
-        return self.form == "intervals" or call.fn not in ("min", "max")
+        return type_.name != "DECIMAL" or type_.precision <= 18
 
     def build(self) -> Kernel:
         if self.is_compiled:

@@ -1,4 +1,4 @@
-"""What summaries keep beside groups and rows: steps of extremes, counted values, and the strings among these."""
+"""What summaries keep beside groups and rows: steps or trees of extremes, counted values, and the strings in them."""
 
 from __future__ import annotations
 
@@ -11,23 +11,26 @@ from millstream.kernels.batch import Ints
 from millstream.kernels.jit import compile_kernel, source_of
 from millstream.kernels.keys import ByteTable
 from millstream.kernels.over import loops
-from millstream.kernels.relations import stair_loops
+from millstream.kernels.relations import stair_loops, tree_loops
 from millstream.kernels.relations.back import Lanes
 from millstream.kernels.relations.place_loops import FIRST_VALUE
 from millstream.kernels.relations.stair_loops import STEP
-from millstream.kernels.relations.summary_source import SummaryLayout
+from millstream.kernels.relations.summary_layout import SummaryLayout
 from millstream.kernels.relations.sweeping import PLACES, Portable, SweepState
 
 _list_steps = compile_kernel(source_of(stair_loops), "list_steps")
+_list_nodes = compile_kernel(source_of(tree_loops), "list_nodes")
 _refill = compile_kernel(source_of(loops), "refill")
 
 STEPS = "steps"
+_LANES = "lanes"
 _TEXTS_AT_LEAST = 1_024
 
 
 @dataclass
 class Extras:
-    """The steps of extremes, and tables of counted values: entries of group record + 1, value, count."""
+    """The steps of extremes, or nodes of trees; and tables of counted values: entries of group record + 1, value,
+    count."""
 
     tables: list[Ints]
     used: Ints
@@ -40,7 +43,8 @@ class Extras:
 
     def reserve(self, steps: int, values: int) -> None:
         """Make room for that many more steps, and for that many more values in each table."""
-        wanted = STEP * (int(self.pool[stair_loops.EVER]) + steps)
+        # one more, since a tree hangs on the first node
+        wanted = STEP * (int(self.pool[stair_loops.EVER]) + steps + 1)
         if wanted > len(self.steps):
             self.steps = np.append(self.steps, np.zeros(max(wanted, 2 * len(self.steps)), dtype=np.int64))
         for i, table in enumerate(self.tables):
@@ -75,6 +79,7 @@ class Extras:
                     "ends0": state.fronts[0].ends.all(),
                     PLACES: state.places.held(),
                     STEPS: self.listed(layout, state),
+                    _LANES: state.groups.lanes[state.groups.live()],
                 }
                 rows |= {f"table{i}": self.entries(i) for i in range(len(self.tables))}
                 used = [lanes[chosen, lane] for lanes, chosen, lane in _codes(layout, rows, arg.name)]
@@ -82,10 +87,14 @@ class Extras:
                 self.kept[arg.name] = len(table)
 
     def listed(self, layout: SummaryLayout, state: SweepState) -> Lanes:
-        """The steps of all groups in order: slot, which extreme, end, value."""
-        steps = np.empty((int(self.pool[stair_loops.EVER]), 4), dtype=np.int64)
-        live, lanes = state.groups.live(), state.groups.lanes.reshape(-1)
-        count = _list_steps(len(steps), lanes, layout.group_width, live, layout.stairs, self.steps, steps)
+        """The steps of all groups in order: slot, which extreme, end, value; or with a count in place of the end."""
+        ever = int(self.pool[stair_loops.EVER])
+        steps = np.empty((ever, 4), dtype=np.int64)
+        held = (state.groups.lanes.reshape(-1), layout.group_width, state.groups.live(), layout.stairs, self.steps)
+        if layout.has_ends:
+            count = _list_steps(ever, *held, steps)
+        else:
+            count = _list_nodes(ever, *held, np.empty(ever, dtype=np.int64), steps)
         return steps[: int(count)]
 
 
@@ -116,7 +125,8 @@ def to_codes(layout: SummaryLayout, portable: Portable, texts: Mapping[str, Byte
 
 def _recode(layout: SummaryLayout, portable: Portable, name: str, codes: Ints) -> None:
     portable.owned = {owned: rows.copy() for owned, rows in portable.owned.items()}
-    for rows, chosen, lane in _codes(layout, portable.owned, name):
+    portable.lanes = portable.lanes.copy()
+    for rows, chosen, lane in _codes(layout, {**portable.owned, _LANES: portable.lanes}, name):
         rows[chosen, lane] = codes[rows[chosen, lane]]
 
 
@@ -127,6 +137,10 @@ def _codes(layout: SummaryLayout, owned: Mapping[str, Lanes], name: str) -> Iter
     for i, call in enumerate(layout.calls):
         if call.type.is_coded and layout.layout.arg(call).name == name:
             places.append((PLACES, FIRST_VALUE + 1 + i))
+            if not layout.has_ends:
+                given, value = (layout.group_lanes[lane] for lane in ("given", f"given{i}"))
+                lanes = owned[_LANES]
+                yield lanes, np.flatnonzero((lanes[:, given] == 1) & (lanes[:, value] >= 0)), value
     for part, lane in places:
         yield owned[part], np.flatnonzero(owned[part][:, lane] >= 0), lane
     for i, extreme in enumerate(layout.extremes):

@@ -13,7 +13,7 @@ from millstream.kernels.jit import as_input, compile_kernel, source_of
 from millstream.kernels.keys.words import all_true
 from millstream.kernels.one_piece import OnePiece
 from millstream.kernels.over.columns import argument_arrays, result_column
-from millstream.kernels.relations import stair_loops, sweeping
+from millstream.kernels.relations import stair_loops, sweeping, tree_loops
 from millstream.kernels.relations.back import Lanes, Places, columns_of
 from millstream.kernels.relations.front import END, Front
 from millstream.kernels.relations.groups import Groups
@@ -22,11 +22,13 @@ from millstream.kernels.relations.place_loops import FIRST_VALUE, OPEN, OWNER, S
 from millstream.kernels.relations.signs import apart, with_signs
 from millstream.kernels.relations.summary import SummarySpec
 from millstream.kernels.relations.summary_extras import STEPS, Extras, extras_of, to_codes, with_texts
-from millstream.kernels.relations.summary_source import OVERFLOW, ROOM, SummaryLayout, generate
+from millstream.kernels.relations.summary_layout import SummaryLayout
+from millstream.kernels.relations.summary_source import OVERFLOW, ROOM, generate
 from millstream.kernels.relations.sweeping import PLACES, SweepState
 from millstream.types import DOUBLE
 
 _load_steps = compile_kernel(source_of(stair_loops), "load_steps")
+_load_nodes = compile_kernel(source_of(tree_loops), "load_nodes")
 
 _NO_TIMES = as_input(np.empty(0, dtype=np.int64))
 
@@ -200,9 +202,9 @@ class SummaryKernel(OnePiece):
         for lane in self.layout.stairs:
             lanes[:, lane : lane + 2] = 0
         extras.reserve(len(more[STEPS]), 0)
-        flat = lanes.reshape(-1)
-        width = self.layout.group_width
-        _load_steps(len(more[STEPS]), flat, width, self.layout.stairs, more[STEPS], extras.steps, extras.pool)
+        load = _load_steps if self.layout.has_ends else _load_nodes
+        where = (lanes.reshape(-1), self.layout.group_width, self.layout.stairs)
+        load(len(more[STEPS]), *where, more[STEPS], extras.steps, extras.pool)
         if self.spec.form == "intervals":
             held = self.layout.group_lanes["held"]
             lanes[:, held] = 0

@@ -4,24 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cached_property
 from textwrap import indent
 
-import numpy as np
-
-from millstream.kernels.batch import Ints
 from millstream.kernels.over import loops
 from millstream.kernels.over.emit import emit
-from millstream.kernels.over.layout import Arg, Extreme, Layout, Part, Sums
+from millstream.kernels.over.layout import Extreme, Sums
 from millstream.kernels.over.parts import load_cell, put, take
-from millstream.kernels.over.spec import Frame, OverCall, OverSpec
-from millstream.kernels.relations.front import ROW_LANES
-from millstream.kernels.relations.groups import GROUP_LANES
-from millstream.kernels.relations.place_loops import FIRST_VALUE
 from millstream.kernels.relations.stair_source import TEXT_ARRAYS, drop_steps, put_step, values_of
-from millstream.kernels.relations.summary import SummarySpec
-from millstream.plan.windows import Between
-from millstream.types import BIGINT
+from millstream.kernels.relations.summary_layout import SummaryLayout
+from millstream.kernels.relations.tree_source import IMPORTS, end_of_tree, put_value, take_value, tree_functions
 
 DONE, ROOM, OVERFLOW = 0, 1, 2
 """What a loop answers: it is done, it needs room for more values in its tables, or which sum is too large."""
@@ -45,85 +36,17 @@ LIVE, DIED, MARK = 0, 1, 2
 """
 
 
-class SummaryLayout:
-    """Where a loop keeps what: OVER's parts of state, for frames that rows enter and leave one by one."""
-
-    def __init__(self, spec: SummarySpec) -> None:
-        self.spec = spec
-        # A frame that begins with the first row and that rows enter later than they come: nothing is kept in rings.
-        frame = Frame("rows", Between(None, 1))
-        calls = [
-            OverCall(
-                f"$c{i}", call.fn, call.args[0] if call.args else None, frame,
-                call.distinct and call.fn not in ("min", "max"), call.types[0],
-            )
-            for i, call in enumerate(spec.calls)
-        ]  # fmt: skip
-        self.calls = tuple(calls)
-        rows = OverCall("$rows", "count", None, frame, False, BIGINT)
-        self.layout = Layout(OverSpec(spec.input, spec.by, tuple(calls) or (rows,)))
-
-    @property
-    def args(self) -> tuple[Arg, ...]:
-        return self.layout.args
-
-    @cached_property
-    def parts(self) -> tuple[Part, ...]:
-        return tuple(part for part in self.layout.parts if not isinstance(part, Sums) or part.arg is not None)
-
-    @cached_property
-    def extremes(self) -> tuple[Extreme, ...]:
-        return tuple(part for part in self.parts if isinstance(part, Extreme))
-
-    @cached_property
-    def stairs(self) -> Ints:
-        """The lanes where a group has the first step of each extreme; that of the last one is the next."""
-        return np.array([self.group_lanes[f"{part.name}_any"] for part in self.extremes], dtype=np.int64)
-
-    @cached_property
-    def text_extremes(self) -> tuple[Arg, ...]:
-        """The arguments whose strings are compared."""
-        used = {part.arg.name for part in self.extremes if part.arg.kind == "text"}
-        return tuple(arg for arg in self.args if arg.name in used)
-
-    @cached_property
-    def group_lanes(self) -> dict[str, int]:
-        """The lanes of a group behind those of every one."""
-        if self.spec.form == "intervals":
-            names = ["reach", "held"]
-        else:
-            names = ["given", "given_nulls", *(f"given{i}" for i in range(len(self.calls)))]
-        names += [f"{part.name}_{lane}" for part in self.parts for lane in part.lanes]
-        return {name: GROUP_LANES + i for i, name in enumerate(names)}
-
-    @property
-    def group_width(self) -> int:
-        return GROUP_LANES + len(self.group_lanes)
-
-    @cached_property
-    def row_lanes(self) -> dict[str, int]:
-        """The lanes of a row's arguments."""
-        names = ["flags"] if any(arg.flagged for arg in self.args) else []
-        names += [arg.name for arg in self.args if arg.valued]
-        return {name: ROW_LANES + i for i, name in enumerate(names)}
-
-    @property
-    def row_width(self) -> int:
-        return ROW_LANES + len(self.row_lanes)
-
-    @property
-    def place_width(self) -> int:
-        return FIRST_VALUE + 1 + len(self.calls)
-
-
 def generate(layout: SummaryLayout) -> str:
     """A module whose `step` works on all events of complete instants and writes the rows of groups that changed."""
-    own = f"{_HEADER}{_lanes(layout)}\n\n{_step(layout)}"
+    trees = "" if layout.has_ends else tree_functions(layout.extremes)
+    own = f"{_HEADER}{_lanes(layout)}\n\n{trees}{_step(layout)}"
     used = [name for name in _LIBRARY if re.search(rf"\b{name}\b", own) and f"\n{name} =" not in own]
     imports = ["import math"]
     if used:
         imports.append(f"from {loops.__name__} import {', '.join(used)}")
-    if layout.extremes:
+    if layout.extremes and not layout.has_ends:
+        imports += IMPORTS
+    elif layout.extremes:
         imports.append(
             "from millstream.kernels.relations.stair_loops import EVER, FREE, GOES, NEXT, PREVIOUS, STEP, VALUE"
         )
@@ -139,7 +62,7 @@ def _lanes(layout: SummaryLayout) -> str:
 
 def _parameters(layout: SummaryLayout) -> list[str]:
     names = ["came_time", "came", "fcame"]
-    if layout.spec.form == "intervals":
+    if layout.has_ends:
         names += ["gone_time", "gone", "fgone"]
     names += ["slots", "sums", "touched", "lanes", "flanes", "marks", "done"]
     names += ["steps", "fsteps", "pool"] if layout.extremes else []
@@ -151,7 +74,7 @@ def _parameters(layout: SummaryLayout) -> list[str]:
 
 def _step(layout: SummaryLayout) -> str:
     head = f"def step({', '.join(_parameters(layout))}):\n"
-    return head + (_intervals(layout) if layout.spec.form == "intervals" else _changes(layout))
+    return head + (_intervals(layout) if layout.has_ends else _changes(layout))
 
 
 def _intervals(layout: SummaryLayout) -> str:
@@ -289,7 +212,7 @@ def _room(layout: SummaryLayout, first: str, gone: str) -> Iterator[str]:
     tables = range(len(layout.layout.tables))
     if not tables:
         return
-    if layout.spec.form == "intervals":
+    if layout.has_ends:
         yield "last = p"
         yield "while last < len(came_time) and came_time[last] == t:"
         yield "    last += 1"
@@ -321,13 +244,15 @@ def _enter(layout: SummaryLayout) -> Iterator[str]:
         if isinstance(part, Sums):
             yield from put(layout.layout, part)
         elif isinstance(part, Extreme):
-            yield from put_step(part)
+            yield from put_step(part) if layout.has_ends else put_value(part)
 
 
 def _leave(layout: SummaryLayout) -> Iterator[str]:
     for part in layout.parts:
         if isinstance(part, Sums):
             yield from take(layout.layout, part)
+        elif isinstance(part, Extreme) and not layout.has_ends:
+            yield from take_value(layout.layout, part)
 
 
 def _expire(layout: SummaryLayout) -> Iterator[str]:
@@ -343,9 +268,14 @@ def _results(layout: SummaryLayout) -> Iterator[str]:
         if call.arg is None:
             yield f"out{i} = slots[s + LIVE]"
         elif isinstance(wanted, Extreme):
-            yield f"best = slots[s + {wanted.name.upper()}_ANY] - 1"
-            yield "if best >= 0:"
-            yield f"    out{i} = {values_of(wanted)}[STEP * best + VALUE]"
+            if layout.has_ends:
+                yield f"best = slots[s + {wanted.name.upper()}_ANY]"
+                there = "STEP * (best - 1)"
+            else:
+                yield f"best = {end_of_tree(layout.keeper(wanted), call.fn)}"
+                there = "NODE * best"
+            yield "if best != 0:"
+            yield f"    out{i} = {values_of(wanted)}[{there} + VALUE]"
             yield "else:"
             yield f"    out{i} = {_NOTHING[wanted.arg.kind]}"
             yield f"    nulls |= {1 << i}"

@@ -1,0 +1,106 @@
+"""Where the loop that summarizes groups keeps what."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from millstream.kernels.batch import Ints
+from millstream.kernels.over.layout import Arg, Extreme, Layout, Part, Sums
+from millstream.kernels.over.spec import Frame, OverCall, OverSpec
+from millstream.kernels.relations.front import ROW_LANES
+from millstream.kernels.relations.groups import GROUP_LANES
+from millstream.kernels.relations.place_loops import FIRST_VALUE
+from millstream.kernels.relations.summary import SummarySpec
+from millstream.plan.windows import Between
+from millstream.types import BIGINT
+
+
+class SummaryLayout:
+    """Where a loop keeps what: OVER's parts of state, for frames that rows enter and leave one by one."""
+
+    def __init__(self, spec: SummarySpec) -> None:
+        self.spec = spec
+        # A frame that begins with the first row and that rows enter later than they come: nothing is kept in rings.
+        frame = Frame("rows", Between(None, 1))
+        calls = [
+            OverCall(
+                f"$c{i}", call.fn, call.args[0] if call.args else None, frame,
+                call.distinct and call.fn not in ("min", "max"), call.types[0],
+            )
+            for i, call in enumerate(spec.calls)
+        ]  # fmt: skip
+        self.calls = tuple(calls)
+        rows = OverCall("$rows", "count", None, frame, False, BIGINT)
+        self.layout = Layout(OverSpec(spec.input, spec.by, tuple(calls) or (rows,)))
+
+    @property
+    def args(self) -> tuple[Arg, ...]:
+        return self.layout.args
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        return tuple(part for part in self.layout.parts if not self._is_elsewhere(part))
+
+    def _is_elsewhere(self, part: Part) -> bool:
+        if isinstance(part, Extreme):
+            return self.keeper(part) != part
+        return isinstance(part, Sums) and part.arg is None
+
+    def keeper(self, part: Extreme) -> Extreme:
+        """The extreme that has the values of another: among changes, the least and the greatest share a tree."""
+        if self.has_ends:
+            return part
+        extremes = (other for other in self.layout.parts if isinstance(other, Extreme))
+        return next(other for other in extremes if other.arg == part.arg)
+
+    @property
+    def has_ends(self) -> bool:
+        """Whether a row that comes says when it will go."""
+        return self.spec.form == "intervals"
+
+    @cached_property
+    def extremes(self) -> tuple[Extreme, ...]:
+        return tuple(part for part in self.parts if isinstance(part, Extreme))
+
+    @cached_property
+    def stairs(self) -> Ints:
+        """The lanes where a group has the first step of each extreme, that of the last one in the next; or the root of
+        its tree."""
+        return np.array([self.group_lanes[f"{part.name}_any"] for part in self.extremes], dtype=np.int64)
+
+    @cached_property
+    def text_extremes(self) -> tuple[Arg, ...]:
+        """The arguments whose strings are compared."""
+        used = {part.arg.name for part in self.extremes if part.arg.kind == "text"}
+        return tuple(arg for arg in self.args if arg.name in used)
+
+    @cached_property
+    def group_lanes(self) -> dict[str, int]:
+        """The lanes of a group behind those of every one."""
+        if self.has_ends:
+            names = ["reach", "held"]
+        else:
+            names = ["given", "given_nulls", *(f"given{i}" for i in range(len(self.calls)))]
+        names += [f"{part.name}_{lane}" for part in self.parts for lane in part.lanes]
+        return {name: GROUP_LANES + i for i, name in enumerate(names)}
+
+    @property
+    def group_width(self) -> int:
+        return GROUP_LANES + len(self.group_lanes)
+
+    @cached_property
+    def row_lanes(self) -> dict[str, int]:
+        """The lanes of a row's arguments."""
+        names = ["flags"] if any(arg.flagged for arg in self.args) else []
+        names += [arg.name for arg in self.args if arg.valued]
+        return {name: ROW_LANES + i for i, name in enumerate(names)}
+
+    @property
+    def row_width(self) -> int:
+        return ROW_LANES + len(self.row_lanes)
+
+    @property
+    def place_width(self) -> int:
+        return FIRST_VALUE + 1 + len(self.calls)
