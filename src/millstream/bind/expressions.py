@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from typing import NoReturn
 
@@ -14,7 +15,7 @@ from millstream.bind.pattern_outside import refuse_outside
 from millstream.bind.scope import Scope
 from millstream.errors import BindError
 from millstream.kernels import aggregates
-from millstream.plan.expr import Case, Cast, Expr, Literal
+from millstream.plan.expr import Case, Cast, Column, Expr, Literal
 from millstream.sql import duration_us, to_sql
 from millstream.sql.functions import function_name
 from millstream.types import (
@@ -96,7 +97,7 @@ class ExpressionBinder:
             case exp.Window():
                 if self.window is None:
                     self.context.refuse("OVER is not allowed here", node, hint="use it in the select list")
-                return self.window(node, self)
+                return in_words(self.window(node, self), node)
             case exp.Subquery() if self.subquery is not None:
                 return self.subquery(node, self)
             case exp.Subquery() | exp.Exists() | exp.Select() | exp.Any() | exp.All():
@@ -236,6 +237,12 @@ class ExpressionBinder:
     def _resolve(self, name: str, args: tuple[Expr, ...], node: exp.Expr) -> Expr:
         with self.context.blaming(node):
             return functions.resolve(name, args)
+
+
+def in_words(expr: Expr, node: exp.Expr) -> Expr:
+    """What was bound; a column with a name of the engine's own is known to errors as `node` writes it."""
+    is_own = isinstance(expr, Column) and expr.name.startswith("$")
+    return replace(expr, said=to_sql(node)) if is_own else expr
 
 
 def call_of(node: exp.Func) -> tuple[str, list[exp.Expression]]:

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from millstream.bind.aggregates import as_argument
 from millstream.bind.context import Context
-from millstream.bind.expressions import ExpressionBinder, call_of
+from millstream.bind.expressions import ExpressionBinder, call_of, in_words
 from millstream.bind.programs import bind_program
 from millstream.bind.scope import Scope
 from millstream.kernels import aggregates
@@ -18,7 +18,7 @@ from millstream.kernels.programs.layout import returns_one_row
 from millstream.plan import nodes as P
 from millstream.plan.builtin_programs import NAMES as GROUPABLE
 from millstream.plan.builtin_programs import builtin_program
-from millstream.plan.expr import Case, Column, Expr, Literal
+from millstream.plan.expr import Case, Column, Expr, Literal, told
 from millstream.plan.programs import Insert, Program
 from millstream.types import BOOLEAN
 
@@ -161,7 +161,7 @@ class GroupedExpressions(ExpressionBinder):
                 node,
                 hint="let it stand alone in the select list",
             )
-        return Column(call.program.result.fields[0].type, self._names(call)[0])
+        return in_words(Column(call.program.result.fields[0].type, self._names(call)[0]), node)
 
     def _names(self, call: GroupCall) -> tuple[str, ...]:
         """The columns that will hold what an aggregate returns."""
@@ -232,7 +232,7 @@ class GroupedExpressions(ExpressionBinder):
     def _settled(self, expr: Expr, node: exp.Expr) -> Expr:
         """The expression over the columns of the groups."""
         if expr in self.keys:
-            return Column(expr.type, self.keys[expr])
+            return Column(expr.type, self.keys[expr], told(expr))
         if isinstance(expr, Column) and not self._is_known(expr.name):
             self.context.fail(
                 f"column {expr.name} is neither in GROUP BY nor inside an aggregate",

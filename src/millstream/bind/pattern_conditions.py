@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from millstream.bind.pattern_values import AT_HAND, MatchValues, Place, is_null_of_nulls
 from millstream.physical.expressions.kernel import to_kernel_source
-from millstream.plan.expr import Column, Expr, Literal, columns_of, conjunction, conjuncts, may_fail, substitute, walk
+from millstream.plan.expr import (
+    Column,
+    Expr,
+    Literal,
+    columns_of,
+    conjunction,
+    conjuncts,
+    may_fail,
+    substitute,
+    told,
+    walk,
+)
 from millstream.plan.patterns import CLASSIFIER
 from millstream.types import BOOLEAN
 
@@ -40,7 +53,7 @@ def _reaching(expr: Expr, values: MatchValues) -> Expr:
         row = _over_rows(expr, values)
         is_there = place.is_last() and not place.shift
         if (is_there or is_null_of_nulls(expr)) and (values.has_column(row) or not _is_loop(row)):
-            return values.reach(row, place)
+            return replace(values.reach(row, place), said=told(expr))
     return expr.with_children(tuple(_reaching(child, values) for child in expr.children()))
 
 

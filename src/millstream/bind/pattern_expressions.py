@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from millstream.bind.aggregates import as_argument
 from millstream.bind.context import Context
-from millstream.bind.expressions import ExpressionBinder, call_of
+from millstream.bind.expressions import ExpressionBinder, call_of, in_words
 from millstream.bind.groups import is_aggregate
 from millstream.bind.pattern_names import Variables
 from millstream.bind.pattern_outside import refuse_elsewhere
@@ -46,6 +46,10 @@ class MatchExpressions(ExpressionBinder):
         self.time, self.timeouts = time, timeouts
 
     def bind(self, node: exp.Expr) -> Expr:
+        return in_words(self._value(node), node)
+
+    def _value(self, node: exp.Expr) -> Expr:
+        """What a node of MEASURES or DEFINE stands for."""
         if isinstance(node, Running | Final):
             return self._scoped(node)
         if isinstance(node, exp.Filter):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from millstream import functions
 from millstream.plan import nodes as P
-from millstream.plan.expr import Call, Case, Cast, Column, Expr, Literal, columns_of, transform
+from millstream.plan.expr import Call, Case, Cast, Column, Expr, Literal, columns_of, substitute, told, transform
 from millstream.plan.patterns import CLASSIFIER, MATCH_NUMBER, TIMED_OUT, Reach, Summary
 from millstream.types import BIGINT, BOOLEAN, VARCHAR
 
@@ -70,7 +70,7 @@ class MatchValues:
             own = f"{self.prefix}r{len(self.reaches) + 1}"
             where = (place.variables, place.first, place.offset, place.shift, place.final)
             known = self.reaches[name, place] = Reach(own, name, expr.type, *where)
-        return Column(known.type, known.name)
+        return Column(known.type, known.name, str(replace(known, column=told(expr))))
 
     def at(self, expr: Expr, place: Place) -> Expr:
         """What an expression over a row's columns, its label and the number of the match is at a place; NULL where
@@ -112,7 +112,11 @@ class MatchValues:
         known = self.summaries.get(asked)
         if known is None:
             known = self.summaries[asked] = replace(asked, name=f"{self.prefix}s{len(self.summaries) + 1}")
-        return Column(known.type, known.name)
+        return Column(known.type, known.name, str(replace(known, args=tuple(map(self._spelled, known.args)))))
+
+    def _spelled(self, arg: Expr) -> Expr:
+        """An argument in which computed columns are what they are computed from."""
+        return substitute(arg, {name: expr for expr, name in self.added.items()})
 
     def place_of(self, name: str) -> tuple[str, Place] | None:
         """The column and the place that a reach stands for; None for other values."""
@@ -145,7 +149,8 @@ class MatchValues:
             column, place = found
             if column == CLASSIFIER and not place.shift:
                 return Literal(VARCHAR, variable)
-            return self.reach(Column(part.type, column), replace(AT_HAND, shift=place.shift))
+            there = self.reach(Column(part.type, column), replace(AT_HAND, shift=place.shift))
+            return replace(there, said=part.said)
 
         return transform(condition, settle)
 

@@ -51,7 +51,7 @@ class SequenceExpressions(MatchExpressions):
         self.latest, self.complete, self.reads_tables, self.is_above = None, set(), False, is_above
         return self.condition(node)
 
-    def bind(self, node: exp.Expr) -> Expr:
+    def _value(self, node: exp.Expr) -> Expr:
         if (key := self._computed_key(node)) is not None:
             return self._bare(key)
         if isinstance(node, exp.Dot):
@@ -62,7 +62,7 @@ class SequenceExpressions(MatchExpressions):
             self._mention_all(node, final=name_of(node) == "last")
         if self._is_aggregate(node):
             return self._of_run(node)
-        return super().bind(node)
+        return super()._value(node)
 
     def _column(self, node: exp.Column) -> Expr:
         if node.table.lower() == _PREVIOUS and node.args.get("db") is not None:

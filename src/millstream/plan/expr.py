@@ -6,7 +6,7 @@ Operators are calls by their symbol (`=`, `+`, `and`, `is_null`, …); `function
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from millstream.types import SqlType
 
@@ -26,9 +26,10 @@ class Expr:
 
 @dataclass(frozen=True, slots=True)
 class Column(Expr):
-    """A column of the input, by its name there."""
+    """A column of the input, by its name there. Where that is the engine's own, `said` is what a user wrote for it."""
 
     name: str
+    said: str | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return self.name
@@ -155,6 +156,20 @@ def transform(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
 def substitute(expr: Expr, columns: dict[str, Expr]) -> Expr:
     """The expression with columns replaced by what `columns` says they stand for."""
     return transform(expr, lambda part: columns.get(part.name, part) if isinstance(part, Column) else part)
+
+
+def told(expr: Expr) -> str:
+    """The expression as errors show it: in the words of whoever wrote it.
+
+    >>> from millstream.types import BIGINT, INTEGER
+    >>> told(Cast(INTEGER, Column(BIGINT, "$s1", "sum(v)")))
+    'CAST(sum(v) AS INTEGER)'
+    """
+    return str(transform(expr, lambda part: Column(part.type, _said(part)) if isinstance(part, Column) else part))
+
+
+def _said(column: Column) -> str:
+    return column.name if column.said is None else column.said
 
 
 def conjuncts(predicate: Expr) -> tuple[Expr, ...]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from millstream.errors import DataError
 from millstream.kernels.programs.evaluate_functions import cast_function, identity, strict_function
 from millstream.kernels.programs.rows_values import equality_key, order_key, to_arrow, to_values
-from millstream.plan.expr import Call, Case, Cast, Column, Expr, Literal
+from millstream.plan.expr import Call, Case, Cast, Column, Expr, Literal, told
 from millstream.schema import Field, Schema
 
 Frame = list[Any]
@@ -95,7 +95,7 @@ def _explained(expr: Expr, function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return function(*values)
         except (OverflowError, ValueError) as error:
-            raise DataError(f"cannot evaluate {expr}", detail=str(error) or None) from None
+            raise DataError(f"cannot evaluate {told(expr)}", detail=str(error) or None) from None
 
     return run if getattr(function, "may_fail", False) else function
 
@@ -246,7 +246,7 @@ def _of_parts(expr: Expr, parts: list[Closure], strict: bool) -> Closure:
             return function(*values)
         except (DataError, OverflowError) as error:
             detail = error.detail if isinstance(error, DataError) else str(error)
-            raise DataError(f"cannot evaluate {expr}", detail=detail) from None
+            raise DataError(f"cannot evaluate {told(expr)}", detail=detail) from None
 
     return run
 

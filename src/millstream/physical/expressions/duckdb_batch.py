@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from millstream.errors import DataError
 from millstream.physical.expressions.sql import to_duckdb_sql
-from millstream.plan.expr import Expr
+from millstream.plan.expr import Expr, told
 from millstream.types import SqlType
 
 _local = threading.local()
@@ -49,7 +49,7 @@ class DuckBatch:
             culprits.pop(0)
         culprit = culprits[0][0]
         reason = str(error).splitlines()[0].partition(" Error: ")[2] or str(error)
-        return DataError(f"cannot evaluate {culprit}", detail=reason.rstrip("."))
+        return DataError(f"cannot evaluate {told(culprit)}", detail=reason.rstrip("."))
 
 
 def _select(columns: list[str]) -> str:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from millstream.errors import DataError
 from millstream.physical.expressions.arrow.node import Datum, Node, Rows, as_array, constant, failing
 from millstream.physical.expressions.duckdb_batch import DuckBatch
-from millstream.plan.expr import Cast, Column, Expr
+from millstream.plan.expr import Cast, Column, Expr, told
 from millstream.types import DOUBLE, VARCHAR, SqlType
 
 Compile = Callable[[Expr], Node | None]
@@ -123,7 +123,7 @@ def _from_text(expr: Cast, arg: Node) -> Node:
         (result,) = duck(pa.record_batch([texts], names=["x"]))
         if not expr.safe and result.null_count > texts.null_count:
             unread = texts.filter(pc.and_not(result.is_null(), texts.is_null()))[0]
-            raise DataError(f"cannot evaluate {expr}", detail=f"'{unread}' is not a {expr.type}")
+            raise DataError(f"cannot evaluate {told(expr)}", detail=f"'{unread}' is not a {expr.type}")
         return result[0] if one else result
 
     return failing(node, expr)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.errors import DataError
-from millstream.plan.expr import Expr, Literal
+from millstream.plan.expr import Expr, Literal, told
 from millstream.types import BIGINT, BOOLEAN, DOUBLE, VARCHAR, SqlType
 
 Datum = Any
@@ -147,6 +147,6 @@ def failing(node: Node, expr: Expr) -> Node:
 def data_error(expr: Expr, error: BaseException) -> DataError:
     """What to tell the user when computing an expression failed."""
     reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    message = f"overflow in {expr}" if reason == "overflow" else f"cannot evaluate {expr}"
+    message = f"overflow in {told(expr)}" if reason == "overflow" else f"cannot evaluate {told(expr)}"
     detail = f"the result does not fit {expr.type}" if reason == "overflow" else reason.rstrip(".")
     return DataError(message, detail=detail)

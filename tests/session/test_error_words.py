@@ -1,0 +1,40 @@
+"""Errors of running queries name what fails as the query does, never by names of the engine's own."""
+
+import pytest
+
+import millstream as ms
+
+ROWS = [("a", 2147483647, 1), ("a", 2147483647, 2), ("b", -5, 3), ("a", 7, 4), ("a", 0, 25)]
+MATCH = "SELECT * FROM s MATCH_RECOGNIZE (PARTITION BY k ORDER BY n MEASURES {} PATTERN (A B) DEFINE B AS {})"
+SEQUENCE = "FROM s PARTITION BY k AS (X, *Y)"
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        (MATCH.format("CAST(sum(v) AS INT) AS x", "true"), "SUM(v)"),
+        (MATCH.format("CAST(LAST(A.k) AS INT) AS x", "true"), "LAST(A.k)"),
+        (MATCH.format("CAST(B.k AS INT) AS x", "true"), "B.k"),
+        (MATCH.format("CAST(CLASSIFIER() || k AS INT) AS x", "true"), "(CLASSIFIER() || k)"),
+        (MATCH.format("CAST(PREV(CLASSIFIER() || k) AS INT) AS x", "true"), "(PREV(classifier()) || PREV(k))"),
+        (MATCH.format("n AS x", "CAST(FIRST(k) AS INT) > 0"), "FIRST(k)"),
+        (MATCH.format("n AS x", "CAST(lower(PREV(k)) AS INT) > 0 AND v < FIRST(v)"), "lower(PREV(k))"),
+        (MATCH.format("n AS x", "CAST(lower(A.k) AS INT) > v"), "lower(A.k)"),
+        (f"SELECT CAST(sum(*Y.v) AS INT) {SEQUENCE}", "SUM(*Y.v)"),
+        (f"SELECT X.n {SEQUENCE} WHERE CAST(Y.previous.k AS INT) > X.v", "Y.previous.k"),
+        ("SELECT CAST(x AS INT) FROM (" + MATCH.format("sum(v) AS x", "true") + ")", "SUM(v)"),
+        ("SELECT CAST(sum(v) OVER (ORDER BY n) AS INT) FROM s", "SUM(v) OVER (ORDER BY n)"),
+        ("SELECT CAST(sum(v) AS INT) FROM s WINDOW(RANGE 10) GROUP BY k", "SUM(v)"),
+        ("SELECT CAST(k || k AS INT) FROM s WINDOW(RANGE 10) GROUP BY k || k", "(k || k)"),
+        ("SELECT CAST(sum(v) AS INT) FROM TUMBLE(s, n, 10) GROUP BY window_start, window_end", "SUM(v)"),
+    ],
+)
+def test_what_cannot_be_computed(query: str, words: str) -> None:
+    with ms.connect() as db:
+        db.execute("CREATE STREAM s (k VARCHAR, v INT, n INT) ORDER BY n")
+        running = db.sql(query)
+        with pytest.raises(ms.MillstreamError) as caught:
+            db.push("s", ROWS)
+            db.finish()
+            running.fetch()
+    assert caught.value.message == f"cannot evaluate CAST({words} AS INTEGER)"
