@@ -414,7 +414,8 @@ MISTAKES = [
     ("INSERT INTO RETURN SELECT count(*) FROM t HAVING EXISTS (SELECT 1 FROM t s WHERE s.a = t.a)",
      None, "a is neither grouped by nor inside an aggregate", None),
     ("INSERT INTO RETURN SELECT a FROM t HAVING a > 1", "a > 1", "HAVING needs GROUP BY", "use WHERE"),
-    ("INSERT INTO RETURN SELECT stddev(a) FROM t", "stddev(a)", "stddev_samp cannot be used inside", "count, sum"),
+    ("INSERT INTO RETURN SELECT bool_and(a) FROM t", "a", "bool_and takes conditions, this is INTEGER", "(… > 0)"),
+    ("INSERT INTO RETURN SELECT first(a ORDER BY b) FROM t", None, "ORDER BY with first cannot stand inside", "LIMIT 1"),
     ("INSERT INTO RETURN SELECT sum(DISTINCT a, b) FROM t", None, "sum takes one argument, here are 2", None),
     ("INSERT INTO RETURN SELECT sum(c) FROM u", "sum(c)", "sum does not apply to VARCHAR", None),
     ("INSERT INTO RETURN SELECT sum(a) OVER (ROWS 3 PRECEDING) FROM t", None, "OVER is not allowed inside", "itself"),
@@ -438,7 +439,7 @@ MISTAKES = [
     ("INSERT INTO RETURN SELECT a FROM t WHERE a IN (SELECT c FROM u)", None, "cannot be compared with VARCHAR", None),
     ("INSERT INTO RETURN SELECT a FROM t WHERE a", "a", "a condition is needed here, this is INTEGER", None),
     ("INSERT INTO RETURN SELECT windowed(a) FROM t", "windowed(a)", "windowed is defined for windows only", "base"),
-    ("INSERT INTO RETURN SELECT based(DISTINCT a) FROM t", None, "based does not take DISTINCT", None),
+    ("INSERT INTO RETURN SELECT based(a) FILTER (WHERE a > 0) FROM t", None, "FILTER with based cannot", "into WHERE"),
     ("DELETE FROM v WHERE d > d + r minutes" + RETURNS, "r minutes", "the number of an interval is an integer", "CAST"),
     ("INSERT INTO t VALUES (x, x)", "f", "aggregate f never returns a row", "INSERT INTO RETURN"),
 ]  # fmt: skip

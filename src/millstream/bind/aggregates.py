@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from millstream import functions
+from millstream.bind.aggregate_calls import AggregateCall, aggregate_call, as_argument
+from millstream.bind.chosen_rows import bind_own
 from millstream.bind.context import Context
-from millstream.bind.expressions import ExpressionBinder, call_of
-from millstream.bind.programs import bind_program, describe_blocking
-from millstream.errors import BindError
+from millstream.bind.expressions import ExpressionBinder
+from millstream.bind.programs import describe_blocking
 from millstream.kernels.programs.layout import returns_one_row
 from millstream.plan import nodes as P
-from millstream.plan.expr import Column, Expr, Literal
+from millstream.plan.expr import Column, Expr
 from millstream.plan.modes import Mode, Running, Sliding
 from millstream.plan.program_product import leaves_window
 from millstream.plan.programs import WINDOW, Insert, LocalTable, Program, Range, Rows, Summary
@@ -66,20 +66,19 @@ class OwnCalls:
     calls: dict[OwnCall, tuple[str, ...]] = field(default_factory=dict)
     places: dict[OwnCall, exp.Expr] = field(default_factory=dict)
 
-    def is_own(self, node: exp.Expr) -> bool:
-        """Whether a node calls an aggregate written in SQL."""
-        if not isinstance(node, exp.Func):
-            return False
-        name = call_of(node)[0]
-        return any(self.context.catalog.aggregate(name, window) is not None for window in (True, False))
+    def own(self, node: exp.Expr) -> AggregateCall | None:
+        """The call of an aggregate written in SQL; None if a node is none."""
+        call = aggregate_call(node, self.context, over=True)
+        return call if call is not None and call.is_own else None
 
     def over(
-        self, node: exp.Func, scalar: ExpressionBinder, keys: tuple[str, ...], reach: Reach, slide: Slide | None,
+        self, call: AggregateCall, scalar: ExpressionBinder, keys: tuple[str, ...], reach: Reach, slide: Slide | None,
         active: bool,
     ) -> list[tuple[str, Column]]:  # fmt: skip
-        """The columns of `node` OVER a window."""
-        name, args = self._arguments(node, scalar)
-        base, window = self._version(name, False, args, node), self._version(name, True, args, node)
+        """The columns of a call OVER a window."""
+        node = call.node
+        own = bind_own(call, scalar, window=True)
+        base, window = own.base, own.window
         known = base or window
         assert known is not None
         if active and (window is None or not window.expire or reach.unit != "range" or reach.preceding is None):
@@ -97,15 +96,16 @@ class OwnCalls:
             program = window or naive_window(known)
             mode = Sliding("rows" if reach.unit == "rows" else "range", size, None, active)  # type: ignore[assignment]
         known_base = base if base is not None and _types(base) == _types(program) else None
-        call = OwnCall(keys, program, self._columns(program, args, node), mode, known_base)
-        if slide is not None and not call.is_exact:
-            call = self._suppressed(call, slide, node)
-        return self._named(call, node)
+        bound = OwnCall(keys, program, self._columns(program, own.args, node), mode, known_base)
+        if slide is not None and not bound.is_exact:
+            bound = self._suppressed(bound, slide, node)
+        return self._named(bound, call)
 
-    def running(self, node: exp.Func, scalar: ExpressionBinder, keys: tuple[str, ...]) -> list[tuple[str, Column]]:
-        """The columns of `node` without a window."""
-        name, args = self._arguments(node, scalar)
-        program = self._version(name, False, args, node)
+    def running(self, call: AggregateCall, scalar: ExpressionBinder, keys: tuple[str, ...]) -> list[tuple[str, Column]]:
+        """The columns of a call without a window."""
+        node, name = call.node, call.name
+        own = bind_own(call, scalar)
+        program = own.base
         if program is None:
             self.context.refuse(f"{name} needs a window", node, hint=f"{name}(…) OVER (ROWS 99 PRECEDING)")
         if program.is_blocking:
@@ -115,7 +115,7 @@ class OwnCalls:
                 detail=describe_blocking(program),
                 hint=f"give it a window: {name}(…) OVER (ROWS UNBOUNDED PRECEDING), or return rows in ITERATE",
             )
-        return self._named(OwnCall(keys, program, self._columns(program, args, node), Running()), node)
+        return self._named(OwnCall(keys, program, self._columns(program, own.args, node), Running()), call)
 
     def build(self, plan: P.Node) -> P.Node:
         """The plan that computes the calls: those that give one row for each come first, since only the last may give
@@ -136,33 +136,21 @@ class OwnCalls:
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
-    def _arguments(self, node: exp.Func, scalar: ExpressionBinder) -> tuple[str, tuple[Expr, ...]]:
-        name, arguments = call_of(node)
-        for argument in arguments:
-            if isinstance(argument, exp.Star | exp.Distinct):
-                self.context.fail(f"{name} takes values", argument)
-        return name, tuple(scalar.bind(argument) for argument in arguments)
-
-    def _version(self, name: str, window: bool, args: tuple[Expr, ...], node: exp.Func) -> Program | None:
-        definition = self.context.catalog.aggregate(name, window)
-        if definition is None:
-            return None
-        with self.context.blaming(node):
-            return bind_program(definition, tuple(arg.type for arg in args), self.context)
-
-    def _columns(self, program: Program, args: tuple[Expr, ...], node: exp.Func) -> tuple[str, ...]:
+    def _columns(self, program: Program, args: tuple[Expr, ...], node: exp.Expr) -> tuple[str, ...]:
         with self.context.blaming(node):
             given = zip(args, program.parameters, strict=True)
             return tuple(self.column(as_argument(arg, field)) for arg, field in given)
 
-    def _named(self, call: OwnCall, node: exp.Func) -> list[tuple[str, Column]]:
-        self.places.setdefault(call, node)
+    def _named(self, call: OwnCall, written: AggregateCall) -> list[tuple[str, Column]]:
+        self.places.setdefault(call, written.node)
         fields = call.program.result.fields
         number = len(self.calls) + 1
         names = self.calls.setdefault(call, tuple(f"$a{number}.{field.name}" for field in fields))
-        return [(field.name, Column(field.type, name)) for field, name in zip(fields, names, strict=True)]
+        columns = [(field.name, Column(field.type, name)) for field, name in zip(fields, names, strict=True)]
+        is_spelled_otherwise = written.name != written.fn and len(columns) == 1
+        return [(written.name, columns[0][1])] if is_spelled_otherwise else columns
 
-    def _suppressed(self, call: OwnCall, slide: Slide, node: exp.Func) -> OwnCall:
+    def _suppressed(self, call: OwnCall, slide: Slide, node: exp.Expr) -> OwnCall:
         """A call whose own rows are kept only at tuples that yield."""
         if isinstance(call.mode, Sliding) and call.mode.unit == slide.unit and not call.mode.active:
             return replace(call, mode=replace(call.mode, every=slide.every))
@@ -194,15 +182,6 @@ def _types(program: Program) -> tuple[list[SqlType], list[SqlType]]:
     return [field.type for field in program.parameters], [field.type for field in program.result]
 
 
-def as_argument(arg: Expr, parameter: Field) -> Expr:
-    """An argument as a value of its parameter's type: numbers become other numbers, text does not become one."""
-    if arg.type.is_text and not parameter.type.is_text and not isinstance(arg, Literal):
-        raise BindError(
-            f"{parameter.name} is {parameter.type}, and this is {arg.type}", hint=f"CAST(… AS {parameter.type})"
-        )
-    return functions.cast(arg, parameter.type)
-
-
 class RunningBinder(ExpressionBinder):
     """Expressions of a SELECT that calls aggregates written in SQL without a window, one group for each key."""
 
@@ -215,7 +194,7 @@ class RunningBinder(ExpressionBinder):
         self._keys = tuple(own.column(self._scalar.bind(key)) for key in keys)
 
     def bind(self, node: exp.Expr) -> Expr:
-        if not self._own.is_own(node):
+        if self._own.own(node) is None:
             return super().bind(node)
         columns = self.several(node)
         assert columns is not None
@@ -224,16 +203,15 @@ class RunningBinder(ExpressionBinder):
         return columns[0][1]
 
     def several(self, node: exp.Expr) -> list[tuple[str, Expr]] | None:
-        if not isinstance(node, exp.Func) or not self._own.is_own(node):
-            return self._plain.several(node)
-        return [*self._own.running(node, self._scalar, self._keys)]
+        call = self._own.own(node)
+        return self._plain.several(node) if call is None else [*self._own.running(call, self._scalar, self._keys)]
 
 
 def calls_own(node: exp.Expr, own: OwnCalls) -> bool:
     """Whether an expression calls an aggregate written in SQL without a window."""
     if isinstance(node, exp.Window | exp.Query):
         return False
-    return own.is_own(node) or any(calls_own(child, own) for child in node.iter_expressions())
+    return own.own(node) is not None or any(calls_own(child, own) for child in node.iter_expressions())
 
 
 def naive_window(base: Program) -> Program:

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from millstream.bind.aggregates import as_argument
+from millstream.bind.aggregate_calls import AggregateCall, aggregate_call, as_argument, bind_builtin
+from millstream.bind.chosen_rows import bind_own, in_order
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder, call_of, in_words
 from millstream.bind.groups import is_aggregate
@@ -18,18 +19,17 @@ from millstream.bind.pattern_rows import (
     PHYSICAL,
     RowExpressions,
     column_of,
-    is_star,
     name_of,
     variable_of,
 )
 from millstream.bind.pattern_values import LABEL, NUMBER, MatchValues, Place
-from millstream.bind.programs import bind_program
 from millstream.bind.scope import Scope
-from millstream.kernels import aggregates
 from millstream.kernels.programs.layout import returns_one_row
-from millstream.plan.expr import Case, Column, Expr, Literal
+from millstream.plan.expr import Column, Expr, Literal
 from millstream.plan.modes import Running as RunningMode
 from millstream.plan.patterns import TIMED_OUT, Summary
+from millstream.plan.programs import Program
+from millstream.plan.python import code_in
 from millstream.sql.patterns import Final, Running
 from millstream.types import BOOLEAN
 
@@ -53,7 +53,7 @@ class MatchExpressions(ExpressionBinder):
         if isinstance(node, Running | Final):
             return self._scoped(node)
         if isinstance(node, exp.Filter):
-            return self.aggregate(node.this, node.expression.this)
+            return self.aggregate(node)
         name = name_of(node)
         if name in (*LOGICAL, *PHYSICAL):
             return self._navigate(node, False)
@@ -89,10 +89,8 @@ class MatchExpressions(ExpressionBinder):
             self._refuse_final(node)
         if name_of(node.this) in LOGICAL:
             return self._navigate(node.this, final)
-        if isinstance(node.this, exp.Filter):
-            return self.aggregate(node.this.this, node.this.expression.this, final)
-        if is_aggregate(node.this, self.context):
-            return self.aggregate(node.this, None, final)
+        if isinstance(node.this, exp.Filter) or is_aggregate(node.this, self.context):
+            return self.aggregate(node.this, final)
         return self.context.fail(
             f"{'FINAL' if final else 'RUNNING'} stands before FIRST, LAST and aggregates", node, hint="leave it out"
         )
@@ -189,69 +187,39 @@ class MatchExpressions(ExpressionBinder):
 
     # -- aggregates ------------------------------------------------------------------------------------------------
 
-    def aggregate(self, node: exp.Expr, where: exp.Expr | None = None, final: bool = False) -> Expr:
+    def aggregate(self, node: exp.Expr, final: bool = False) -> Expr:
         """The value of an aggregate over rows of the match."""
-        name = name_of(node)
+        inner = node.this if isinstance(node, exp.Filter) else node
+        name = name_of(inner)
         if name in (*LOGICAL, *PHYSICAL):
-            self.context.refuse(f"FILTER with {name.upper()} is not supported", node)
-        if not is_aggregate(node, self.context):
-            self.context.fail("FILTER needs an aggregate before it", node)
-        assert isinstance(node, exp.Func)
-        rows = RowExpressions(self.context, self._scope(), self.variables, name)
-        condition = None if where is None else rows.condition(where)
-        arguments = call_of(node)[1]
-        if self.context.catalog.aggregate(name, window=False) is not None:
-            return self._own(name, node, arguments, rows, condition, final)
-        return self._builtin(name, node, arguments, rows, condition, final)
+            self.context.refuse(f"FILTER with {name.upper()} is not supported", inner)
+        call = aggregate_call(node, self.context)
+        if call is None:
+            self.context.fail("FILTER needs an aggregate before it", inner)
+        rows = RowExpressions(self.context, self._scope(), self.variables, call.name)
+        return self._own(call, rows, final) if call.is_own else self._builtin(call, rows, final)
 
-    def _builtin(
-        self, name: str, node: exp.Func, arguments: list[exp.Expression], rows: RowExpressions, where: Expr | None,
-        final: bool,
-    ) -> Expr:  # fmt: skip
-        fn = aggregates.canonical_name(name)
-        assert fn is not None
-        distinct = len(arguments) == 1 and isinstance(arguments[0], exp.Distinct)
-        if distinct:
-            arguments = list(arguments[0].expressions)
-        arg: Expr | None = None
+    def _builtin(self, call: AggregateCall, rows: RowExpressions, final: bool) -> Expr:
+        builtin = bind_builtin(call, rows)
+        if (ordered := in_order(call, builtin, rows)) is not None:
+            return self._program(call, *ordered, rows, final)
         of_all = rows.of
-        if fn == "count" and len(arguments) <= 1 and (not arguments or is_star(arguments[0])):
-            if arguments and isinstance(arguments[0], exp.Column):
-                of_all = self.variables.find(arguments[0], arguments[0].table)
-        else:
-            if len(arguments) != 1:
-                self.context.fail(f"{name} takes one argument, here are {len(arguments)}", node)
-            arg = rows.bind(arguments[0])
-            of_all = rows.of
+        if isinstance(call.star, exp.Column):
+            of_all = self.variables.find(call.star, call.star.table)
+        fn, arg = builtin.fn, builtin.arg
         if fn in ("first_value", "last_value"):
-            if where is not None or distinct:
-                self.context.refuse(f"{'DISTINCT' if distinct else 'FILTER'} with {name} is not supported", node)
             assert arg is not None
             return self.values.at(arg, Place(of_all, first=fn == "first_value", final=final))
-        if where is not None:
-            given = Literal(BOOLEAN, True) if arg is None else arg
-            arg = Case(given.type, ((where, given),), Literal(given.type, None))
-        distinct = distinct and fn not in ("min", "max")
-        type_ = aggregates.result_type(fn, distinct, None if arg is None else arg.type)
-        if type_ is None:
-            self.context.fail(f"{fn} does not apply to {'rows' if arg is None else arg.type}", node)
         args = () if arg is None else (self.values.argument(arg),)
-        return self.values.summary(Summary("", fn, args, type_, of_all, final, distinct))
+        return self.values.summary(Summary("", fn, args, builtin.type, of_all, final, builtin.distinct))
 
-    def _own(
-        self, name: str, node: exp.Func, arguments: list[exp.Expression], rows: RowExpressions, where: Expr | None,
-        final: bool,
-    ) -> Expr:  # fmt: skip
+    def _own(self, call: AggregateCall, rows: RowExpressions, final: bool) -> Expr:
         """An aggregate that is written in SQL or Python."""
-        if where is not None or any(isinstance(argument, exp.Distinct) for argument in arguments):
-            word = "DISTINCT" if where is None else "FILTER"
-            self.context.refuse(f"{word} with {name}, which is not built in, is not supported", node)
-        definition = self.context.catalog.aggregate(name, window=False)
-        assert definition is not None
-        args = tuple(map(rows.bind, arguments))
+        own = bind_own(call, rows)
+        program, name, node = own.base, call.name, call.node
+        assert program is not None
         with self.context.blaming(node):
-            program = bind_program(definition, tuple(arg.type for arg in args), self.context)
-            args = tuple(as_argument(arg, field) for arg, field in zip(args, program.parameters, strict=True))
+            args = tuple(as_argument(arg, field) for arg, field in zip(own.args, program.parameters, strict=True))
         if len(program.result) != 1:
             self.context.refuse(f"{name} returns {len(program.result)} columns", node, hint="one is needed here")
         if not returns_one_row(program, RunningMode(total=True)):
@@ -260,9 +228,14 @@ class MatchExpressions(ExpressionBinder):
                 node,
                 detail="a match has one value of it, that of TERMINATE",
                 hint="return exactly one row in TERMINATE, and none in ITERATE"
-                if definition.python is None
+                if code_in(program) is None
                 else "promise it, @ms.aggregate(…, one_row=True), if that is so",
             )
+        return self._program(call, program, args, rows, final)
+
+    def _program(
+        self, call: AggregateCall, program: Program, args: tuple[Expr, ...], rows: RowExpressions, final: bool
+    ) -> Expr:
         given = tuple(map(self.values.argument, args))
         type_ = program.result.fields[0].type
-        return self.values.summary(Summary("", name, given, type_, rows.of, final, program=program))
+        return self.values.summary(Summary("", call.name, given, type_, rows.of, final, program=program))

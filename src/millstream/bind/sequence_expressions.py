@@ -137,7 +137,7 @@ class SequenceExpressions(MatchExpressions):
         if not isinstance(node, exp.Func):
             return False
         name = name_of(node)
-        return is_aggregate(node, self.context) or self._continuous(name) is not None
+        return name not in LOGICAL and (is_aggregate(node, self.context) or self._continuous(name) is not None)
 
     def _continuous(self, name: str) -> str | None:
         """The aggregate whose value so far is meant: `ccount`, `csum`, …"""

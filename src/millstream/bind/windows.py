@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
+from millstream.bind.aggregate_calls import IN_ORDER, AggregateCall, aggregate_call, bind_builtin
 from millstream.bind.aggregates import OwnCalls, Reach, Slide
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder, call_of, coerce
@@ -23,7 +24,9 @@ from millstream.types import BIGINT, SqlType, common_type
 
 # Functions of OVER alone. A row's number is the count of rows up to it.
 _NUMBERS = ("row_number", *sorted(aggregates.RANKS))
-_BACKWARD = {"first_value": "last_value", "last_value": "first_value", "lag": "lead", "lead": "lag"}
+_BACKWARD = {
+    "first_value": "last_value", "last_value": "first_value", "first_known": "last_known", "last_known": "first_known",
+}  # fmt: skip
 
 Partition = tuple[str, ...] | Sorting
 """the columns that tell partitions apart, and the order of their rows if it is not that of time"""
@@ -54,9 +57,9 @@ class WindowBinder:
         self.slides[keys, slide] = node
         if self.patterns.is_measured(node, window):
             return self._measured(node, window, keys, slide, expressions)
-        call, ignores_nulls = _unwrapped(node.this)
-        if self.own.is_own(call):
-            columns = self._own_columns(node, window, scalar, keys, slide)
+        call = aggregate_call(node.this, self.context, over=True)
+        if call is not None and call.is_own:
+            columns = self._own_columns(call, node, window, scalar, keys, slide)
             if len(columns) != 1:
                 self.context.fail("this aggregate has several results", node, hint="select it by itself")
             return columns[0][1]
@@ -65,24 +68,11 @@ class WindowBinder:
         is_backward = self._is_backward(window, keys)
         if is_backward and slide is not None:
             self.context.refuse("SLIDE in an order other than time", node, hint="ORDER BY time")
-        name = call_of(call)[0] if isinstance(call, exp.Func) else ""
-        if ignores_nulls and name not in ("first_value", "last_value"):
-            self.context.refuse("IGNORE NULLS is for first_value and last_value", node)
-        if name in _NUMBERS:
-            if is_backward:
-                self.frames.refuse_endless(node)
-            return self._numbered(name, keys, window, node)
-        if name in ("lag", "lead"):
-            return self._shifted(name, keys, node, scalar, is_backward)
-        fn, arg, distinct = self._aggregate(call, node, scalar)
+        if call is None:
+            return self._function(keys, window, node, scalar, is_backward)
+        fn, arg, type_, distinct = self._aggregate(call, scalar)
         if is_backward:
             fn = _BACKWARD.get(fn, fn)
-        if ignores_nulls:
-            fn = fn.replace("_value", "_known")
-        with self.context.blaming(node):
-            type_ = aggregates.result_type(fn, distinct, None if arg is None else arg.type)
-        if type_ is None:
-            self.context.fail(f"{fn} does not apply to {arg.type if arg else 'rows'}", node)
         frame = self.frames.frame(window, node, is_backward)
         if frame is not None and frame.unit == "range" and isinstance(keys, Sorting):
             self.context.refuse("RANGE in an order other than time is not supported", node, hint="use ROWS … PRECEDING")
@@ -90,9 +80,9 @@ class WindowBinder:
             return Literal(type_, 0 if fn == "count" else None)
         if frame.end < 0 and frame.unit == "range" and fn in ("first_value", "last_value"):
             self.context.refuse(
-                f"{name} over a RANGE that reaches beyond the current row is not supported",
+                f"{call.name} over a RANGE that reaches beyond the current row is not supported",
                 node,
-                hint=f"use ROWS … FOLLOWING, or {name}(… IGNORE NULLS)",
+                hint=f"use ROWS … FOLLOWING, or {call.name}(… IGNORE NULLS)",
             )
         return self._call(keys, fn, None if arg is None else self._column(arg), frame, type_, distinct)
 
@@ -112,6 +102,28 @@ class WindowBinder:
         call = WindowCall("", fn, arg, frame, distinct, type_)
         group = self.groups.setdefault(keys, {})
         return Column(type_, group.setdefault(call, f"${sum(map(len, self.groups.values())) + 1}.{fn}"))
+
+    def _function(
+        self, keys: Partition, window: exp.Window, node: exp.Window, scalar: ExpressionBinder, is_backward: bool
+    ) -> Expr:
+        """What is no aggregate, and known of windows alone."""
+        call, ignores_nulls = _unwrapped(node.this)
+        if not isinstance(call, exp.Func):
+            self.context.fail("OVER needs an aggregate before it", node)
+        name = call_of(call)[0]
+        if ignores_nulls:
+            self.context.refuse("IGNORE NULLS is for first_value and last_value", node)
+        if name in _NUMBERS:
+            if is_backward:
+                self.frames.refuse_endless(node)
+            return self._numbered(name, keys, window, node)
+        if name in ("lag", "lead"):
+            return self._shifted(name, keys, node, scalar, is_backward)
+        return self.context.fail(
+            f"no window aggregate {name}",
+            call,
+            hint="there is " + ", ".join(sorted({*aggregates.NAMES, *_NUMBERS, "lag", "lead"})),
+        )
 
     def _numbered(self, fn: str, keys: Partition, window: exp.Window, node: exp.Window) -> Expr:
         """row_number() counts the rows so far; rank() and dense_rank() give rows of equal time equal numbers."""
@@ -180,7 +192,8 @@ class WindowBinder:
 
     def several(self, node: exp.Expr, expressions: ExpressionBinder) -> list[tuple[str, Expr]] | None:
         """The columns of an aggregate with several results that stands alone; None if `node` is none."""
-        if not isinstance(node, exp.Window) or not self.own.is_own(_unwrapped(node.this)[0]):
+        call = self.own.own(node.this) if isinstance(node, exp.Window) else None
+        if call is None or not isinstance(node, exp.Window):
             return None
         window = self._definition(node)
         if window.args.get("match") is not None:
@@ -189,11 +202,12 @@ class WindowBinder:
         keys = self._partition(window, scalar)
         slide = self._slide(window)
         self.slides[keys, slide] = node
-        return [*self._own_columns(node, window, scalar, keys, slide)]
+        return [*self._own_columns(call, node, window, scalar, keys, slide)]
 
     def _own_columns(
-        self, node: exp.Window, window: exp.Window, scalar: ExpressionBinder, keys: Partition, slide: Slide | None
-    ) -> list[tuple[str, Column]]:
+        self, call: AggregateCall, node: exp.Window, window: exp.Window, scalar: ExpressionBinder, keys: Partition,
+        slide: Slide | None,
+    ) -> list[tuple[str, Column]]:  # fmt: skip
         frame = self.frames.frame(window, node)
         if isinstance(keys, Sorting) or self._is_backward(window, keys):
             self.context.refuse("an aggregate written in SQL in an order other than time", node, hint="ORDER BY time")
@@ -201,7 +215,7 @@ class WindowBinder:
             self.context.refuse("this window does not end at the current row", node, hint="… AND CURRENT ROW")
         spec = window.args.get("spec")
         active = spec is not None and bool(spec.args.get("active"))
-        return self.own.over(node.this, scalar, keys, Reach(frame.unit, frame.preceding), slide, active)
+        return self.own.over(call, scalar, keys, Reach(frame.unit, frame.preceding), slide, active)
 
     def _slide(self, window: exp.Window) -> Slide | None:
         spec = window.args.get("spec")
@@ -253,26 +267,19 @@ class WindowBinder:
         whole.args["match"] = node.args["match"]
         return whole
 
-    def _aggregate(self, call: exp.Expr, node: exp.Window, scalar: ExpressionBinder) -> tuple[str, Expr | None, bool]:
-        if not isinstance(call, exp.Func):
-            self.context.fail("OVER needs an aggregate before it", node)
-        name, arguments = call_of(call)
-        fn = aggregates.canonical_name(name)
-        if fn is None:
-            self.context.fail(
-                f"no window aggregate {name}",
-                call,
-                hint="there is " + ", ".join(sorted({*aggregates.NAMES, *_NUMBERS, "lag", "lead"})),
+    def _aggregate(self, call: AggregateCall, scalar: ExpressionBinder) -> tuple[str, Expr | None, SqlType, bool]:
+        if call.fn in IN_ORDER and call.order:
+            self.context.refuse(
+                f"ORDER BY inside {call.name}, of a window", call.node, hint="the rows of a window are in order of time"
             )
-        distinct = False
-        if len(arguments) == 1 and isinstance(arguments[0], exp.Distinct):
-            distinct = True
-            arguments = list(arguments[0].expressions)
-        if fn == "count" and (not arguments or isinstance(arguments[0], exp.Star)):
-            return fn, None, False
-        if len(arguments) != 1:
-            self.context.fail(f"{name} takes one argument, here are {len(arguments)}", call)
-        return fn, scalar.bind(arguments[0]), distinct and fn not in ("min", "max")
+        if call.fn in ("first_value", "last_value") and call.where is not None:
+            self.context.refuse(
+                f"FILTER with {call.name} is not supported",
+                call.node,
+                hint=f"{call.name}(CASE WHEN … THEN … END IGNORE NULLS)",
+            )
+        builtin = bind_builtin(call, scalar)
+        return builtin.fn, builtin.arg, builtin.type, builtin.distinct
 
     def _column(self, expr: Expr) -> str:
         """The name of a column that holds `expr`: an existing one, or a new one computed below the Over."""

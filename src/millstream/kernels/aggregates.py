@@ -22,6 +22,23 @@ NAMES = frozenset(
     )
 )
 
+SAID_OTHERWISE = frozenset(
+    (
+        "any_value",
+        "approx_count_distinct",
+        "array_agg",
+        "bool_and",
+        "bool_or",
+        "collect_list",
+        "collect_set",
+        "count_if",
+        "every",
+        "list",
+        "percentile_cont",
+    )
+)
+"""names of aggregates that are said in terms of others, or have no meaning here"""
+
 RANKS = frozenset(("rank", "dense_rank"))
 """functions of OVER alone: the number of a row's time among the times so far"""
 

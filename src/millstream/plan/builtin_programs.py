@@ -145,6 +145,15 @@ def _extreme(m: _Maker) -> Program:
     return m.program(Schema.of(best=m.type), [m.x], then, lambda use: use["best"])
 
 
+def _known(m: _Maker) -> Program:
+    """The first or last value that is not NULL."""
+
+    def then(use: Use, x: Expr) -> dict[str, Expr]:
+        return {"value": call("coalesce", use["value"], x) if m.fn == "first_known" else x}
+
+    return m.program(Schema.of(value=m.type), [m.x], then, lambda use: use["value"])
+
+
 def _edge(m: _Maker) -> Program:
     def then(use: Use, x: Expr) -> dict[str, Expr]:
         return {} if m.fn == "first_value" else {"value": x}
@@ -154,7 +163,7 @@ def _edge(m: _Maker) -> Program:
 
 _MAKERS = {
     "count": _count, "sum": _sum, "avg": _avg, "min": _extreme, "max": _extreme, "first_value": _edge,
-    "last_value": _edge,
+    "last_value": _edge, "first_known": _known, "last_known": _known,
 }  # fmt: skip
 
 

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import exp
 
 from millstream import functions
+from millstream.bind.aggregate_calls import (
+    IN_ORDER,
+    AggregateCall,
+    aggregate_call,
+    bind_builtin,
+    depends_on_order,
+    where_true,
+)
 from millstream.bind.expressions import ExpressionBinder, call_of
 from millstream.bind.programs.body import Body
 from millstream.bind.scope import Scope, did_you_mean
-from millstream.kernels import aggregates
+from millstream.catalog import AggregateDef
+from millstream.library import LEAVE_OUT_NULLS
 from millstream.plan.expr import Column, Expr, Literal, columns_of
 from millstream.plan.programs import OLDEST, SQLCODE, Exists, InQuery, ScalarQuery, Summary, parameter
 from millstream.sql import duration_us
 from millstream.sql.nodes import Oldest
-from millstream.types import BOOLEAN, INTEGER, INTERVAL, SqlType
+from millstream.types import BOOLEAN, INTEGER, INTERVAL
 
 if TYPE_CHECKING:
     from millstream.bind.programs.queries import Selected
-
-BUILT_IN = ("count", "sum", "avg", "min", "max")
 
 
 class BodyExpressions(ExpressionBinder):
@@ -53,6 +60,9 @@ class BodyExpressions(ExpressionBinder):
                 return ScalarQuery(rows.columns[0].type, rows)
             case exp.Interval() if duration_us(node) is None:
                 return self._interval(node)
+            case exp.Filter() | exp.WithinGroup() | exp.IgnoreNulls():
+                if (value := self._aggregate(node)) is not None:
+                    return value
             case exp.Window():
                 self.context.refuse(
                     "OVER is not allowed inside an aggregate", node, hint="apply the aggregate itself with OVER"
@@ -143,61 +153,74 @@ class BodyExpressions(ExpressionBinder):
             return InQuery(BOOLEAN, both[0], selected.converted((both[1].type,)))
 
     def _call(self, node: exp.Func) -> Expr:
-        name, arguments = call_of(node)
-        catalog, own = self.context.catalog, self.body.definition
+        return self._aggregate(node) or super()._call(node)
+
+    def _aggregate(self, node: exp.Expr) -> Expr | None:
+        """The value of an aggregate; None if a node calls none."""
+        call, own = aggregate_call(node, self.context), self.body.definition
+        name = call_of(node)[0] if isinstance(node, exp.Func) else call.name if call is not None else ""
         itself = name == own.name.lower()
-        definition = own if itself and not own.window else catalog.aggregate(name, window=False)
-        fn = aggregates.canonical_name(name)
-        if definition is None and fn is not None and len(arguments) <= 1 and name not in ("first", "last"):
-            return self._built_in(fn, arguments, node)
-        if definition is None and (itself or catalog.aggregate(name, window=True) is not None):
+        fn = name if call is None else call.fn
+        catalog = self.context.catalog
+        definition = own if itself and not own.window else catalog.aggregate(fn, window=False)
+        if definition is None and call is not None and not call.is_own:
+            return self._built_in(call)
+        if definition is None and (itself or catalog.aggregate(fn, window=True) is not None):
             self.context.refuse(
                 f"{name} is defined for windows only", node, hint=f"define the base version: CREATE AGGREGATE {name} …"
             )
         if definition is None:
-            return super()._call(node)
-        args = self._arguments(name, arguments, node)
-        if args is None:
-            self.context.refuse(f"{name} does not take DISTINCT", node, hint="SELECT DISTINCT into a table first")
-        program = self.body.nested(definition, tuple(arg.type for arg in args), node)
-        with self.context.blaming(node):
+            return None
+        if call is None:
+            # it calls itself, which `nested` refuses
+            call = AggregateCall(node, name, name, tuple(call_of(node)[1]) if isinstance(node, exp.Func) else (), True)
+        return self._own(call, definition)
+
+    def _own(self, call: AggregateCall, definition: AggregateDef) -> Expr:
+        self._check_place(call)
+        inside = self.elsewhere("inside another one")
+        args = tuple(map(inside.bind, call.arguments))
+        if call.where is not None:
+            leaves_out = call.fn in LEAVE_OUT_NULLS and not self.context.catalog.has(call.fn, (AggregateDef,))
+            if not leaves_out:
+                self._refuse_choice("FILTER", call, "put the condition into WHERE")
+            args = (where_true(inside.condition(call.where), args[0]), *args[1:])
+        if call.order and depends_on_order(call):
+            self._refuse_choice("ORDER BY", call, "SELECT … ORDER BY into a table first, and aggregate that")
+        self._check_whose(call, args)
+        program = self.body.nested(definition, tuple(arg.type for arg in args), call.node)
+        with self.context.blaming(call.node):
             cast = tuple(functions.cast(arg, field.type) for arg, field in zip(args, program.parameters, strict=True))
-        return Summary(program.result.fields[0].type, definition.name, cast, program=program)
+        return Summary(program.result.fields[0].type, definition.name, cast, call.distinct, program)
 
-    def _built_in(self, fn: str, arguments: list[exp.Expression], node: exp.Func) -> Expr:
-        if fn not in BUILT_IN:
-            self.context.refuse(
-                f"{fn} cannot be used inside an aggregate yet", node, hint="there is " + ", ".join(BUILT_IN)
-            )
-        distinct = len(arguments) == 1 and isinstance(arguments[0], exp.Distinct)
-        if distinct:
-            arguments = list(arguments[0].expressions)
-        if fn == "count" and not distinct and (not arguments or isinstance(arguments[0], exp.Star)):
-            arguments = []
-        elif len(arguments) != 1:
-            self.context.fail(f"{fn} takes one argument, here are {len(arguments)}", node)
-        args = self._arguments(fn, arguments, node)
-        assert args is not None
-        type_: SqlType | None = aggregates.result_type(fn, distinct, args[0].type if args else None)
-        if type_ is None:
-            self.context.fail(f"{fn} does not apply to {args[0].type if args else 'rows'}", node)
-        return Summary(type_, fn, args, distinct and fn not in ("min", "max"))
+    def _built_in(self, call: AggregateCall) -> Expr:
+        self._check_place(call)
+        if call.order and call.fn in IN_ORDER:
+            self._refuse_choice("ORDER BY", call, "(SELECT … FROM … ORDER BY … LIMIT 1) is a value")
+        if call.where is not None and call.fn in ("first_value", "last_value"):
+            self._refuse_choice("FILTER", call, "put the condition into WHERE")
+        builtin = bind_builtin(call, self.elsewhere("inside another one"))
+        args = () if builtin.arg is None else (builtin.arg,)
+        self._check_whose(call, args)
+        return Summary(builtin.type, builtin.fn, args, builtin.distinct)
 
-    def _arguments(self, name: str, arguments: list[exp.Expression], node: exp.Func) -> tuple[Expr, ...] | None:
-        """The arguments of an aggregate, if it may stand here; None if DISTINCT stands before them."""
+    def _refuse_choice(self, word: str, call: AggregateCall, hint: str) -> NoReturn:
+        self.context.refuse(f"{word} with {call.name} cannot stand inside an aggregate", call.node, hint=hint)
+
+    def _check_place(self, call: AggregateCall) -> None:
         if self.place is not None:
             self.context.refuse(
-                f"aggregate {name} cannot stand {self.place}", node, hint=f"(SELECT {name}(…) FROM …) is a value"
+                f"aggregate {call.name} cannot stand {self.place}",
+                call.node,
+                hint=f"(SELECT {call.name}(…) FROM …) is a value",
             )
-        if any(isinstance(argument, exp.Distinct) for argument in arguments):
-            return None
-        inside = self.elsewhere("inside another one")
-        args = tuple(inside.bind(argument) for argument in arguments)
+
+    def _check_whose(self, call: AggregateCall, args: tuple[Expr, ...]) -> None:
+        """An aggregate is over rows of the query that it stands in."""
         own = tuple(item.prefix for item in self.levels[0].items)
         outer = tuple(item.prefix for level in self.levels[1:] for item in level.items)
         columns = {column for arg in args for column in columns_of(arg)}
         if any(column.startswith(outer) for column in columns) and not any(
             column.startswith(own) for column in columns
         ):
-            self.context.refuse(f"{name} of an outer query's columns cannot stand in a subquery", node)
-        return args
+            self.context.refuse(f"{call.name} of an outer query's columns cannot stand in a subquery", call.node)

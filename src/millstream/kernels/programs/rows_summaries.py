@@ -13,6 +13,7 @@ from millstream.functions.literals import decimal_value
 from millstream.kernels.programs.evaluate_functions import bounds
 from millstream.kernels.programs.python import vectorised
 from millstream.kernels.programs.rows_values import equality_key, order_key
+from millstream.plan.builtin_programs import builtin_program
 from millstream.plan.programs import Program, Summary
 from millstream.plan.python import Vectorised
 from millstream.types import SqlType
@@ -34,6 +35,9 @@ def finisher(
         return vectorised(summary)
     if not summary.args:
         return len
+    if summary.fn not in _BUILT_IN:
+        run = nested(builtin_program(summary.fn, summary.args[0].type, summary.type))
+        return lambda rows: (run(_distinct(rows, summary) if summary.distinct else rows) or [[None]])[-1][0]
     compute = _BUILT_IN[summary.fn](summary)
 
     def finish(rows: list[tuple[Any, ...]]) -> Any:
