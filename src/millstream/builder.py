@@ -77,6 +77,7 @@ class Flow:
         """Pairs of rows that match, as JOIN in FROM says; their columns are then known as alias.column."""
         if how not in _JOINS:
             raise BindError(f"no join {how}", hint=f"there are {', '.join(_JOINS)}")
+        self._check_other(other)
         flow = self._alone() if len(self._entries) == 1 or how in ("right", "full") else self
         entry = other._alone()._entries[0]
         word = "CROSS JOIN" if on is None and how == "inner" else _JOINS[how]
@@ -139,6 +140,12 @@ class Flow:
     def _is_alone(self) -> bool:
         return len(self._entries) == 1 and not self._conditions
 
+    def _check_other(self, other: Flow) -> None:
+        if not isinstance(other, Flow):
+            raise BindError(f"a flow is expected here, not {other!r}", hint='begin one with db.stream("name")')
+        if other.database is not self.database:
+            raise BindError("two flows of different sessions", hint="begin both with stream(…) of the same session")
+
     def _alone(self) -> Flow:
         """The same with one entry and no conditions."""
         return self if self._is_alone else self._made("*")
@@ -174,6 +181,7 @@ class Flow:
         return delivered(bound, context)
 
     def _combined(self, other: Flow, word: str, all_: bool) -> Flow:
+        self._check_other(other)
         left, right = self._alone(), other._alone()
         text = f"{left._text('*')} {word}{' ALL' if all_ else ''} {right._text('*')}"
         node = sql.parse(text)[0].ast

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 
@@ -62,6 +64,17 @@ class BindError(MillstreamError):
 
 class UnsupportedError(BindError):
     """The statement is understood and has no meaning over unbounded streams, or is not supported here."""
+
+
+@contextmanager
+def refusing_depth() -> Iterator[None]:
+    """Around what goes down a statement step by step: a statement that is too deep for it is refused."""
+    try:
+        yield
+    except RecursionError:
+        raise UnsupportedError(
+            "the statement is nested too deeply", hint="split it with CREATE STREAM … AS; write x IN (…) for many x = …"
+        ) from None
 
 
 class CatalogError(MillstreamError):

@@ -26,7 +26,7 @@ from millstream.catalog import (
 from millstream.config import Config
 from millstream.connectors import rows as conversion
 from millstream.connectors.registry import make_sink, make_source
-from millstream.errors import BindError, CatalogError, ConnectorError, DataError, MillstreamError
+from millstream.errors import BindError, CatalogError, ConnectorError, DataError, MillstreamError, refusing_depth
 from millstream.explain import explain_text
 from millstream.hosts.contract import Host, Program, Report
 from millstream.hosts.tables import TableStore
@@ -75,6 +75,7 @@ class Database:
             raise BindError("this statement gives no rows", hint="use execute() for declarations")
         return result
 
+    @refusing_depth()
     def prepare(self, text: str, name: str = "query") -> Program:
         """The physical program of a query, without starting it."""
         parsed = sql.parse(text)
@@ -129,12 +130,14 @@ class Database:
         """What the optimizer knows of the streams."""
         return self._host.statistics()
 
+    @refusing_depth()
     def _explain(self, query: act.Query, mode: str) -> str:
         program, trace = self._program("query", query.bound, query.sink)
         return explain_text(query.bound.plan, trace, self._host.explain(program), mode, self._statistics())
 
     # -- queries ---------------------------------------------------------------------------------------------------
 
+    @refusing_depth()
     def _start(self, bound: Bound, uses: frozenset[str], sink: SinkDef | None, text: str, name: str | None) -> Query:
         program, trace = self._program(self._free_name(name), bound, sink)
         self._host.start(program)

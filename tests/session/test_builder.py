@@ -231,6 +231,12 @@ def test_names_that_are_words(db: ms.Database) -> None:
     assert rows(query.fetch()) == [(2, 1, 1, None)]
 
 
+def elsewhere() -> Flow:
+    other = ms.connect()
+    other.execute(STREAMS)
+    return over_a(other)
+
+
 REFUSED: dict[str, tuple[Build, str]] = {
     "no stream": (lambda db: db.stream("zz"), "no stream or table zz"),
     "two streams": (lambda db: db.stream("a, b"), "a flow begins with one entry of FROM"),
@@ -251,6 +257,8 @@ REFUSED: dict[str, tuple[Build, str]] = {
         "more than expressions",
     ),
     "no such join": (lambda db: over_a(db).join(over_b(db), on="TRUE", how="outer"), "no join outer"),  # type: ignore[arg-type]
+    "no flow": (lambda db: over_a(db).join("b", on="TRUE"), "a flow is expected here, not 'b'"),  # type: ignore[arg-type]
+    "a flow of another session": (lambda db: over_a(db).union(elsewhere()), "two flows of different sessions"),
     "no window": (lambda db: db.stream("a").window("RAGNE 5"), "did you mean RANGE"),
     "two windows": (lambda db: db.stream("a").window("RANGE 5) o, b WINDOW(RANGE 3"), "more than one window"),
     "window and granularity": (lambda db: db.stream("a").window("RANGE 5) GRANULARITY(2"), "more than one window"),

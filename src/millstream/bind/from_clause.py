@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlglot import exp
 
 from millstream.bind.asof import check_moment, is_asof, join_asof
 from millstream.bind.context import Context
 from millstream.bind.event_joins import is_event_join, join_events
 from millstream.bind.joins import Source, join_sources
+from millstream.bind.outputs import alias_columns
 from millstream.bind.patterns import bind_match_recognize
 from millstream.bind.relations import bind_windowed
 from millstream.bind.scope import Scope
@@ -42,6 +45,11 @@ def bind_entry(node: exp.Expr, context: Context) -> Source:
 
 
 def _bind_source(node: exp.Expr, context: Context, join: exp.Join | None) -> Source:
+    source = _bind_item(node, context, join)
+    return replace(source, plan=_renamed(source.plan, node, context))
+
+
+def _bind_item(node: exp.Expr, context: Context, join: exp.Join | None) -> Source:
     from millstream.bind.select import bind_named
 
     if isinstance(node, Windowed):
@@ -50,8 +58,7 @@ def _bind_source(node: exp.Expr, context: Context, join: exp.Join | None) -> Sou
         return Source(bind_windowed(node, rows.plan, alias, context), alias, rows.name, node, join)
     if isinstance(node, MatchRecognize):
         rows = _bind_source(node.this, context, None)
-        plan = _renamed(bind_match_recognize(node, rows.plan, rows.alias, context), node, context)
-        return Source(plan, node.alias, "", node, join)
+        return Source(bind_match_recognize(node, rows.plan, rows.alias, context), node.alias, "", node, join)
     if isinstance(node, exp.Query) and not isinstance(node, exp.Table):
         plan = bind_named(node, context, node).plan
         return Source(plan, node.alias or "", "", node, join, frozenset() if node.alias else _aliases(node))
@@ -98,10 +105,10 @@ def _bind_source(node: exp.Expr, context: Context, join: exp.Join | None) -> Sou
 
 def _renamed(plan: P.Node, node: exp.Expr, context: Context) -> P.Node:
     """The rows with the names that an alias gives to their columns, if it does."""
-    alias = node.args.get("alias")
-    names = [] if alias is None else [column.name for column in alias.columns]
-    if not names:
+    names = alias_columns(node)
+    if names is None or names == plan.schema.names:
         return plan
+    alias = node.args["alias"]
     if len(names) != len(plan.schema):
         context.fail(f"{len(names)} names for {len(plan.schema)} columns", alias, hint="name all of them, or none")
     if len({name.lower() for name in names}) < len(names):

@@ -47,15 +47,17 @@ def has_aggregate(node: exp.Expr, context: Context) -> bool:
 
 
 class Arguments(ExpressionBinder):
-    """Expressions over the rows of a group; `place` says where no aggregate may stand."""
+    """Expressions over the rows of a group; `place` says where no aggregate may stand, `hint` what to do instead."""
 
-    def __init__(self, context: Context, scope: Scope, place: str) -> None:
+    def __init__(
+        self, context: Context, scope: Scope, place: str, hint: str = "aggregate twice with a subquery"
+    ) -> None:
         super().__init__(context, scope)
-        self.place = place
+        self.place, self.hint = place, hint
 
     def bind(self, node: exp.Expr) -> Expr:
         if is_aggregate(node, self.context):
-            self.context.fail(f"an aggregate cannot stand {self.place}", node, hint="aggregate twice with a subquery")
+            self.context.fail(f"an aggregate cannot stand {self.place}", node, hint=self.hint)
         return super().bind(node)
 
 
@@ -68,6 +70,11 @@ class GroupCall:
     distinct: bool = False
     is_own: bool = False
     """whether somebody wrote it"""
+
+
+def ungrouped(context: Context, scope: Scope) -> Arguments:
+    """Expressions of WHERE, over rows that are grouped, or otherwise brought together, after it."""
+    return Arguments(context, scope, "in WHERE", "conditions on groups stand in HAVING")
 
 
 class GroupedExpressions(ExpressionBinder):
@@ -83,6 +90,8 @@ class GroupedExpressions(ExpressionBinder):
             self._add_key(Arguments(context, scope, "in GROUP BY").bind(node))
 
     def bind(self, node: exp.Expr) -> Expr:
+        if isinstance(node, exp.Column) and isinstance(node.find_ancestor(exp.Having, exp.Query), exp.Having):
+            node = self._meant(node)
         if isinstance(node, exp.Filter):
             return self._single(node.this, node.expression.this)
         if is_aggregate(node, self.context):
@@ -121,11 +130,16 @@ class GroupedExpressions(ExpressionBinder):
         group = self.select.args.get("group")
         if group is None:
             return
-        for key in ("all", "cube", "rollup", "grouping_sets", "totals"):
-            if group.args.get(key):
-                self.context.refuse(f"GROUP BY {key.upper().replace('_', ' ')} is not supported", group)
+        if group.args.get("all"):
+            yield from (_unaliased(item) for item in self.select.expressions if not has_aggregate(item, self.context))
         for node in group.expressions:
-            yield self._meant(node)
+            if isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets):
+                self.context.refuse(
+                    "rows of streams are grouped in one way",
+                    node,
+                    hint="write a query for each set of keys, and put UNION ALL between them",
+                )
+            yield from map(self._meant, node.expressions if isinstance(node, exp.Tuple) else (node,))
 
     def _meant(self, node: exp.Expr) -> exp.Expr:
         """The expression that a key stands for: a place in the select list, an alias of it, or itself."""
@@ -237,7 +251,7 @@ class GroupedExpressions(ExpressionBinder):
             self.context.fail(
                 f"column {expr.name} is neither in GROUP BY nor inside an aggregate",
                 node,
-                hint="add it to GROUP BY, or aggregate it: min(…), first_value(…)",
+                hint="add it to GROUP BY, or aggregate it: min(…), max(…)",
             )
         children = expr.children()
         return expr.with_children(tuple(self._settled(child, node) for child in children)) if children else expr

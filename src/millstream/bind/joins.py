@@ -64,7 +64,8 @@ def refuse_two_streams(message: str, node: exp.Expr, context: Context) -> NoRetu
         message,
         node,
         detail="each row would have to be kept for ever, in case a match arrives",
-        hint="say how long rows are kept: s WINDOW(RANGE 10 MINUTES), or store one of them as a table",
+        hint="say how long rows are kept, s WINDOW(RANGE 10 MINUTES), or how far their times are apart, "
+        "b.ts BETWEEN a.ts AND a.ts + INTERVAL '1' HOUR, or store one of them as a table",
     )
 
 

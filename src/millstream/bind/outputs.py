@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from millstream.bind.expressions import ExpressionBinder, call_of
 from millstream.bind.scope import Scope
+from millstream.bind.stars import star_of, starred
 from millstream.plan import nodes as P
 from millstream.plan.expr import Expr
 from millstream.schema import unique_names
@@ -28,12 +29,17 @@ def deliver(plan: P.Node, outputs: list[tuple[str, Expr]]) -> Bound:
     return Bound(P.Project(plan, tuple(columns)), names)
 
 
+def alias_columns(node: exp.Expr) -> tuple[str, ...] | None:
+    """The names that an alias gives to columns, as in `AS u (a, b)`; None if there is none that does."""
+    alias = node.args.get("alias")
+    names = tuple(str(column.name) for column in alias.columns) if isinstance(alias, exp.TableAlias) else ()
+    return names or None
+
+
 def outputs_of(node: exp.Expr, scope: Scope, expressions: ExpressionBinder) -> list[tuple[str, Expr]]:
     """The columns that an item of a select list stands for."""
-    if isinstance(node, exp.Star):
-        return [(name, column) for name, column in scope.star("", node)]
-    if isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
-        return [(name, column) for name, column in scope.star(node.table, node)]
+    if (star := star_of(node)) is not None:
+        return starred(node, star, scope, expressions)
     if isinstance(node, exp.Alias):
         return [(node.alias, expressions.bind(node.this))]
     if (columns := expressions.several(node)) is not None:

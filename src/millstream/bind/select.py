@@ -9,7 +9,8 @@ from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder
 from millstream.bind.from_clause import bind_entry, bind_from
 from millstream.bind.grouping import GroupBinder, is_grouped
-from millstream.bind.outputs import Bound, deliver, outputs_of
+from millstream.bind.groups import ungrouped
+from millstream.bind.outputs import Bound, alias_columns, deliver, outputs_of
 from millstream.bind.relations import to_events
 from millstream.bind.sequences import SequenceBinder, sequence_of
 from millstream.bind.set_operations import bind_set_operation
@@ -48,8 +49,10 @@ def _bind_plain(node: exp.Expr, context: Context) -> Bound:
 
 
 def bind_named(node: exp.Expr, context: Context, at: exp.Expr, names: tuple[str, ...] | None = None) -> Bound:
-    """A query whose columns are referred to by name, so the names must differ; `names` replaces its own."""
+    """A query whose columns are referred to by name, so the names must differ; `names`, or those that the alias of `at`
+    gives, replace its own."""
     bound = bind_query(node, context)
+    names = names or alias_columns(at)
     if names is not None:
         if len(names) != len(bound.names):
             context.fail(
@@ -79,7 +82,8 @@ def _bind_select(node: exp.Select, context: Context) -> Bound:
     running = not grouped and any(calls_own(part, OwnCalls(context, str)) for part in node.expressions)
     _refuse_clauses(node, context, plan, grouped or running)
     if (where := node.args.get("where")) is not None:
-        plan = P.Filter(plan, ExpressionBinder(context, scope).condition(where.this))
+        rows = ungrouped(context, scope) if grouped else ExpressionBinder(context, scope)
+        plan = P.Filter(plan, rows.condition(where.this))
     if grouped:
         groups = GroupBinder(node, plan, scope, context)
         check_order(node, context, groups.ordered_by)

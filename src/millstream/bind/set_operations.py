@@ -8,9 +8,11 @@ from millstream.bind.context import Context
 from millstream.bind.expressions import coerce
 from millstream.bind.outputs import Bound
 from millstream.bind.relations import as_relation, check_clocks
+from millstream.kernels.merge import MOST_INPUTS
 from millstream.plan import nodes as P
 from millstream.plan import relations as R
-from millstream.plan.expr import Column
+from millstream.plan.expr import Column, Expr, Literal
+from millstream.schema import Field
 from millstream.types import SqlType, common_type
 
 
@@ -25,6 +27,8 @@ def bind_set_operation(node: exp.SetOperation, context: Context) -> Bound:
 def combined(node: exp.SetOperation, branches: list[Bound], context: Context) -> Bound:
     """The plan of a set operation whose branches are bound already."""
     word = type(node).__name__.upper()
+    if node.args.get("by_name"):
+        branches = _by_name(branches, word, node, context)
     _check_widths(branches, word, node, context)
     plans = _of_one_kind([branch.plan for branch in branches], word, node, context)
     check_clocks(plans, word, node, context)
@@ -36,6 +40,12 @@ def combined(node: exp.SetOperation, branches: list[Bound], context: Context) ->
     match node:
         case exp.Union():
             union = P.Union(tuple(plans))
+            if union.kind is P.Kind.EVENTS and len(plans) > MOST_INPUTS:
+                context.refuse(
+                    f"{word} of {len(plans)} streams, at most {MOST_INPUTS} are possible",
+                    node,
+                    hint="unite some of them first: CREATE STREAM … AS",
+                )
             return Bound(P.Distinct(union) if is_set else union, first.names)
         case exp.Except():
             return Bound(R.SetOperation(plans[0], plans[1], "except", not is_set), first.names)
@@ -49,10 +59,35 @@ def _flatten(node: exp.Expr) -> list[exp.Expr]:
     parts: list[exp.Expr] = []
     for side in (node.this, node.expression):
         inner = side.this if isinstance(side, exp.Subquery) and not side.alias else side
-        same = isinstance(inner, exp.Union) and bool(inner.args.get("distinct")) == bool(node.args.get("distinct"))
+        same = isinstance(inner, exp.Union) and all(
+            bool(inner.args.get(key)) == bool(node.args.get(key)) for key in ("distinct", "by_name")
+        )
         is_plain = not any(part.args.get("stream_of") or part.args.get("with_") for part in (side, inner))
         parts += _flatten(inner) if same and is_plain else [side]
     return parts
+
+
+def _by_name(branches: list[Bound], word: str, node: exp.Expr, context: Context) -> list[Bound]:
+    """The branches with the columns of all of them, each in one place; where a branch has none of a name it is NULL."""
+    if not isinstance(node, exp.Union):
+        context.refuse(f"{word} BY NAME is not supported", node, hint="select the same columns in the same order")
+    columns: dict[str, Field] = {}
+    for branch in branches:
+        if len({name.lower() for name in branch.names}) < len(branch.names):
+            context.fail("two columns have the same name", node, hint="name them apart with AS")
+        for name, field in zip(branch.names, branch.plan.schema, strict=True):
+            columns.setdefault(name.lower(), Field(name, field.type))
+    return [_with_all(branch, columns) for branch in branches]
+
+
+def _with_all(branch: Bound, columns: dict[str, Field]) -> Bound:
+    own = {name.lower(): field for name, field in zip(branch.names, branch.plan.schema, strict=True)}
+    values: list[tuple[str, Expr]] = []
+    for key, column in columns.items():
+        found = own.get(key)
+        value = Literal(column.type, None) if found is None else Column(found.type, found.name)
+        values.append((column.name, value))
+    return Bound(P.Project(branch.plan, tuple(values)), tuple(name for name, _ in values))
 
 
 def _check_widths(branches: list[Bound], word: str, node: exp.Expr, context: Context) -> None:

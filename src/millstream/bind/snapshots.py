@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder
-from millstream.bind.groups import GroupCall, GroupedExpressions, aggregates_rows
+from millstream.bind.groups import GroupCall, GroupedExpressions, aggregates_rows, ungrouped
 from millstream.bind.outputs import Bound, deliver, outputs_of
 from millstream.bind.relations import as_relation
 from millstream.bind.scope import Scope
@@ -35,7 +35,7 @@ def bind_snapshots(select: exp.Select, plan: P.Node, scope: Scope, context: Cont
     subqueries = Subqueries(context, plan)
     plan = as_relation(plan)
     if (where := select.args.get("where")) is not None:
-        rows = ExpressionBinder(context, scope)
+        rows = ungrouped(context, scope)
         plan = subqueries.filtered(plan, where.this, rows)
     if aggregates_rows(select, context) or select.args.get("having") is not None:
         groups = SnapshotBinder(select, plan, scope, context, subqueries)

@@ -39,6 +39,7 @@ from millstream.catalog import (
     ViewDef,
     aggregate_use,
 )
+from millstream.errors import refusing_depth
 from millstream.plan.expr import Column
 from millstream.plan.nodes import Kind
 from millstream.plan.relations import FROM, TO, Validity
@@ -87,6 +88,7 @@ DROPPABLE: dict[str, tuple[type[Entry], ...]] = {
 }
 
 
+@refusing_depth()
 def bind(node: exp.Expr, catalog: Catalog, sql: str) -> Action:
     """What a statement asks for; every mistake in it is an error that underlines its place in `sql`."""
     context = Context(catalog, sql)

@@ -132,7 +132,10 @@ def _plain_errors() -> Iterator[None]:
     try:
         yield
     except duckdb.Error as error:
-        raise DataError(str(error).splitlines()[0].removeprefix("Binder Error: ")) from None
+        first, *others = str(error).splitlines()
+        known = next((line for line in others if line.startswith("Candidate")), "").partition(": ")[2].replace('"', "")
+        hint = f"there is {known}" if known else None
+        raise DataError(first.removeprefix("Binder Error: "), hint=hint) from None
 
 
 def _quoted(name: str) -> str:

@@ -16,6 +16,7 @@ from millstream.kernels.runs import Runs, in_order
 from millstream.schema import Schema
 
 _PORT_BITS = 59
+MOST_INPUTS = 16
 
 
 @register
@@ -28,8 +29,8 @@ class MergeSpec:
     ports: int
 
     def __post_init__(self) -> None:
-        if not 1 <= self.ports <= 16:
-            raise ValueError(f"{self.ports} inputs to merge: 1 to 16 are possible")
+        if not 1 <= self.ports <= MOST_INPUTS:
+            raise ValueError(f"{self.ports} inputs to merge: 1 to {MOST_INPUTS} are possible")
 
     @property
     def inputs(self) -> tuple[Schema, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Literal as OneOf
 
 from millstream.kernels.contract import KernelSpec
-from millstream.kernels.merge import MergeSpec
+from millstream.kernels.merge import MOST_INPUTS, MergeSpec
 from millstream.kernels.relations.at_window_end import AtWindowEndSpec
 from millstream.kernels.relations.bags import BagSpec
 from millstream.kernels.relations.convert import ToChangesSpec
@@ -88,8 +88,7 @@ class RelationPlanner:
             case R.Join():
                 return self._join(node, node.schema.names)
             case P.Union(branches=branches):
-                inputs = tuple(map(self.plan, branches))
-                return self._apply(node.schema, inputs, MergeSpec(self._formed(node.schema), len(inputs)))
+                return self._merged(node.schema, tuple(map(self.plan, branches)))
             case P.Distinct(input=relation):
                 spec = BagSpec(node.schema, 1, "distinct", False, self.form)
                 return self._apply(node.schema, (self.plan(relation),), spec)
@@ -100,6 +99,13 @@ class RelationPlanner:
                 groups = SummarySpec(relation.schema, keys, calls, self.form)
                 return self._apply(node.schema, (self.plan(relation),), groups)
         return self._of_intervals(node)
+
+    def _merged(self, schema: Schema, inputs: tuple[Physical, ...]) -> Physical:
+        """The rows of all inputs. Those of equal time have no order here, so merges may stand above merges."""
+        while len(inputs) > MOST_INPUTS:
+            parts = [inputs[begin : begin + MOST_INPUTS] for begin in range(0, len(inputs), MOST_INPUTS)]
+            inputs = tuple(self._merged(schema, part) if len(part) > 1 else part[0] for part in parts)
+        return self._apply(schema, inputs, MergeSpec(self._formed(schema), len(inputs)))
 
     def _of_intervals(self, node: P.Node) -> Physical:
         """What is done to intervals, whatever the form around it."""

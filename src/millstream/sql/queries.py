@@ -18,6 +18,7 @@ from millstream.sql.relations import Windowed
 from millstream.sql.spans import cover
 
 _SIDE_STREAMS = ("LATE", "ERRORS")
+_SEVERAL_GROUPINGS: dict[str, type[exp.Expr]] = {"ROLLUP": exp.Rollup, "CUBE": exp.Cube}
 _CLAUSES = ("where", "group", "having", "windows", "qualify", "order", "limit", "offset")
 _FROM_ENDS = frozenset(
     {
@@ -269,7 +270,23 @@ class QueryParser(MatchParser):
             return None
         if self._match(TokenType.ALL):
             return self.expression(exp.Group(all=True))
-        return self.expression(exp.Group(expressions=self._parse_list(self._parse_disjunction, "an expression")))
+        return self.expression(exp.Group(expressions=self._parse_list(self._parse_key, "an expression")))
+
+    def _parse_key(self) -> exp.Expr | None:
+        """An expression, or several ways to group at once, which only stored tables can be asked for."""
+        first = self._curr
+        if self._match_text_seq("GROUPING", "SETS"):
+            self._expect(TokenType.L_PAREN, "'('")
+            node: exp.Expr = exp.GroupingSets(expressions=self._parse_list(self._parse_key, "an expression"))
+        elif self._next.token_type is TokenType.L_PAREN and self._match_texts(_SEVERAL_GROUPINGS):
+            kind = _SEVERAL_GROUPINGS[self._prev.text.upper()]
+            self._advance()
+            node = kind(expressions=self._parse_list(self._parse_disjunction, "an expression"))
+        else:
+            return self._parse_disjunction()
+        self._match_r_paren()
+        cover(node, first, self._prev)
+        return node
 
     def _parse_limit(
         self, this: exp.Expr | None = None, top: bool = False, skip_limit_token: bool = False
