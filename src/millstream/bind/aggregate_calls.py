@@ -135,13 +135,13 @@ def _meant(call: AggregateCall, context: Context) -> AggregateCall:
     if call.name in _OF_CONDITIONS:
         return replace(call, fn=_OF_CONDITIONS[call.name], of_conditions=True)
     if call.fn == "count_if":
-        _check_count(call, 1, context)
+        _check_one(call, context)
         if call.distinct:
             context.fail(f"{call.name} takes no DISTINCT", call.node, hint="count(DISTINCT x) FILTER (WHERE …)")
         where = args[0] if call.where is None else exp.and_(args[0], call.where)
         return replace(call, fn="count", arguments=(), where=where)
     if call.fn == "approx_count_distinct":
-        _check_count(call, 1, context)
+        _check_one(call, context)
         return replace(call, fn="count", distinct=True)
     if call.fn == "percentile_cont":
         return _quantile(call, context)
@@ -176,10 +176,11 @@ def _check_fraction(node: exp.Expr, call: AggregateCall, context: Context) -> No
         context.fail(f"{call.name} takes a fraction between 0 and 1", node, hint="0.5 is the median")
 
 
-def _check_count(call: AggregateCall, count: int, context: Context) -> None:
-    if len(call.arguments) != count or call.star is not None:
-        what = "takes values" if call.star is not None else f"takes one argument, here are {len(call.arguments)}"
-        context.fail(f"{call.name} {what}", call.node)
+def _check_one(call: AggregateCall, context: Context) -> None:
+    if call.star is not None:
+        context.fail(f"{call.name} takes a value", call.star, hint="name a column")
+    if len(call.arguments) != 1:
+        context.fail(f"{call.name} takes one argument, here are {len(call.arguments)}", call.node)
 
 
 def is_idempotent(call: AggregateCall) -> bool:
@@ -203,7 +204,7 @@ def bind_builtin(call: AggregateCall, rows: ExpressionBinder, any_value: str = "
     where = None if call.where is None or is_edge else rows.condition(call.where)
     arg: Expr | None = None
     if fn != "count" or (call.arguments and call.star is None):
-        _check_count(call, 1, context)
+        _check_one(call, context)
         arg = rows.bind(call.arguments[0])
         if call.of_conditions and arg.type not in (BOOLEAN, NULL):
             context.fail(

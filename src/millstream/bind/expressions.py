@@ -104,6 +104,10 @@ class ExpressionBinder:
                 self._refuse_subquery("a subquery cannot stand here yet", node)
             case exp.Func():
                 return self._call(node)
+            case exp.Filter() | exp.WithinGroup():
+                self.bind(node.this)
+                word = "FILTER" if isinstance(node, exp.Filter) else "WITHIN GROUP"
+                self.context.fail(f"{word} needs an aggregate before it", node)
         return self.context.fail(f"{to_sql(node)[:60]} cannot be used here", node)
 
     def several(self, node: exp.Expr) -> list[tuple[str, Expr]] | None:
@@ -207,7 +211,8 @@ class ExpressionBinder:
 
     def _call(self, node: exp.Func) -> Expr:
         name, arguments = call_of(node)
-        if aggregates.canonical_name(name) is not None and len(arguments) <= 1 and name not in ("first", "last"):
+        is_aggregate = aggregates.canonical_name(name) is not None or name in aggregates.SAID_OTHERWISE
+        if is_aggregate and len(arguments) <= 1 and self.context.catalog.function(name) is None:
             self.context.refuse(
                 f"{name} over a whole stream never ends",
                 node,

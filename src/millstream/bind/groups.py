@@ -7,30 +7,22 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from millstream.bind.aggregates import as_argument
+from millstream.bind.aggregate_calls import AggregateCall, aggregate_call, as_argument, bind_builtin
+from millstream.bind.chosen_rows import bind_own, in_order
 from millstream.bind.context import Context
-from millstream.bind.expressions import ExpressionBinder, call_of, in_words
-from millstream.bind.programs import bind_program
+from millstream.bind.expressions import ExpressionBinder, in_words
 from millstream.bind.scope import Scope
-from millstream.kernels import aggregates
 from millstream.kernels.programs.engine import Running
 from millstream.kernels.programs.layout import returns_one_row
 from millstream.plan import nodes as P
-from millstream.plan.builtin_programs import NAMES as GROUPABLE
 from millstream.plan.builtin_programs import builtin_program
-from millstream.plan.expr import Case, Column, Expr, Literal, told
+from millstream.plan.expr import Column, Expr, told
 from millstream.plan.programs import Insert, Program
-from millstream.types import BOOLEAN
 
 
 def is_aggregate(node: exp.Expr, context: Context) -> bool:
-    """Whether a node calls an aggregate."""
-    if not isinstance(node, exp.Func):
-        return False
-    name, arguments = call_of(node)
-    if context.catalog.aggregate(name, window=False) is not None:
-        return True
-    return aggregates.canonical_name(name) in GROUPABLE and len(arguments) <= 1
+    """Whether a node calls an aggregate that needs no window."""
+    return aggregate_call(node, context) is not None
 
 
 def aggregates_rows(select: exp.Select, context: Context) -> bool:
@@ -69,7 +61,7 @@ class GroupCall:
     args: tuple[Expr, ...]
     distinct: bool = False
     is_own: bool = False
-    """whether somebody wrote it"""
+    """whether it is a program, and not an aggregate that kernels know by name"""
 
 
 def ungrouped(context: Context, scope: Scope) -> Arguments:
@@ -79,6 +71,9 @@ def ungrouped(context: Context, scope: Scope) -> Arguments:
 
 class GroupedExpressions(ExpressionBinder):
     """Binds the expressions of a SELECT that aggregates: what they make of a group's keys and aggregates."""
+
+    any_value = "first_known"
+    """the aggregate that gives some value of a group"""
 
     def __init__(self, select: exp.Select, plan: P.Node, scope: Scope, context: Context) -> None:
         super().__init__(context, scope, self._refuse_over)
@@ -92,10 +87,10 @@ class GroupedExpressions(ExpressionBinder):
     def bind(self, node: exp.Expr) -> Expr:
         if isinstance(node, exp.Column) and isinstance(node.find_ancestor(exp.Having, exp.Query), exp.Having):
             node = self._meant(node)
-        if isinstance(node, exp.Filter):
-            return self._single(node.this, node.expression.this)
         if is_aggregate(node, self.context):
-            return self._single(node, None)
+            return self._single(node)
+        if isinstance(node, exp.Filter):
+            self.context.fail("FILTER needs an aggregate before it", node)
         if self._inside:
             return super().bind(node)
         self._inside = True
@@ -108,7 +103,7 @@ class GroupedExpressions(ExpressionBinder):
         """The columns of an aggregate that returns several and stands alone; None if `node` is none."""
         if not is_aggregate(node, self.context):
             return None
-        call = self._call_of(node, None)
+        call = self._call_of(node)
         fields = call.program.result
         if len(fields) == 1:
             return None
@@ -167,8 +162,8 @@ class GroupedExpressions(ExpressionBinder):
 
     # -- aggregates ------------------------------------------------------------------------------------------------
 
-    def _single(self, node: exp.Expr, where: exp.Expr | None) -> Expr:
-        call = self._call_of(node, where)
+    def _single(self, node: exp.Expr) -> Expr:
+        call = self._call_of(node)
         if len(call.program.result) > 1:
             self.context.fail(
                 f"{call.program.name} returns {len(call.program.result)} columns",
@@ -182,53 +177,34 @@ class GroupedExpressions(ExpressionBinder):
         number = len(self.calls) + 1
         return self.calls.setdefault(call, tuple(f"${number}.{field.name}" for field in call.program.result))
 
-    def _call_of(self, node: exp.Expr, where: exp.Expr | None) -> GroupCall:
-        if not is_aggregate(node, self.context):
-            self.context.fail("FILTER needs an aggregate before it", node)
-        assert isinstance(node, exp.Func)
-        name, arguments = call_of(node)
+    def _call_of(self, node: exp.Expr) -> GroupCall:
+        call = aggregate_call(node, self.context)
+        assert call is not None
         rows = Arguments(self.context, self.rows, "inside another")
-        definition = self.context.catalog.aggregate(name, window=False)
-        if definition is None:
-            return self._builtin(name, arguments, node, None if where is None else rows.condition(where))
-        if where is not None or any(isinstance(argument, exp.Distinct) for argument in arguments):
-            word = "DISTINCT" if where is None else "FILTER"
-            self.context.refuse(f"{word} with {name}, which is written in SQL, is not supported", node)
-        args = tuple(map(rows.bind, arguments))
-        with self.context.blaming(node):
-            program = bind_program(definition, tuple(arg.type for arg in args), self.context)
-            args = tuple(as_argument(arg, field) for arg, field in zip(args, program.parameters, strict=True))
+        return self._own(call, rows) if call.is_own else self._builtin(call, rows)
+
+    def _own(self, call: AggregateCall, rows: Arguments) -> GroupCall:
+        own = bind_own(call, rows)
+        program = own.base
+        assert program is not None
+        with self.context.blaming(call.node):
+            args = tuple(as_argument(arg, field) for arg, field in zip(own.args, program.parameters, strict=True))
         if not any(isinstance(statement, Insert) and statement.table is None for statement in program.terminate):
             self.context.refuse(
-                f"{name} returns nothing when a group ends",
-                node,
+                f"{call.name} returns nothing when a group ends",
+                call.node,
                 detail="only what TERMINATE returns belongs to the group",
                 hint="add TERMINATE : { INSERT INTO RETURN … }",
             )
         return GroupCall(program, args, is_own=True)
 
-    def _builtin(self, name: str, arguments: list[exp.Expression], node: exp.Expr, where: Expr | None) -> GroupCall:
-        fn = aggregates.canonical_name(name)
-        assert fn is not None
-        distinct = len(arguments) == 1 and isinstance(arguments[0], exp.Distinct)
-        if distinct:
-            arguments = list(arguments[0].expressions)
-        arg: Expr | None = None
-        if fn != "count" or (arguments and not isinstance(arguments[0], exp.Star)):
-            if len(arguments) != 1:
-                self.context.fail(f"{name} takes one argument, here are {len(arguments)}", node)
-            arg = Arguments(self.context, self.rows, "inside another").bind(arguments[0])
-        distinct = distinct and fn not in ("min", "max")
-        if where is not None:
-            if fn in ("first_value", "last_value"):
-                self.context.refuse(f"FILTER with {name} is not supported", node, hint="put the condition into WHERE")
-            given = Literal(BOOLEAN, True) if arg is None else arg
-            arg = Case(given.type, ((where, given),), Literal(given.type, None))
-        type_ = aggregates.result_type(fn, distinct, None if arg is None else arg.type)
-        if type_ is None:
-            self.context.fail(f"{fn} does not apply to {'rows' if arg is None else arg.type}", node)
-        program = builtin_program(fn, None if arg is None else arg.type, type_, distinct)
-        return GroupCall(program, () if arg is None else (arg,), distinct)
+    def _builtin(self, call: AggregateCall, rows: Arguments) -> GroupCall:
+        builtin = bind_builtin(call, rows, self.any_value)
+        if (ordered := in_order(call, builtin, rows)) is not None:
+            return GroupCall(*ordered, is_own=True)
+        arg = builtin.arg
+        program = builtin_program(builtin.fn, None if arg is None else arg.type, builtin.type, builtin.distinct)
+        return GroupCall(program, () if arg is None else (arg,), builtin.distinct)
 
     def _check_one_row(self) -> None:
         for call in self.calls if len(self.calls) > 1 else ():

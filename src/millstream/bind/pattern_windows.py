@@ -6,15 +6,14 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
+from millstream.bind.aggregate_calls import aggregate_call
 from millstream.bind.context import Context
-from millstream.bind.expressions import call_of
 from millstream.bind.frames import FrameBinder
 from millstream.bind.groups import is_aggregate
 from millstream.bind.pattern_values import MatchValues
 from millstream.bind.patterns import SearchBinder
 from millstream.bind.scope import Item, did_you_mean
 from millstream.functions import resolve
-from millstream.kernels import aggregates
 from millstream.plan import nodes as P
 from millstream.plan import patterns as M
 from millstream.plan.expr import Expr, Literal
@@ -85,13 +84,13 @@ class PatternWindows:
 
     def _value(self, node: exp.Window, search: WindowSearch) -> Expr:
         expressions = search.binder.expressions("MEASURES")
-        if not isinstance(node.this, exp.Func):
+        call = aggregate_call(node.this, self.context)
+        if call is None and not isinstance(node.this, exp.Func):
             return expressions.bind(self._measure(node, search).this)
-        name, _ = call_of(node.this)
         value = expressions.bind(node.this)
-        fn = aggregates.canonical_name(name)
         # without a match there are no rows to count
-        return resolve("coalesce", (value, Literal(BIGINT, 0))) if fn == "count" else value
+        is_count = call is not None and call.fn == "count"
+        return resolve("coalesce", (value, Literal(BIGINT, 0))) if is_count else value
 
     def _measure(self, node: exp.Window, search: WindowSearch) -> exp.Alias:
         if not isinstance(node.this, exp.Column):

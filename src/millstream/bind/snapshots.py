@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
+from millstream.bind.aggregate_calls import IN_ORDER, AggregateCall
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder
-from millstream.bind.groups import GroupCall, GroupedExpressions, aggregates_rows, ungrouped
+from millstream.bind.groups import Arguments, GroupCall, GroupedExpressions, aggregates_rows, ungrouped
 from millstream.bind.outputs import Bound, deliver, outputs_of
 from millstream.bind.relations import as_relation
 from millstream.bind.scope import Scope
@@ -91,6 +92,8 @@ def check_order(node: exp.Expr, plan: P.Node, context: Context) -> None:
 class SnapshotBinder(GroupedExpressions):
     """Binds the expressions of a SELECT that aggregates the rows which are valid at the same time."""
 
+    any_value = "min"
+
     def __init__(
         self, select: exp.Select, plan: P.Node, scope: Scope, context: Context, subqueries: Subqueries
     ) -> None:
@@ -127,16 +130,16 @@ class SnapshotBinder(GroupedExpressions):
         finally:
             self._inside = inside
 
-    def _call_of(self, node: exp.Expr, where: exp.Expr | None) -> GroupCall:
-        call = super()._call_of(node, where)
-        if not call.is_own and call.program.name in ("first_value", "last_value"):
+    def _builtin(self, call: AggregateCall, rows: Arguments) -> GroupCall:
+        if call.fn in IN_ORDER and not call.order:
             self.context.refuse(
-                f"{call.program.name} of a relation",
-                node,
+                f"{call.name} of a relation",
+                call.node,
                 detail="the rows that are valid at the same time have no order",
-                hint="use min or max, or a window of the last rows: s WINDOW(PARTITION BY … ROWS 1)",
+                hint=f"give them one: {call.name}(… ORDER BY …), or use a window of the last rows: "
+                "s WINDOW(PARTITION BY … ROWS 1)",
             )
-        return call
+        return super()._builtin(call, rows)
 
     def _is_known(self, name: str) -> bool:
         return super()._is_known(name) or name in self.subqueries.columns
