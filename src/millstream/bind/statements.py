@@ -24,7 +24,7 @@ from millstream.bind.programs import define_aggregate
 from millstream.bind.reads import reads_only, tables_of
 from millstream.bind.scope import did_you_mean
 from millstream.bind.select import bind_named, bind_query
-from millstream.bind.table_aggregates import own_aggregates
+from millstream.bind.table_aggregates import in_store_terms, own_aggregates
 from millstream.catalog import (
     AggregateDef,
     Catalog,
@@ -390,6 +390,7 @@ def _on_tables(node: exp.Expr, context: Context, *, is_query: bool) -> OnTables:
             reads.add(entry.name)
         else:
             context.fail(f"no table {table.name}", table, hint=context.catalog.suggest(table.name))
+    node = in_store_terms(node, context)
     own = own_aggregates(node, context)
     sql = node.sql(dialect="duckdb") if own is None else ""
     return OnTables(sql, frozenset(reads), is_query, own=own, views=tuple(views))

@@ -14,13 +14,16 @@ from sqlglot import exp
 from millstream.bind.context import Context
 from millstream.bind.expressions import call_of
 from millstream.bind.programs.python import has_state
-from millstream.catalog import AggregateDef, TableDef, ViewDef
+from millstream.catalog import AggregateDef, FunctionDef, TableDef, ViewDef
 from millstream.sql.nodes import CreateAggregate
 
 RETURNED = "__returned"
 """The tables of what the aggregates returned begin with this: `n` is the row's place, `tuple` the place of the row it
 belongs to, `c…` are columns of that row, `r…` what was returned."""
 _GROUPS = "__groups"
+_STORED = frozenset(("string_agg", "max_by", "min_by"))
+"""aggregates of the library that the table store has, too"""
+_SPELLINGS = {"every": "bool_and", "quantile": "quantile_cont", "group_concat": "string_agg", "listagg": "string_agg"}
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,12 @@ def own_aggregates(node: exp.Expr, context: Context) -> TableAggregates | None:
                 call,
                 hint="push its rows into a stream, and ask there",
             )
+        if isinstance(call.parent, exp.Filter) and call.arg_key == "this":
+            context.refuse(
+                f"FILTER with {call_of(call)[0]} over stored tables is not supported",
+                call.parent,
+                hint="put the condition into WHERE",
+            )
         if not isinstance(select, exp.Select) or call.find_ancestor(exp.Query) is not select:
             context.refuse(
                 f"over stored tables {call_of(call)[0]} can stand only in the outermost SELECT",
@@ -93,12 +102,50 @@ def own_aggregates(node: exp.Expr, context: Context) -> TableAggregates | None:
     return _Splitting(select, context).parts()
 
 
+def in_store_terms(node: exp.Expr, context: Context) -> exp.Expr:
+    """A query over stored tables with aggregates as the table store spells them."""
+
+    def spelled(part: exp.Expr) -> exp.Expr:
+        call = part.this if isinstance(part, exp.WithinGroup) else part
+        if not isinstance(call, exp.Anonymous) or context.catalog.has(call.name, (AggregateDef, FunctionDef)):
+            return part
+        name, arguments = call.name.lower(), list(call.expressions)
+        orders = part.expression.expressions if isinstance(part, exp.WithinGroup) else []
+        if name == "percentile_cont" and len(orders) == len(arguments) == 1:
+            (by,) = orders
+            (fraction,) = arguments
+            if by.args.get("desc"):
+                fraction = exp.Sub(this=exp.Literal.number("1"), expression=exp.Paren(this=fraction))
+            return exp.Anonymous(this="quantile_cont", expressions=[by.this, fraction])
+        if name in _SPELLINGS:
+            call.set("this", _SPELLINGS[name])
+            call.meta.pop("called_as", None)
+        _take_apart(call)
+        return part
+
+    return node.transform(spelled, copy=False)
+
+
+def _take_apart(call: exp.Anonymous) -> None:
+    """DISTINCT x, y ORDER BY z as arguments of which each says what stands before or behind it."""
+    only = call.expressions[0] if len(call.expressions) == 1 else None
+    order = only if isinstance(only, exp.Order) else None
+    distinct = only if order is None else order.this
+    if not isinstance(distinct, exp.Distinct) or len(distinct.expressions) < 2:
+        return
+    first, *others = distinct.expressions
+    if order is not None:
+        others[-1] = exp.Order(this=others[-1], expressions=order.expressions)
+    call.set("expressions", [exp.Distinct(expressions=[first]), *others])
+
+
 def _definition(node: exp.Expr, context: Context) -> AggregateDef | None:
     """The aggregate that a node calls. What the table store knows by itself is ours only if somebody defined it."""
     if not isinstance(node, exp.Func):
         return None
     name = call_of(node)[0]
-    if not context.catalog.has(name, (AggregateDef,)) and not isinstance(node, exp.Anonymous):
+    is_defined = context.catalog.has(name, (AggregateDef,))
+    if not is_defined and (not isinstance(node, exp.Anonymous) or name in _STORED):
         return None
     base = context.catalog.aggregate(name, window=False)
     if base is None and context.catalog.aggregate(name, window=True) is not None:

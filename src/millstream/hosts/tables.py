@@ -147,6 +147,10 @@ def _schema_of(schema: pa.Schema) -> list[Field]:
     for column in schema:
         type_ = from_arrow(column.type)
         if type_ is None:
-            raise DataError(f"column {column.name} has the type {column.type}, which we do not have", hint="CAST it")
+            is_list = pa.types.is_list(column.type)
+            raise DataError(
+                f"column {column.name} has the type {column.type}, which we do not have",
+                hint="string_agg(…, ',') makes one text of several values" if is_list else "CAST it",
+            )
         fields.append(Field(column.name, type_))
     return fields
