@@ -78,11 +78,19 @@ class MatchValues:
         if expr == LABEL or not columns_of(expr) & {CLASSIFIER, MATCH_NUMBER}:
             return self.reach(expr, place)
         parts = self._parts(expr, place)
-        if is_null_of_nulls(expr) and expr != NUMBER:
+        # the match has a number, whether or not it has the row
+        if is_null_of_nulls(substitute(expr, {MATCH_NUMBER: Literal(BIGINT, 1)})):
             return parts
         there = self.reach(Literal(BOOLEAN, True), place)
         missing = functions.resolve("is_null", (there,))
         return Case(expr.type, ((missing, Literal(expr.type, None)),), parts)
+
+    def of_match(self, expr: Expr) -> Expr:
+        """What an expression over the values of a match is; NULL at rows without a match."""
+        if is_null_of_nulls(expr):
+            return expr
+        missing = functions.resolve("is_null", (Column(BOOLEAN, TIMED_OUT),))
+        return Case(expr.type, ((missing, Literal(expr.type, None)),), expr)
 
     def _parts(self, expr: Expr, place: Place) -> Expr:
         if expr == LABEL:

@@ -86,7 +86,7 @@ class PatternWindows:
         expressions = search.binder.expressions("MEASURES")
         call = aggregate_call(node.this, self.context)
         if call is None and not isinstance(node.this, exp.Func):
-            return expressions.bind(self._measure(node, search).this)
+            return search.binder.values.of_match(expressions.bind(self._measure(node, search).this))
         value = expressions.bind(node.this)
         # without a match there are no rows to count
         is_count = call is not None and call.fn == "count"

@@ -43,6 +43,8 @@ def bind_match_recognize(node: S.MatchRecognize, rows: P.Node, alias: str, conte
             hint="leave one of them out",
         )
     measures = search.measures()
+    if given.unmatched:
+        measures = [(name, search.values.of_match(expr)) for name, expr in measures]
     outputs: list[tuple[str, Expr]] = [(key, Column(rows.schema[key].type, key)) for key in keys]
     if given.rows != "one":
         outputs += [(name, Column(rows.schema[name].type, name)) for name in found.ordered if name not in keys]
