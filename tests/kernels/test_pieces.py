@@ -188,7 +188,7 @@ def test_foreign_and_mixed_pieces_are_refused() -> None:
     distinct = DistinctSpec(INPUT).build()
     with pytest.raises(StateError, match="another query"):
         distinct.assemble({0: before[0]})
-    with pytest.raises(StateError, match="one piece"):
+    with pytest.raises(StateError, match="another query"):
         distinct.assemble(before)
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
 from millstream.kernels import snapshots
-from millstream.kernels.batch import BEGIN, Batch
+from millstream.kernels.batch import BEGIN, Batch, Ints
+from millstream.kernels.kept import Content, KeepsRows, Kept, Ledger
 from millstream.kernels.keys import KeyTable, bucket_of
 from millstream.kernels.one_input import KeepsColumns
-from millstream.kernels.one_piece import OnePiece
 from millstream.kernels.registry import register
 from millstream.types import BIGINT
 
@@ -35,14 +35,26 @@ class DistinctSpec(KeepsColumns):
 
 @dataclass
 class DistinctState:
-    """The rows seen at `time`; the table may still hold some of earlier times."""
+    """The rows seen at `time`, in slots from `since` on; the table may still hold some of earlier times. `before` is
+    how many rows other tables had."""
 
     seen: KeyTable
     time: int = BEGIN
-    changed: bool = True
+    since: int = 0
+    before: int = 0
+    ledger: Ledger = field(default_factory=Ledger)
+
+    def forget(self, seen: KeyTable) -> None:
+        """Go on with another table."""
+        self.before += self.seen.size
+        self.seen, self.since = seen, 0
+
+    def current(self) -> Ints:
+        """The slots of the rows seen at this time."""
+        return np.arange(self.since, self.seen.size)
 
 
-class DistinctKernel(OnePiece):
+class DistinctKernel(KeepsRows):
     """Runs a DistinctSpec."""
 
     def __init__(self, spec: DistinctSpec) -> None:
@@ -51,13 +63,12 @@ class DistinctKernel(OnePiece):
         self._types = [*(field.type for field in spec.input), BIGINT, BIGINT]
 
     def open(self) -> DistinctState:
-        return DistinctState(KeyTable(self._types), changed=False)
+        return DistinctState(KeyTable(self._types))
 
     def step(self, state: DistinctState, batch: Batch) -> Batch:
         if len(batch):
-            state.changed = True
             if int(batch.time[0]) > state.time and len(state.seen):
-                state.seen = KeyTable(self._types)
+                state.forget(KeyTable(self._types))
             known = state.seen.size
             other = batch.time if batch.other is None else batch.other
             slots = state.seen.encode([*batch.rows.columns, pa.array(other), pa.array(batch.time)])
@@ -65,20 +76,31 @@ class DistinctKernel(OnePiece):
             highest = np.maximum.accumulate(slots)
             first = np.flatnonzero(np.diff(highest, prepend=np.int32(-1)) > 0)
             first = first[slots[first] >= known]
-            state.time = int(batch.time[-1])
+            if int(batch.time[-1]) > state.time:
+                state.time = int(batch.time[-1])
+                state.since = int(slots[np.searchsorted(batch.time, state.time)])
             if len(first) < len(batch):
                 batch = batch.take(first)
         if batch.upto > state.time and len(state.seen):
-            state.changed = True
-            state.seen = KeyTable(self._types)
+            state.forget(KeyTable(self._types))
         return batch
 
-    def snapshot(self, state: DistinctState) -> bytes:
-        return snapshots.save(self.spec, {"time": np.array([state.time]), "seen": self._current(state)})
+    def _content(self, state: DistinctState) -> Content:
+        slots = state.current()
+        return {
+            "time": np.array([state.time]),
+            "seen": Kept(state.before + slots, lambda places: state.seen.keys(slots[places])),
+        }
 
-    def restore(self, saved: bytes) -> DistinctState:
-        parts = snapshots.load(self.spec, saved)
-        return self._state(parts.rows("seen"), int(parts.array("time")[0]))
+    def _made_of(self, parts: snapshots.Saved) -> DistinctState:
+        time = int(parts.array("time")[0])
+        if "seen" not in parts:
+            return DistinctState(KeyTable(self._types), time)
+        state = self._state(parts.rows("seen"), time)
+        numbers = parts.numbers("seen")
+        if numbers is not None:
+            state.before = int(numbers[0])
+        return state
 
     def split(self, state: DistinctState, parts: int) -> list[DistinctState]:
         seen = self._current(state)
@@ -94,9 +116,7 @@ class DistinctKernel(OnePiece):
         return merged
 
     def _current(self, state: DistinctState) -> pa.RecordBatch:
-        rows = state.seen.keys()
-        at = rows.column(rows.num_columns - 1).to_numpy()
-        return rows.take(pa.array(np.flatnonzero(at == state.time)))
+        return state.seen.keys(state.current())
 
     def _state(self, seen: pa.RecordBatch, time: int) -> DistinctState:
         state = DistinctState(KeyTable(self._types), time)

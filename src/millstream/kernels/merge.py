@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +10,7 @@ import pyarrow as pa
 from millstream.kernels import snapshots
 from millstream.kernels.batch import BEGIN, FOREVER, Batch
 from millstream.kernels.indivisible import Indivisible
-from millstream.kernels.one_piece import OnePiece
+from millstream.kernels.kept import Content, KeepsRows, Ledger
 from millstream.kernels.registry import register
 from millstream.kernels.runs import Runs, in_order
 from millstream.schema import Schema
@@ -55,20 +55,19 @@ class MergeSpec:
 class MergeState:
     waiting: list[Runs]
     upto: list[int]
-    changed: bool = True
+    ledger: Ledger = field(default_factory=Ledger)
 
 
-class MergeKernel(Indivisible, OnePiece):
+class MergeKernel(Indivisible, KeepsRows):
     """Runs a MergeSpec."""
 
     def __init__(self, spec: MergeSpec) -> None:
         self.spec = spec
 
     def open(self) -> MergeState:
-        return MergeState([Runs() for _ in range(self.spec.ports)], [BEGIN] * self.spec.ports, changed=False)
+        return MergeState([Runs() for _ in range(self.spec.ports)], [BEGIN] * self.spec.ports)
 
     def step(self, state: MergeState, batch: Batch) -> Batch:
-        state.changed = True
         port = batch.port
         # Rows come in order, so the last one tells how far its input is even if the promise lags behind.
         state.upto[port] = max(state.upto[port], batch.upto, int(batch.time[-1]) if len(batch) else BEGIN)
@@ -83,18 +82,18 @@ class MergeKernel(Indivisible, OnePiece):
             return Batch.empty(self.spec.input.arrow, upto)
         return replace(in_order(pieces), upto=upto, port=0)
 
-    def snapshot(self, state: MergeState) -> bytes:
-        rows = {f"waiting{i}": waiting.all() for i, waiting in enumerate(state.waiting)}
-        kept = {name: batch for name, batch in rows.items() if batch is not None}
-        return snapshots.save(self.spec, {"upto": np.array(state.upto), **kept})
+    def _content(self, state: MergeState) -> Content:
+        return {
+            "upto": np.array(state.upto),
+            **{f"waiting{port}": waiting.kept() for port, waiting in enumerate(state.waiting)},
+        }
 
-    def restore(self, saved: bytes) -> MergeState:
-        parts = snapshots.load(self.spec, saved)
+    def _made_of(self, parts: snapshots.Saved) -> MergeState:
         state = self.open()
         state.upto = [int(value) for value in parts.array("upto")]
         for port, waiting in enumerate(state.waiting):
-            if f"waiting{port}" in parts:
-                waiting.add(parts.batch(f"waiting{port}", BEGIN, port))
+            if (name := f"waiting{port}") in parts:
+                waiting.add(parts.batch(name, BEGIN, port), parts.numbers(name))
         return state
 
     def _tagged(self, batch: Batch) -> Batch:

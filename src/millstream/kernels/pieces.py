@@ -43,7 +43,7 @@ class Pieces:
         pieces = Pieces()
         pieces._hold_pieces(int(labels[:, 0].max(initial=0)) + 1)
         if len(labels):
-            pieces._live[labels[:, 0]] = live[:, :KEYS_PER_PIECE]
+            pieces._live[labels[:, 0]] = live
             pieces._count[labels[:, 0]] = np.count_nonzero(live, axis=1)
         pieces._serial[labels[:, 0]] = labels[:, 1]
         pieces._last_serial = int(labels[:, 1].max(initial=0))
@@ -69,6 +69,19 @@ class Pieces:
         self._leave(slots)
         self._touched[slots] = False
         self._is_head_old |= len(slots) > 0
+
+    def arrange(self, origin: Ints) -> None:
+        """Give slots anew: slot i is the key that had slot origin[i], or a new one if that is -1; others are gone."""
+        known = origin >= 0
+        before = origin[known]
+        gone = np.ones(len(self._home), dtype=np.bool_)
+        gone[before] = False
+        self._leave(np.flatnonzero(gone))
+        home, place = np.zeros((2, len(origin)), dtype=np.int32)
+        home[known], place[known] = self._home[before], self._place[before]
+        touched = ~known
+        touched[known] = self._touched[before]
+        self._home, self._place, self._touched = home, place, touched
 
     def regroup(self) -> tuple[list[int], list[tuple[int, Ints]]]:
         """Move the touched keys to new pieces, and those of the emptiest pieces with them if there are too many: the
@@ -99,10 +112,25 @@ class Pieces:
         """What tells a piece from others, and from those that had its number before."""
         return np.array([number, self._serial[number]])
 
-    def index(self) -> tuple[Ints, Bools]:
-        """The labels of all pieces, and which of their keys are still theirs."""
+    def index(self) -> tuple[Ints, npt.NDArray[np.uint8]]:
+        """The labels of all pieces with the places of keys that are still theirs: from one to another, or, for those
+        that have -1 in place of the first, in bits that follow."""
         used = np.flatnonzero(self._serial)
-        return np.stack([used, self._serial[used]], axis=1), self._live[used]
+        live = self._live[used]
+        first = live.argmax(axis=1)
+        stop = KEYS_PER_PIECE - live[:, ::-1].argmax(axis=1)
+        holes = self._count[used] != stop - first
+        first[holes] = -1
+        return np.stack([used, self._serial[used], first, stop], axis=1), np.packbits(live[holes], axis=1)
+
+    @staticmethod
+    def live_of(index: Ints, bits: npt.NDArray[np.uint8]) -> Bools:
+        """Which keys of each piece are still theirs, by what `index` gave."""
+        first, stop = index[:, 2:3], index[:, 3:4]
+        live: Bools = (np.arange(KEYS_PER_PIECE) >= first) & (np.arange(KEYS_PER_PIECE) < stop)
+        rows = bits.reshape(-1, -(-KEYS_PER_PIECE // 8))
+        live[first[:, 0] < 0] = np.unpackbits(rows, axis=1, count=KEYS_PER_PIECE)
+        return live
 
     def is_head_old(self, upto: int, pending: Batch | None) -> bool:
         """Whether what belongs to no key, or the index, has changed since it was given."""

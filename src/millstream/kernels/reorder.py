@@ -10,6 +10,7 @@ import numpy.typing as npt
 from millstream.kernels import snapshots
 from millstream.kernels.batch import BEGIN, Batch, Ints
 from millstream.kernels.indivisible import Indivisible
+from millstream.kernels.kept import Content, KeepsRows, Ledger
 from millstream.kernels.one_input import KeepsColumns
 from millstream.kernels.one_piece import OnePiece
 from millstream.kernels.registry import register
@@ -101,7 +102,7 @@ def _less(times: Ints, slack: int) -> Ints:
 class ReorderState:
     progress: Progress = field(default_factory=Progress)
     waiting: Runs = field(default_factory=Runs)
-    changed: bool = True
+    ledger: Ledger = field(default_factory=Ledger)
 
     @property
     def late_count(self) -> int:
@@ -109,17 +110,16 @@ class ReorderState:
         return self.progress.late_count
 
 
-class ReorderKernel(Indivisible, OnePiece):
+class ReorderKernel(Indivisible, KeepsRows):
     """Runs a ReorderSpec."""
 
     def __init__(self, spec: ReorderSpec) -> None:
         self.spec = spec
 
     def open(self) -> ReorderState:
-        return ReorderState(changed=False)
+        return ReorderState()
 
     def step(self, state: ReorderState, batch: Batch) -> Batch:
-        state.changed = True
         upto = state.progress.follow(batch, self.spec.slack)
         if upto is None:
             _, late, upto = state.progress.advance(batch, self.spec.slack)
@@ -133,16 +133,13 @@ class ReorderKernel(Indivisible, OnePiece):
         pieces = waiting.release(upto)
         return in_order(pieces).with_upto(upto) if pieces else batch.slice(0, 0).with_upto(upto)
 
-    def snapshot(self, state: ReorderState) -> bytes:
-        waiting = state.waiting.all()
-        rows = {} if waiting is None else {"waiting": waiting}
-        return snapshots.save(self.spec, {"progress": state.progress.parts(), **rows})
+    def _content(self, state: ReorderState) -> Content:
+        return {"progress": state.progress.parts(), "waiting": state.waiting.kept()}
 
-    def restore(self, saved: bytes) -> ReorderState:
-        parts = snapshots.load(self.spec, saved)
+    def _made_of(self, parts: snapshots.Saved) -> ReorderState:
         state = ReorderState(Progress(*(int(value) for value in parts.array("progress"))))
         if "waiting" in parts:
-            state.waiting.add(parts.batch("waiting", BEGIN))
+            state.waiting.add(parts.batch("waiting", BEGIN), parts.numbers("waiting"))
         return state
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -13,9 +13,9 @@ import pyarrow as pa
 from millstream.errors import DataError
 from millstream.kernels import snapshots
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
+from millstream.kernels.kept import Content, KeepsRows, KeptBatches, Ledger
 from millstream.kernels.keys import KeyTable, bucket_of
 from millstream.kernels.one_input import OneInput
-from millstream.kernels.one_piece import OnePiece
 from millstream.kernels.registry import register
 from millstream.plan.window_tables import END, START, length_text
 from millstream.schema import Field, Schema
@@ -58,22 +58,17 @@ class SessionSpec(OneInput):
 
 @dataclass
 class SessionState:
-    """The rows of open sessions in order of time, with their keys' slots. `came` are those that have not been looked
-    at; no session ends before `due`."""
+    """The rows of open sessions in order of time, with their keys' slots; the last rows, which have none, have not been
+    looked at. No session ends before `due`."""
 
     keys: KeyTable | None
-    held: Batch | None = None
+    rows: KeptBatches = field(default_factory=KeptBatches)
     slots: npt.NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
-    came: list[Batch] = field(default_factory=list)
     due: int = FOREVER
-    changed: bool = True
-
-    def everything(self) -> Batch | None:
-        parts = [*([] if self.held is None else [self.held]), *self.came]
-        return concat(parts, BEGIN) if parts else None
+    ledger: Ledger = field(default_factory=Ledger)
 
 
-class SessionKernel(OnePiece):
+class SessionKernel(KeepsRows):
     """Runs a SessionSpec."""
 
     def __init__(self, spec: SessionSpec) -> None:
@@ -82,16 +77,15 @@ class SessionKernel(OnePiece):
         self._types = [spec.input[name].type for name in spec.by]
 
     def open(self) -> SessionState:
-        return SessionState(KeyTable(self._types) if self._types else None, changed=False)
+        return SessionState(KeyTable(self._types) if self._types else None)
 
     def step(self, state: SessionState, batch: Batch) -> Batch:
         if len(batch):
             if int(batch.time[-1]) > FOREVER - self.spec.gap:
                 raise DataError("a session would end after all time", detail=f"its gap is {self.spec.gap}")
-            state.changed = True
-            state.came.append(batch.with_upto(BEGIN))
+            state.rows.add(batch.with_upto(BEGIN))
             state.due = min(state.due, int(batch.time[0]) + self.spec.gap)
-        if batch.upto < state.due or (state.held is None and not state.came):
+        if batch.upto < state.due or not len(state.rows):
             return Batch.empty(self.spec.output.arrow, batch.upto)
         return self._ended(state, batch.upto)
 
@@ -103,11 +97,10 @@ class SessionKernel(OnePiece):
         state.due = int(end[end > upto].min(initial=FOREVER))
         if not done.any():
             return Batch.empty(self.spec.output.arrow, upto)
-        state.changed = True
         result = self._delivered(rows, np.flatnonzero(done), start, end, session, upto)
         left = np.flatnonzero(~done)
         gone = np.setdiff1d(state.slots[done], state.slots[left])
-        state.held = rows.take(left) if len(left) else None
+        state.rows.keep(left)
         state.slots = state.slots[left]
         if state.keys is not None and len(gone):
             state.keys.release(gone)
@@ -115,11 +108,11 @@ class SessionKernel(OnePiece):
 
     def _look(self, state: SessionState) -> Batch:
         """All rows, with their slots known."""
-        rows = state.everything()
+        rows = state.rows.all()
         assert rows is not None
-        if state.came:
-            state.slots = np.concatenate([state.slots, *(self._slots(state, batch) for batch in state.came)])
-            state.held, state.came = rows, []
+        known = len(state.slots)
+        if known < len(rows):
+            state.slots = np.concatenate([state.slots, self._slots(state, rows.slice(known, len(rows)))])
         return rows
 
     def _slots(self, state: SessionState, batch: Batch) -> npt.NDArray[np.int32]:
@@ -141,17 +134,15 @@ class SessionKernel(OnePiece):
 
     # -- saving ----------------------------------------------------------------------------------------------------
 
-    def snapshot(self, state: SessionState) -> bytes:
-        held = state.everything()
-        due = {"due": np.array([state.due])}
-        return snapshots.save(self.spec, due if held is None else {**due, "held": held})
+    def _content(self, state: SessionState) -> Content:
+        return {"due": np.array([state.due]), "held": state.rows.kept()}
 
-    def restore(self, saved: bytes) -> SessionState:
-        parts = snapshots.load(self.spec, saved)
-        return self._holding(parts.batch("held", BEGIN) if "held" in parts else None, int(parts.array("due")[0]))
+    def _made_of(self, parts: snapshots.Saved) -> SessionState:
+        held = parts.batch("held", BEGIN) if "held" in parts else None
+        return self._holding(held, int(parts.array("due")[0]), parts.numbers("held"))
 
     def split(self, state: SessionState, parts: int) -> list[SessionState]:
-        held = state.everything()
+        held = state.rows.all()
         if held is None or not self._keys:
             return [self._holding(held if part == 0 else None, state.due) for part in range(parts)]
         owner = bucket_of([held.rows.column(index) for index in self._keys], parts)
@@ -159,17 +150,18 @@ class SessionKernel(OnePiece):
         return [self._holding(held.take(rows) if len(rows) else None, state.due) for rows in own]
 
     def merge(self, states: Sequence[SessionState]) -> SessionState:
-        held = [batch for state in states if (batch := state.everything()) is not None]
+        held = [batch for state in states if (batch := state.rows.all()) is not None]
         if not held:
             return self._holding(None, FOREVER)
         together = concat(held, BEGIN)
         ordered = together.take(np.lexsort((together.seq, together.time)))
         return self._holding(ordered, min(state.due for state in states))
 
-    def _holding(self, rows: Batch | None, due: int) -> SessionState:
-        state = replace(self.open(), changed=True)
+    def _holding(self, rows: Batch | None, due: int, numbers: Ints | None = None) -> SessionState:
+        state = self.open()
         if rows is not None:
-            state.came, state.due = [rows], due
+            state.rows.add(rows, numbers)
+            state.due = due
         return state
 
 

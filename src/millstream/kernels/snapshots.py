@@ -14,7 +14,7 @@ import pyarrow as pa
 from millstream.errors import StateError
 from millstream.kernels.batch import Batch
 
-_FORMAT = "1"
+_FORMAT = "2"
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,10 @@ class Saved:
         """Rows with their times."""
         other = self.array(f"{name}.other") if f"{name}.other" in self else None
         return Batch(self.rows(name), self.array(f"{name}.time"), self.array(f"{name}.seq"), upto, other, port)
+
+    def numbers(self, name: str) -> npt.NDArray[np.int64] | None:
+        """The numbers of rows, if they were saved in pieces; see `kept.py`."""
+        return self.array(f"{name}.number") if f"{name}.number" in self else None
 
     def __contains__(self, name: str) -> bool:
         return name in self.columns

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from millstream.kernels import snapshots
 from millstream.kernels.batch import BEGIN, Batch, Ints, concat
+from millstream.kernels.kept import Content, KeepsRows, KeptBatches, Ledger
 from millstream.kernels.keys import KeyTable, bucket_of
 from millstream.kernels.one_input import KeepsColumns
-from millstream.kernels.one_piece import OnePiece
 from millstream.kernels.registry import register
 from millstream.plan.ties import SortKey
 
@@ -45,11 +45,11 @@ class TieOrderSpec(KeepsColumns):
 class TieOrderState:
     """The rows of instants that time has not passed, as they came."""
 
-    held: list[Batch] = field(default_factory=list)
-    changed: bool = True
+    held: KeptBatches = field(default_factory=KeptBatches)
+    ledger: Ledger = field(default_factory=Ledger)
 
 
-class TieOrderKernel(OnePiece):
+class TieOrderKernel(KeepsRows):
     """Runs a TieOrderSpec."""
 
     def __init__(self, spec: TieOrderSpec) -> None:
@@ -59,18 +59,16 @@ class TieOrderKernel(OnePiece):
         self._by = [(spec.input.index(key.column), key) for key in spec.by]
 
     def open(self) -> TieOrderState:
-        return TieOrderState(changed=False)
+        return TieOrderState()
 
     def step(self, state: TieOrderState, batch: Batch) -> Batch:
-        if len(batch):
-            state.changed = True
-            state.held.append(batch.with_upto(BEGIN))
-        if not state.held or int(state.held[0].time[0]) >= batch.upto:
+        state.held.add(batch.with_upto(BEGIN))
+        if state.held.first >= batch.upto:
             return Batch.empty(self.spec.output.arrow, batch.upto)
-        state.changed = True
-        rows = concat(state.held, BEGIN)
+        rows = state.held.all()
+        assert rows is not None
         passed = int(np.searchsorted(rows.time, batch.upto, side="left"))
-        state.held = [rows.slice(passed, len(rows))] if passed < len(rows) else []
+        state.held.drop(passed)
         return self._sorted(rows.slice(0, passed)).with_upto(batch.upto)
 
     def _sorted(self, rows: Batch) -> Batch:
@@ -93,27 +91,32 @@ class TieOrderKernel(OnePiece):
 
     # -- saving ----------------------------------------------------------------------------------------------------
 
-    def snapshot(self, state: TieOrderState) -> bytes:
-        return snapshots.save(self.spec, {"held": concat(state.held, BEGIN)} if state.held else {})
+    def _content(self, state: TieOrderState) -> Content:
+        return {"held": state.held.kept()}
 
-    def restore(self, saved: bytes) -> TieOrderState:
-        parts = snapshots.load(self.spec, saved)
-        return TieOrderState([parts.batch("held", BEGIN)] if "held" in parts else [])
+    def _made_of(self, parts: snapshots.Saved) -> TieOrderState:
+        return _holding(parts.batch("held", BEGIN) if "held" in parts else None, parts.numbers("held"))
 
     def split(self, state: TieOrderState, parts: int) -> list[TieOrderState]:
-        if not state.held or not self._keys:
-            return [TieOrderState(state.held if part == 0 else []) for part in range(parts)]
-        rows = concat(state.held, BEGIN)
+        rows = state.held.all()
+        if rows is None or not self._keys:
+            return [_holding(rows if part == 0 else None) for part in range(parts)]
         owner = bucket_of([rows.rows.column(index) for index in self._keys], parts)
-        own = [np.flatnonzero(owner == part) for part in range(parts)]
-        return [TieOrderState([rows.take(chosen)] if len(chosen) else []) for chosen in own]
+        return [_holding(rows.take(np.flatnonzero(owner == part))) for part in range(parts)]
 
     def merge(self, states: Sequence[TieOrderState]) -> TieOrderState:
-        held = [batch for state in states for batch in state.held]
+        held = [batch for state in states if (batch := state.held.all()) is not None]
         if not held:
             return TieOrderState()
         rows = concat(held, BEGIN)
-        return TieOrderState([rows.take(np.lexsort((rows.seq, rows.time)))])
+        return _holding(rows.take(np.lexsort((rows.seq, rows.time))))
+
+
+def _holding(rows: Batch | None, numbers: Ints | None = None) -> TieOrderState:
+    state = TieOrderState()
+    if rows is not None:
+        state.held.add(rows, numbers)
+    return state
 
 
 def _ranks(column: pa.Array, key: SortKey) -> Ints:

@@ -13,9 +13,9 @@ import pyarrow as pa
 from millstream.kernels import snapshots, yield_loops
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
 from millstream.kernels.jit import compile_kernel, source_of
+from millstream.kernels.kept import Content, KeepsRows, Kept, KeptBatches, Ledger, SlotNumbers
 from millstream.kernels.keys import KeyTable, bucket_of
 from millstream.kernels.one_input import KeepsColumns
-from millstream.kernels.one_piece import OnePiece
 from millstream.kernels.registry import register
 
 _mark_every = compile_kernel(source_of(yield_loops), "mark_every")
@@ -61,12 +61,13 @@ class YieldState:
 
     keys: KeyTable | None
     counts: Ints = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
-    pending: Batch | None = None
+    pending: KeptBatches = field(default_factory=KeptBatches)
     upto: int = BEGIN
-    changed: bool = True
+    numbers: SlotNumbers = field(default_factory=SlotNumbers)
+    ledger: Ledger = field(default_factory=Ledger)
 
 
-class YieldKernel(OnePiece):
+class YieldKernel(KeepsRows):
     """Runs a YieldSpec."""
 
     def __init__(self, spec: YieldSpec) -> None:
@@ -75,11 +76,9 @@ class YieldKernel(OnePiece):
         self._keys = [spec.input.index(key) for key in spec.keys]
 
     def open(self) -> YieldState:
-        return YieldState(self._new_keys(), changed=False)
+        return YieldState(self._new_keys())
 
     def step(self, state: YieldState, batch: Batch) -> Batch:
-        if len(batch) or batch.upto > state.upto:
-            state.changed = True
         state.upto = max(state.upto, batch.upto)
         return self._every(state, batch) if self.spec.unit == "rows" else self._last_of_slots(state, batch)
 
@@ -102,77 +101,75 @@ class YieldKernel(OnePiece):
 
     def _last_of_slots(self, state: YieldState, batch: Batch) -> Batch:
         every = self.spec.every
-        if state.pending is not None:
-            batch = concat([state.pending, batch], batch.upto)
+        state.pending.add(batch)
+        batch = state.pending.all() or batch
         slot = batch.time // every
         key = self._slots(self._new_keys(), batch.rows)
         kept = np.flatnonzero(last_in_slots(slot, key))
         open_from = FOREVER if state.upto == FOREVER else state.upto // every
         done = int(np.searchsorted(slot[kept], open_from))
-        state.pending = batch.take(kept[done:]) if done < len(kept) else None
+        state.pending.keep(kept[done:])
         # Rows of the slot that time is in are still to be given.
         upto = FOREVER if state.upto == FOREVER else max(BEGIN, open_from * every)
         return batch.take(kept[:done]).with_upto(upto)
 
     # -- saving ----------------------------------------------------------------------------------------------------
 
-    def snapshot(self, state: YieldState) -> bytes:
-        parts: dict[str, object] = {"upto": np.array([state.upto])}
+    def _content(self, state: YieldState) -> Content:
+        parts: dict[str, Kept | Ints] = {"upto": np.array([state.upto]), "pending": state.pending.kept()}
         if state.keys is None:
-            parts["counts"] = state.counts[:1]
-        else:
-            live = state.keys.live()
-            parts |= {"counts": state.counts[live], "keys": state.keys.keys(live)}
-        if state.pending is not None:
-            parts["pending"] = state.pending
-        return snapshots.save(self.spec, parts)
+            return parts | {"counts": state.counts[:1]}
+        return parts | {"keys": state.numbers.kept(state.keys.live(), state.keys.keys, {"counts": state.counts})}
 
-    def restore(self, saved: bytes) -> YieldState:
-        parts = snapshots.load(self.spec, saved)
-        upto = int(parts.array("upto")[0])
-        pending = parts.batch("pending", upto) if "pending" in parts else None
-        keys = parts.rows("keys") if self._types else None
-        return self._state(keys, parts.array("counts"), pending, upto)
+    def _made_of(self, parts: snapshots.Saved) -> YieldState:
+        state = YieldState(self._new_keys(), upto=int(parts.array("upto")[0]))
+        if "pending" in parts:
+            state.pending.add(parts.batch("pending", BEGIN), parts.numbers("pending"))
+        if state.keys is None:
+            state.counts = np.array(parts.array("counts"))
+        elif "keys" in parts:
+            self._add(state, parts.rows("keys"), parts.array("counts"), parts.numbers("keys"))
+        return state
 
     def split(self, state: YieldState, parts: int) -> list[YieldState]:
+        pending = state.pending.all()
         if state.keys is None:
-            return [state, *(self._state(None, np.zeros(1, np.int64), None, state.upto) for _ in range(parts - 1))]
+            divided = [YieldState(None, upto=state.upto) for _ in range(parts)]
+            divided[0].counts = state.counts
+            if pending is not None:
+                divided[0].pending.add(pending)
+            return divided
+        divided = [YieldState(self._new_keys(), upto=state.upto) for _ in range(parts)]
         live = state.keys.live()
         keys = state.keys.keys(live)
         owner = bucket_of(keys.columns, parts) if len(live) else np.zeros(0, dtype=np.int32)
-        waits = np.zeros(0, dtype=np.int32)
-        if state.pending is not None:
-            waits = bucket_of([state.pending.rows.column(index) for index in self._keys], parts)
-        divided = []
-        for part in range(parts):
-            own, waiting = np.flatnonzero(owner == part), np.flatnonzero(waits == part)
-            pending = state.pending.take(waiting) if state.pending is not None and len(waiting) else None
-            divided.append(self._state(keys.take(pa.array(own)), state.counts[live[own]], pending, state.upto))
+        waits = owner[:0]
+        if pending is not None:
+            waits = bucket_of([pending.rows.column(index) for index in self._keys], parts)
+        for part, own in enumerate(divided):
+            mine = np.flatnonzero(owner == part)
+            self._add(own, keys.take(pa.array(mine)), state.counts[live[mine]])
+            if pending is not None:
+                own.pending.add(pending.take(np.flatnonzero(waits == part)))
         return divided
 
     def merge(self, states: Sequence[YieldState]) -> YieldState:
-        pending = [state.pending for state in states if state.pending is not None]
-        together = concat(pending, pending[0].upto) if pending else None
-        if together is not None:
-            together = together.take(np.lexsort((together.seq, together.time)))
-        upto = max(state.upto for state in states)
-        if not self._types:
-            return self._state(None, sum((state.counts[:1] for state in states), np.zeros(1, np.int64)), together, upto)
-        merged = self._state(None, np.zeros(0, np.int64), together, upto)
+        merged = YieldState(self._new_keys(), upto=max(state.upto for state in states))
+        pending = [batch for state in states if (batch := state.pending.all()) is not None]
+        if pending:
+            together = concat(pending, BEGIN)
+            merged.pending.add(together.take(np.lexsort((together.seq, together.time))))
         for state in states:
-            assert state.keys is not None
-            self._add(merged, state.keys.keys(), state.counts[state.keys.live()])
+            if state.keys is None:
+                merged.counts = merged.counts + state.counts[:1]
+            else:
+                self._add(merged, state.keys.keys(), state.counts[state.keys.live()])
         return merged
 
-    def _state(self, keys: pa.RecordBatch | None, counts: Ints, pending: Batch | None, upto: int) -> YieldState:
-        state = YieldState(self._new_keys(), np.array(counts[:1]), pending, upto)
-        if keys is not None:
-            self._add(state, keys, counts)
-        return state
-
-    def _add(self, state: YieldState, keys: pa.RecordBatch, counts: Ints) -> None:
+    def _add(self, state: YieldState, keys: pa.RecordBatch, counts: Ints, numbers: Ints | None = None) -> None:
         assert state.keys is not None
         if len(keys):
             slots = state.keys.encode(keys.columns)
+            state.numbers.give(slots, numbers)
             state.counts = np.append(state.counts, np.zeros(max(0, state.keys.size - len(state.counts)), np.int64))
             state.counts[slots] = counts

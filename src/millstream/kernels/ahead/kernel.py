@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from millstream.kernels import snapshots
 from millstream.kernels.ahead.spec import AheadSpec
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
+from millstream.kernels.kept import Content, KeepsRows, KeptBatches, Ledger
 from millstream.kernels.keys import KeyTable, bucket_of
-from millstream.kernels.one_piece import OnePiece
 from millstream.kernels.over.state import OverState
 from millstream.kernels.runs import Runs
 
@@ -26,13 +26,13 @@ class AheadState:
     """The state of the ordinary OVER; rows that wait for later ones; rows with results that wait for their turn."""
 
     behind: OverState
-    waiting: Batch | None = None
+    waiting: KeptBatches = field(default_factory=KeptBatches)
     ready: Runs = field(default_factory=Runs)
     upto: int = BEGIN
-    changed: bool = True
+    ledger: Ledger = field(default_factory=Ledger)
 
 
-class AheadKernel(OnePiece):
+class AheadKernel(KeepsRows):
     """Runs an AheadSpec.
 
     ROWS: the results of a row are those of the `reach`-th row after it, as seen from there. Behind the last row of a
@@ -48,14 +48,13 @@ class AheadKernel(OnePiece):
         self._last_columns = [spec.input.index(arg) for arg in spec.lasts]
 
     def open(self) -> AheadState:
-        return AheadState(self._behind.open(), changed=False)
+        return AheadState(self._behind.open())
 
     def step(self, state: AheadState, batch: Batch) -> Batch:
         before, state.upto = state.upto, max(state.upto, batch.upto)
-        if len(batch) or state.upto > before:
-            state.changed = True
-        old = 0 if state.waiting is None else len(state.waiting)
-        rows = batch if state.waiting is None else concat([state.waiting, batch], batch.upto)
+        old = len(state.waiting)
+        state.waiting.add(batch)
+        rows = state.waiting.all() or batch
         return self._rows(state, rows, old) if self.spec.unit == "rows" else self._range(state, rows, before)
 
     def _rows(self, state: AheadState, rows: Batch, old: int) -> Batch:
@@ -73,7 +72,7 @@ class AheadKernel(OnePiece):
         done = np.flatnonzero(answered >= 0)
         state.ready.add(self._with_results(rows.take(done), results.take(pa.array(answered[done]))))
         waits = np.flatnonzero(answered[: len(rows)] < 0)
-        state.waiting = rows.take(waits) if len(waits) else None
+        state.waiting.keep(waits)
         return self._in_turn(state)
 
     def _complete(self, rows: Batch, codes: Ints, upto: int) -> Places:
@@ -85,7 +84,7 @@ class AheadKernel(OnePiece):
 
     def _in_turn(self, state: AheadState) -> Batch:
         """The rows with results before which none waits."""
-        first = state.waiting
+        first = state.waiting.all()
         limit = FOREVER if first is None else int(first.time[0])
         pieces = state.ready.release(limit)
         upto = min(state.upto, limit)
@@ -109,7 +108,7 @@ class AheadKernel(OnePiece):
         is_real = order < len(entering)
         results = self._seen(state, rows, np.concatenate([entering, leaving])[order], is_real, times[order])
         given = self._with_results(rows.slice(0, len(leaving)), results.filter(pa.array(~is_real)))
-        state.waiting = rows.take(np.arange(len(leaving), len(rows))) if len(leaving) < len(rows) else None
+        state.waiting.keep(np.arange(len(leaving), len(rows)))
         return given.with_upto(FOREVER if upto == FOREVER else max(upto, BEGIN + reach) - reach)
 
     def _seen(
@@ -148,25 +147,47 @@ class AheadKernel(OnePiece):
     # -- saving ----------------------------------------------------------------------------------------------------
 
     def snapshot(self, state: AheadState) -> bytes:
-        behind = np.frombuffer(self._behind.snapshot(state.behind), dtype=np.uint8)
-        rows = {"waiting": state.waiting, "ready": state.ready.all()}
-        present = {name: batch for name, batch in rows.items() if batch is not None}
-        return snapshots.save(self.spec, {"upto": np.array([state.upto]), "behind": behind, **present})
+        rows, behind = super().snapshot(state), self._behind.snapshot(state.behind)
+        parts = {"rows": rows, "behind": behind}
+        return snapshots.save(self.spec, {name: np.frombuffer(own, np.uint8) for name, own in parts.items()})
 
     def restore(self, saved: bytes) -> AheadState:
         parts = snapshots.load(self.spec, saved)
-        upto = int(parts.array("upto")[0])
-        waiting, ready = (parts.batch(name, upto) if name in parts else None for name in ("waiting", "ready"))
-        return _state(self._behind.restore(parts.array("behind").tobytes()), waiting, ready, upto)
+        rows, behind = (parts.array(name).tobytes() for name in ("rows", "behind"))
+        state: AheadState = super().restore(rows)
+        state.behind = self._behind.restore(behind)
+        return state
+
+    def changes(self, state: AheadState) -> dict[int, bytes | None]:
+        # Pieces of the rows and of the ordinary OVER take turns.
+        changed = {2 * number: piece for number, piece in super().changes(state).items()}
+        return changed | {2 * number + 1: piece for number, piece in self._behind.changes(state.behind).items()}
+
+    def assemble(self, pieces: Mapping[int, bytes]) -> AheadState:
+        rows, behind = ({n // 2: piece for n, piece in pieces.items() if n % 2 == turn} for turn in (0, 1))
+        state: AheadState = super().assemble(rows)
+        state.behind = self._behind.assemble(behind)
+        return state
+
+    def _content(self, state: AheadState) -> Content:
+        return {"upto": np.array([state.upto]), "waiting": state.waiting.kept(), "ready": state.ready.kept()}
+
+    def _made_of(self, parts: snapshots.Saved) -> AheadState:
+        """The state but for the ordinary OVER, which is saved beside it."""
+        state = AheadState(self._behind.open(), upto=int(parts.array("upto")[0]))
+        for name, rows in (("waiting", state.waiting), ("ready", state.ready)):
+            if name in parts:
+                rows.add(parts.batch(name, BEGIN), parts.numbers(name))
+        return state
 
     def split(self, state: AheadState, parts: int) -> list[AheadState]:
         behind = self._behind.split(state.behind, parts)
-        waiting, ready = self._dealt(state.waiting, parts), self._dealt(state.ready.all(), parts)
+        waiting, ready = self._dealt(state.waiting.all(), parts), self._dealt(state.ready.all(), parts)
         return [_state(*own, state.upto) for own in zip(behind, waiting, ready, strict=True)]
 
     def merge(self, states: Sequence[AheadState]) -> AheadState:
         behind = self._behind.merge([state.behind for state in states])
-        waiting = _together([state.waiting for state in states])
+        waiting = _together([state.waiting.all() for state in states])
         ready = _together([state.ready.all() for state in states])
         return _state(behind, waiting, ready, max(state.upto for state in states))
 
@@ -187,7 +208,9 @@ def _together(batches: list[Batch | None]) -> Batch | None:
 
 
 def _state(behind: OverState, waiting: Batch | None, ready: Batch | None, upto: int) -> AheadState:
-    state = AheadState(behind, waiting, upto=upto)
+    state = AheadState(behind, upto=upto)
+    if waiting is not None:
+        state.waiting.add(waiting)
     if ready is not None:
         state.ready.add(ready)
     return state

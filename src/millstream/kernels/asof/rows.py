@@ -12,8 +12,8 @@ import pyarrow as pa
 from millstream.kernels import snapshots
 from millstream.kernels.asof.spec import LEFT, RIGHT, AsofSpec
 from millstream.kernels.batch import BEGIN, Batch, Ints, concat
+from millstream.kernels.kept import Content, KeepsRows, Kept, Ledger
 from millstream.kernels.keys import KeyTable, bucket_of
-from millstream.kernels.one_piece import OnePiece
 from millstream.kernels.relations.held_rows import HeldRows
 from millstream.kernels.runs import Runs
 from millstream.schema import Schema
@@ -51,14 +51,19 @@ class Numbered:
         """Room for the number of another row of the same key."""
         return self._links[: len(self)]
 
-    def add(self, batch: Batch, slots: npt.NDArray[np.integer]) -> None:
+    @property
+    def lasting(self) -> Ints:
+        """Numbers that rows keep when others are forgotten."""
+        return self._rows.lasting
+
+    def add(self, batch: Batch, slots: npt.NDArray[np.integer], lasting: Ints | None = None) -> None:
         first, size = len(self), len(self) + len(batch)
         if size > len(self._time):
             more = np.empty(max(size, 2 * first) - len(self._time), dtype=np.int64)
             for name in self._BY_ROW:
                 setattr(self, name, np.append(getattr(self, name), more))
         self._time[first:size], self._seq[first:size], self._slot[first:size] = batch.time, batch.seq, slots
-        self._rows.add(batch.rows)
+        self._rows.add(batch.rows, lasting)
 
     def rows(self, numbers: Ints) -> pa.RecordBatch:
         return self._rows.take(numbers)
@@ -88,10 +93,10 @@ class AsofState:
     """rows before this number have been taken into account"""
     enough: int = FEW
     """with so many rows it is worth looking which are needed"""
-    changed: bool = True
+    ledger: Ledger = field(default_factory=Ledger)
 
 
-class AsofKernel(OnePiece):
+class AsofKernel(KeepsRows):
     """Takes rows in, gives results out and saves the state; `held` is the side that is kept by number."""
 
     held: int
@@ -111,11 +116,9 @@ class AsofKernel(OnePiece):
 
     def open(self) -> AsofState:
         types = [self.spec.left[name].type for name in self.spec.by]
-        return AsofState(Numbered(self._kept[self.held].arrow), KeyTable(types) if types else None, changed=False)
+        return AsofState(Numbered(self._kept[self.held].arrow), KeyTable(types) if types else None)
 
     def _take_in(self, state: AsofState, batch: Batch) -> None:
-        if len(batch) or batch.upto > state.upto[batch.port]:
-            state.changed = True
         state.upto[batch.port] = max(state.upto[batch.port], batch.upto)
         if not len(batch):
             return
@@ -123,8 +126,8 @@ class AsofKernel(OnePiece):
         columns = [batch.rows.column(self.spec.inputs[batch.port].index(name)) for name in kept.names]
         self._add(state, batch.with_rows(pa.RecordBatch.from_arrays(columns, schema=kept.arrow)))
 
-    def _add(self, state: AsofState, batch: Batch) -> None:
-        """Let rows, of which only some columns are left, wait on their side."""
+    def _add(self, state: AsofState, batch: Batch, lasting: Ints | None = None) -> None:
+        """Let rows, of which only some columns are left, wait on their side; those that were saved have numbers."""
         known = np.ones(len(batch), dtype=np.bool_)
         for column in self._keys(batch.rows, batch.port):
             if column.null_count:
@@ -132,9 +135,9 @@ class AsofKernel(OnePiece):
         if not known.all() and not (self.spec.outer and batch.port == LEFT):
             batch, known = batch.take(np.flatnonzero(known)), known[known]
         if batch.port != self.held:
-            state.waiting.add(batch)
+            state.waiting.add(batch, lasting)
         elif len(batch):
-            state.held.add(batch, self._slots(state, batch.rows, known))
+            state.held.add(batch, self._slots(state, batch.rows, known), lasting)
             size = 1 if state.keys is None else state.keys.size
             if size > len(state.of_key):
                 more = np.full(max(size, 2 * len(state.of_key)) - len(state.of_key), -1, dtype=np.int64)
@@ -176,17 +179,17 @@ class AsofKernel(OnePiece):
         """The numbers of rows that results may still need, in order."""
         raise NotImplementedError
 
-    def snapshot(self, state: AsofState) -> bytes:
-        held = state.held.batch(self._live(state))
-        parts: dict[str, Ints | Batch] = {"upto": np.array(state.upto), "held": held}
-        if (waiting := state.waiting.all()) is not None:
-            parts["waiting"] = waiting
-        return snapshots.save(self.spec, parts)
+    def _content(self, state: AsofState) -> Content:
+        live = self._live(state)
+        held = Kept(state.held.lasting[live], lambda places: state.held.batch(live[places]))
+        return {"upto": np.array(state.upto), "held": held, "waiting": state.waiting.kept()}
 
-    def restore(self, saved: bytes) -> AsofState:
-        parts = snapshots.load(self.spec, saved)
-        waiting = [parts.batch("waiting", BEGIN)] if "waiting" in parts else []
-        return self._state(parts.batch("held", BEGIN), waiting, [int(value) for value in parts.array("upto")])
+    def _made_of(self, parts: snapshots.Saved) -> AsofState:
+        state = self._state(None, [], [int(value) for value in parts.array("upto")])
+        for name, port in (("held", self.held), ("waiting", 1 - self.held)):
+            if name in parts:
+                self._add(state, parts.batch(name, BEGIN, port), parts.numbers(name))
+        return state
 
     def split(self, state: AsofState, parts: int) -> list[AsofState]:
         held, waiting = state.held.batch(self._live(state)), state.waiting.all()
@@ -208,10 +211,10 @@ class AsofKernel(OnePiece):
         owner = bucket_of(keys, parts) if keys else np.zeros(len(rows), dtype=np.int32)
         return rows.take(np.flatnonzero(owner == part))
 
-    def _state(self, held: Batch, waiting: list[Batch], upto: list[int]) -> AsofState:
+    def _state(self, held: Batch | None, waiting: list[Batch], upto: list[int]) -> AsofState:
         state = self.open()
-        state.changed, state.upto = True, upto
-        if len(held):
+        state.upto = upto
+        if held is not None and len(held):
             self._add(state, held.on_port(self.held))
         for rows in waiting:
             self._add(state, rows.on_port(1 - self.held))

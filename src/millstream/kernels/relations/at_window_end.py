@@ -44,8 +44,6 @@ class AtWindowEndKernel(WaitingRows):
         self._column = spec.input.index(spec.end)
 
     def step(self, state: WaitingState, batch: Batch) -> Batch:
-        if len(batch) or batch.upto > state.upto:
-            state.changed = True
         state.upto = max(state.upto, batch.upto)
         if len(batch):
             ends = to_kernel(batch.rows.column(self._column), self.spec.input[self.spec.end].type)

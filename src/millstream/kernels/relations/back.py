@@ -100,11 +100,11 @@ class Places:
         """The rows that have not left, in order."""
         return self.lanes[self._head : int(self.marks[TAIL] - self.marks[BASE])]
 
-    def load(self, lanes: npt.NDArray[Any]) -> None:
-        """Hold these rows, which are in order of start, in the places 0, 1, …; for an empty queue."""
+    def load(self, lanes: npt.NDArray[Any], first: int = 0) -> None:
+        """Hold these rows, which are in order of start, in the places from `first` on; for an empty queue."""
         self.reserve(len(lanes))
         self.lanes[: len(lanes)] = lanes
-        self.marks[TAIL] = len(lanes)
+        self.marks[BASE], self.marks[TAIL] = first, first + len(lanes)
 
     def close_all(self, end: int) -> None:
         """Every open row ends there."""

@@ -12,9 +12,9 @@ import pyarrow as pa
 from millstream.kernels import snapshots
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
 from millstream.kernels.jit import as_input, compile_kernel, source_of
+from millstream.kernels.kept import Content, KeepsRows, Kept, Ledger
 from millstream.kernels.keys import KeyTable, bucket_of
 from millstream.kernels.one_input import KeepsColumns
-from millstream.kernels.one_piece import OnePiece
 from millstream.kernels.registry import register
 from millstream.kernels.relations import coalesce_loops
 from millstream.kernels.relations.back import Lanes, Places
@@ -24,6 +24,10 @@ from millstream.kernels.relations.stages import ends_of
 _coalesce, _expire, _link_all = (
     compile_kernel(source_of(coalesce_loops), name) for name in ("coalesce", "expire", "link_all")
 )
+
+_WIDTH = FIRST_VALUE + 1
+_LANES = {"start": START, "end": END, "until": FIRST_VALUE}
+"""What is saved of a place; its value is, and chains are made anew."""
 
 
 @register
@@ -68,7 +72,7 @@ class CoalesceState:
     uses: Ints = field(default_factory=_none)
     waiting: Batch | None = None
     upto: int = BEGIN
-    changed: bool = True
+    ledger: Ledger = field(default_factory=Ledger)
 
     def slots(self, columns: Sequence[pa.Array]) -> Ints:
         """The slots of rows' values, with room for what is known of each."""
@@ -82,7 +86,7 @@ class CoalesceState:
         return slots
 
 
-class CoalesceKernel(OnePiece):
+class CoalesceKernel(KeepsRows):
     """Runs a CoalesceSpec."""
 
     def __init__(self, spec: CoalesceSpec) -> None:
@@ -90,11 +94,9 @@ class CoalesceKernel(OnePiece):
         self._types = [field.type for field in spec.input]
 
     def open(self) -> CoalesceState:
-        return CoalesceState(KeyTable(self._types), changed=False)
+        return CoalesceState(KeyTable(self._types))
 
     def step(self, state: CoalesceState, batch: Batch) -> Batch:
-        if len(batch) or batch.upto > state.upto:
-            state.changed = True
         state.upto = max(state.upto, batch.upto)
         rows = self._over(state, batch)
         if rows is not None:
@@ -146,21 +148,27 @@ class CoalesceKernel(OnePiece):
 
     # -- saving ----------------------------------------------------------------------------------------------------
 
-    def snapshot(self, state: CoalesceState) -> bytes:
+    def _content(self, state: CoalesceState) -> Content:
         held = state.places.held()
-        parts: dict[str, object] = {
-            "upto": np.array([state.upto]), "held": held.copy(), "rows": self._rows(state, held[:, OWNER])
-        }  # fmt: skip
-        if state.waiting is not None:
-            parts["waiting"] = state.waiting
-        return snapshots.save(self.spec, parts)
+        rows = Kept(
+            state.places.first + np.arange(len(held)),
+            lambda places: self._rows(state, held[places, OWNER]),
+            {name: held[:, lane] for name, lane in _LANES.items()},
+        )
+        waiting = {} if state.waiting is None else {"waiting": state.waiting}
+        return {"upto": np.array([state.upto]), "rows": rows, **waiting}
 
-    def restore(self, saved: bytes) -> CoalesceState:
-        parts = snapshots.load(self.spec, saved)
+    def _made_of(self, parts: snapshots.Saved) -> CoalesceState:
         upto = int(parts.array("upto")[0])
         waiting = parts.batch("waiting", upto) if "waiting" in parts else None
-        rows = parts.rows("rows")
-        return self._state(rows, parts.array("held").reshape(rows.num_rows, FIRST_VALUE + 1), waiting, upto)
+        if "rows" not in parts:
+            nothing = Batch.empty(self.spec.input.arrow, upto)
+            return self._state(nothing.rows, np.zeros((0, _WIDTH), dtype=np.int64), waiting, upto)
+        rows, numbers = parts.rows("rows"), parts.numbers("rows")
+        held = np.zeros((len(rows), _WIDTH), dtype=np.int64)
+        for name, lane in _LANES.items():
+            held[:, lane] = parts.array(name)
+        return self._state(rows, held, waiting, upto, 0 if numbers is None else int(numbers[0]))
 
     def split(self, state: CoalesceState, parts: int) -> list[CoalesceState]:
         held = state.places.held()
@@ -189,16 +197,16 @@ class CoalesceKernel(OnePiece):
         return self._state(batches[0] if batches else rows[0], lanes[order], waiting, upto)
 
     def _state(
-        self, rows: pa.RecordBatch, held: npt.NDArray[np.int64], waiting: Batch | None, upto: int
+        self, rows: pa.RecordBatch, held: npt.NDArray[np.int64], waiting: Batch | None, upto: int, first: int = 0
     ) -> CoalesceState:
         state = self.open()
-        state.changed, state.upto = True, upto
+        state.upto = upto
         state.waiting = waiting if waiting is not None and len(waiting) else None
         if not len(held):
             return state
         lanes: Lanes = np.array(held)
         lanes[:, OWNER] = state.slots(rows.columns)
         np.add.at(state.uses, lanes[:, OWNER], 1)
-        state.places.load(lanes)
+        state.places.load(lanes, first)
         _link_all(len(lanes), state.first, state.last, state.places.lanes, state.places.marks)
         return state

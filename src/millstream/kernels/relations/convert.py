@@ -60,7 +60,6 @@ class ToChangesKernel(ChangesKernel):
     """Runs a ToChangesSpec."""
 
     def step(self, state: WaitingState, batch: Batch) -> Batch:
-        state.changed = True
         state.upto = max(state.upto, batch.upto, int(batch.time[-1]) if len(batch) else BEGIN)
         came = []
         if len(batch):

@@ -77,8 +77,6 @@ class ToEventsKernel(WaitingRows):
         self._sign = 1 if spec.how == "istream" else -1
 
     def step(self, state: WaitingState, batch: Batch) -> Batch:
-        if len(batch) or batch.upto > state.upto:
-            state.changed = True
         state.upto = max(state.upto, batch.upto)
         for piece in self._changes(batch):
             state.waiting.add(piece)

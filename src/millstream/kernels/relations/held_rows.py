@@ -22,14 +22,23 @@ class HeldRows:
         self._chunks: list[pa.RecordBatch] = []
         self._begins: Ints = np.empty(0, dtype=np.int64)
         self._size = 0
+        self._numbers: list[Ints] = []
+        self._next = 0
 
     def __len__(self) -> int:
         return self._size
 
-    def add(self, rows: pa.RecordBatch) -> None:
-        """Number further rows on."""
+    @property
+    def lasting(self) -> Ints:
+        """Numbers that rows keep when others are forgotten; for saving."""
+        return np.concatenate(self._numbers) if self._numbers else np.empty(0, dtype=np.int64)
+
+    def add(self, rows: pa.RecordBatch, lasting: Ints | None = None) -> None:
+        """Number further rows on; those that were saved have lasting numbers."""
         if not rows.num_rows:
             return
+        self._numbers.append(np.arange(self._next, self._next + len(rows)) if lasting is None else lasting)
+        self._next = int(self._numbers[-1][-1]) + 1
         # Chunks that become one have the very same schema; without columns, only the batch itself tells its length.
         self._chunks.append(
             pa.RecordBatch.from_arrays(rows.columns, schema=self._schema) if len(self._schema) else rows
@@ -37,6 +46,7 @@ class HeldRows:
         while len(self._chunks) > 1 and max(2 * len(self._chunks[-1]), _SMALL) >= len(self._chunks[-2]):
             last = self._chunks.pop()
             self._chunks[-1] = pa.concat_batches([self._chunks[-1], last])
+            self._numbers[-2:] = [np.concatenate(self._numbers[-2:])]
         self._set(self._chunks)
 
     def take(self, numbers: Ints) -> pa.RecordBatch:
@@ -73,6 +83,7 @@ class HeldRows:
 
     def keep(self, numbers: Ints) -> None:
         """Forget all rows but these, whose numbers are then 0, 1, …"""
+        self._numbers = [self.lasting[numbers]] if len(numbers) else []
         self._set([self.take(numbers)] if len(numbers) else [])
 
     def _set(self, chunks: list[pa.RecordBatch]) -> None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from millstream.kernels.batch import Batch, Ints
 from millstream.kernels.jit import compile_kernel, source_of
+from millstream.kernels.kept import Ledger, SlotNumbers
 from millstream.kernels.keys import KeyTable
 from millstream.kernels.relations import join_change_loops
 from millstream.kernels.relations.join_change_loops import ANEW
@@ -37,6 +38,7 @@ class Bag:
             np.full(8, value, dtype=np.int64) for value in _BY_VALUE.values()
         )
         self.head = np.full(1, -1, dtype=np.int64)
+        self.numbers = SlotNumbers()
         self._enough = _FEW
 
     def encode(self, rows: pa.RecordBatch, keys: npt.NDArray[Any], key_count: int) -> Ints:
@@ -78,6 +80,7 @@ class Bag:
         live = self.values.live()
         gone = live[self.count[live] == 0]
         self.values.release(gone)
+        self.numbers.renew(gone)
         for name, value in _BY_VALUE.items():
             getattr(self, name)[gone] = value
         self._enough = max(_FEW, 2 * len(self.values))
@@ -99,7 +102,7 @@ class BagState:
     sides: tuple[Bag, Bag]
     upto: list[int]
     waiting: list[list[Batch]] = field(default_factory=lambda: [[], []])
-    changed: bool = True
+    ledger: Ledger = field(default_factory=Ledger)
 
     @property
     def now(self) -> int:

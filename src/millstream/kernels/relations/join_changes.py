@@ -11,8 +11,8 @@ import pyarrow as pa
 from millstream.kernels import snapshots
 from millstream.kernels.batch import BEGIN, Batch, Ints, concat
 from millstream.kernels.jit import as_input, compile_kernel, source_of
+from millstream.kernels.kept import Content, KeepsRows, Kept
 from millstream.kernels.keys import KeyTable, bucket_of
-from millstream.kernels.one_piece import OnePiece
 from millstream.kernels.relations import join_change_loops
 from millstream.kernels.relations.join import LEFT, RIGHT, JoinSpec
 from millstream.kernels.relations.join_bags import Bag, BagState
@@ -31,7 +31,7 @@ Events = tuple[Ints, Ints, Ints]
 _LEFT_VALUE, _RIGHT_VALUE, _TIME, _PAIRS, _OF_LEFT, _OF_RIGHT = range(6)
 
 
-class ChangesJoinKernel(OnePiece):
+class ChangesJoinKernel(KeepsRows):
     """Runs a JoinSpec over changes.
 
     Each change meets the rows that are there on the other side; as pairs are bilinear, the order within an instant does
@@ -46,11 +46,9 @@ class ChangesJoinKernel(OnePiece):
     def open(self) -> BagState:
         keys = KeyTable(self._types) if self._types else None
         kept = self._columns.kept
-        return BagState(keys, (Bag(kept[LEFT]), Bag(kept[RIGHT])), [BEGIN, BEGIN], changed=False)
+        return BagState(keys, (Bag(kept[LEFT]), Bag(kept[RIGHT])), [BEGIN, BEGIN])
 
     def step(self, state: BagState, batch: Batch) -> Batch:
-        if len(batch) or batch.upto > state.upto[batch.port]:
-            state.changed = True
         state.upto[batch.port] = max(state.upto[batch.port], batch.upto)
         if len(batch):
             self._let_wait(state, batch)
@@ -173,22 +171,21 @@ class ChangesJoinKernel(OnePiece):
 
     # -- saving ----------------------------------------------------------------------------------------------------
 
-    def snapshot(self, state: BagState) -> bytes:
-        parts: dict[str, object] = {"upto": np.array(state.upto)}
+    def _content(self, state: BagState) -> Content:
+        parts: dict[str, Kept | Ints | Batch] = {"upto": np.array(state.upto)}
         for number, side in enumerate(state.sides):
-            present = side.present()
-            parts[f"side{number}"] = side.rows(present)
-            parts |= {f"count{number}": side.count[present], f"matches{number}": side.matches[present]}
+            changing = {f"count{number}": side.count, f"matches{number}": side.matches}
+            parts[f"side{number}"] = side.numbers.kept(side.present(), side.rows, changing)
             if state.waiting[number]:
                 parts[f"waiting{number}"] = concat(state.waiting[number], BEGIN)
-        return snapshots.save(self.spec, parts)
+        return parts
 
-    def restore(self, saved: bytes) -> BagState:
-        parts = snapshots.load(self.spec, saved)
+    def _made_of(self, parts: snapshots.Saved) -> BagState:
         state = self._at([int(value) for value in parts.array("upto")])
         for number in (LEFT, RIGHT):
-            counts, matches = (parts.array(f"{name}{number}") for name in ("count", "matches"))
-            self._put(state, number, parts.rows(f"side{number}"), counts, matches)
+            if (name := f"side{number}") in parts:
+                counts, matches = (parts.array(f"{own}{number}") for own in ("count", "matches"))
+                self._put(state, number, parts.rows(name), counts, matches, parts.numbers(name))
             if f"waiting{number}" in parts:
                 state.waiting[number].append(parts.batch(f"waiting{number}", BEGIN))
         return state
@@ -228,16 +225,24 @@ class ChangesJoinKernel(OnePiece):
     def _at(self, upto: Sequence[int]) -> BagState:
         """A state without rows that has come so far."""
         state = self.open()
-        state.changed = True
         state.upto = list(upto)
         return state
 
-    def _put(self, state: BagState, number: int, rows: pa.RecordBatch, counts: Ints, matches: Ints) -> None:
-        """Add rows, as often as they are there, to a side that does not know them."""
+    def _put(
+        self,
+        state: BagState,
+        number: int,
+        rows: pa.RecordBatch,
+        counts: Ints,
+        matches: Ints,
+        numbers: Ints | None = None,
+    ) -> None:
+        """Add rows, as often as they are, to a side that does not know them; those that were saved have `numbers`."""
         if not len(rows):
             return
         side = state.sides[number]
         slots = self._slots(state, rows, number)
+        side.numbers.give(slots, numbers)
         side.count[slots] = side.shown[slots] = counts
         side.matches[slots] = matches
         if self.spec.tracks(number):

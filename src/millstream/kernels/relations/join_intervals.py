@@ -12,8 +12,8 @@ import pyarrow as pa
 from millstream.kernels import snapshots
 from millstream.kernels.batch import BEGIN, Batch, Ints, concat
 from millstream.kernels.jit import compile_kernel, source_of
+from millstream.kernels.kept import Content, KeepsRows, Kept
 from millstream.kernels.keys import KeyTable, bucket_of
-from millstream.kernels.one_piece import OnePiece
 from millstream.kernels.relations import join_loops
 from millstream.kernels.relations.join import LEFT, RIGHT, JoinSpec
 from millstream.kernels.relations.join_columns import JoinColumns, Sources
@@ -30,7 +30,7 @@ Pairs = tuple[Ints, Ints, Ints, Ints]
 """Positions on the left, on the right, starts and ends."""
 
 
-class JoinKernel(OnePiece):
+class JoinKernel(KeepsRows):
     """Runs a JoinSpec over intervals.
 
     Rows wait until the other input has come to their start. Then both sides are swept in order of start: each row meets
@@ -46,11 +46,9 @@ class JoinKernel(OnePiece):
     def open(self) -> JoinState:
         keys = KeyTable(self._types) if self._types else None
         left, right = (Side(self._columns.kept[side].arrow, self.spec.tracks(side)) for side in (LEFT, RIGHT))
-        return JoinState(keys, (left, right), [BEGIN, BEGIN], changed=False)
+        return JoinState(keys, (left, right), [BEGIN, BEGIN])
 
     def step(self, state: JoinState, batch: Batch) -> Batch:
-        if len(batch) or batch.upto > state.upto[batch.port]:
-            state.changed = True
         state.upto[batch.port] = max(state.upto[batch.port], batch.upto)
         if len(batch):
             self._take_in(state, batch)
@@ -167,29 +165,27 @@ class JoinKernel(OnePiece):
 
     # -- saving ----------------------------------------------------------------------------------------------------
 
-    def snapshot(self, state: JoinState) -> bytes:
-        parts: dict[str, object] = {"upto": np.array(state.upto)}
+    def _content(self, state: JoinState) -> Content:
+        parts: dict[str, Kept | Ints] = {"upto": np.array(state.upto), "held": state.held.kept()}
         for number, side in enumerate(state.sides):
             live = side.live(state.now)
-            parts[f"side{number}"] = self._stored(side, live)
-            if side.is_tracked:
-                parts |= {f"opened{number}": side.opened[live], f"edge{number}": side.edge[live]}
-        held = state.held.all()
-        if held is not None:
-            parts["held"] = held
-        return snapshots.save(self.spec, parts)
+            cover = {f"opened{number}": side.opened[live], f"edge{number}": side.edge[live]} if side.is_tracked else {}
+            parts[f"side{number}"] = Kept(side.rows.lasting[live], partial(self._stored_at, side, live), cover)
+        return parts
 
-    def restore(self, saved: bytes) -> JoinState:
-        parts = snapshots.load(self.spec, saved)
+    def _made_of(self, parts: snapshots.Saved) -> JoinState:
         state = self.open()
-        state.changed = True
         state.upto = [int(value) for value in parts.array("upto")]
         for number, side in enumerate(state.sides):
-            cover = (parts.array(f"opened{number}"), parts.array(f"edge{number}")) if side.is_tracked else None
-            self._put(state, number, parts.batch(f"side{number}", BEGIN), cover)
+            if (name := f"side{number}") in parts:
+                cover = (parts.array(f"opened{number}"), parts.array(f"edge{number}")) if side.is_tracked else None
+                self._put(state, number, parts.batch(name, BEGIN), cover, parts.numbers(name))
         if "held" in parts:
-            state.held.add(parts.batch("held", BEGIN))
+            state.held.add(parts.batch("held", BEGIN), parts.numbers("held"))
         return state
+
+    def _stored_at(self, side: Side, live: Ints, places: Ints) -> Batch:
+        return self._stored(side, live[places])
 
     def split(self, state: JoinState, parts: int) -> list[JoinState]:
         divided = [self._beside(state) for _ in range(parts)]
@@ -233,7 +229,6 @@ class JoinKernel(OnePiece):
     def _beside(self, state: JoinState) -> JoinState:
         """A state without rows that has come as far."""
         other = self.open()
-        other.changed = True
         other.upto = list(state.upto)
         return other
 
@@ -241,10 +236,12 @@ class JoinKernel(OnePiece):
         nothing = np.zeros(len(positions), dtype=np.int64)
         return Batch(side.rows.take(positions), side.start[positions], nothing, BEGIN, side.end[positions])
 
-    def _put(self, state: JoinState, number: int, stored: Batch, cover: tuple[Ints, Ints] | None) -> None:
+    def _put(
+        self, state: JoinState, number: int, stored: Batch, cover: tuple[Ints, Ints] | None, lasting: Ints | None = None
+    ) -> None:
         """Give a side of a new state its rows."""
         side = state.sides[number]
         if len(stored):
             matchable = self._columns.matchable(stored.rows, number)
-            side.append(stored, self._keys(state, stored.rows, matchable, number), cover)
+            side.append(stored, self._keys(state, stored.rows, matchable, number), cover, lasting)
         side.enter(side.until(state.now))

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from millstream.kernels.batch import BEGIN, Batch, Ints
 from millstream.kernels.jit import compile_kernel, source_of
+from millstream.kernels.kept import Ledger
 from millstream.kernels.keys import KeyTable
 from millstream.kernels.relations import join_loops
 from millstream.kernels.relations.held_rows import HeldRows
@@ -41,8 +42,15 @@ class Side:
         self._last_end = BEGIN
         self._enough = _FEW
 
-    def append(self, batch: Batch, keys: npt.NDArray[np.int32], cover: tuple[Ints, Ints] | None = None) -> None:
-        """Let rows that come after all others wait to be entered; `cover` is what is known of them."""
+    def append(
+        self,
+        batch: Batch,
+        keys: npt.NDArray[np.int32],
+        cover: tuple[Ints, Ints] | None = None,
+        lasting: Ints | None = None,
+    ) -> None:
+        """Let rows that come after all others wait to be entered; `cover` is what is known of them, `lasting` are their
+        numbers if they were saved."""
         assert batch.other is not None
         size = self.count + len(batch)
         self._hold(size)
@@ -50,7 +58,7 @@ class Side:
         self.start[own], self.end[own], self.key[own] = batch.time, batch.other, keys
         if self.is_tracked:
             self.opened[own], self.edge[own] = cover or (batch.time, batch.time)
-        self.rows.add(batch.rows)
+        self.rows.add(batch.rows, lasting)
         self.count = size
         self._last_end = max(self._last_end, int(batch.other.max()))
 
@@ -109,7 +117,7 @@ class JoinState:
     sides: tuple[Side, Side]
     upto: list[int]
     held: Runs = field(default_factory=Runs)
-    changed: bool = True
+    ledger: Ledger = field(default_factory=Ledger)
 
     @property
     def now(self) -> int:

@@ -12,9 +12,9 @@ import pyarrow as pa
 from millstream.kernels import snapshots
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
 from millstream.kernels.jit import as_input, compile_kernel, source_of
+from millstream.kernels.kept import Content, KeepsRows, Kept, Ledger
 from millstream.kernels.keys import KeyTable, bucket_of
 from millstream.kernels.one_input import OneInput
-from millstream.kernels.one_piece import OnePiece
 from millstream.kernels.registry import register
 from millstream.kernels.relations import rows_window_loops
 from millstream.kernels.relations.held_rows import HeldRows
@@ -68,13 +68,14 @@ class RowsWindowState:
 
     def __init__(self, schema: pa.Schema, keys: KeyTable | None) -> None:
         self.upto = BEGIN
-        self.changed = True
-        self.clear(schema, keys)
+        self.rows = HeldRows(schema)
+        self.ledger = Ledger()
+        self.clear(keys)
 
-    def clear(self, schema: pa.Schema, keys: KeyTable | None) -> None:
+    def clear(self, keys: KeyTable | None) -> None:
         """Forget all rows and keys."""
         self.keys = keys
-        self.rows = HeldRows(schema)
+        self.rows.keep(np.zeros(0, dtype=np.int64))
         self.slots, self.start, self.end, self.after = (np.zeros(_FEW, dtype=np.int64) for _ in range(4))
         self.entered = np.zeros(_FEW, dtype=np.bool_)
         self.log: Ints = np.zeros(2 * _FEW, dtype=np.int64)
@@ -133,7 +134,7 @@ class RowsWindowState:
         self.gone = 0
 
 
-class RowsWindowKernel(OnePiece):
+class RowsWindowKernel(KeepsRows):
     """Runs a RowsWindowSpec."""
 
     def __init__(self, spec: RowsWindowSpec) -> None:
@@ -143,19 +144,15 @@ class RowsWindowKernel(OnePiece):
         self._changes = spec.form == "changes"
 
     def open(self) -> RowsWindowState:
-        state = RowsWindowState(self.spec.input.arrow, self._new_keys())
-        state.changed = False
-        return state
+        return RowsWindowState(self.spec.input.arrow, self._new_keys())
 
     def step(self, state: RowsWindowState, batch: Batch) -> Batch:
-        if len(batch) or batch.upto > state.upto:
-            state.changed = True
         state.upto = max(state.upto, batch.upto)
         if len(batch):
             self._arrive(state, batch)
         out = self._changed(state) if self._changes else self._ended(state)
         if state.upto == FOREVER:
-            state.clear(self.spec.input.arrow, self._new_keys())
+            state.clear(self._new_keys())
         else:
             state.forget()
         return out
@@ -220,14 +217,19 @@ class RowsWindowKernel(OnePiece):
 
     # -- saving ----------------------------------------------------------------------------------------------------
 
-    def snapshot(self, state: RowsWindowState) -> bytes:
-        rows, entered = self._portable(state)
-        return snapshots.save(self.spec, {"upto": np.array([state.upto]), "rows": rows, "entered": entered})
+    def _content(self, state: RowsWindowState) -> Content:
+        live = state.live()
+        changing = {"start": state.start[live], "end": state.end[live], "entered": state.entered[live]}
+        rows = Kept(state.rows.lasting[live], lambda places: state.rows.take(live[places]), changing)
+        return {"upto": np.array([state.upto]), "rows": rows}
 
-    def restore(self, saved: bytes) -> RowsWindowState:
-        parts = snapshots.load(self.spec, saved)
+    def _made_of(self, parts: snapshots.Saved) -> RowsWindowState:
         upto = int(parts.array("upto")[0])
-        return self._state(parts.batch("rows", upto), parts.array("entered"), upto)
+        if "rows" not in parts:
+            return self._state(Batch.empty(self.spec.input.arrow, upto), np.zeros(0, dtype=np.bool_), upto)
+        rows, start, end = parts.rows("rows"), parts.array("start"), parts.array("end")
+        batch = Batch(rows, start, np.zeros(len(start), dtype=np.int64), upto, end)
+        return self._state(batch, parts.array("entered"), upto, parts.numbers("rows"))
 
     def split(self, state: RowsWindowState, parts: int) -> list[RowsWindowState]:
         rows, entered = self._portable(state)
@@ -253,9 +255,10 @@ class RowsWindowKernel(OnePiece):
         rows = Batch(state.rows.take(live), state.start[live], zeros, state.upto, state.end[live])
         return rows, state.entered[live]
 
-    def _state(self, rows: Batch, entered: npt.NDArray[np.bool_], upto: int) -> RowsWindowState:
+    def _state(
+        self, rows: Batch, entered: npt.NDArray[np.bool_], upto: int, lasting: Ints | None = None
+    ) -> RowsWindowState:
         state = self.open()
-        state.changed = True
         state.upto = upto
         count = len(rows)
         if not count:
@@ -263,7 +266,7 @@ class RowsWindowKernel(OnePiece):
         assert rows.other is not None
         slots = self._slots(state, rows.rows)
         state.hold_rows(count)
-        state.rows.add(rows.rows)
+        state.rows.add(rows.rows, lasting)
         for array, values in (
             (state.slots, slots), (state.start, rows.time), (state.end, rows.other), (state.entered, entered)
         ):  # fmt: skip

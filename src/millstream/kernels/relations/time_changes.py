@@ -53,12 +53,10 @@ class RangeChangesKernel(ChangesKernel):
             limit = max(limit, int(start[-1]))
             came, ends = self._come(batch, start, end)
             state.waiting.add(ends)
-            state.changed = True
         # Whatever comes later goes after `limit`, so all that goes until then is known.
         gone = state.waiting.release(min(limit, FOREVER - 1))
         if not gone and not came:
             return Batch.empty(self.spec.output.arrow, upto)
-        state.changed = True
         return in_order([*(self.signed(piece, -1) for piece in gone), *came]).with_upto(upto)
 
     def _come(self, batch: Batch, start: Ints, end: Ints) -> tuple[list[Batch], Batch]:

@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from millstream.errors import DataError
 from millstream.kernels import snapshots
-from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
+from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
 from millstream.kernels.contract import KernelSpec
+from millstream.kernels.kept import Content, KeepsRows, KeptBatches, Ledger
 from millstream.kernels.keys import bucket_of
 from millstream.kernels.one_input import KeepsColumns
-from millstream.kernels.one_piece import OnePiece
 from millstream.kernels.registry import register
 from millstream.kernels.relations.stages import ends_of
 
@@ -49,17 +49,18 @@ class SplitSpec(KeepsColumns):
 
 @dataclass
 class UnrollState:
-    """What is left of the rows: their time is the next that they are given at. `last` is the last known instant at
-    which anything changes, `due` the first at which something is to be given."""
+    """Rows at the first time that they are given at; what was to be given before `done` has been. `last` is the last
+    known instant at which anything changes, `due` the first at which something is to be given."""
 
-    held: list[Batch] = field(default_factory=list)
+    held: KeptBatches = field(default_factory=KeptBatches)
     last: int = BEGIN
     due: int = FOREVER
     upto: int = BEGIN
-    changed: bool = True
+    done: int = BEGIN
+    ledger: Ledger = field(default_factory=Ledger)
 
 
-class UnrollKernel(OnePiece):
+class UnrollKernel(KeepsRows):
     """Gives rows at multiples of `granule`, as events, or cuts them into pieces of `length`."""
 
     def __init__(self, spec: KernelSpec, granule: int | None, length: int | None) -> None:
@@ -68,15 +69,13 @@ class UnrollKernel(OnePiece):
         self._step = granule or length or 1
 
     def open(self) -> UnrollState:
-        return UnrollState(changed=False)
+        return UnrollState()
 
     def step(self, state: UnrollState, batch: Batch) -> Batch:
-        if len(batch) or batch.upto > state.upto:
-            state.changed = True
         state.upto = max(state.upto, batch.upto)
         if len(batch):
             self._arrive(state, batch)
-        if not state.held or state.upto <= state.due:
+        if not len(state.held) or state.upto <= state.due:
             return Batch.empty(self.spec.output.arrow, state.upto)
         return self._unroll(state)
 
@@ -90,11 +89,12 @@ class UnrollKernel(OnePiece):
         finite = ends[ends != FOREVER]
         state.last = max(state.last, int(batch.time[-1]), int(finite.max(initial=BEGIN + 1)) - 1)
         state.due = min(state.due, int(first[0]))
-        state.held.append(Batch(batch.rows, first, np.zeros(len(batch), dtype=np.int64), BEGIN, ends))
+        state.held.add(Batch(batch.rows, first, np.zeros(len(batch), dtype=np.int64), BEGIN, ends))
 
     def _unroll(self, state: UnrollState) -> Batch:
         """All that is to be given before `upto`."""
-        rows = concat(state.held, BEGIN)
+        rows = self._left(state)
+        assert rows is not None
         ends = ends_of(rows)
         limit = state.upto if state.upto != FOREVER else state.last + 1
         # rows that end are given in full when all input has ended
@@ -114,13 +114,17 @@ class UnrollKernel(OnePiece):
         after = first + copies * step
         out = self._given(state, rows, which, time, after)
         left = np.flatnonzero(after < ends) if state.upto != FOREVER else np.zeros(0, dtype=np.int64)
-        state.held = []
-        state.due = FOREVER
-        if len(left):
-            kept = Batch(rows.rows.take(pa.array(left)), after[left], np.zeros(len(left), np.int64), BEGIN, ends[left])
-            state.held = [kept]
-            state.due = int(kept.time.min())
+        state.held.keep(left)
+        state.due, state.done = int(after[left].min(initial=FOREVER)), state.upto
         return out
+
+    def _left(self, state: UnrollState) -> Batch | None:
+        """The rows at the next time that they are given at."""
+        rows = state.held.all()
+        if rows is None or state.done == BEGIN:
+            return rows
+        behind = np.maximum(rows.time, state.done) - rows.time
+        return replace(rows, time=rows.time + -(-behind // self._step) * self._step)
 
     def _given(self, state: UnrollState, rows: Batch, which: Ints, time: Ints, after: Ints) -> Batch:
         if self._granule is not None:
@@ -141,23 +145,26 @@ class UnrollKernel(OnePiece):
 
     # -- saving ----------------------------------------------------------------------------------------------------
 
-    def snapshot(self, state: UnrollState) -> bytes:
-        rows = {"rows": concat(state.held, BEGIN)} if state.held else {}
-        numbers = np.array([state.last, state.due, state.upto])
-        return snapshots.save(self.spec, {"numbers": numbers, **rows})
+    def _content(self, state: UnrollState) -> Content:
+        return {"numbers": np.array([state.last, state.due, state.upto, state.done]), "rows": state.held.kept()}
 
-    def restore(self, saved: bytes) -> UnrollState:
-        parts = snapshots.load(self.spec, saved)
-        last, due, upto = (int(value) for value in parts.array("numbers"))
-        return UnrollState([parts.batch("rows", BEGIN)] if "rows" in parts else [], last, due, upto)
+    def _made_of(self, parts: snapshots.Saved) -> UnrollState:
+        last, due, upto, done = (int(value) for value in parts.array("numbers"))
+        state = UnrollState(KeptBatches(), last, due, upto, done)
+        if "rows" in parts:
+            state.held.add(parts.batch("rows", BEGIN), parts.numbers("rows"))
+        return state
 
     def split(self, state: UnrollState, parts: int) -> list[UnrollState]:
-        return [replace(state, changed=True), *(UnrollState(upto=state.upto) for _ in range(parts - 1))]
+        return [replace(state, ledger=Ledger()), *(UnrollState(upto=state.upto) for _ in range(parts - 1))]
 
     def merge(self, states: Sequence[UnrollState]) -> UnrollState:
-        held = [rows for state in states for rows in state.held]
         last, due = max(state.last for state in states), min(state.due for state in states)
-        return UnrollState(held, last, due, max(state.upto for state in states))
+        merged = UnrollState(KeptBatches(), last, due, max(state.upto for state in states))
+        for state in states:
+            if (rows := self._left(state)) is not None:
+                merged.held.add(rows)
+        return merged
 
 
 def events(rows: pa.RecordBatch, which: Ints, time: Ints, upto: int) -> Batch:

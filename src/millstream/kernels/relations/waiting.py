@@ -10,8 +10,8 @@ import numpy as np
 from millstream.kernels import snapshots
 from millstream.kernels.batch import BEGIN, Batch
 from millstream.kernels.contract import KernelSpec
+from millstream.kernels.kept import Content, KeepsRows, Ledger
 from millstream.kernels.keys import bucket_of
-from millstream.kernels.one_piece import OnePiece
 from millstream.kernels.runs import Runs
 
 
@@ -21,27 +21,27 @@ class WaitingState:
 
     waiting: Runs = field(default_factory=Runs)
     upto: int = BEGIN
-    changed: bool = True
+    ledger: Ledger = field(default_factory=Ledger)
 
 
-class WaitingRows(OnePiece):
+class WaitingRows(KeepsRows):
     """A kernel of rows that wait; they begin with the columns of its input, and its keys divide them."""
 
     def __init__(self, spec: KernelSpec) -> None:
-        self._kept_for = spec
+        self.spec = spec
         self._keys = [spec.inputs[0].index(key) for key in spec.keys or ()]
 
     def open(self) -> WaitingState:
-        return WaitingState(changed=False)
+        return WaitingState()
 
-    def snapshot(self, state: WaitingState) -> bytes:
-        rows = state.waiting.all()
-        waiting = {} if rows is None else {"rows": rows}
-        return snapshots.save(self._kept_for, {"upto": np.array([state.upto]), **waiting})
+    def _content(self, state: WaitingState) -> Content:
+        return {"upto": np.array([state.upto]), "rows": state.waiting.kept()}
 
-    def restore(self, saved: bytes) -> WaitingState:
-        parts = snapshots.load(self._kept_for, saved)
-        return _state([parts.batch("rows", BEGIN)] if "rows" in parts else [], int(parts.array("upto")[0]))
+    def _made_of(self, parts: snapshots.Saved) -> WaitingState:
+        state = WaitingState(upto=int(parts.array("upto")[0]))
+        if "rows" in parts:
+            state.waiting.add(parts.batch("rows", BEGIN), parts.numbers("rows"))
+        return state
 
     def split(self, state: WaitingState, parts: int) -> list[WaitingState]:
         rows = state.waiting.all()
