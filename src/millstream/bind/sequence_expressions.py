@@ -57,7 +57,12 @@ class SequenceExpressions(MatchExpressions):
         if isinstance(node, exp.Dot):
             return self._of_row(node)
         if isinstance(node, exp.Window):
-            self.context.refuse("OVER beside a sequence", node, hint="put the sequence into a subquery")
+            self.context.refuse(
+                "OVER cannot stand beside a sequence",
+                node,
+                detail="aggregates are those of the runs of a match here",
+                hint="look at the matches from around: SELECT … OVER (…) FROM (SELECT … FROM s AS (X, *Y) WHERE …)",
+            )
         if name_of(node) in LOGICAL:
             self._mention_all(node, final=name_of(node) == "last")
         if self._is_aggregate(node):

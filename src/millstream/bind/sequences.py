@@ -25,6 +25,18 @@ from millstream.sql.patterns import SequenceMatch
 
 Bind = Callable[[exp.Expr], Source]
 
+_AROUND = "FROM (SELECT … FROM s AS (X, *Y) WHERE …)"
+_REFUSED = {
+    "group": ("GROUP BY", f"group the matches of a window: SELECT … {_AROUND} WINDOW(RANGE …) GROUP BY …"),
+    "having": ("HAVING", "what must hold of a match stands in WHERE, such as count(*Y) > 3"),
+    "distinct": ("DISTINCT", f"look at the matches of a window: SELECT DISTINCT … {_AROUND} WINDOW(RANGE …)"),
+    "windows": ("WINDOW", f"use it around the sequence: SELECT … OVER w {_AROUND} WINDOW w AS (…)"),
+    "qualify": ("QUALIFY", "what must hold of a match stands in WHERE"),
+    "limit": ("LIMIT", "matches come for as long as rows do: stop the query when you have enough"),
+    "offset": ("OFFSET", "matches come for as long as rows do: leave it out"),
+}
+"""clauses that say nothing of a match, and what to write instead"""
+
 
 def sequence_of(select: exp.Select) -> SequenceMatch | None:
     """The sequence that a SELECT looks for; None if it does not look for any."""
@@ -106,20 +118,10 @@ class SequenceBinder:
                 )
 
     def _refuse_clauses(self) -> None:
-        words = {
-            "group": "GROUP BY",
-            "having": "HAVING",
-            "distinct": "DISTINCT",
-            "limit": "LIMIT",
-            "qualify": "QUALIFY",
-        }
-        for key, word in words.items():
-            if (clause := self.select.args.get(key)) is not None:
-                self.context.refuse(
-                    f"{word} beside a sequence is not supported",
-                    clause if key != "distinct" else self.select,
-                    hint="put the sequence into a subquery",
-                )
+        for key, (word, hint) in _REFUSED.items():
+            if clause := self.select.args.get(key):
+                place = self.select if key == "distinct" else clause[0] if isinstance(clause, list) else clause
+                self.context.refuse(f"{word} cannot stand beside a sequence", place, hint=hint)
         if (order := self.select.args.get("order")) is not None:
             self.context.refuse("matches come in order of time", order, hint="leave ORDER BY out")
 
