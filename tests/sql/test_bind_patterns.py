@@ -357,9 +357,9 @@ MEASURED = "SELECT * FROM t MATCH_RECOGNIZE (MEASURES price AS p PATTERN (A B) D
         ("SELECT X.price FROM t AS (X, *x)", "X", "X stands twice in the sequence"),
         ("SELECT X.price FROM stations AS X, t AS (X, *Y)", "stations AS X", "X is a variable of the sequence"),
         ("SELECT X.price FROM t AS (X, *Y), speed", "speed", "beside a sequence only stored tables stand in FROM"),
-        ("SELECT X.price FROM t AS (X, *Y) GROUP BY X.price", "X.price", "GROUP BY beside a sequence"),
+        ("SELECT X.price FROM t AS (X, *Y) GROUP BY X.price", "X.price", "GROUP BY cannot stand beside a sequence"),
         ("SELECT sum(X.price) OVER (ROWS 3 PRECEDING) FROM t AS (X)", "sum(X.price) OVER (ROWS 3 PRECEDING)",
-         "OVER beside a sequence"),
+         "OVER cannot stand beside a sequence"),
         ("SELECT X.price FROM t SEQUENCE BY price AS (X, *Y)", "price", "a stream is ordered by its time"),
         ("SELECT X.location FROM stations AS (X, *Y)", "stations", "a sequence needs a stream"),
         ("SELECT z OVER w FROM t WINDOW w AS (MEASURES A.price AS y ROWS BETWEEN CURRENT ROW AND 3 FOLLOWING "
