@@ -46,10 +46,11 @@ def test_the_oracle_sees_a_wrong_snapshot() -> None:
     sql = "SELECT k, count(*) AS n FROM {w} AS a GROUP BY k"
     right = [((1, 1), 0, 1), ((1, 2), 1, 3), ((1, 1), 3, 4), ((2, 1), 1, 4)]
     windows = {"w": WINDOWS["w"]}
-    assert check(sql, windows, {"s": ROWS}, right) == 4
+    case = Case(sql, windows, {"s": ROWS})
+    assert check(case, right) == 4
     for wrong in (right[1:], [*right, ((3, 1), 0, 1)], [((1, 1), 0, 2), *right[1:]], [*right[:3], ((2, 1), 1, 5)]):
         with pytest.raises(MismatchError):
-            check(sql, windows, {"s": ROWS}, wrong)
+            check(case, wrong)
 
 
 def test_the_oracle_sees_a_wrong_event() -> None:

@@ -207,7 +207,7 @@ KEYED = Window(EVENTS, RowsWindow(3, ("a",)))
         (Union((KEYED, KEYED)), Flow(DISTANCE / 2, 30 * DISTANCE), 0),
         (ToEvents(KEYED, "istream"), Flow(DISTANCE), 30),
         (JoinTable(EVENTS, TableScan("t", Schema.of(c=BIGINT)), ((A, C),)), Flow(DISTANCE / 100), 0),
-        (JoinTable(EVENTS, TableScan("t", Schema.of(c=BIGINT)), ((A, C),), outer=True), Flow(DISTANCE / 100), 0),
+        (JoinTable(EVENTS, TableScan("t", Schema.of(c=BIGINT)), ((A, C),), how="left"), Flow(DISTANCE / 100), 0),
     ],
     ids=str,
 )

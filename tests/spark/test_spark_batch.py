@@ -50,9 +50,13 @@ def host(spark: Any) -> SparkHost:
 
 
 def listed(outer: bool, residual: Any = None) -> TableJoin:
-    table = StoredTable(LISTED, "listed", None, (("name", Column(VARCHAR, "name")), ("city", Column(VARCHAR, "city"))))
+    table = StoredTable(
+        LISTED, ("listed",), None, (("name", Column(VARCHAR, "name")), ("city", Column(VARCHAR, "city")))
+    )
     schema = Schema(TRADES.fields + LISTED.fields)
-    return TableJoin(schema, source(), table, ((SYMBOL, Column(VARCHAR, "name")),), residual, outer)
+    return TableJoin(
+        schema, source(), table, ((SYMBOL, Column(VARCHAR, "name")),), residual, "left" if outer else "inner"
+    )
 
 
 @pytest.mark.parametrize("buckets", [1, 3])

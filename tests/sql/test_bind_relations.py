@@ -119,7 +119,8 @@ def test_numbers_are_the_time_of_events_made_of_a_relation(catalog: Catalog) -> 
 @pytest.mark.parametrize("how", ["LEFT JOIN", "JOIN"])
 def test_a_stored_table_is_looked_up(how: str, catalog: Catalog) -> None:
     plan = plan_of(f"SELECT name FROM Bid [ROWS 3] AS b {how} member ON id = bidderID", catalog)
-    assert [node.outer for node in P.walk(plan) if isinstance(node, P.JoinTable)] == [how == "LEFT JOIN"]
+    expected = ["left" if how == "LEFT JOIN" else "inner"]
+    assert [node.how for node in P.walk(plan) if isinstance(node, P.JoinTable)] == expected
 
 
 def test_an_adhoc_query_reads_views_and_tables(catalog: Catalog) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import exp
 
@@ -20,18 +20,28 @@ from millstream.plan.ties import Ties
 from millstream.sql import span_of
 from millstream.types import BIGINT, TIMESTAMP, TIMESTAMPTZ, SqlType
 
+if TYPE_CHECKING:
+    from millstream.bind.domains import Domain
+
 
 @dataclass(frozen=True)
 class Context:
-    """The surroundings of a statement; `local` holds WITH queries by lower-case name."""
+    """The surroundings of a statement; `local` holds WITH queries by lower-case name, `written` how they read."""
 
     catalog: Catalog
     sql: str
     local: dict[str, P.Node] = field(default_factory=dict)
     uses: set[str] = field(default_factory=set)
+    written: dict[str, exp.CTE] = field(default_factory=dict)
+    domain: Domain | None = None
+    """what the SELECT to be bound next knows of the query around it"""
 
-    def with_local(self, queries: dict[str, P.Node]) -> Context:
-        return replace(self, local={**self.local, **queries})
+    def with_local(self, name: str, query: P.Node, cte: exp.CTE) -> Context:
+        key = name.lower()
+        return replace(self, local={**self.local, key: query}, written={**self.written, key: cte})
+
+    def within(self, domain: Domain | None) -> Context:
+        return replace(self, domain=domain)
 
     def fail(
         self, message: str, node: exp.Expr | None = None, *, detail: str | None = None, hint: str | None = None

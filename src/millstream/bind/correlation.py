@@ -8,12 +8,14 @@ from sqlglot import exp
 
 from millstream import functions
 from millstream.bind.context import Context
-from millstream.bind.expressions import ExpressionBinder
-from millstream.bind.groups import aggregates_rows
-from millstream.bind.scope import Scope
+from millstream.bind.domains import domain_of, free_columns, free_in, same
+from millstream.bind.expressions import ExpressionBinder, coerce
+from millstream.bind.groups import aggregates_rows, is_aggregate
+from millstream.bind.reads import conjuncts_of, from_alone, reads_only
+from millstream.bind.scope import Scope, is_of_outer
 from millstream.plan import nodes as P
-from millstream.plan import relations as R
-from millstream.plan.expr import Case, Column, Expr, Literal, columns_of, conjunction, substitute
+from millstream.plan.annotations import unique_key
+from millstream.plan.expr import Call, Case, Column, Expr, Literal, columns_of, conjunction, conjuncts, substitute
 from millstream.types import BOOLEAN
 
 
@@ -59,25 +61,76 @@ _MARK = "$inner."
 _THERE = ".there"
 
 
-def bind_inner(query: exp.Expr, outer: ExpressionBinder, context: Context, *, keep: bool) -> Inner:
-    """Bind a query inside another; without `keep` it does not matter which columns it selects."""
-    from millstream.bind.from_clause import bind_from
-    from millstream.bind.select import bind_query, with_queries
+def bind_inner(query: exp.Expr, outer: ExpressionBinder, rows: P.Node, context: Context, *, keep: bool) -> Inner:
+    """Bind a query inside one over `rows`; without `keep` it does not matter which columns it selects."""
+    from millstream.bind.from_clause import with_joined_conditions
+    from millstream.bind.select import bind_query
 
-    where = query.args.get("where") if isinstance(query, exp.Select) else None
-    if isinstance(query, exp.Select) and where is not None:
-        _, scope = bind_from(query, with_queries(query, context))
-        apart = _Apart(query, outer, scope, context)
-        if apart.outer_parts:
-            return apart.bind(keep)
-    plan = bind_query(query, context).plan
-    is_single = _is_single(plan)
-    return Inner(plan, _columns(plan), None, is_single, _if_empty(plan) if is_single else None)
+    if isinstance(query, exp.Select):
+        query = with_joined_conditions(query if keep else _only_existence(query))
+    free = [] if outer.scope is None else list(free_columns(query, outer.scope, context))
+    if not free and not _is_table_by_streams(query, context):
+        plan = bind_query(query, context).plan
+        # the table store counts nothing as 0 by itself
+        if_empty = None if plan.kind is P.Kind.TABLE else _if_empty(query, outer, plan)
+        return Inner(plan, _columns(plan), None, _is_single(plan, set()), if_empty)
+    apart = _Apart.of(query, outer, context) if free else None
+    if apart is not None:
+        return apart.bind(keep)
+    return _bind_beside(query, free, outer, rows, context)
+
+
+def _only_existence(query: exp.Select) -> exp.Select:
+    """A query of which only matters whether it has rows: in which order, and how many, does not."""
+    limit = query.args.get("limit")
+    is_some = limit is None or (isinstance(limit.expression, exp.Literal) and limit.expression.name not in ("0", ""))
+    if not is_some or query.args.get("offset") is not None:
+        return query
+    bare = query.copy()
+    for key in ("order", "limit"):
+        bare.set(key, None)
+    return bare
+
+
+def _bind_beside(
+    query: exp.Expr, free: list[exp.Column], outer: ExpressionBinder, rows: P.Node, context: Context
+) -> Inner:
+    """An inner query that is computed once for each combination of the outer values that it names."""
+    from millstream.bind.select import bind_query
+
+    assert outer.scope is not None
+    if rows.kind is not P.Kind.RELATION:
+        context.refuse(
+            "this query depends in too many ways on the stream around it",
+            query,
+            detail="it would be computed for each row of the stream",
+            hint="compare with inner = outer in WHERE only, or give the stream a window: FROM s [NOW]",
+        )
+    domain = domain_of(free, outer.scope, rows)
+    plan = bind_query(query, context.within(domain)).plan
+    fields = _columns(plan)
+    width = len(fields) - len(domain.columns)
+    conditions: list[Expr] = []
+    named = {outer.scope.resolve(node).name: node for node in free}
+    for name, node in named.items():
+        place = list(domain.beyond.columns).index(name)
+        column = fields[width + place]
+        conditions += same(Column(column.type, _MARK + column.name), outer.bind(node))
+    is_single = _is_single(plan, {column.name for column in fields[width:]})
+    condition = conjunction(tuple(conditions)) if conditions else None
+    return Inner(plan, fields[:width], condition, is_single, _if_empty(query, outer, plan))
+
+
+def _is_table_by_streams(query: exp.Expr, context: Context) -> bool:
+    """Whether rows of stored tables are chosen by a query over streams: such a query lasts as long as outer rows do."""
+    if not isinstance(query, exp.Select) or reads_only(query, context):
+        return False
+    return reads_only(from_alone(query, []), context)
 
 
 @dataclass
 class _Apart:
-    """A SELECT taken apart: `outer_parts` of its WHERE refer to the outer query."""
+    """A SELECT taken apart: `outer_parts` of its WHERE refer to the outer query, and nothing else in it does."""
 
     select: exp.Select
     outer: ExpressionBinder
@@ -86,12 +139,45 @@ class _Apart:
     outer_parts: list[exp.Expr] = field(default_factory=list)
     own_parts: list[exp.Expr] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        from millstream.bind.subqueries import conjuncts_of
+    @staticmethod
+    def of(query: exp.Expr, outer: ExpressionBinder, context: Context) -> _Apart | None:
+        """The parts of a query that can be taken apart; None if it cannot."""
+        from millstream.bind.from_clause import bind_from
+        from millstream.bind.select import with_queries
 
-        for part in conjuncts_of(self.select.args["where"].this):
-            of_outer = any(self._is_outer(column) for column in _column_nodes(part))
-            (self.outer_parts if of_outer else self.own_parts).append(part)
+        where = query.args.get("where")
+        if not isinstance(query, exp.Select) or where is None or outer.scope is None:
+            return None
+        inside = with_queries(query, context).within(None)
+        apart = _Apart(query, outer, bind_from(query, inside)[1], inside)
+        for part in conjuncts_of(where.this):
+            of_outer = next(free_in(part, apart.scope, outer.scope, inside), None) is not None
+            if of_outer and part.find(exp.Query) is not None:
+                return None
+            (apart.outer_parts if of_outer else apart.own_parts).append(part)
+        bare = query.copy()
+        bare.set("where", None)
+        if next(free_columns(bare, outer.scope, context), None) is not None:
+            return None
+        return apart if apart.outer_parts and apart._is_plain() else None
+
+    def _is_plain(self) -> bool:
+        """Whether rows, or groups of rows, may be looked up by what they are compared with."""
+        more = {key for key in ("group", "having", "qualify", "limit", "offset", "order") if self.select.args.get(key)}
+        by_keys = all(map(self._key, self.outer_parts))
+        if not aggregates_rows(self.select, self.context):
+            return not more or (more <= {"order", "limit"} and by_keys and reads_only(self.select, self.context))
+        return not more and not self.select.args.get("distinct") and by_keys
+
+    def _limit(self, inner: exp.Select) -> None:
+        """Let ORDER BY and LIMIT choose among the rows that are looked up together."""
+        order, limit = self.select.args.get("order"), self.select.args.get("limit")
+        for clause in ("order", "limit"):
+            inner.set(clause, None)
+        if limit is not None:
+            keys = [key[0].copy() for part in self.outer_parts if (key := self._key(part)) is not None]
+            number = exp.Window(this=exp.RowNumber(), partition_by=keys, order=order and order.copy())
+            inner.set("qualify", exp.Qualify(this=exp.LTE(this=number, expression=limit.expression.copy())))
 
     def bind(self, keep: bool) -> Inner:
         from millstream.bind.select import bind_query
@@ -100,14 +186,14 @@ class _Apart:
         own = [part.copy() for part in self.own_parts]
         inner.set("where", exp.Where(this=exp.and_(*own, copy=False)) if own else None)
         is_aggregate = aggregates_rows(self.select, self.context)
+        keys = [key for part in self.outer_parts if (key := self._key(part)) is not None]
+        columns = self._own_columns()
         if is_aggregate:
-            keys = [self._key(part) for part in self.outer_parts]
             added = [mine for mine, _ in keys]
-            self._check_plain()
             inner.set("group", exp.Group(expressions=[mine.copy() for mine in added]))
         else:
-            columns = self._own_columns()
             added = list(columns.values())
+            self._limit(inner)
             if not keep:
                 # of rows that only have to be there, equal ones need not be told apart
                 inner.set("distinct", None)
@@ -118,58 +204,39 @@ class _Apart:
         fields = _columns(plan)
         outputs, extra = fields[: len(fields) - len(added)], fields[len(fields) - len(added) :]
         marked = [Column(column.type, _MARK + column.name) for column in extra]
+        conditions: list[Expr] = []
         if is_aggregate:
-            conditions = []
             for part, column, (_, theirs) in zip(self.outer_parts, marked, keys, strict=True):
                 with self.context.blaming(part):
                     conditions.append(functions.resolve("=", (column, self.outer.bind(theirs))))
         else:
             across = _Across(self, dict(zip(columns, marked, strict=True)))
             conditions = [across.condition(part) for part in self.outer_parts]
-        if_empty = _if_empty(plan) if is_aggregate else None
-        return Inner(plan, outputs, conjunction(tuple(conditions)), is_aggregate or _is_single(plan), if_empty)
+        condition = conjunction(tuple(conditions))
+        if_empty = _if_empty(self.select, self.outer, plan) if is_aggregate else None
+        return Inner(plan, outputs, condition, is_aggregate or _is_single(plan, _fixed(condition)), if_empty)
 
-    def _is_outer(self, node: exp.Column) -> bool:
-        """Whether a column is one of the outer query: inner names hide outer ones."""
-        inner, outer = self.scope, self.outer.scope
-        if outer is None:
-            return False
-        if not node.table:
-            return not inner.knows(node.name) and outer.knows(node.name)
-        if inner.has(node.table, by_source=False):
-            return False
-        return outer.has(node.table, by_source=False) or (not inner.has(node.table) and outer.has(node.table))
+    def is_outer(self, node: exp.Column) -> bool:
+        """Whether a column is one of the outer query."""
+        assert self.outer.scope is not None
+        return is_of_outer(node, self.scope, self.outer.scope)
 
     def _own_columns(self) -> dict[str, exp.Expr]:
         """The columns of the inner query in the parts that refer to the outer one, by their text."""
-        nodes = (node for part in self.outer_parts for node in _column_nodes(part) if not self._is_outer(node))
+        nodes = (node for part in self.outer_parts for node in _column_nodes(part) if not self.is_outer(node))
         return {node.sql().lower(): node for node in nodes}
 
-    def _key(self, part: exp.Expr) -> tuple[exp.Expr, exp.Expr]:
-        """The two sides of an equality, the inner one first."""
+    def _key(self, part: exp.Expr) -> tuple[exp.Expr, exp.Expr] | None:
+        """The two sides of an equality, the inner one first; None for any other condition."""
         inside = part
         while isinstance(inside, exp.Paren):
             inside = inside.this
         if isinstance(inside, exp.EQ):
             for mine, theirs in ((inside.this, inside.expression), (inside.expression, inside.this)):
                 own, others = _column_nodes(mine), _column_nodes(theirs)
-                if own and not any(map(self._is_outer, own)) and all(map(self._is_outer, others)):
+                if own and not any(map(self.is_outer, own)) and all(map(self.is_outer, others)):
                     return mine, theirs
-        return self.context.refuse(
-            "an aggregate over the rows that match an outer row needs an equality",
-            part,
-            detail="it is computed once for each value that rows are compared by",
-            hint="write inner = outer, or join in FROM and GROUP BY there",
-        )
-
-    def _check_plain(self) -> None:
-        for key, word in (("group", "GROUP BY"), ("having", "HAVING"), ("distinct", "DISTINCT")):
-            if (clause := self.select.args.get(key)) is not None:
-                self.context.refuse(
-                    f"{word} in a query that refers to the outer one is not supported",
-                    clause if key != "distinct" else self.select,
-                    hint="join in FROM and GROUP BY there",
-                )
+        return None
 
 
 class _Across(ExpressionBinder):
@@ -193,34 +260,56 @@ def _columns(plan: P.Node) -> tuple[Column, ...]:
     return tuple(Column(each.type, each.name) for each in plan.schema)
 
 
-def _if_empty(plan: P.Node) -> Expr | None:
-    """What the first column of an aggregate is where there are no rows, if it counts them: counts are 0 then, and all
-    else is NULL."""
-    if not (isinstance(plan, P.Project) and isinstance(plan.input, R.Summarize)):
+def _if_empty(query: exp.Expr, outer: ExpressionBinder, plan: P.Node) -> Expr | None:
+    """What the first column of an aggregate is where there are no rows, if not NULL: counts are 0 then, and all other
+    aggregates NULL."""
+    while isinstance(query, exp.Subquery):
+        query = query.this
+    if not isinstance(query, exp.Select) or not is_total(query, outer.context) or plan.kind is P.Kind.EVENTS:
         return None
-    expr = plan.columns[0][1]
-    calls = [call for call in plan.input.calls if columns_of(expr) & set(call.names)]
-    if not any(call.fn == "count" and call.program is None for call in calls):
+    first = query.expressions[0]
+    value = outer.bind(_of_nothing(first.this if isinstance(first, exp.Alias) else first, outer.context))
+    if query.args.get("having") is not None:
         return None
-    values = {
-        name: Literal(type_, 0 if call.fn == "count" and call.program is None else None)
-        for call in calls
-        for name, type_ in zip(call.names, call.types, strict=True)
-    }
-    return substitute(expr, dict(values))
+    if isinstance(value, Literal) and value.value is None:
+        return None
+    type_ = plan.schema.fields[0].type
+    if isinstance(value, Literal) and value.type.is_integer and type_.is_integer:
+        return Literal(type_, value.value)
+    return coerce(value, type_)
 
 
-def _is_single(plan: P.Node) -> bool:
-    """Whether a relation never has more than one row at the same time."""
-    match plan:
-        case R.Summarize(keys=keys):
-            return not keys
-        case R.Window(window=R.RowsWindow(rows=1, by=())):
-            return True
-        case P.Filter() | P.Project() | P.Distinct() | R.Coarsen():
-            return _is_single(plan.inputs[0])
-        case R.Join(how="inner" | "left"):
-            return all(map(_is_single, plan.inputs))
-        case R.Join(how="semi" | "anti", left=left) | R.SetOperation(left=left):
-            return _is_single(left)
-    return False
+def is_total(select: exp.Select, context: Context) -> bool:
+    """Whether a SELECT gives one row whatever rows there are, unless HAVING leaves it out."""
+    return aggregates_rows(select, context) and select.args.get("group") is None
+
+
+def _of_nothing(node: exp.Expr, context: Context) -> exp.Expr:
+    """An expression over the aggregates of no rows."""
+    if isinstance(node, exp.Filter):
+        return _of_nothing(node.this, context)
+    if isinstance(node, exp.AggFunc) or is_aggregate(node, context):
+        is_count = isinstance(node, exp.Count | exp.CountIf)
+        return exp.Literal.number(0) if is_count else exp.Null()
+    copy = node.copy()
+    for part in list(copy.iter_expressions()):
+        if not isinstance(part, exp.Query):
+            part.replace(_of_nothing(part, context))
+    return copy
+
+
+def _is_single(plan: P.Node, fixed: set[str]) -> bool:
+    """Whether a relation never has more than one row at the same time that has the same values in these columns."""
+    key = unique_key(plan)
+    return key is not None and key <= fixed
+
+
+def _fixed(condition: Expr) -> set[str]:
+    """The columns of an inner query of which a join asks for one value."""
+    found: set[str] = set()
+    for part in conjuncts(condition):
+        match part:
+            case Call(fn="=", args=(Column(name=name), other)) | Call(fn="=", args=(other, Column(name=name))):
+                if name.startswith(_MARK) and not any(each.startswith(_MARK) for each in columns_of(other)):
+                    found.add(name.removeprefix(_MARK))
+    return found

@@ -56,11 +56,13 @@ class ExpressionBinder:
         self.window = window
         self.parameters = parameters or {}
         self.depth = depth
-        self.subquery: Callable[[exp.Subquery, ExpressionBinder], Expr] | None = None
-        """binds a query that stands for a value; None where that may not stand"""
+        self.subquery: Callable[[exp.Expr, ExpressionBinder], Expr] | None = None
+        """binds a query that stands for a value, or what asks for its rows; None where that may not stand"""
 
     def bind(self, node: exp.Expr) -> Expr:
         """The typed expression of `node`."""
+        if self.subquery is not None and asks_query(node):
+            return self.subquery(node, self)
         operator = OPERATORS.get(type(node))
         if operator is not None:
             return self._resolve(operator, (self.bind(node.this), self.bind(node.expression)), node)
@@ -98,10 +100,8 @@ class ExpressionBinder:
                 if self.window is None:
                     self.context.refuse("OVER is not allowed here", node, hint="use it in the select list")
                 return in_words(self.window(node, self), node)
-            case exp.Subquery() if self.subquery is not None:
-                return self.subquery(node, self)
             case exp.Subquery() | exp.Exists() | exp.Select() | exp.Any() | exp.All():
-                self._refuse_subquery("a subquery cannot stand here yet", node)
+                self._refuse_subquery(node)
             case exp.Func():
                 return self._call(node)
             case exp.Filter() | exp.WithinGroup():
@@ -163,16 +163,14 @@ class ExpressionBinder:
 
     def _in(self, node: exp.In) -> Expr:
         if node.args.get("query") is not None or node.args.get("unnest") is not None:
-            self._refuse_subquery("IN with a subquery is not supported yet", node)
+            self._refuse_subquery(node)
         return self._resolve("in", (self.bind(node.this), *map(self.bind, node.expressions)), node)
 
-    def _refuse_subquery(self, message: str, node: exp.Expr) -> NoReturn:
-        if self.subquery is None:
-            self.context.refuse(message, node, hint="join the table in FROM instead")
+    def _refuse_subquery(self, node: exp.Expr) -> NoReturn:
         self.context.refuse(
-            "EXISTS, IN, ANY and ALL with a subquery stand in WHERE and HAVING, joined to the rest by AND",
+            "a subquery cannot stand here",
             node,
-            hint="write OR as UNION of two queries, and a value as (SELECT count(*) …) > 0",
+            hint="compute it in a query in FROM: SELECT … FROM (SELECT *, (SELECT …) AS x FROM …)",
         )
 
     def _like(self, node: exp.Expr, escape: tuple[Expr, ...]) -> Expr:
@@ -242,6 +240,18 @@ class ExpressionBinder:
     def _resolve(self, name: str, args: tuple[Expr, ...], node: exp.Expr) -> Expr:
         with self.context.blaming(node):
             return functions.resolve(name, args)
+
+
+def asks_query(node: exp.Expr) -> bool:
+    """Whether a node is a query that stands for a value, or EXISTS, IN, ANY or ALL of one."""
+    match node:
+        case exp.Subquery() | exp.Exists():
+            return True
+        case exp.In():
+            return node.args.get("query") is not None
+        case exp.EQ() | exp.NEQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
+            return isinstance(node.expression, exp.Any | exp.All) and node.expression.find(exp.Query) is not None
+    return False
 
 
 def in_words(expr: Expr, node: exp.Expr) -> Expr:

@@ -12,6 +12,7 @@ from millstream.bind.event_joins import is_event_join, join_events
 from millstream.bind.joins import Source, join_sources
 from millstream.bind.outputs import alias_columns
 from millstream.bind.patterns import bind_match_recognize
+from millstream.bind.reads import conjuncts_of
 from millstream.bind.relations import bind_windowed
 from millstream.bind.scope import Scope
 from millstream.bind.window_tables import bind_window_table
@@ -26,17 +27,55 @@ from millstream.sql.relations import Windowed
 
 def bind_from(select: exp.Select, context: Context) -> tuple[P.Node, Scope]:
     """The plan of the FROM clause and the names it brings into scope."""
+    from millstream.bind.table_queries import join_tables
+
     from_ = select.args.get("from_") or select.args.get("from")
     if from_ is None:
         context.refuse("a standing query needs FROM", select, hint="SELECT … FROM a stream")
     sources = [_bind_source(from_.this, context, None)]
     sources += [_bind_source(join.this, context, join) for join in select.args.get("joins") or []]
     _check_aliases(sources, context)
+    if len(sources) > 1 and all(source.plan.kind is P.Kind.TABLE for source in sources):
+        return join_tables(select, sources, context)
     if is_asof(sources):
         return join_asof(sources, context)
     if is_event_join(sources):
         return join_events(sources, select, context)
     return join_sources(sources, context)
+
+
+def with_joined_conditions(select: exp.Select) -> exp.Select:
+    """The SELECT with those conditions of inner joins in WHERE that hold a query, or name what is not in FROM."""
+    joins = select.args.get("joins") or []
+    sides = {str(join.args.get("side") or "").upper() for join in joins}
+    known = _aliases(select)
+    moved: list[exp.Expr] = []
+    left: dict[int, list[exp.Expr]] = {}
+    for place, join in enumerate(joins if sides <= {"", "LEFT"} else []):
+        on, kind = join.args.get("on"), str(join.args.get("kind") or "").upper()
+        if on is None or join.args.get("side") or join.args.get("method") or kind not in ("", "INNER"):
+            continue
+        parts = list(conjuncts_of(on))
+        away = [part for part in parts if _reads_beyond(part, known)]
+        if away:
+            moved += away
+            left[place] = [part for part in parts if part not in away]
+    if not moved:
+        return select
+    whole = select.copy()
+    for place, parts in left.items():
+        join = whole.args["joins"][place]
+        join.set("on", exp.and_(*parts) if parts else None)
+        join.set("kind", join.args.get("kind") if parts else "CROSS")
+    where = whole.args.get("where")
+    whole.set("where", exp.Where(this=exp.and_(*([where.this] if where is not None else []), *moved)))
+    return whole
+
+
+def _reads_beyond(node: exp.Expr, known: frozenset[str]) -> bool:
+    return node.find(exp.Query) is not None or any(
+        column.table and column.table.lower() not in known for column in node.find_all(exp.Column)
+    )
 
 
 def bind_entry(node: exp.Expr, context: Context) -> Source:

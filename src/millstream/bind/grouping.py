@@ -11,6 +11,7 @@ from millstream import functions
 from millstream.bind.context import Context
 from millstream.bind.groups import GroupCall, GroupedExpressions, aggregates_rows
 from millstream.bind.scope import Scope
+from millstream.bind.subqueries import Subqueries
 from millstream.plan import nodes as P
 from millstream.plan.builtin_programs import builtin_program
 from millstream.plan.expr import Column, Expr, Literal
@@ -28,8 +29,10 @@ def is_grouped(select: exp.Select, plan: P.Node, context: Context) -> bool:
 class GroupBinder(GroupedExpressions):
     """Binds the expressions of a SELECT over window tables: a group is complete when its window has ended."""
 
-    def __init__(self, select: exp.Select, plan: P.Node, scope: Scope, context: Context) -> None:
-        super().__init__(select, plan, scope, context)
+    def __init__(
+        self, select: exp.Select, plan: P.Node, scope: Scope, context: Context, subqueries: Subqueries
+    ) -> None:
+        super().__init__(select, plan, scope, context, subqueries)
         found = window_columns(plan)
         assert found is not None
         self.windows = found
@@ -40,7 +43,7 @@ class GroupBinder(GroupedExpressions):
         """The plan of the groups, and the outputs over it."""
         settled = [(name, self._settled(expr, self.select)) for name, expr in outputs]
         having = self.select.args.get("having")
-        condition = None if having is None else self.condition(having.this)
+        steps = [] if having is None else self.subqueries.steps(having.this, self)
         if not self.calls:
             # what a group is needs a row of it only
             self._names(GroupCall(builtin_program("count", None, BIGINT), ()))
@@ -51,7 +54,9 @@ class GroupBinder(GroupedExpressions):
         results = tuple(name for names in self.calls.values() for name in names)
         program = product([call.program for call in self.calls])
         plan = P.Group(plan, tuple(self.keys.values()), self.ends, program, args, results)
-        return plan if condition is None else P.Filter(plan, condition), settled
+        for step in steps:
+            plan = step.above(plan)
+        return self.subqueries.joined(plan), settled
 
     @property
     def ordered_by(self) -> set[str]:

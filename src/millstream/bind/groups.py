@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -18,6 +19,9 @@ from millstream.plan import nodes as P
 from millstream.plan.builtin_programs import builtin_program
 from millstream.plan.expr import Column, Expr, told
 from millstream.plan.programs import Insert, Program
+
+if TYPE_CHECKING:
+    from millstream.bind.subqueries import Subqueries
 
 
 def is_aggregate(node: exp.Expr, context: Context) -> bool:
@@ -75,14 +79,18 @@ class GroupedExpressions(ExpressionBinder):
     any_value = "first_known"
     """the aggregate that gives some value of a group"""
 
-    def __init__(self, select: exp.Select, plan: P.Node, scope: Scope, context: Context) -> None:
+    def __init__(
+        self, select: exp.Select, plan: P.Node, scope: Scope, context: Context, subqueries: Subqueries
+    ) -> None:
         super().__init__(context, scope, self._refuse_over)
         self.select, self.plan, self.rows = select, plan, scope
+        self.subqueries, self.row_queries = subqueries, subqueries.for_rows()
+        self.subquery = self._value
         self.keys: dict[Expr, str] = {}
         self.calls: dict[GroupCall, tuple[str, ...]] = {}
         self._inside = False
         for node in self._key_nodes():
-            self._add_key(Arguments(context, scope, "in GROUP BY").bind(node))
+            self._add_key(self._arguments("in GROUP BY").bind(node))
 
     def bind(self, node: exp.Expr) -> Expr:
         if isinstance(node, exp.Column) and isinstance(node.find_ancestor(exp.Having, exp.Query), exp.Having):
@@ -114,7 +122,7 @@ class GroupedExpressions(ExpressionBinder):
         """The rows with the columns that keys and aggregates need, and for each aggregate the columns it takes."""
         added: dict[str, Expr] = {name: expr for expr, name in self.keys.items() if not isinstance(expr, Column)}
         args = [tuple(_column(arg, added) for arg in call.args) for call in self.calls]
-        plan = self.plan
+        plan = self.row_queries.joined(self.plan)
         if added:
             plan = P.Project(plan, (*P.passthrough(plan.schema), *added.items()))
         return plan, args
@@ -180,7 +188,7 @@ class GroupedExpressions(ExpressionBinder):
     def _call_of(self, node: exp.Expr) -> GroupCall:
         call = aggregate_call(node, self.context)
         assert call is not None
-        rows = Arguments(self.context, self.rows, "inside another")
+        rows = self._arguments("inside another")
         return self._own(call, rows) if call.is_own else self._builtin(call, rows)
 
     def _own(self, call: AggregateCall, rows: Arguments) -> GroupCall:
@@ -233,8 +241,23 @@ class GroupedExpressions(ExpressionBinder):
         return expr.with_children(tuple(self._settled(child, node) for child in children)) if children else expr
 
     def _is_known(self, name: str) -> bool:
-        """Whether the groups have a column of that name."""
-        return name in self.keys.values() or any(name in names for names in self.calls.values())
+        """Whether the groups have a column of that name, or get it from a query inside."""
+        known = name in self.keys.values() or name in self.subqueries.columns
+        return known or any(name in names for names in self.calls.values())
+
+    def _arguments(self, place: str) -> Arguments:
+        """What binds expressions over the rows of a group."""
+        rows = Arguments(self.context, self.rows, place)
+        rows.subquery = self.row_queries.value
+        return rows
+
+    def _value(self, node: exp.Expr, _: ExpressionBinder) -> Expr:
+        # Columns of the groups, not of their rows, are what a query inside may refer to.
+        inside, self._inside = self._inside, False
+        try:
+            return self.subqueries.value(node, self)
+        finally:
+            self._inside = inside
 
     def _refuse_over(self, node: exp.Window, _: ExpressionBinder) -> Expr:
         return self.context.refuse(

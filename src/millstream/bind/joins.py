@@ -102,8 +102,8 @@ class Joining:
         return self._filtered(plan), Scope(self.context, tuple(visible), self.merged)
 
     def _with_table(self, plan: P.Node, table: P.Node, condition: Expr | None, how: R.How) -> P.Node:
-        if how == "left":
-            return P.JoinTable(plan, table, *split_condition(condition, plan.schema, table.schema), outer=True)
+        if how in ("left", "semi", "anti"):
+            return P.JoinTable(plan, table, *split_condition(condition, plan.schema, table.schema), how)
         self._keep(condition)
         return P.JoinTable(plan, table, ())
 
@@ -138,8 +138,6 @@ class Joining:
                 hint="write CROSS JOIN for the comma, or put the join into a subquery",
             )
         is_table = source.plan.kind is P.Kind.TABLE
-        if how in ("semi", "anti") and (is_table or is_first):
-            self.context.refuse(f"{how.upper()} JOIN with a stored table is not supported yet", join)
         if (is_table and how in ("right", "full")) or (is_first and how != "inner"):
             self.context.refuse(
                 "a table's rows without a match are never final",

@@ -1,6 +1,8 @@
-"""What a statement reads by name."""
+"""What a statement reads by name, and how its conditions are taken apart."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from sqlglot import exp
 
@@ -32,6 +34,27 @@ def reads_only(node: exp.Expr, context: Context, kinds: tuple[type[Entry], ...] 
         if known is None and not _is_local(table) and not isinstance(context.catalog.find(table.name), kinds):
             return False
     return True
+
+
+def from_alone(select: exp.Select, columns: list[exp.Expr]) -> exp.Select:
+    """The FROM clause of a SELECT, with the queries that it names, and other columns."""
+    alone = select.copy()
+    for key in [key for key in alone.args if key not in ("with_", "from_", "joins")]:
+        alone.set(key, None)
+    alone.set("expressions", columns)
+    return alone
+
+
+def conjuncts_of(node: exp.Expr) -> Iterator[exp.Expr]:
+    """The parts of a condition joined by AND."""
+    inside = node
+    while isinstance(inside, exp.Paren):
+        inside = inside.this
+    if isinstance(inside, exp.And):
+        yield from conjuncts_of(inside.this)
+        yield from conjuncts_of(inside.expression)
+    else:
+        yield node
 
 
 def _is_local(table: exp.Table) -> bool:

@@ -41,10 +41,13 @@ class Scope:
     context: Context
     items: tuple[Item, ...]
     merged: Mapping[str, Column] = field(default_factory=dict)
+    beyond: Beyond | None = None
 
     def resolve(self, node: exp.Column) -> Column:
         """The one column that `node` names; an error if there is none or more than one."""
         name, qualifier = node.name, node.table
+        if self.beyond is not None and is_of_outer(node, self, self.beyond.scope):
+            return self.beyond.column(node)
         items = self._items(qualifier, node)
         found = [item.column(name) for item in items if name in item.schema]
         if not qualifier and name.lower() in self.merged:
@@ -69,6 +72,12 @@ class Scope:
         """Whether an entry has a column of that name."""
         return any(name in item.schema for item in self.items)
 
+    def around(self) -> Iterator[Scope]:
+        """This scope and those of the queries around it, as far as it reaches."""
+        yield self
+        if self.beyond is not None:
+            yield from self.beyond.scope.around()
+
     def star(self, qualifier: str, node: exp.Expr) -> Iterator[tuple[str, Column]]:
         """What `*` or `q.*` stands for: user-visible names and columns."""
         seen: set[str] = set()
@@ -91,6 +100,31 @@ class Scope:
             hint = did_you_mean(qualifier, aliases) if aliases else "what stands in FROM has no name: add AS …"
             self.context.fail(f"no {qualifier} in FROM", node, hint=hint)
         return named
+
+
+@dataclass(frozen=True)
+class Beyond:
+    """The columns of an outer query, whose `scope` it is, that stand beside the rows of an inner one."""
+
+    scope: Scope
+    columns: Mapping[str, Column]
+    """by the names that they have in the plan of the outer query"""
+
+    def column(self, node: exp.Column) -> Column:
+        return self.columns[self.scope.resolve(node).name]
+
+
+def is_of_outer(node: exp.Column, inner: Scope, outer: Scope) -> bool:
+    """Whether a column of an inner query is one of the outer query, or of those around it: inner names hide outer
+    ones."""
+    around = list(outer.around())
+    if not node.table:
+        return not inner.knows(node.name) and any(scope.knows(node.name) for scope in around)
+    if inner.has(node.table, by_source=False):
+        return False
+    return any(scope.has(node.table, by_source=False) for scope in around) or (
+        not inner.has(node.table) and any(scope.has(node.table) for scope in around)
+    )
 
 
 def did_you_mean(name: str, known: list[str]) -> str | None:

@@ -7,7 +7,7 @@ from sqlglot import exp
 from millstream.bind.aggregates import OwnCalls, RunningBinder, calls_own
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder
-from millstream.bind.from_clause import bind_entry, bind_from
+from millstream.bind.from_clause import bind_entry, bind_from, with_joined_conditions
 from millstream.bind.grouping import GroupBinder, is_grouped
 from millstream.bind.groups import ungrouped
 from millstream.bind.outputs import Bound, alias_columns, deliver, outputs_of
@@ -15,6 +15,8 @@ from millstream.bind.relations import to_events
 from millstream.bind.sequences import SequenceBinder, sequence_of
 from millstream.bind.set_operations import bind_set_operation
 from millstream.bind.snapshots import bind_snapshots, is_over_relations
+from millstream.bind.subqueries import Subqueries, asks_streams
+from millstream.bind.table_queries import bind_table_query, is_table_query
 from millstream.bind.windows import WindowBinder, WindowedExpressions
 from millstream.plan import nodes as P
 from millstream.plan.expr import Column
@@ -33,11 +35,13 @@ def with_queries(node: exp.Expr, context: Context) -> Context:
     """The context in which the queries of a WITH clause are known."""
     with_ = node.args.get("with_") or node.args.get("with")
     for cte in with_.expressions if with_ is not None else ():
-        context = context.with_local({cte.alias.lower(): bind_named(cte.this, context, cte).plan})
+        context = context.with_local(cte.alias, bind_named(cte.this, context.within(None), cte).plan, cte)
     return context
 
 
 def _bind_plain(node: exp.Expr, context: Context) -> Bound:
+    if is_table_query(node, context):
+        return bind_table_query(node, context)
     match node:
         case exp.Subquery():
             return bind_query(node.this, context)
@@ -74,18 +78,31 @@ def bind_named(node: exp.Expr, context: Context, at: exp.Expr, names: tuple[str,
 def _bind_select(node: exp.Select, context: Context) -> Bound:
     if (sequence := sequence_of(node)) is not None:
         return SequenceBinder(node, sequence, context, lambda entry: bind_entry(entry, context)).build()
+    domain, context = context.domain, context.within(None)
+    node = with_joined_conditions(node)
     plan, scope = bind_from(node, context)
-    if is_over_relations(node, plan):
+    if domain is not None:
+        plan, scope = domain.beside(plan, scope, node, context)
+        return bind_snapshots(node, plan, scope, context, domain.columns)
+    if plan.kind is P.Kind.TABLE and (where := node.args.get("where")) is not None and asks_streams(where, context):
+        context.refuse(
+            "rows of a stored table are chosen here by a query over streams",
+            where,
+            detail="they have no time of their own at which they could appear",
+            hint="put a stream or a window into FROM, too",
+        )
+    if is_over_relations(node, plan, context):
         return bind_snapshots(node, plan, scope, context)
     grouped = is_grouped(node, plan, context)
     named = {window.name.lower(): window for window in node.args.get("windows") or []}
     running = not grouped and any(calls_own(part, OwnCalls(context, str)) for part in node.expressions)
     _refuse_clauses(node, context, plan, grouped or running)
+    subqueries = Subqueries(context, plan)
     if (where := node.args.get("where")) is not None:
         rows = ungrouped(context, scope) if grouped else ExpressionBinder(context, scope)
-        plan = P.Filter(plan, rows.condition(where.this))
+        plan = subqueries.filtered(plan, where.this, rows)
     if grouped:
-        groups = GroupBinder(node, plan, scope, context)
+        groups = GroupBinder(node, plan, scope, context, subqueries)
         check_order(node, context, groups.ordered_by)
         outputs = [output for part in node.expressions for output in outputs_of(part, scope, groups)]
         return deliver(*groups.build(outputs))
@@ -93,11 +110,14 @@ def _bind_select(node: exp.Select, context: Context) -> Bound:
     expressions: ExpressionBinder = WindowedExpressions(context, scope, windows)
     if running:
         expressions = RunningBinder(expressions, windows.own, node.args.get("group"))
+    expressions.subquery = subqueries.value
     outputs = [output for part in node.expressions for output in outputs_of(part, scope, expressions)]
     having = node.args.get("having")
-    condition = None if having is None else expressions.condition(having.this)
+    steps = [] if having is None else subqueries.steps(having.this, expressions)
     plan = windows.build()
-    return deliver(plan if condition is None else P.Filter(plan, condition), outputs)
+    for step in steps:
+        plan = step.above(plan)
+    return deliver(subqueries.joined(plan), outputs)
 
 
 def _refuse_clauses(node: exp.Select, context: Context, plan: P.Node, grouped: bool = False) -> None:

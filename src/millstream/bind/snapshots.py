@@ -13,7 +13,7 @@ from millstream.bind.groups import Arguments, GroupCall, GroupedExpressions, agg
 from millstream.bind.outputs import Bound, deliver, outputs_of
 from millstream.bind.relations import as_relation
 from millstream.bind.scope import Scope
-from millstream.bind.subqueries import Subqueries, has_subquery
+from millstream.bind.subqueries import Subqueries, asks_streams
 from millstream.plan import nodes as P
 from millstream.plan import relations as R
 from millstream.plan.annotations import may_stay
@@ -22,31 +22,33 @@ from millstream.plan.expr import Column, Expr
 from millstream.types import BIGINT
 
 
-def is_over_relations(select: exp.Select, plan: P.Node) -> bool:
+def is_over_relations(select: exp.Select, plan: P.Node, context: Context) -> bool:
     """Whether a SELECT is answered instant by instant: its rows, or those of a query in it, are a relation's."""
     if plan.kind is P.Kind.TABLE:
         return False
     parts = [*select.expressions, *(select.args[key] for key in ("where", "having") if select.args.get(key))]
-    return plan.kind is P.Kind.RELATION or any(map(has_subquery, parts))
+    return plan.kind is P.Kind.RELATION or any(asks_streams(part, context) for part in parts)
 
 
-def bind_snapshots(select: exp.Select, plan: P.Node, scope: Scope, context: Context) -> Bound:
-    """The plan of a SELECT over relations."""
+def bind_snapshots(
+    select: exp.Select, plan: P.Node, scope: Scope, context: Context, beside: tuple[Column, ...] = ()
+) -> Bound:
+    """The plan of a SELECT over relations; for each combination of `beside`, if given, which are delivered last."""
     refuse_clauses(select, context)
-    subqueries = Subqueries(context, plan)
+    subqueries = Subqueries(context, plan, over_relations=True)
     plan = as_relation(plan)
     if (where := select.args.get("where")) is not None:
         rows = ungrouped(context, scope)
         plan = subqueries.filtered(plan, where.this, rows)
     if aggregates_rows(select, context) or select.args.get("having") is not None:
-        groups = SnapshotBinder(select, plan, scope, context, subqueries)
+        groups = SnapshotBinder(select, plan, scope, context, subqueries, beside)
         outputs = [output for part in select.expressions for output in outputs_of(part, scope, groups)]
-        bound = deliver(*groups.build(outputs))
+        bound = deliver(*groups.build([*outputs, *((column.name, column) for column in beside)]))
     else:
         expressions = ExpressionBinder(context, scope, _refuse_over(context))
         expressions.subquery = subqueries.value
         outputs = [output for part in select.expressions for output in outputs_of(part, scope, expressions)]
-        bound = deliver(subqueries.joined(plan), outputs)
+        bound = deliver(subqueries.joined(plan), [*outputs, *((column.name, column) for column in beside)])
     subqueries.check_windows()
     check_order(select, bound.plan, context)
     if select.args.get("distinct") is not None:
@@ -95,11 +97,12 @@ class SnapshotBinder(GroupedExpressions):
     any_value = "min"
 
     def __init__(
-        self, select: exp.Select, plan: P.Node, scope: Scope, context: Context, subqueries: Subqueries
-    ) -> None:
-        super().__init__(select, plan, scope, context)
-        self.subqueries = subqueries
-        self.subquery = self._value
+        self, select: exp.Select, plan: P.Node, scope: Scope, context: Context, subqueries: Subqueries,
+        beside: tuple[Column, ...] = (),
+    ) -> None:  # fmt: skip
+        super().__init__(select, plan, scope, context, subqueries)
+        for column in beside:
+            self._add_key(column)
 
     def build(self, outputs: list[tuple[str, Expr]]) -> tuple[P.Node, list[tuple[str, Expr]]]:
         """The plan of the groups, and the outputs over it."""
@@ -122,14 +125,6 @@ class SnapshotBinder(GroupedExpressions):
             return P.Distinct(P.Project(plan, tuple((key, Column(plan.schema[key].type, key)) for key in keys)))
         return R.Summarize(plan, keys, tuple(map(_snapshot_call, self.calls, self.calls.values(), columns)))
 
-    def _value(self, node: exp.Subquery, _: ExpressionBinder) -> Expr:
-        # Columns of the groups, not of their rows, are what a query inside may refer to.
-        inside, self._inside = self._inside, False
-        try:
-            return self.subqueries.value(node, self)
-        finally:
-            self._inside = inside
-
     def _builtin(self, call: AggregateCall, rows: Arguments) -> GroupCall:
         if call.fn in IN_ORDER and not call.order:
             self.context.refuse(
@@ -140,9 +135,6 @@ class SnapshotBinder(GroupedExpressions):
                 "s WINDOW(PARTITION BY … ROWS 1)",
             )
         return super()._builtin(call, rows)
-
-    def _is_known(self, name: str) -> bool:
-        return super()._is_known(name) or name in self.subqueries.columns
 
 
 def _snapshot_call(call: GroupCall, names: tuple[str, ...], args: tuple[str, ...]) -> R.SnapshotCall:

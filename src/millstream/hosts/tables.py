@@ -85,13 +85,15 @@ class TableStore:
         empty = self._rows(f"SELECT * FROM ({sql}) LIMIT 0")
         return Schema(tuple(_schema_of(empty.schema)))
 
-    def read(self, table: StoredTable) -> pa.Table:
-        """A table's rows as a plan reads them."""
+    def read(self, table: StoredTable, lent: Mapping[str, pa.Table] | None = None) -> pa.Table:
+        """A table's rows as a plan reads them; a query may also read tables that are lent to it."""
         columns = ", ".join(
             f"CAST({to_duckdb_sql(expr)} AS {expr.type.duckdb}) AS {_quoted(name)}" for name, expr in table.columns
         )
         where = "" if table.predicate is None else f" WHERE {to_duckdb_sql(table.predicate)}"
-        rows = self._rows(f"SELECT {columns} FROM {_quoted(table.table)}{where}")
+        source = f"({table.query})" if table.table is None else _quoted(table.table)
+        with self.lent(lent or {}):
+            rows = self._rows(f"SELECT {columns} FROM {source}{where}")
         return rows.cast(table.schema.arrow)
 
     def version(self, name: str) -> int:

@@ -12,6 +12,7 @@ from typing import Literal as OneOf
 
 from millstream.kernels.contract import KernelSpec, RowStage
 from millstream.plan.expr import Expr
+from millstream.plan.nodes import TableHow
 from millstream.schema import Schema
 
 
@@ -81,35 +82,52 @@ class Staged(Physical):
 
 @dataclass(frozen=True)
 class StoredTable(Physical):
-    """A stored table, filtered and projected where it is read."""
+    """A stored table, or the answer of a query over `tables`, filtered and projected where it is read."""
 
-    table: str
+    tables: tuple[str, ...]
     predicate: Expr | None
     columns: tuple[tuple[str, Expr], ...]
+    query: str | None = None
+
+    @property
+    def table(self) -> str | None:
+        """The one table that is read as it is."""
+        return self.tables[0] if self.query is None else None
 
     def label(self) -> str:
         where = "" if self.predicate is None else f" where {self.predicate}"
-        return f"StoredTable {self.table} [{', '.join(self.schema.names)}]{where}"
+        return f"StoredTable {self.table or f'({self.query})'} [{', '.join(self.schema.names)}]{where}"
+
+
+SEVERAL_ROWS = "a query that stands for a value gives more than one row"
+"""what is wrong where a `single` join finds several matches"""
 
 
 @dataclass(frozen=True)
 class TableJoin(Physical):
-    """Each row with its matches in a stored table: hash on `pairs`, then `residual`; `outer` keeps rows without one."""
+    """Each row with its matches in a stored table: hash on `pairs`, then `residual`; `how` and `mark` say what is made
+    of them."""
 
     input: Physical
     table: StoredTable
     pairs: tuple[tuple[Expr, Expr], ...]
     residual: Expr | None
-    outer: bool
+    how: TableHow
+    mark: str = ""
 
     @property
     def inputs(self) -> tuple[Physical, ...]:
         return (self.input, self.table)
 
+    @property
+    def both(self) -> Schema:
+        """The columns that `residual` may read."""
+        return Schema(self.input.schema.fields + self.table.schema.fields)
+
     def label(self) -> str:
         on = ", ".join(f"{mine} = {theirs}" for mine, theirs in self.pairs) or "every row"
         rest = "" if self.residual is None else f" where {self.residual}"
-        return f"{'Left' if self.outer else ''}TableJoin on {on}{rest}"
+        return f"{'' if self.how == 'inner' else self.how.capitalize()}TableJoin on {on}{rest}"
 
 
 @dataclass(frozen=True)

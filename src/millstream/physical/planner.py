@@ -85,8 +85,8 @@ def plan_physical(node: P.Node, forms: R.Forms = "auto") -> Physical:
                 return by_panes
             child = plan(below)
             return _apply((child,), AggregateSpec(child.schema, keys, program, args, Closing(), results, ends))
-        case P.JoinTable(input=below, table=table, pairs=pairs, residual=residual, outer=outer):
-            return TableJoin(node.schema, plan(below), stored_table(table), pairs, residual, outer)
+        case P.JoinTable(input=below, table=table, pairs=pairs, residual=residual, how=how, mark=mark):
+            return TableJoin(node.schema, plan(below), stored_table(table), pairs, residual, how, mark)
     raise NotImplementedError(f"no physical form of {node.label()}")
 
 

@@ -117,9 +117,9 @@ class RelationPlanner:
             case R.Coarsen(input=relation, granule=granule):
                 child = inner.plan(relation)
                 made = Staged(node.schema, child, CoarsenStage(child.schema, granule), spans=True)
-            case P.JoinTable(input=relation, table=table, pairs=pairs, residual=residual, outer=outer):
+            case P.JoinTable(input=relation, table=table, pairs=pairs, residual=residual, how=how, mark=mark):
                 made = TableJoin(
-                    node.schema, inner.plan(relation), stored_table(table), pairs, residual, outer, spans=True
+                    node.schema, inner.plan(relation), stored_table(table), pairs, residual, how, mark, spans=True
                 )
             case _:
                 raise NotImplementedError(f"no physical form of {node.label()}")

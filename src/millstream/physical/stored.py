@@ -13,7 +13,9 @@ def stored_table(node: P.Node) -> StoredTable:
     """The filters and projections over a stored table, folded into how it is read."""
     match node:
         case P.TableScan(table=table):
-            return StoredTable(node.schema, table, None, P.passthrough(node.schema))
+            return StoredTable(node.schema, (table,), None, P.passthrough(node.schema))
+        case P.TableQuery(sql=sql, tables=tables):
+            return StoredTable(node.schema, tables, None, P.passthrough(node.schema), sql)
         case P.Filter(input=below, predicate=predicate):
             inner = stored_table(below)
             own = substitute(predicate, dict(inner.columns))

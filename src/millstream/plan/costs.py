@@ -18,6 +18,7 @@ from millstream.plan.nodes import (
     Over,
     Project,
     Scan,
+    TableQuery,
     TableScan,
     Unary,
     Union,
@@ -76,7 +77,7 @@ def _operator(node: Node, inputs: tuple[Flow, ...], known: Statistics, u: UnitCo
         case Scan(stream=stream):
             found = known.streams.get(stream.lower())
             return Flow(DISTANCE if found is None else found.distance), 0.0, 0.0
-        case TableScan():
+        case TableScan() | TableQuery():
             return Flow(1 / TABLE_ROWS), TABLE_ROWS, 0.0
         case Filter(input=below, predicate=predicate):
             kept = flows.filtered(inputs[0], selectivity(predicate, below, known))
@@ -127,7 +128,18 @@ def _join(node: Join, left: Flow, right: Flow, known: Statistics, u: UnitCosts =
 
 def _join_table(node: JoinTable, flow: Flow, rows: float, known: Statistics, u: UnitCosts) -> tuple[Flow, float, float]:
     matches = rows * join_selectivity(node, known)
-    out = flows.filtered(flow, max(matches, 1.0) if node.outer else max(matches, LEAST))
+    match node.how:
+        case "inner":
+            kept = max(matches, LEAST)
+        case "left":
+            kept = max(matches, 1.0)
+        case "semi":
+            kept = min(max(matches, LEAST), 1.0)
+        case "anti":
+            kept = max(1.0 - matches, LEAST)
+        case "single" | "mark":
+            kept = 1.0
+    out = flows.filtered(flow, kept)
     return out, 0.0, flow.rate * u.hash + out.rate * (u.build + u.append)
 
 

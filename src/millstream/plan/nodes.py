@@ -41,12 +41,15 @@ __all__ = [
     "Project",
     "Scan",
     "Sessions",
+    "TableHow",
+    "TableQuery",
     "TableScan",
     "Unary",
     "Union",
     "Yield",
     "passthrough",
     "rebuild",
+    "table_join_schema",
     "walk",
 ]
 
@@ -89,6 +92,26 @@ class TableScan(Node):
 
     def label(self) -> str:
         return f"Table {self.table} {', '.join(self.columns.names)}"
+
+
+@dataclass(frozen=True)
+class TableQuery(Node):
+    """The answer of a query over stored tables alone, as the table store gives it at the moment a row meets it."""
+
+    sql: str
+    tables: tuple[str, ...]
+    columns: Schema
+
+    @property
+    def schema(self) -> Schema:
+        return self.columns
+
+    @property
+    def kind(self) -> Kind:
+        return Kind.TABLE
+
+    def label(self) -> str:
+        return f"TableQuery {self.sql}"
 
 
 @dataclass(frozen=True)
@@ -160,26 +183,31 @@ class Distinct(Unary):
         return "Distinct"
 
 
+TableHow = OneOf["inner", "left", "single", "semi", "anti", "mark"]
+
+
 @dataclass(frozen=True)
 class JoinTable(Node):
     """Each row of a stream with the matching rows of a stored table.
 
-    `pairs` are equalities (stream side, table side); `residual` is any further condition on both. With `outer`, a row
-    without a match appears once with NULLs.
+    `pairs` are equalities (stream side, table side); `residual` is any further condition on both. With `left`, a row
+    without a match appears once with NULLs; `single` is the same where more than one match is an error. `semi` and
+    `anti` give the rows that have a match, or none; `mark` gives all, and tells which in a column named `mark`.
     """
 
     input: Node
     table: Node
     pairs: Pairs
     residual: Expr | None = None
-    outer: bool = False
+    how: TableHow = "inner"
+    mark: str = ""
 
     def __post_init__(self) -> None:
         if self.table.kind is not Kind.TABLE:
             raise ValueError("the right side of a table join is a stored table")
         require_pairs(self.pairs, self.input.schema, self.table.schema)
         if self.residual is not None:
-            require(self.residual, self.schema)
+            require(self.residual, self.both)
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -189,11 +217,27 @@ class JoinTable(Node):
         return replace(self, input=inputs[0], table=inputs[1])
 
     @cached_property
-    def schema(self) -> Schema:
+    def both(self) -> Schema:
+        """The columns that conditions may read."""
         return Schema(self.input.schema.fields + self.table.schema.fields)
 
+    @cached_property
+    def schema(self) -> Schema:
+        return table_join_schema(self.input.schema, self.table.schema, self.how, self.mark)
+
     def label(self) -> str:
-        return f"{'LeftJoinTable' if self.outer else 'JoinTable'} {condition_text(self.pairs, self.residual)}"
+        how = "" if self.how == "inner" else self.how.capitalize()
+        return f"{how}JoinTable {condition_text(self.pairs, self.residual)}"
+
+
+def table_join_schema(stream: Schema, table: Schema, how: TableHow, mark: str) -> Schema:
+    """The columns of a join with a stored table."""
+    match how:
+        case "semi" | "anti":
+            return stream
+        case "mark":
+            return Schema((*stream.fields, Field(mark, BOOLEAN)))
+    return Schema(stream.fields + table.fields)
 
 
 @dataclass(frozen=True)

@@ -28,9 +28,9 @@ def outer_to_inner(node: Node) -> Node:
             if _rejects(predicate, set(left.schema.names)):
                 how = WITHOUT_LEFT.get(how, how)
             return node if how == join.how else Filter(replace(join, how=how), predicate)
-        case Filter(input=JoinTable(table=table, outer=True) as join, predicate=predicate):
+        case Filter(input=JoinTable(table=table, how="left") as join, predicate=predicate):
             if _rejects(predicate, set(table.schema.names)):
-                return Filter(replace(join, outer=False), predicate)
+                return Filter(replace(join, how="inner"), predicate)
     return node
 
 

@@ -19,6 +19,7 @@ from millstream.plan.nodes import (
     Project,
     Scan,
     Sessions,
+    TableQuery,
     TableScan,
     Union,
     Yield,
@@ -48,7 +49,7 @@ def prune_columns(plan: Node) -> Node:
 def _prune(node: Node, wanted: set[str]) -> Node:
     """The node with at least the columns `wanted`, in the order they had."""
     match node:
-        case Scan() | TableScan():
+        case Scan() | TableScan() | TableQuery():
             return replace(node, columns=_subset(node.schema, wanted))
         case Project(input=below, columns=columns):
             kept = tuple(column for column in columns if column[0] in wanted) or columns[:1]

@@ -100,10 +100,11 @@ def _into_join(node: Filter, join: JoinTable) -> Node:
     staying: list[Expr] = []
     for part in rest:
         # below an outer join a condition on the table would turn rows without a match into rows with NULLs
-        pair = None if join.outer else equality(part, join.input.schema, join.table.schema)
+        is_inner = join.how == "inner"
+        pair = equality(part, join.input.schema, join.table.schema) if is_inner else None
         if pair is not None:
             pairs.append(pair)
-        elif not join.outer and columns_of(part) <= table and not can_fail(part):
+        elif is_inner and columns_of(part) <= table and not can_fail(part):
             to_table.append(part)
         else:
             staying.append(part)

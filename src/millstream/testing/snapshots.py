@@ -1,7 +1,8 @@
 """Relations against DuckDB: at every instant, a query's answer is that of the same SQL on what its windows hold then.
 
 A query is written once, with `{name}` for each window on a stream. For us, that becomes the stream with its window;
-for DuckDB, a table of the rows that the window holds at an instant, found here by the definition of windows.
+for DuckDB, a table of the rows that the window holds at an instant, found here by the definition of windows. The name
+of a stored table stands for that table with both.
 `{nonempty}` stands behind an aggregate without GROUP BY: an empty snapshot has no row then, where SQL would count 0.
 
 `python -m millstream.testing.snapshots --cases 1000 --seed 7` runs random ones.
@@ -17,7 +18,7 @@ import sys
 import time as clock
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Literal
 
@@ -93,11 +94,17 @@ class Case:
     streams: Mapping[str, Rows]
     how: str | None = None
     """istream, dstream or rstream; None for the relation itself"""
+    tables: Mapping[str, Rows] = field(default_factory=dict)
+    """stored tables of COLUMNS, without a time"""
 
     @property
     def ours(self) -> str:
         """The query as we take it."""
-        sql = self.sql.format(nonempty="", **{name: each.sql for name, each in self.windows.items()})
+        sql = self.sql.format(
+            nonempty="",
+            **{name: each.sql for name, each in self.windows.items()},
+            **{name: name for name in self.tables},
+        )
         return sql if self.how is None else f"{self.how.upper()}({sql})"
 
     def theirs(self, held: Mapping[str, tuple[int, ...]]) -> str:
@@ -106,6 +113,7 @@ class Case:
             name: _table([self.streams[self.windows[name].stream][i] for i in numbers])
             for name, numbers in held.items()
         }
+        tables |= {name: _table([(*row, None) for row in rows]) for name, rows in self.tables.items()}
         return self.sql.format(nonempty="HAVING count(*) > 0", **tables)
 
 
@@ -137,15 +145,16 @@ class Oracle:
             return
         mine, their = (sorted(bag.elements(), key=repr) for bag in (got, wanted))
         texts = [self.case.ours, self.case.theirs(self._held(time)), str(dict(self.case.streams))]
+        texts += [str(dict(self.case.tables))] if self.case.tables else []
         raise MismatchError("\n".join([f"at {time}: {mine} instead of {their}", *texts]))
 
     def _held(self, time: int) -> dict[str, tuple[int, ...]]:
         return {name: each.holds(self.case.streams[each.stream], time) for name, each in self.case.windows.items()}
 
 
-def check(sql: str, windows: Mapping[str, Windowed], streams: Mapping[str, Rows], result: Result) -> int:
+def check(case: Case, result: Result) -> int:
     """Compare a relation with DuckDB's answer at every instant; how many answers there were, or MismatchError."""
-    oracle = Oracle(Case(sql, windows, streams))
+    oracle = Oracle(case)
     for time in _instants(oracle.case, [bound for _, *bounds in result for bound in bounds]):
         oracle.compare(time, _bag(row for row, start, end in result if start <= time < end), oracle.at(time))
     return len(oracle)
@@ -175,6 +184,11 @@ def answer(case: Case, seed: int = 0, **options: Any) -> list[Row]:
         for name in case.streams:
             columns = ", ".join(f"{column} {type_}" for column, type_ in (*COLUMNS, ("t", "BIGINT")))
             db.execute(f"CREATE STREAM {name} ({columns}) ORDER BY t")
+        for name, rows in case.tables.items():
+            columns = ", ".join(f"{column} {type_}" for column, type_ in COLUMNS)
+            db.execute(f"CREATE TABLE {name} ({columns})")
+            for row in rows:
+                db.execute(f"INSERT INTO {name} VALUES ({', '.join(map(_literal, row))})")
         query = db.sql(case.ours)
         left = {name: list(rows) for name, rows in case.streams.items()}
         while any(left.values()):
@@ -193,7 +207,7 @@ def run(case: Case, seed: int = 0, **options: Any) -> int:
     if case.how is not None:
         return check_events(case, rows)
     result = [(row[:-2], row[-2], FOREVER if row[-1] is None else row[-1]) for row in rows]
-    return check(case.sql, case.windows, case.streams, result)
+    return check(case, result)
 
 
 def shrunk(case: Case, seed: int = 0, **options: Any) -> Case:

@@ -8,12 +8,14 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from millstream.errors import DataError
 from millstream.kernels.batch import Batch
 from millstream.kernels.compute import ComputeStage
 from millstream.kernels.contract import Kernel, KernelSpec
 from millstream.kernels.keys import KeyTable
 from millstream.physical.expressions import compile_arrow, compile_filter
-from millstream.physical.nodes import Compute, Staged, StoredTable, TableJoin
+from millstream.physical.nodes import SEVERAL_ROWS, Compute, Staged, StoredTable, TableJoin
+from millstream.plan.expr import columns_of
 from millstream.schema import Schema
 
 
@@ -98,36 +100,46 @@ class JoinStoredTable(Stateless):
         self._node = node
         self._read = read
         self._version = version
-        self._seen = -1
+        self._seen: list[int] | None = None
         self._mine = compile_arrow([mine for mine, _ in node.pairs], node.input.schema)
         self._theirs = compile_arrow([theirs for _, theirs in node.pairs], node.table.schema)
-        self._residual = None if node.residual is None else compile_filter(node.residual, node.schema)
+        self._residual = None if node.residual is None else compile_filter(node.residual, node.both)
+        reads = frozenset() if node.residual is None else columns_of(node.residual)
+        # whether all that matters is that the table has a row
+        self._asks_rows = node.how in ("semi", "anti", "mark") and reads.isdisjoint(node.table.schema.names)
 
     def step(self, batch: Batch) -> Batch:
         if not len(batch):
             return Batch.empty(self.schema.arrow, batch.upto, batch.port)
         self._refresh()
         left, right = self._matches(batch.rows)
-        joined = self._joined(batch.rows, left, right)
-        if self._residual is not None:
-            kept = np.flatnonzero(np.asarray(self._residual(joined)))
-            left, right = left[kept], right[kept]
-            joined = joined.take(pa.array(kept))
-        if self._node.outer:
-            missing = np.setdiff1d(np.arange(len(batch)), left)
-            left = np.concatenate([left, missing])
-            right = np.concatenate([right, np.full(len(missing), -1)])
-            order = np.argsort(left, kind="stable")
-            left, right = left[order], right[order]
-            joined = self._joined(batch.rows, left, right)
-        return batch.take(left).with_rows(joined)
+        match self._node.how:
+            case "semi":
+                return batch.take(np.unique(left))
+            case "anti":
+                return batch.take(_missing(left, len(batch)))
+            case "mark":
+                marks = np.zeros(len(batch), dtype=bool)
+                marks[left] = True
+                return batch.with_rows(
+                    pa.RecordBatch.from_arrays([*batch.rows.columns, pa.array(marks)], schema=self.schema.arrow)
+                )
+            case "left" | "single" as how:
+                if how == "single" and len(np.unique(left)) < len(left):
+                    raise DataError(SEVERAL_ROWS, hint="aggregate it: (SELECT max(…) …), or use IN")
+                missing = _missing(left, len(batch))
+                left = np.concatenate([left, missing])
+                right = np.concatenate([right, np.full(len(missing), -1)])
+                order = np.argsort(left, kind="stable")
+                left, right = left[order], right[order]
+        return batch.take(left).with_rows(self._joined(batch.rows, left, right, self.schema))
 
     def _refresh(self) -> None:
-        version = self._version(self._node.table.table)
-        if version == self._seen:
+        versions = [self._version(table) for table in self._node.table.tables]
+        if versions == self._seen:
             return
         table = self._read(self._node.table).combine_chunks()
-        self._seen = version
+        self._seen = versions
         batches = table.to_batches()
         self._rows = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
         if not self._node.pairs:
@@ -143,13 +155,24 @@ class JoinStoredTable(Stateless):
         self._starts = np.searchsorted(slots[order], np.arange(len(self._keys) + 1))
 
     def _matches(self, rows: pa.RecordBatch) -> tuple[Any, Any]:
-        count = rows.num_rows
-        if not self._node.pairs:
-            size = self._rows.num_rows
-            return np.repeat(np.arange(count), size), np.tile(np.arange(size), count)
+        """The numbers of the rows that match each other, in order of the left ones."""
+        if self._node.pairs:
+            return self._tested(rows, *self._equal(rows))
+        size = self._rows.num_rows
+        if self._asks_rows:
+            size = min(size, 1)
+        # not all pairs at once: they may be many, and few of them match
+        many = rows.num_rows if self._residual is None else max(_MOST_PAIRS // max(size, 1), 1)
+        parts = [
+            self._tested(rows, *_all_pairs(start, min(start + many, rows.num_rows), size))
+            for start in range(0, rows.num_rows, many)
+        ]
+        return np.concatenate([left for left, _ in parts]), np.concatenate([right for _, right in parts])
+
+    def _equal(self, rows: pa.RecordBatch) -> tuple[Any, Any]:
         keys = self._mine(rows)
         slots = np.asarray(self._keys.lookup(keys), dtype=np.int64)
-        slots = np.where(_all_valid(keys, count), slots, -1)
+        slots = np.where(_all_valid(keys, rows.num_rows), slots, -1)
         found = np.flatnonzero(slots >= 0)
         first = self._starts[slots[found]]
         lengths = self._starts[slots[found] + 1] - first
@@ -157,12 +180,29 @@ class JoinStoredTable(Stateless):
         within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         return left, self._order[np.repeat(first, lengths) + within]
 
-    def _joined(self, rows: pa.RecordBatch, left: Any, right: Any) -> pa.RecordBatch:
+    def _tested(self, rows: pa.RecordBatch, left: Any, right: Any) -> tuple[Any, Any]:
+        if self._residual is None:
+            return left, right
+        kept = np.flatnonzero(np.asarray(self._residual(self._joined(rows, left, right, self._node.both))))
+        return left[kept], right[kept]
+
+    def _joined(self, rows: pa.RecordBatch, left: Any, right: Any, schema: Schema) -> pa.RecordBatch:
         taken = pa.array(right, mask=right < 0) if len(right) else pa.array(right, pa.int64())
         ours = rows.take(pa.array(left, pa.int64())).columns
         return pa.RecordBatch.from_arrays(
-            ours + [column.take(taken) for column in self._rows.columns], schema=self.schema.arrow
+            ours + [column.take(taken) for column in self._rows.columns], schema=schema.arrow
         )
+
+
+_MOST_PAIRS = 1 << 20
+
+
+def _all_pairs(start: int, end: int, size: int) -> tuple[Any, Any]:
+    return np.repeat(np.arange(start, end), size), np.tile(np.arange(size), end - start)
+
+
+def _missing(left: Any, count: int) -> Any:
+    return np.setdiff1d(np.arange(count), left)
 
 
 def _all_valid(arrays: list[pa.Array], count: int) -> Any:

@@ -21,7 +21,7 @@ from millstream.hosts.spark.steps import Computed, FromRows, RunKernel, RunStage
 from millstream.hosts.spark.tables import SparkTable
 from millstream.hosts.spark.wire import can_travel, wire_sql
 from millstream.kernels.contract import KernelSpec
-from millstream.physical.nodes import Apply, Compute, Physical, Source, Staged, StoredTable, TableJoin
+from millstream.physical.nodes import SEVERAL_ROWS, Apply, Compute, Physical, Source, Staged, StoredTable, TableJoin
 from millstream.sql import parse_duration
 
 if TYPE_CHECKING:
@@ -251,16 +251,45 @@ def table_joined(branch: Branch, node: TableJoin, table: SparkTable) -> Branch:
     from pyspark.sql import functions as F
 
     branch = branch.settled()
+    if node.how in ("single", "mark"):
+        return _looked_up(branch, node, table)
     ours, theirs = node.input.schema, node.table.schema
     conditions = [f"{spark_sql(mine, ours)} = {spark_sql(other, theirs, 'd')}" for mine, other in node.pairs]
     if node.residual is not None:
-        conditions.append(f"({spark_sql(node.residual, node.schema, 'c', len(ours))})")
+        conditions.append(f"({spark_sql(node.residual, node.both, 'c', len(ours))})")
     on = F.expr(" AND ".join(conditions) or "TRUE")
-    df = branch.df.join(F.broadcast(table.df), on, "left" if node.outer else "inner")
+    how = {"semi": "left_semi", "anti": "left_anti"}.get(node.how, node.how)
+    df = branch.df.join(F.broadcast(table.df), on, how)
+    columns = [f"c{i}" for i in range(len(ours))]
+    if node.how in ("semi", "anti"):
+        return replace(branch, df=df.selectExpr(TIME, SEQ, *columns), schema=node.schema)
     number, bits = SEQ, branch.bits
     if branch.source is None and table.rows is not None and bits + table.rows.bit_length() < ORDER_BITS:
         # matches of one row come in the order of the table
         number = f"{SEQ} * {1 << table.rows.bit_length()} + coalesce(d_row, 0L) AS {SEQ}"
         bits += table.rows.bit_length()
-    columns = [f"c{i}" for i in range(len(ours))] + [f"d{i} AS c{len(ours) + i}" for i in range(len(theirs))]
+    columns += [f"d{i} AS c{len(ours) + i}" for i in range(len(theirs))]
     return replace(branch, df=df.selectExpr(TIME, number, *columns), schema=node.schema, bits=bits)
+
+
+def _looked_up(branch: Branch, node: TableJoin, table: SparkTable) -> Branch:
+    """Each row once, with what is made of its matches: the rows of the table with equal keys come as one array."""
+    from pyspark.sql import functions as F
+
+    ours, theirs = node.input.schema, node.table.schema
+    names = [f"d{i}" for i in range(len(theirs))]
+    keys = [f"k{i}" for i in range(len(node.pairs))]
+    keyed = [f"{spark_value(other, theirs, 'd')} AS {key}" for key, (_, other) in zip(keys, node.pairs, strict=True)]
+    groups = table.df.selectExpr(*names, *keyed).groupBy(*keys).agg(F.collect_list(F.struct(*names)).alias("rows"))
+    on = [f"{spark_sql(mine, ours)} = {key}" for key, (mine, _) in zip(keys, node.pairs, strict=True)]
+    df = branch.df.join(F.broadcast(groups), F.expr(" AND ".join(on) or "TRUE"), "left")
+    found = "coalesce(rows, array())"
+    if node.residual is not None:
+        found = f"filter({found}, m -> {spark_sql(node.residual, node.both, 'c', len(ours), within='m')})"
+    if node.how == "mark":
+        made = [f"size({found}) > 0 AS c{len(ours)}"]
+    else:
+        first = f"CASE WHEN size({found}) > 1 THEN raise_error('{SEVERAL_ROWS}') ELSE get({found}, 0) END"
+        made = [f"({first}).{name} AS c{len(ours) + i}" for i, name in enumerate(names)]
+    own = [f"c{i}" for i in range(len(ours))]
+    return replace(branch, df=df.selectExpr(TIME, SEQ, *own, *made), schema=node.schema)

@@ -28,7 +28,7 @@ from millstream.hosts.spark.sources import DriverSource, FollowedFiles, Input, P
 from millstream.hosts.spark.spool import Spooled
 from millstream.hosts.spark.streaming import Trigger
 from millstream.hosts.spark.surface import surface
-from millstream.hosts.spark.tables import SparkTable, registered_table, stored_table
+from millstream.hosts.spark.tables import SparkTable, collected, registered_table, stored_table
 from millstream.hosts.spark.times import is_ticks
 from millstream.physical import nodes as physical
 from millstream.schema import Schema
@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 WRITTEN = "written by "
 """What the meter of a query's output is called among those of streams."""
 
-ReadTable = Callable[[physical.StoredTable], pa.Table]
+ReadTable = Callable[..., pa.Table]
+"""reads a physical.StoredTable; a second argument are tables that are lent to it, by name"""
 
 
 @dataclass(eq=False)
@@ -197,10 +198,13 @@ class SparkHost:
         return isinstance(node, physical.TableJoin)
 
     def _table(self, node: physical.StoredTable) -> SparkTable:
-        known = self._tables.get(node.table.lower())
-        if known is not None:
-            return registered_table(known[0], known[1], node)
-        return stored_table(self.spark, self._read_table(node), node.schema)
+        registered = {name: self._tables[name.lower()] for name in node.tables if name.lower() in self._tables}
+        if node.table in registered:
+            return registered_table(*registered[node.table], node)
+        # a query over DataFrames is answered where stored tables are
+        lent = {name: collected(*known) for name, known in registered.items()}
+        rows = self._read_table(node, lent) if lent else self._read_table(node)
+        return stored_table(self.spark, rows, node.schema)
 
     # -- running ---------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from millstream.kernels.contract import Kernel, KernelSpec, RowStage, State
 from millstream.kernels.merge import MergeSpec
 from millstream.physical.nodes import Apply, Compute, Physical, Staged, TableJoin
 from millstream.plan.expr import Column
-from millstream.plan.nodes import passthrough
+from millstream.plan.nodes import passthrough, table_join_schema
 from millstream.schema import Field, Schema
 from millstream.types import BIGINT
 
@@ -30,7 +30,8 @@ def with_ends(node: Physical) -> Physical:
                 columns = (*columns, (UNTIL.name, Column(UNTIL.type, UNTIL.name)))
             return replace(node, schema=schema, input=below[0], columns=columns)
         case TableJoin():
-            joined = replace(node, input=below[0], schema=Schema(below[0].schema.fields + node.table.schema.fields))
+            own = table_join_schema(below[0].schema, node.table.schema, node.how, node.mark)
+            joined = replace(node, input=below[0], schema=own)
             return Compute(schema, joined, None, passthrough(schema), spans=True) if node.spans else joined
         case Staged(input=inner, stage=stage):
             return replace(node, schema=schema, input=below[0], stage=_stage(stage, inner.spans, node.spans))

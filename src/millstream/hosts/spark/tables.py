@@ -44,6 +44,12 @@ def stored_table(spark: SparkSession, rows: pa.Table, schema: Schema) -> SparkTa
     return SparkTable(arrow_frame(spark, numbered, ", ".join([*columns, "d_row BIGINT"])), rows.num_rows)
 
 
+def collected(df: DataFrame, schema: Schema) -> pa.Table:
+    """The rows of a DataFrame of the user's, brought to the driver."""
+    rows: pa.Table = df.toDF(*schema.names).toArrow()
+    return rows.cast(schema.arrow)
+
+
 def registered_table(df: DataFrame, schema: Schema, node: StoredTable) -> SparkTable:
     """A table that is a DataFrame of the user's, filtered and projected as the plan reads it."""
     df = df.toDF(*[f"c{i}" for i in range(len(schema))])
