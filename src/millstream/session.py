@@ -38,7 +38,7 @@ from millstream.plan.relations import Validity
 from millstream.query import Query, Result, text_table
 from millstream.rules import OPTIMIZE, Trace, run_rules
 from millstream.statistics import Statistics
-from millstream.times import Moment, to_micros, to_slack
+from millstream.times import Moment, ordered_stream, to_micros
 
 if TYPE_CHECKING:
     from millstream.builder import Flow
@@ -224,6 +224,9 @@ class Database:
         definition = self.catalog.get(stream, StreamDef)
         if definition.clock is Clock.LATENT:
             raise DataError(f"stream {definition.name} has no times", hint="declare it with ORDER BY")
+        column = definition.time_column
+        if column is not None and definition.schema[column].type.is_integer and not isinstance(time, int):
+            raise DataError(f"stream {definition.name} is ordered by a number, and {time!r} is none")
         self._host.advance(definition.name, to_micros(time))
 
     def finish(self) -> None:
@@ -251,9 +254,7 @@ class Database:
             for chunk in data.read({}, lambda: False):
                 self.tables.load(name, pa.Table.from_batches([chunk.rows]))
             return
-        if time not in schema:
-            raise CatalogError(f"no column {time} in {name}", hint="there is " + ", ".join(schema.names))
-        definition = StreamDef(name, schema, Clock.EXTERNAL, schema[time].name, to_slack(slack, schema[time].type))
+        definition = ordered_stream(name, schema, time, slack)
         self.catalog.add(definition)
         self._host.declare(definition)
         self._host.bind_source(name, data)

@@ -12,16 +12,16 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from millstream.catalog import Clock, StreamDef, TableDef
+from millstream.catalog import TableDef
 from millstream.config import Config
-from millstream.errors import CatalogError, EngineError
+from millstream.errors import EngineError
 from millstream.hosts.spark.frames import schema_of
 from millstream.hosts.spark.host import SparkHost
 from millstream.hosts.spark.rescale import rescale
 from millstream.hosts.spark.session import get_session
 from millstream.hosts.tables import TableStore
 from millstream.session import Database
-from millstream.times import to_slack
+from millstream.times import ordered_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -58,15 +58,7 @@ class Millstream:
             self._database.catalog.add(TableDef(name, schema), replace=True)
             self._host.register_table(name, df, schema)
             return
-        if time not in schema:
-            raise CatalogError(f"no column {time} in {name}", hint="there is " + ", ".join(schema.names))
-        column = schema[time]
-        if not (column.type.is_integer or column.type.name in ("TIMESTAMP", "TIMESTAMPTZ", "DATE")):
-            raise CatalogError(
-                f"{time} is {column.type}, which does not order a stream",
-                hint="it is a timestamp, a date or an integer",
-            )
-        stream = StreamDef(name, schema, Clock.EXTERNAL, column.name, to_slack(slack, column.type))
+        stream = ordered_stream(name, schema, time, slack)
         self._database.catalog.add(stream, replace=True)
         self._host.register_stream(stream, df)
 

@@ -6,8 +6,10 @@ import datetime as dt
 import time as wall
 
 from millstream import sql
-from millstream.errors import DataError
-from millstream.types import SqlType
+from millstream.catalog import Clock, StreamDef
+from millstream.errors import CatalogError, DataError
+from millstream.schema import Schema
+from millstream.types import DATE, TIMESTAMP, TIMESTAMPTZ, SqlType
 
 Moment = dt.datetime | dt.date | str | int
 """A point in time as users give it: text is ISO 8601, a number is µs since the epoch."""
@@ -21,6 +23,8 @@ def to_micros(time: Moment) -> int:
         except ValueError:
             raise DataError(f"{time!r} is not a time", hint="write it like '2026-01-31 12:00:00'") from None
     if isinstance(time, int) and not isinstance(time, bool):
+        if not -(2**63) <= time < 2**63:
+            raise DataError(f"{time} is beyond all time", hint="times are numbers of 64 bits")
         return time
     if isinstance(time, dt.datetime):
         moment = time if time.tzinfo is not None else time.replace(tzinfo=dt.UTC)
@@ -28,6 +32,21 @@ def to_micros(time: Moment) -> int:
     if isinstance(time, dt.date):
         return (time - dt.date(1970, 1, 1)).days * 86_400_000_000
     raise DataError(f"a time is expected, not {time!r}", hint="give a datetime, ISO text, or int µs since the epoch")
+
+
+def ordered_stream(name: str, schema: Schema, time: str, slack: str | dt.timedelta | int | None) -> StreamDef:
+    """The declaration of data that is registered as a stream ordered by a column."""
+    if time not in schema:
+        raise CatalogError(f"no column {time} in {name}", hint="there is " + ", ".join(schema.names))
+    column = schema[time]
+    if not (column.type.is_integer or column.type in (TIMESTAMP, TIMESTAMPTZ, DATE)):
+        raise CatalogError(
+            f"{time} is {column.type}, which does not order a stream", hint="it is a timestamp, a date or an integer"
+        )
+    length = to_slack(slack, column.type)
+    if length < 0:
+        raise DataError("the slack is negative", hint="it says how much rows may be out of order")
+    return StreamDef(name, schema, Clock.EXTERNAL, column.name, length)
 
 
 def to_slack(slack: str | dt.timedelta | int | None, time: SqlType) -> int:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import millstream as ms
@@ -55,3 +57,38 @@ def test_too_deep(text: str) -> None:
         for attempt in (db.sql, db.explain, db.prepare):
             with pytest.raises(ms.MillstreamError, match="nested too deeply"):
                 attempt(text)
+
+
+@pytest.mark.parametrize(
+    ("time", "message"),
+    [
+        (10**19, "10000000000000000000 is beyond all time"),
+        (dt.datetime(2026, 1, 1), "stream s is ordered by a number, and datetime.*is none"),
+        ("5", "stream s is ordered by a number, and '5' is none"),
+    ],
+)
+def test_times_that_are_none(time: Any, message: str) -> None:
+    with ms.connect() as db:
+        db.execute("CREATE STREAM s (x INT, t INT) ORDER BY t")
+        query = db.sql("SELECT x FROM s [RANGE 5]")
+        with pytest.raises(ms.MillstreamError, match=message):
+            db.advance("s", time)
+        db.push("s", [(1, 0)])
+        assert query.fetch().num_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("time", "slack", "message"),
+    [
+        ("name", None, "name is VARCHAR, which does not order a stream"),
+        ("no", None, "no column no in r"),
+        ("t", -1, "the slack is negative"),
+        ("t", "5 seconds", "ordered by a number"),
+    ],
+)
+def test_what_orders_no_stream(time: str, slack: Any, message: str) -> None:
+    with ms.connect() as db:
+        rows = pa.table({"name": ["a"], "t": [1]})
+        with pytest.raises(ms.MillstreamError, match=message):
+            db.register("r", rows, time=time, slack=slack)
+        db.register("r", rows, time="t", slack=1)

@@ -217,6 +217,8 @@ class ExpressionBinder:
                 detail="an aggregate without a window would have to wait for the last row, and a stream has none",
                 hint=f"give it a window: {name}(…) OVER (ROWS UNBOUNDED PRECEDING) or OVER (RANGE 1 HOUR PRECEDING)",
             )
+        if any(isinstance(argument, exp.Star) for argument in arguments):
+            self.context.fail(f"no function {name}(*)", node, hint="rows are counted by count(*)")
         definition = self.context.catalog.function(name)
         args = tuple(self.bind(argument) for argument in arguments)
         if definition is None:

@@ -109,7 +109,8 @@ def _bind_item(node: exp.Expr, context: Context, join: exp.Join | None) -> Sourc
             hint="put it into a subquery, (SELECT … FROM s AS (X, *Y) WHERE …)",
         )
     if not isinstance(node, exp.Table):
-        context.refuse(f"{to_sql(node)[:60]} cannot stand in FROM", node)
+        hint = "keep the rows in a table: CREATE TABLE, INSERT INTO" if isinstance(node, exp.Values) else None
+        context.refuse(f"{to_sql(node)[:60]} cannot stand in FROM", node, hint=hint)
     if isinstance(node.this, WindowTable):
         rows = _bind_source(node.this.this, context, None)
         plan = bind_window_table(node.this, rows.plan, rows.alias, context)

@@ -58,7 +58,8 @@ def conjuncts_of(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _is_local(table: exp.Table) -> bool:
-    """Whether a name means a WITH query: one of a statement around it, listed before the one it stands in."""
+    """Whether a name means a WITH query: one of a statement around it, listed before the one it stands in, or (WITH
+    RECURSIVE) that one itself."""
     within: exp.Expr | None = None
     node: exp.Expr | None = table.parent
     while node is not None:
@@ -66,9 +67,11 @@ def _is_local(table: exp.Table) -> bool:
             within = node
         with_ = node.args.get("with_")
         for cte in with_.expressions if with_ is not None else []:
-            if cte is within:
+            if cte is within and not with_.args.get("recursive"):
                 break
             if cte.alias.lower() == table.name.lower():
                 return True
+            if cte is within:
+                break
         node = node.parent
     return False

@@ -166,7 +166,8 @@ def _span(node: exp.Expr, word: str, rows: P.Node, context: Context) -> int:
     number = _number(node)
     if context.time_type(rows) == BIGINT:
         if number is None:
-            context.fail(f"the stream is ordered by a number, and so is {word}", node, hint="leave the unit out")
+            hint = "use a whole number" if isinstance(node, exp.Literal) else "leave the unit out"
+            context.fail(f"the stream is ordered by a number, and so is {word}", node, hint=hint)
         span = number
     else:
         length = duration_us(node)

@@ -34,9 +34,23 @@ def bind_query(node: exp.Expr, context: Context) -> Bound:
 def with_queries(node: exp.Expr, context: Context) -> Context:
     """The context in which the queries of a WITH clause are known."""
     with_ = node.args.get("with_") or node.args.get("with")
+    if with_ is not None and with_.args.get("recursive"):
+        _refuse_recursion(with_, context)
     for cte in with_.expressions if with_ is not None else ():
         context = context.with_local(cte.alias, bind_named(cte.this, context.within(None), cte).plan, cte)
     return context
+
+
+def _refuse_recursion(with_: exp.Expr, context: Context) -> None:
+    for cte in with_.expressions:
+        for table in cte.this.find_all(exp.Table):
+            if table.name.lower() == cte.alias.lower():
+                context.refuse(
+                    f"{cte.alias} is made of itself",
+                    table,
+                    detail="what a stream brings would have to be followed for ever",
+                    hint="only stored tables can be asked WITH RECURSIVE",
+                )
 
 
 def _bind_plain(node: exp.Expr, context: Context) -> Bound:

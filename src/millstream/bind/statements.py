@@ -190,6 +190,13 @@ def _create_view(node: CreateView, context: Context) -> Define:
     names = tuple(column.name for column in node.columns)
     bound = bind_named(node.query, context, node, names or None)
     if bound.plan.kind is not Kind.RELATION:
+        if bound.plan.kind is Kind.TABLE:
+            context.refuse(
+                "a view of stored tables alone",
+                node.query,
+                detail="a view tells what windows of streams hold",
+                hint="ask the tables themselves, or keep the rows: CREATE TABLE … AS",
+            )
         context.refuse(
             "a view holds a relation",
             node.query,

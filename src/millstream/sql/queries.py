@@ -158,6 +158,10 @@ class QueryParser(MatchParser):
 
     def _parse_relation(self) -> exp.Expr:
         first = self._curr
+        if self._match_text_seq("LATERAL", "(", advance=False):
+            failure = self._failure("LATERAL is not supported", first)
+            failure.hint = "leave it out, and say in ON or WHERE what belongs together"
+            raise failure
         node = self._parse_side_stream() or self._parse_window_table() or self._parse_table_parts()
         if not isinstance(node, exp.Table):
             self.unexpected("the name of a stream or table")
