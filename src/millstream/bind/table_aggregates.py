@@ -117,6 +117,9 @@ def in_store_terms(node: exp.Expr, context: Context) -> exp.Expr:
             if by.args.get("desc"):
                 fraction = exp.Sub(this=exp.Literal.number("1"), expression=exp.Paren(this=fraction))
             return exp.Anonymous(this="quantile_cont", expressions=[by.this, fraction])
+        if name == "count_if" and len(arguments) == 1:
+            # the table store would add up numbers, of which there may be none
+            return exp.Count(this=exp.Case(ifs=[exp.If(this=arguments[0], true=exp.Literal.number("1"))]))
         if name in _SPELLINGS:
             call.set("this", _SPELLINGS[name])
             call.meta.pop("called_as", None)
