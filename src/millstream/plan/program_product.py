@@ -87,7 +87,7 @@ def shared(program: Program, args: tuple[str, ...]) -> tuple[Program, tuple[str,
     if program.window is not None:
         columns = program.window.schema.fields
         tables = [table.name for table in program.windows]
-        aliases = [alias for alias, table in _aliases(program) if table in tables]
+        aliases = [alias for alias, table in named_ranges(program) if table in tables]
         for prefix in (*map(oldest_of, tables), *(f"{alias}." for alias in aliases)):
             names |= {prefix + f.name: prefix + columns[i].name for f, i in zip(columns, means, strict=True)}
     rewrite = Rewriter(lambda name: names.get(name, name))
@@ -166,7 +166,7 @@ def _with_window(program: Program) -> Program:
 def _renamed(program: Program, suffix: str, places: Sequence[int] = (0,)) -> Program:
     """The program with other names for tables, their aliases, parameters and results; the columns of the windows, too,
     which are those at `places` among all over the same tuples."""
-    aliases = dict(_aliases(program))
+    aliases = dict(named_ranges(program))
     windows = {table.name: window_name(place) for table, place in zip(program.windows, places, strict=False)}
     # what all begin with comes last
     prefixes = sorted(((oldest_of(old), oldest_of(new)) for old, new in windows.items()), reverse=True)
@@ -200,7 +200,7 @@ def _suffixed(schema: Schema, suffix: str) -> Schema:
     return Schema(tuple(Field(field.name + suffix, field.type) for field in schema))
 
 
-def _aliases(program: Program) -> Iterator[tuple[str, str]]:
+def named_ranges(program: Program) -> Iterator[tuple[str, str]]:
     """The aliases of a program, each with its table."""
     for statement in program.statements:
         if isinstance(statement, Update | Delete):

@@ -81,6 +81,8 @@ class CompiledState:
 class CompiledEngine:
     """Runs a program by generated loops."""
 
+    numbers_tuples = False
+
     def __init__(self, program: Program, mode: Mode, keyed: bool = True) -> None:
         self.generated: Generated = generate(program, mode, keyed)
         # As long as no argument has been NULL, loops that do not ask; they keep the same state.

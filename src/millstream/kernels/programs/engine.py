@@ -53,6 +53,9 @@ class Engine(Protocol):
     """Runs a program over tuples of many groups. A group's slot is a small number that a caller may use again after
     `close`."""
 
+    numbers_tuples: bool
+    """whether it needs the ids of tuples, even if no window is active"""
+
     def open(self) -> Any:
         """A state without groups."""
         ...

@@ -17,6 +17,8 @@ from millstream.kernels.pieces import Pieces
 from millstream.kernels.piecewise import Assembly, Parts, changed_pieces
 from millstream.kernels.programs.compiled import CompiledEngine, why_not_compiled
 from millstream.kernels.programs.engine import Engine, Groups, Mode, Returned, Sliding, TableRows
+from millstream.kernels.programs.factored import FactoredEngine
+from millstream.kernels.programs.factors import factors
 from millstream.kernels.programs.rows import RowEngine
 from millstream.kernels.programs.spec import AggregateSpec
 from millstream.kernels.yields import last_in_slots
@@ -51,7 +53,10 @@ class AggregateState:
 
 
 def engine_of(program: Program, mode: Mode, keyed: bool) -> Engine:
-    """What runs a program: compiled loops if it has them."""
+    """What runs a program: compiled loops if it has them, for each of its factors."""
+    parts = factors(program, mode)
+    if len(parts) > 1:
+        return FactoredEngine(parts, [engine_of(part.program, mode, keyed) for part in parts])
     if why_not_compiled(program, mode) is None:
         return CompiledEngine(program, mode, keyed)
     return RowEngine(program, mode)
@@ -85,7 +90,7 @@ class AggregateKernel:
         state.began = state.began or len(batch) > 0
         slots = self._slots(state, batch)
         ids = _NONE
-        if self._active or isinstance(self.engine, RowEngine):
+        if self._active or self.engine.numbers_tuples:
             ids = np.arange(state.next_id, state.next_id + len(batch), dtype=np.int64)
         args = [batch.rows.column(index) for index in self._args]
         returned = self.engine.arrive(state.groups, slots, batch.time, ids, args, state.upto)

@@ -234,14 +234,15 @@ def returns_one_row(program: Program, mode: Mode) -> bool:
     else:
         assert not isinstance(mode, Tumbling) or mode.size > 0
         return False
-    return all(_returns_once(program, state) for state in states) and not any(map(_returns, silent))
+    return all(returns_once(program, state) for state in states) and not any(map(_returns, silent))
 
 
 def _returns(statements: tuple[Statement, ...]) -> list[Insert]:
     return [statement for statement in statements if isinstance(statement, Insert) and statement.table is None]
 
 
-def _returns_once(program: Program, statements: tuple[Statement, ...]) -> bool:
+def returns_once(program: Program, statements: tuple[Statement, ...]) -> bool:
+    """Whether the statements of a state provably return exactly one row."""
     returns = _returns(statements)
     if len(returns) != 1 or len(returns[0].sources) != 1:
         return False

@@ -77,6 +77,8 @@ class _Output:
 class RowEngine:
     """Runs a program in one mode; implements `engine.Engine`."""
 
+    numbers_tuples = True
+
     def __init__(self, program: Program, mode: Mode) -> None:
         self.program = program
         self.mode = mode

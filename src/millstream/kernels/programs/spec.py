@@ -57,13 +57,19 @@ class AggregateSpec(OneInput):
         return AggregateKernel(self)
 
     def describe(self) -> str:
-        from millstream.kernels.programs.compiled import orders_of, why_not_compiled
-
         by = f" by {', '.join(self.keys)}" if self.keys else ""
-        reason = why_not_compiled(self.program, self.mode)
-        path = (
-            ", ".join(["compiled", *orders_of(self.program, self.mode)])
-            if reason is None
-            else f"row by row: {code_in(self.program) or reason}"
-        )
-        return f"{self.program.name}({', '.join(self.args)}){by} {self.mode} ({path})"
+        return f"{self.program.name}({', '.join(self.args)}){by} {self.mode} ({self._path()})"
+
+    def _path(self) -> str:
+        from millstream.kernels.programs.compiled import orders_of, why_not_compiled
+        from millstream.kernels.programs.factors import factors
+
+        parts = factors(self.program, self.mode)
+        reasons = [why_not_compiled(part.program, self.mode) for part in parts]
+        if None not in reasons:
+            return f"row by row: {code_in(self.program) or why_not_compiled(self.program, self.mode)}"
+        said = ["compiled", *orders_of(self.program, self.mode)]
+        for part, reason in zip(parts, reasons, strict=True):
+            if reason is not None:
+                said.append(f"but {', '.join(self.results[i] for i in part.results)} row by row: {reason}")
+        return ", ".join(said)

@@ -18,7 +18,6 @@ from millstream.kernels.keys import KeyTable, bucket_of
 from millstream.kernels.one_piece import OnePiece
 from millstream.kernels.programs.engine import Closing
 from millstream.kernels.programs.kernel import engine_of
-from millstream.kernels.programs.rows import RowEngine
 from millstream.kernels.relations.back import Lanes
 from millstream.kernels.relations.front import Front
 from millstream.kernels.relations.groups import GROUP_LANES, Groups
@@ -200,7 +199,7 @@ class RowSummaryKernel(OnePiece):
         rows = state.held.take(numbers)
         # A row of the state has no place in a program's window, so neither its time nor its number matters.
         none = np.zeros(len(slots), dtype=np.int64)
-        ids = np.arange(len(slots)) if isinstance(self.engine, RowEngine) else none[:0]
+        ids = np.arange(len(slots)) if self.engine.numbers_tuples else none[:0]
         groups = self.engine.open()
         self.engine.arrive(groups, slots, none, ids, [rows.column(index) for index in self._args], BEGIN)
         returned = self.engine.close(groups, np.arange(len(there), dtype=np.int64))
