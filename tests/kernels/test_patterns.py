@@ -18,6 +18,7 @@ from pattern_scenarios import events_of, is_supported
 from millstream.errors import DataError, UnsupportedError
 from millstream.kernels import jit
 from millstream.kernels.batch import FOREVER, Batch
+from millstream.kernels.patterns import threads
 from millstream.kernels.patterns.kernel import MatchKernel, describe_machine
 from millstream.kernels.patterns.machine import END
 from millstream.kernels.patterns.program import MOST, instructions
@@ -353,6 +354,37 @@ def test_many_ways_do_not_take_for_ever() -> None:
     assert found(letters(pattern, LAST), "a" * 30) == [(30,)]
     nested = seq(some(some(some(A), 1), 1), B)
     assert found(letters(nested, LAST), "a" * 40 + "c") == []
+
+
+SUM_OF_A = Summary("total", "sum", (Column(BIGINT, "x"),), BIGINT, ("A",))
+
+
+def with_sum_of_a(total: int) -> Search:
+    """Rows are called A or B up to a C, when the As are so much: three ways to go on for each sum that is possible."""
+    any_row = call(">", Column(BIGINT, "last"), 0)
+    is_end = call("and", is_letter("C"), call("=", Column(BIGINT, "total"), total))
+    search = letters(seq(some(Either((A, B)), 1), C), LAST, SUM_OF_A)
+    return replace(search, conditions=(("A", any_row), ("B", any_row), ("C", is_end)))
+
+
+def test_too_many_ways_are_refused() -> None:
+    """There are 56 sums of some of the numbers 1 to 10, and 211 of 1 to 20."""
+    with patch.object(threads, "MOST_WAYS", 256):
+        assert found(with_sum_of_a(50), "a" * 10 + "c") == [(11, 50)]
+        with pytest.raises(DataError, match="more than 256 ways to read the rows"):
+            found(with_sum_of_a(50), "a" * 20 + "c")
+
+
+def test_many_ways_count_as_many_rows_when_it_is_time_to_compile() -> None:
+    work: list[int] = []
+
+    def form(self: jit.Compiled, rows: int) -> Any:
+        work.append(rows if self.name == "run" else 0)
+        return self._python()
+
+    with patch.object(jit.Compiled, "form", form):
+        assert found(with_sum_of_a(50), "a" * 20 + "c") == [(21, 50)]
+    assert sum(work) > 500 > 21
 
 
 def test_attempts_that_could_last_for_ever_run_at_the_same_time() -> None:

@@ -135,7 +135,8 @@ def _edge(value: Reach | Summary) -> tuple[bool, int]:
 
 
 def _lanes(summary: Summary) -> str:
-    """The kinds of an aggregate's lanes: the count, and what else it needs, integers or floats."""
+    """The kinds of an aggregate's lanes: the count or whether there is a value, and what else it needs, integers or
+    floats."""
     kind = "f" if summary.args and summary.args[0].type == DOUBLE else "i"
     if summary.fn in _SPREADS:
         return "iff"
@@ -195,7 +196,8 @@ def _counted(summary: Summary, at: int, x: str, type_: SqlType, regs: str) -> It
         yield f"away = {x} - f{regs}[{at + 1}]"
         yield f"f{regs}[{at + 1}] += away / ({regs}[{at}] + 1)"
         yield f"f{regs}[{at + 2}] += away * ({x} - f{regs}[{at + 1}])"
-    yield f"{regs}[{at}] += 1"
+    # Threads that know the same are one: how many values there were must not keep them apart where it is never asked.
+    yield f"{regs}[{at}] = 1" if summary.fn in ("sum", "min", "max") else f"{regs}[{at}] += 1"
 
 
 def helpers_of(registers: Registers) -> set[str]:

@@ -14,6 +14,8 @@ from millstream.kernels.patterns.cell_loops import FOUND
 from millstream.kernels.patterns.machine import Array, Part
 
 FIRST_ROOM = 64
+MOST_WAYS = 1 << 20
+"""How many threads a partition may have: of some conditions, each row can double them."""
 _EMPTY_SLOT = np.zeros(loops.SLOT, dtype=np.int64)
 _EMPTY_SLOT[[loops.START, loops.AT, loops.TAKEN, loops.COVERED, loops.ORIGIN]] = -1
 _EMPTY_SLOT[loops.DUE] = FOREVER
@@ -34,14 +36,23 @@ class ThreadState:
         self.pool: Ints = np.zeros(4 * FIRST_ROOM * lanes, dtype=np.int64)
         self.cells: Ints = np.zeros(3 * FIRST_ROOM, dtype=np.int64)
         self.meta: Ints = np.zeros(loops.META, dtype=np.int64)
-        self.now: Ints = np.zeros(FIRST_ROOM * lanes, dtype=np.int64)
-        self.then: Ints = self.now.copy()
+        self.make_room(FIRST_ROOM)
         self.found: Ints = np.zeros(4 * FIRST_ROOM * FOUND, dtype=np.int64)
 
     @property
     def table(self) -> Ints:
         """The records of slots, one per row."""
         return self.slots.reshape(-1, loops.SLOT)
+
+    @property
+    def room(self) -> int:
+        """How many threads one partition may have for now."""
+        return len(self.then) // self.lanes
+
+    def make_room(self, threads: int) -> None:
+        """Room for so many threads of one partition."""
+        self.now: Ints = np.zeros(threads * self.lanes, dtype=np.int64)
+        self.then: Ints = self.now.copy()
 
     def hold(self, slots: int) -> None:
         """Make room for the records of that many slots."""
@@ -61,8 +72,7 @@ class ThreadState:
         table = self.table
         owners = np.flatnonzero(table[:, loops.N] > 0)
         at, _ = self._roots(owners)
-        room = len(self.then) // self.lanes
-        pool = np.zeros((2 * len(at) + 2 * room + FIRST_ROOM, self.lanes), dtype=np.int64)
+        pool = np.zeros((2 * len(at) + 2 * self.room + FIRST_ROOM, self.lanes), dtype=np.int64)
         pool[: len(at)] = self.pool.reshape(-1, self.lanes)[at]
         table[owners, loops.THREADS] = np.cumsum(table[owners, loops.N]) - table[owners, loops.N]
         self.pool = pool.reshape(-1)
@@ -164,5 +174,4 @@ class ThreadState:
         self.meta[loops.POOL_USED], self.meta[loops.CELLS_USED] = used, known
         # A partition's threads must have room at once.
         most = int(self.table[:, loops.N].max(initial=0))
-        self.now = np.zeros(max(FIRST_ROOM, 2 * most) * self.lanes, dtype=np.int64)
-        self.then = self.now.copy()
+        self.make_room(max(FIRST_ROOM, min(2 * most, MOST_WAYS)))

@@ -23,7 +23,7 @@ from millstream.kernels.patterns.registers import Registers
 from millstream.kernels.patterns.replay import Matches, replayed
 from millstream.kernels.patterns.row_by_row import RowByRow
 from millstream.kernels.patterns.telling import told_by_loop
-from millstream.kernels.patterns.thread_state import FIRST_ROOM, ThreadState
+from millstream.kernels.patterns.thread_state import FIRST_ROOM, MOST_WAYS, ThreadState
 from millstream.kernels.patterns.threads_source import generate
 from millstream.plan.expr import columns_of
 from millstream.plan.patterns import MATCH_NUMBER, Search, Summary
@@ -81,13 +81,13 @@ class ThreadMachine:
         most = self.search.given.most
         limits = np.array([self.search.within or 0, -1 if most is None else most])
         ask = RowByRow(self.search, self.generated, log) if self.generated.asked else None
-        run = self._form(self._run, len(log) - since)
+        run = self._form(self._run, (len(log) - since) * state.room // FIRST_ROOM)
         rec = np.zeros(self._lanes, dtype=np.int64)
         while True:
             now, then = state.now, state.then
             # The threads of a row by a hash of what they know: for each remainder of hashes when it was met and its
             # newest thread, for each thread the one before it and its hash.
-            room = len(then) // self._lanes
+            room = state.room
             head = np.zeros(2 << (room - 1).bit_length(), dtype=np.int64)
             link = np.zeros(2 * room, dtype=np.int64)
             with _fitting():
@@ -107,6 +107,9 @@ class ThreadMachine:
             tries = tries + 1 if place == before else 0
             before = place
             self._make_room(state, int(status), tries)
+            if status == loops.THREADS_FULL:
+                # Many ways are as much work as many rows.
+                run = self._form(self._run, state.room)
         return _together(results, self.search)
 
     def _form(self, function: Compiled, rows: int) -> Any:
@@ -135,7 +138,13 @@ class ThreadMachine:
             case loops.POOL_FULL:
                 state.compact_pool()
             case loops.THREADS_FULL:
-                state.now, state.then = doubled(state.now), doubled(state.then)
+                if state.room == MOST_WAYS:
+                    raise DataError(
+                        f"there are more than {MOST_WAYS:,} ways to read the rows of an attempt",
+                        detail="a way is how rows may be labelled, as far as conditions on further rows depend on it",
+                        hint="bound attempts by WITHIN, or ask for less of variables that can take the same rows",
+                    )
+                state.make_room(min(2 * state.room, MOST_WAYS))
             case loops.CELLS_FULL:
                 state.collect_cells(FIRST_ROOM << tries)
             case loops.FOUND_FULL:
