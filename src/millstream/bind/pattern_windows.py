@@ -71,6 +71,12 @@ class PatternWindows:
             )
         match = window.args["match"]
         spec = window.args.get("spec")
+        if spec is not None and str(spec.args.get("kind") or "ROWS").upper() != "ROWS":
+            self.context.refuse(
+                "a pattern in a window needs a frame of ROWS",
+                spec,
+                hint="ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING, and PATTERN (…) WITHIN … for a length of time",
+            )
         frame = None if spec is None else self.frames.following(spec, node)
         if frame is None or frame[0] != 0:
             self.context.fail(
