@@ -13,6 +13,7 @@ from millstream.bind.expressions import ExpressionBinder, call_of, in_words
 from millstream.bind.groups import is_aggregate
 from millstream.bind.pattern_names import Variables
 from millstream.bind.pattern_outside import refuse_elsewhere
+from millstream.bind.pattern_queries import RowQueries
 from millstream.bind.pattern_rows import (
     LOGICAL,
     OF_MATCH,
@@ -39,9 +40,10 @@ class MatchExpressions(ExpressionBinder):
 
     def __init__(
         self, context: Context, scope: Scope, variables: Variables, values: MatchValues, clause: str,
-        time: Column | None = None, timeouts: bool = False,
+        queries: RowQueries, time: Column | None = None, timeouts: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(context, scope)
+        self.queries, self.subquery = queries, self._asked
         self.variables, self.values, self.clause = variables, values, clause
         self.time, self.timeouts = time, timeouts
 
@@ -66,6 +68,11 @@ class MatchExpressions(ExpressionBinder):
         if isinstance(node, exp.Dot) and name_of(node.this) in LOGICAL:
             self._refuse_dot(node)
         return super().bind(node)
+
+    def _asked(self, node: exp.Expr, _: ExpressionBinder) -> Expr:
+        """What a query over stored tables gives for a row of the match."""
+        value, of = self.queries.asked(node)
+        return self.values.at(value, Place(of))
 
     def _refuse_dot(self, node: exp.Dot) -> None:
         """Refuse LAST(A).price, the way of sequences."""
@@ -142,7 +149,7 @@ class MatchExpressions(ExpressionBinder):
             argument, place = self._inside(argument, place)
         else:
             place = replace(place, first=name == "first", offset=number)
-        row = RowExpressions(self.context, self._scope(), self.variables, name.upper())
+        row = self.queries.at_row(name.upper())
         value = row.bind(argument)
         return self.values.at(value, replace(place, variables=row.of))
 
@@ -196,7 +203,7 @@ class MatchExpressions(ExpressionBinder):
         call = aggregate_call(node, self.context)
         if call is None:
             self.context.fail("FILTER needs an aggregate before it", inner)
-        rows = RowExpressions(self.context, self._scope(), self.variables, call.name)
+        rows = self.queries.at_row(call.name)
         return self._own(call, rows, final) if call.is_own else self._builtin(call, rows, final)
 
     def _builtin(self, call: AggregateCall, rows: RowExpressions, final: bool) -> Expr:

@@ -51,7 +51,7 @@ class RowExpressions(ExpressionBinder):
         if is_star(node):
             self.context.fail(f"{self.around} takes a value", node, hint="name a column")
         if name == "classifier":
-            self._mean(node, variable_of(node, self.context))
+            self.mean(node, variable_of(node, self.context))
             return LABEL
         if name == "match_number":
             return NUMBER
@@ -63,10 +63,10 @@ class RowExpressions(ExpressionBinder):
         if not node.table and node.name.lower() in self.parameters:
             return self.parameters[node.name.lower()]
         column = column_of(node, self.scope, self.variables)
-        self._mean(node, node.table)
+        self.mean(node, node.table)
         return column
 
-    def _mean(self, node: exp.Expr, qualifier: str) -> None:
+    def mean(self, node: exp.Expr, qualifier: str) -> None:
         """Take note of whose rows a part means: all parts must mean the same."""
         of = self.variables.find(node, qualifier) if qualifier else None
         if self._first is None:

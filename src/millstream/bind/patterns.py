@@ -11,6 +11,7 @@ from millstream.bind.pattern_conditions import condition_of
 from millstream.bind.pattern_expressions import MatchExpressions
 from millstream.bind.pattern_names import Variables, bind_pattern
 from millstream.bind.pattern_order import arranged, require_events
+from millstream.bind.pattern_queries import RowQueries
 from millstream.bind.pattern_values import MatchValues
 from millstream.bind.scope import Item, Scope, did_you_mean
 from millstream.catalog import Clock
@@ -78,6 +79,7 @@ class SearchBinder:
         self.pattern = bind_pattern(self.node.pattern, self.variables)
         self.variables.add_subsets(self.node.subsets)
         self.scope = Scope(self.context, (Item(self.alias, self.rows.schema),))
+        self.queries = RowQueries(self.context, self.scope, self.rows, self.variables, self.values.prefix)
         self.within = self._within()
 
     def expressions(self, clause: str) -> MatchExpressions:
@@ -85,7 +87,8 @@ class SearchBinder:
         times = sorted(self.context.time_columns(self.rows))
         time = Column(self.rows.schema[times[0]].type, times[0]) if times else None
         timeouts = self.node.within is not None and self.node.within.timeouts
-        return MatchExpressions(self.context, self.scope, self.variables, self.values, clause, time, timeouts)
+        values, queries = self.values, self.queries
+        return MatchExpressions(self.context, self.scope, self.variables, values, clause, queries, time, timeouts)
 
     def measures(self) -> list[tuple[str, Expr]]:
         """What MEASURES asks for, by name."""
@@ -101,7 +104,7 @@ class SearchBinder:
             within=self.within,
             timeouts=self.node.within is not None and self.node.within.timeouts,
         )
-        return finished(search, self.values, self.rows, self.context)
+        return finished(search, self.values, self.queries.joined(self.rows), self.context)
 
     def _conditions(self) -> tuple[tuple[str, Expr], ...]:
         expressions = self.expressions("DEFINE")
@@ -166,7 +169,7 @@ def _holds(rows: P.Node) -> Expr | None:
     match rows:
         case P.Filter(predicate=predicate):
             return predicate
-        case Ties(input=below):
+        case Ties(input=below) | P.JoinTable(input=below):
             return _holds(below)
         case P.Project(input=below, columns=columns):
             known = _holds(below)

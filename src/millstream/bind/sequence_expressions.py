@@ -7,11 +7,12 @@ from typing import NoReturn
 from sqlglot import exp
 
 from millstream.bind.context import Context
-from millstream.bind.expressions import call_of
+from millstream.bind.expressions import ExpressionBinder, call_of
 from millstream.bind.groups import is_aggregate
 from millstream.bind.pattern_expressions import MatchExpressions
 from millstream.bind.pattern_names import Variables
 from millstream.bind.pattern_order import Arranged
+from millstream.bind.pattern_queries import RowQueries
 from millstream.bind.pattern_rows import LOGICAL, name_of
 from millstream.bind.pattern_values import AT_HAND, MatchValues, Place
 from millstream.bind.scope import Item, Scope
@@ -34,7 +35,9 @@ class SequenceExpressions(MatchExpressions):
         self, context: Context, alias: str, found: Arranged, tables: tuple[Item, ...], variables: Variables,
         values: MatchValues, stars: dict[str, bool],
     ) -> None:  # fmt: skip
-        super().__init__(context, Scope(context, (Item(alias, found.rows.schema),)), variables, values, "WHERE")
+        scope = Scope(context, (Item(alias, found.rows.schema),))
+        queries = RowQueries(context, scope, found.rows, variables, values.prefix)
+        super().__init__(context, scope, variables, values, "WHERE", queries)
         self.tables = Scope(context, tables)
         self.stars, self.keys = stars, {key.lower() for key in found.keys}
         self.computed = [(_comparable(node), name) for node, name in found.computed if not isinstance(node, exp.Column)]
@@ -68,6 +71,12 @@ class SequenceExpressions(MatchExpressions):
         if self._is_aggregate(node):
             return self._of_run(node)
         return super()._value(node)
+
+    def _asked(self, node: exp.Expr, _: ExpressionBinder) -> Expr:
+        value = super()._asked(node, _)
+        for variable in self.queries.asked(node)[1] or ():
+            self._mention(variable)
+        return value
 
     def _column(self, node: exp.Column) -> Expr:
         if node.table.lower() == _PREVIOUS and node.args.get("db") is not None:
