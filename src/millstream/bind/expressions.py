@@ -258,8 +258,9 @@ def asks_query(node: exp.Expr) -> bool:
 
 def in_words(expr: Expr, node: exp.Expr) -> Expr:
     """What was bound; a column with a name of the engine's own is known to errors as `node` writes it."""
-    is_own = isinstance(expr, Column) and expr.name.startswith("$")
-    return replace(expr, said=to_sql(node)) if is_own else expr
+    if isinstance(expr, Column) and expr.name.startswith("$"):
+        return replace(expr, said=to_sql(node))
+    return expr
 
 
 def call_of(node: exp.Func) -> tuple[str, list[exp.Expression]]:

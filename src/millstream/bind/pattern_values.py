@@ -151,7 +151,9 @@ class MatchValues:
         and bears that label."""
 
         def settle(part: Expr) -> Expr:
-            found = self.place_of(part.name) if isinstance(part, Column) else None
+            if not isinstance(part, Column):
+                return part
+            found = self.place_of(part.name)
             if found is None or not found[1].is_last(variable):
                 return part
             column, place = found
