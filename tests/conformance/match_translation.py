@@ -252,5 +252,4 @@ def _slack(expression: str, type_: str) -> str:
     if found := re.search(r"-\s*INTERVAL\s*'(\d+)'\s*(\w+)", expression, re.IGNORECASE):
         return f" SLACK {found[1]} {found[2]}"
     found = re.search(r"-\s*(\d+)", expression)
-    # Whole numbers as times count microseconds.
-    return f" SLACK {found[1]} MICROSECONDS" if found else ""
+    return f" SLACK {found[1]}" if found else ""
