@@ -17,6 +17,8 @@ CALLS = [
     "avg(v)", "avg(x)", "min(v)", "max(v)", "min(x)", "max(x)", "min(g)", "max(g)", "min(ts)", "max(k)",
     "var_pop(x)", "var_samp(x)", "stddev_pop(x)", "stddev_samp(x)", "stddev(x)", "variance(x)",
     "sum(x * 2 + 1)", "sum(CASE WHEN v > 0 THEN 1 ELSE 0 END)", "max(coalesce(v, 0) % 3)",
+    "bool_and(v > 0)", "bool_or(x > 1)", "sum(v) FILTER (WHERE g = 'a')", "count(*) FILTER (WHERE v > 0)",
+    "max(g) FILTER (WHERE x > 0)", "count(DISTINCT v) FILTER (WHERE v % 2 = 0)", "avg(x) FILTER (WHERE v IS NULL)",
 ]  # fmt: skip
 PICKS = ["first_value(v)", "last_value(v)", "first_value(g)", "last_value(x)"]
 KEYS = ["", "k", "g", "k, g", "v % 2", "k, ts"]
