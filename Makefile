@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ROWS ?= 200000
 
-.PHONY: run test check bench bench-spark bench-aggregates bench-relations bench-patterns bench-nexmark format clean setup help
+.PHONY: run test types all-tests check bench bench-spark bench-aggregates bench-relations bench-patterns bench-nexmark format clean setup help
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -25,8 +25,13 @@ run: $(STAMP) ## run the main job: an auction pipeline on Spark in local mode
 test: $(STAMP) ## lint, types and all tests; what fails on a busy machine is tried once more, alone
 	$(BIN)/ruff format --check src tests benchmarks examples
 	$(BIN)/ruff check src tests benchmarks examples
+	$(MAKE) --no-print-directory -j 2 types all-tests
+
+types: $(STAMP)
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 2 --dist loadfile --durations=15 || $(BIN)/python -m pytest --last-failed --last-failed-no-failures none
+
+all-tests: $(STAMP)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=15 || $(BIN)/python -m pytest --last-failed --last-failed-no-failures none
 
 check: $(STAMP) ## lint, types and the fast tests, under a minute or two
 	$(BIN)/ruff format --check src tests benchmarks examples

@@ -9,6 +9,7 @@ kills the pipeline may finish, and its rows are compared with those of the in-pr
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import shutil
 import sys
@@ -16,9 +17,12 @@ import tempfile
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "spark"))
 
 import kill_runs
+
+from quick_java import QUICK
 
 KILLS_PER_JOB = 10
 
@@ -29,6 +33,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     rng = random.Random(options.seed)
+    os.environ["SPARK_SUBMIT_OPTS"] = QUICK
     lost = doubled = wrong = rows = done = 0
     begin = time.monotonic()
     while done < options.runs:

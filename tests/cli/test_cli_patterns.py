@@ -65,7 +65,7 @@ def test_the_pipeline_on_both_engines(invoke: Invoke, spawn: Spawn) -> None:
     make_clicks(invoke, 6_000)
     on_spark = spawn("run", PIPELINE, "--var", "data=data", "--var", "out=spark", "--master", "local[2]")
     here = invoke("run", PIPELINE, "--var", "data=data", "--var", "out=here", "-e", "embedded")
-    out, err = on_spark.communicate(timeout=300)
+    out, err = on_spark.communicate(timeout=900)
     assert (here.exit_code, on_spark.returncode) == (0, 0), err
     assert out == here.stdout
     for sink in ("purchases", "abandoned"):

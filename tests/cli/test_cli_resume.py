@@ -97,7 +97,7 @@ def test_killed_at_random_moments(spawn: Spawn, tmp_path: Path, expected: tuple[
         process.communicate()
     assert killed
     last = spawn(*command)
-    _, err = last.communicate(timeout=120)
+    _, err = last.communicate(timeout=300)
     assert last.returncode == 0, err
     check(results(tmp_path / "rough"), expected)
 
@@ -111,14 +111,14 @@ def test_a_signal_ends_the_run_in_good_order(
     first = spawn(*command)
     wait_for_a_checkpoint(first, state, 2)
     first.send_signal(number)
-    _, err = first.communicate(timeout=60)
+    _, err = first.communicate(timeout=300)
     assert first.returncode == code, err
     assert "interrupted after" in err
     assert "Traceback" not in err
     half = results(tmp_path / "rough")
     assert 0 < half[0].num_rows < expected[0].num_rows
     second = spawn(*command)
-    _, err = second.communicate(timeout=120)
+    _, err = second.communicate(timeout=300)
     assert second.returncode == 0, err
     check(results(tmp_path / "rough"), expected)
 

@@ -165,8 +165,8 @@ def test_a_port_fed_by_another_process(spawn: Spawn, tmp_path: Path) -> None:
         "-n",
         0,
     )
-    feeder = subprocess.run([sys.executable, ROOT / "examples/ports/feed.py", str(port), "200", "0"], timeout=60)
-    out, err = run.communicate(timeout=60)
+    feeder = subprocess.run([sys.executable, ROOT / "examples/ports/feed.py", str(port), "200", "0"], timeout=300)
+    out, err = run.communicate(timeout=300)
     assert (feeder.returncode, run.returncode) == (0, 0), err
     rows = [line.split("\t") for line in out.splitlines()[1:]]
     assert len(rows) == 200
@@ -194,7 +194,7 @@ def test_on_a_terminal_the_display_is_live(spawn: Spawn, invoke: Invoke) -> None
             break
         seen += part
     os.close(screen)
-    assert run.wait(timeout=60) == 0
+    assert run.wait(timeout=300) == 0
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode())
     assert "p.sql" in text
     assert re.search(r"\d+%", text)

@@ -166,6 +166,6 @@ def test_on_a_terminal_there_is_a_prompt_and_a_history(spawn: Spawn, tmp_path: P
     answer("...> ", "FROM t;")
     answer(" n ", "SELEC 2;")
     answer("did you mean SELECT?", "\\q")
-    assert shell.wait(timeout=30) == 0
+    assert shell.wait(timeout=300) == 0
     os.close(screen)
     assert "CREATE TABLE t" in (tmp_path / "cache" / "millstream" / "history").read_text()

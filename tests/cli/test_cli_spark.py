@@ -18,7 +18,7 @@ def test_the_main_job_on_both_engines(invoke: Invoke, spawn: Spawn, tmp_path: Pa
     assert invoke("generate", "nexmark", "--rows", 20_000, "--seed", 3, "--out", "data").exit_code == 0
     on_spark = spawn("run", AUCTIONS, "--var", "data=data", "--var", "out=spark", "--master", "local[2]")
     here = invoke("run", AUCTIONS, "--var", "data=data", "--var", "out=here", "-e", "embedded")
-    out, err = on_spark.communicate(timeout=300)
+    out, err = on_spark.communicate(timeout=900)
     assert (here.exit_code, on_spark.returncode) == (0, 0), err
     assert out == here.stdout
     assert "done after" in err
@@ -41,7 +41,7 @@ def test_followed_files_are_interrupted_and_resumed(spawn: Spawn, tmp_path: Path
         (tmp_path / "in" / file).write_text(f"a,b\n{rows[-1] // 10},z\n")
         wait_for_rows(tmp_path / "out", len(rows))
         run.send_signal(signal.SIGTERM)
-        _, err = run.communicate(timeout=300)
+        _, err = run.communicate(timeout=900)
         assert run.returncode == 143, err
         assert committed(tmp_path / "out") == rows
 
@@ -52,7 +52,7 @@ def committed(out: Path) -> list[int]:
 
 
 def wait_for_rows(out: Path, count: int) -> None:
-    give_up = time.monotonic() + 300
+    give_up = time.monotonic() + 900
     while len(committed(out)) < count:
         assert time.monotonic() < give_up, f"no {count} rows in {out}"
         time.sleep(0.2)

@@ -80,7 +80,7 @@ def test_without_java_the_spark_engine_is_missing(spawn: Spawn, tmp_path: Path) 
     pytest.importorskip("pyspark")
     (tmp_path / "p.sql").write_text("SHOW STREAMS")
     process = spawn("run", "p.sql", env={"JAVA_HOME": str(tmp_path / "nothing")})
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 3
     assert out == ""
     assert "needs Java" in err
@@ -93,7 +93,7 @@ def test_without_pyspark_the_spark_engine_is_missing(spawn: Spawn, tmp_path: Pat
     (tmp_path / "broken" / "pyspark").mkdir(parents=True)
     (tmp_path / "broken" / "pyspark" / "__init__.py").write_text("raise ImportError('no pyspark')")
     process = spawn("run", "p.sql", env={"PYTHONPATH": str(tmp_path / "broken")})
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 3
     assert "pip install 'millstream[spark]'" in err
     assert "--engine embedded" in err

@@ -12,7 +12,7 @@ from cli_tools import ROOT
 
 def run(example: str, directory: Path) -> str:
     done = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / example)], cwd=directory, capture_output=True, text=True, timeout=300
+        [sys.executable, str(ROOT / "examples" / example)], cwd=directory, capture_output=True, text=True, timeout=900
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -43,15 +43,6 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
-def spark() -> Any:
-    pytest.importorskip("pyspark")
-    from millstream.hosts.spark.session import get_session
-
-    # A JVM that lives for seconds spends most of its time compiling; the quick compiler is enough here.
-    return get_session("local[2]", {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"})
-
-
 def sample(combinations: list[Any]) -> list[Any]:
     """A few of many constant arguments: Spark compiles each expression."""
     return combinations if len(combinations) <= 8 else random.Random(3).sample(combinations, 8)

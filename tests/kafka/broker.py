@@ -16,7 +16,7 @@ from pathlib import Path
 VERSION = "4.3.1"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "millstream" / f"kafka-{VERSION}"
 _DOWNLOAD_SECONDS = 300
-_START_SECONDS = 60
+_START_SECONDS = 300
 _JAVA = [
     "java", "-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",

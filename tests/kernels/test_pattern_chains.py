@@ -413,7 +413,7 @@ _LONG_REST = Check(call(">=", Column(BIGINT, "n"), Literal(BIGINT, 3)))
 @pytest.mark.parametrize("within", [None, 20])
 def test_an_attempt_begins_at_the_last_row_of_a_run(ending: tuple[Pattern, ...], line: str, within: int | None) -> None:
     search = rests(ending, within)
-    rows = walk(1_000, 3, keys=2, steps=(-1, 0, 0, 1))
+    rows = walk(300, 4, keys=2, steps=(-1, 0, 0, 1))
     quick, naive = (ran(search, rows, Random(5), shifting=shifting, counting=True) for shifting in (True, False))
     assert line in quick.machine.lines()
     wanted = by_partition(expected(search, rows))

@@ -12,8 +12,8 @@ from millstream.spark import Millstream
 QUERY = "SELECT symbol, price, sum(price) OVER (PARTITION BY symbol RANGE 10 SECONDS PRECEDING) AS total FROM quotes"
 
 
-def main(jars: str, java_options: str, brokers: str, topic: str, folder: str) -> None:
-    spark: Any = get_session("local[2]", {"spark.jars": jars, "spark.driver.extraJavaOptions": java_options})
+def main(jars: str, brokers: str, topic: str, folder: str) -> None:
+    spark: Any = get_session("local[2]", {"spark.jars": jars})
     options = {"kafka.bootstrap.servers": brokers, "subscribe": topic, "startingOffsets": "earliest"}
 
     def parsed(df: Any) -> Any:

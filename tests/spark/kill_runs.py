@@ -28,10 +28,8 @@ import pyarrow.parquet as pq
 Told = Callable[[str], None]
 
 SECOND = 1_000_000
-PATIENCE = 180
+PATIENCE = 600
 """Seconds after which a driver that does nothing is a failure."""
-
-QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 
 PIPELINE = """
 CREATE STREAM trades (number BIGINT, symbol VARCHAR, venue VARCHAR, price DOUBLE, ts TIMESTAMP)
@@ -68,7 +66,7 @@ def drive(folder: Path, now: bool) -> None:
         "local[2,4]",
         {
             "spark.log.level": "WARN",
-            "spark.driver.extraJavaOptions": f"{QUICK_JVM} -Djava.io.tmpdir={scratch}",
+            "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={scratch}",
             "spark.local.dir": str(scratch),
             "spark.driver.memory": "1g",
             # a driver that lives for seconds would spend them compiling

@@ -12,10 +12,11 @@ from zipfile import ZipFile
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from java_processes import QUICK, environment, free_port, running, spark_home
+from java_processes import environment, free_port, running, spark_home
 from spark_cases import SECOND, random_trades, trades
 
 import millstream
+from quick_java import QUICK
 
 pytestmark = pytest.mark.spark
 
@@ -25,7 +26,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a master with two workers, one core each."""
     folder, port = tmp_path_factory.mktemp("cluster"), free_port()
     start = str(spark_home() / "bin" / "spark-class")
-    env = environment(SPARK_DAEMON_MEMORY="256m", SPARK_DAEMON_JAVA_OPTS=QUICK, SPARK_LOG_DIR=str(folder))
+    env = environment(SPARK_DAEMON_MEMORY="256m", SPARK_LOG_DIR=str(folder))
     address = f"spark://127.0.0.1:{port}"
     package = "org.apache.spark.deploy"
     master = [start, f"{package}.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
@@ -57,7 +58,6 @@ def test_a_job_with_the_package_as_a_zip(cluster: str, package: Path, tmp_path: 
         table = pa.Table.from_batches([trades(rows[number * 200 : (number + 1) * 200])])
         pq.write_table(table, tmp_path / "in" / f"{number}.parquet")
     conf = {
-        "spark.driver.extraJavaOptions": QUICK,
         "spark.executor.extraJavaOptions": QUICK,
         "spark.executor.memory": "512m",
         "spark.driver.memory": "512m",
@@ -72,7 +72,7 @@ def test_a_job_with_the_package_as_a_zip(cluster: str, package: Path, tmp_path: 
         command += ["--conf", f"{name}={value}"]
     command += [str(Path(__file__).with_name("cluster_job.py")), str(tmp_path)]
     done = subprocess.run(
-        command, env=environment(), cwd=tmp_path, capture_output=True, text=True, timeout=400, check=False
+        command, env=environment(), cwd=tmp_path, capture_output=True, text=True, timeout=900, check=False
     )
     assert done.returncode == 0, done.stderr[-6000:]
     told = json.loads((tmp_path / "told.json").read_text())

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from citizen import CHECKS
-from java_processes import QUICK, environment, free_port, running, spark_home
+from java_processes import environment, free_port, running, spark_home
 
 pytestmark = pytest.mark.spark
 
@@ -26,7 +26,6 @@ def failures(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str
     conf = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
-        "spark.driver.extraJavaOptions": QUICK,
         "spark.driver.host": "127.0.0.1",
         "spark.sql.shuffle.partitions": "2",
         "spark.ui.enabled": "false",
@@ -39,7 +38,7 @@ def failures(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str
     path = {"PYTHONPATH": os.environ["PYTHONPATH"]} if "PYTHONPATH" in os.environ else {}
     with running(command, folder / "server.log", "Spark Connect server started at", environment(**path)):
         client = [sys.executable, str(Path(__file__).with_name("citizen.py")), f"sc://127.0.0.1:{port}"]
-        done = subprocess.run(client, env=environment(**path), capture_output=True, text=True, timeout=400, check=False)
+        done = subprocess.run(client, env=environment(**path), capture_output=True, text=True, timeout=900, check=False)
         if done.returncode != 0:
             pytest.fail(done.stdout + done.stderr)
         yield json.loads(done.stdout.splitlines()[-1])

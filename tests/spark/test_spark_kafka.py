@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from java_processes import QUICK
 from kafka_jars import Unavailable, spark_kafka_jars
 
 import millstream as ms
@@ -31,6 +31,12 @@ SELECT symbol, price, sum(price) OVER (PARTITION BY symbol RANGE 10 SECONDS PREC
 FROM quotes"""
 LAST = "last"
 """The symbol of a row that is later than all others, so that their time passes."""
+
+SENT = int(time.time() * 1000)
+"""The timestamp of a topic's first message."""
+
+PATIENCE = 600
+"""Seconds after which something that a machine with much else to do still has not done has failed."""
 
 Row = tuple[Any, ...]
 
@@ -51,12 +57,16 @@ def topics() -> Iterator[Any]:
 
 
 def send(topics: Any, topic: str, start: int, end: int, last: bool = False) -> None:
-    """Rows a second apart, every third one four seconds early, in two partitions."""
+    """Rows a second apart, every third one four seconds early, in two partitions.
+
+    Their timestamps differ: of two messages of one millisecond in two partitions nobody knows which came first, and the
+    last row makes all after it late.
+    """
     for number in range(start, end):
         at = 100 + number - (4 if number % 3 == 0 else 0)
-        topics.send(topic, message(f"s{number % 4}", float(number), at), partition=number % 2)
+        topics.send(topic, message(f"s{number % 4}", float(number), at), partition=number % 2, time=SENT + number)
     if last:
-        topics.send(topic, message(LAST, 0.0, 3000), partition=0)
+        topics.send(topic, message(LAST, 0.0, 3000), partition=0, time=SENT + end)
 
 
 def message(symbol: str, price: float, second: int) -> str:
@@ -100,7 +110,7 @@ def run(spark: Any, topics: Any, topic: str, folder: Path) -> Any:
     host: Any = db._host
     (running,) = host._queries.values()
     query = host.start_streaming(running.program, str(folder / "checkpoint"), {"availableNow": True})
-    assert query.awaitTermination(120) and query.exception() is None
+    assert query.awaitTermination(PATIENCE) and query.exception() is None
     db.close()
     return query
 
@@ -135,12 +145,12 @@ def test_a_dataframe_of_sparks_kafka_source(topics: Any, tmp_path: Path) -> None
         pytest.skip(str(reason))
     topic = topics.make(2)
     send(topics, topic, 0, 20, last=True)
-    program = [sys.executable, str(Path(__file__).with_name("kafka_frame.py")), ",".join(map(str, jars)), QUICK]
+    program = [sys.executable, str(Path(__file__).with_name("kafka_frame.py")), ",".join(map(str, jars))]
     done = subprocess.run(
         [*program, topics.broker.address, topic, str(tmp_path)],
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]

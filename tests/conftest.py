@@ -1,0 +1,29 @@
+"""All tests share a Spark session, and start Java the same way also where they run programs that start it."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from quick_java import QUICK
+
+os.environ["SPARK_SUBMIT_OPTS"] = QUICK
+
+
+@pytest.fixture(scope="session")
+def spark() -> Any:
+    pytest.importorskip("pyspark")
+    from millstream.hosts.spark.session import get_session
+
+    return get_session("local[2]")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with tests on Spark first, then those with most tests: what is left at the end is short, so that workers
+    who take file after file end together."""
+    sizes = Counter(item.path for item in items)
+    on_spark = {item.path for item in items if item.get_closest_marker("spark")}
+    items.sort(key=lambda item: (item.path not in on_spark, -sizes[item.path]))
