@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -16,8 +17,9 @@ from millstream.errors import DataError, MillstreamError
 from millstream.hosts.spark.host import SparkHost
 from millstream.kernels.distinct import DistinctSpec
 from millstream.kernels.merge import MergeSpec
-from millstream.physical.nodes import Compute, StoredTable, TableJoin
+from millstream.physical.nodes import SEVERAL_ROWS, Compute, StoredTable, TableJoin
 from millstream.plan.expr import Call, Cast, Column, Literal
+from millstream.plan.nodes import TableHow, table_join_schema
 from millstream.schema import Schema
 from millstream.types import (
     BIGINT,
@@ -49,14 +51,12 @@ def host(spark: Any) -> SparkHost:
     return made
 
 
-def listed(outer: bool, residual: Any = None) -> TableJoin:
+def listed(how: TableHow, residual: Any = None) -> TableJoin:
     table = StoredTable(
         LISTED, ("listed",), None, (("name", Column(VARCHAR, "name")), ("city", Column(VARCHAR, "city")))
     )
-    schema = Schema(TRADES.fields + LISTED.fields)
-    return TableJoin(
-        schema, source(), table, ((SYMBOL, Column(VARCHAR, "name")),), residual, "left" if outer else "inner"
-    )
+    schema = table_join_schema(TRADES, LISTED, how, "found")
+    return TableJoin(schema, source(), table, ((SYMBOL, Column(VARCHAR, "name")),), residual, how, "found")
 
 
 @pytest.mark.parametrize("buckets", [1, 3])
@@ -119,12 +119,12 @@ def test_filter_project_and_union(host: SparkHost) -> None:
 
 def test_joins_with_a_stored_table(host: SparkHost) -> None:
     not_bonn = Call(BOOLEAN, "<>", (Column(VARCHAR, "city"), Literal(VARCHAR, "Bonn")))
-    host.start(program(listed(outer=False), "inner"))
-    host.start(program(listed(outer=True), "outer"))
-    host.start(program(listed(outer=True, residual=not_bonn), "residual"))
-    schema = listed(outer=False).schema
+    host.start(program(listed("inner"), "inner"))
+    host.start(program(listed("left"), "outer"))
+    host.start(program(listed("left", residual=not_bonn), "residual"))
+    schema = listed("inner").schema
     numbered = over(("symbol",), schema)
-    host.start(program(apply(numbered, listed(outer=False)), "over"))
+    host.start(program(apply(numbered, listed("inner")), "over"))
     rows = [("S1", 1.0, 5), (None, 2.0, 4), ("S9", 3.0, 3), ("S2", 4.0, 5)]
     host.push("trades", trades(rows))
     host.finish()
@@ -134,6 +134,29 @@ def test_joins_with_a_stored_table(host: SparkHost) -> None:
     assert as_rows(host.fetch("outer")) == unmatched + inner
     assert as_rows(host.fetch("residual")) == unmatched + [inner[0], inner[2]]
     assert as_rows(host.fetch("over")) == in_process(numbered, inner)
+
+
+def test_what_a_stored_table_knows(host: SparkHost) -> None:
+    not_ulm = Call(BOOLEAN, "<>", (Column(VARCHAR, "city"), Literal(VARCHAR, "Ulm")))
+    dear = Call(BOOLEAN, ">", (PRICE, Literal(DOUBLE, 3.0)))
+    ways: tuple[TableHow, ...] = ("semi", "anti", "mark", "single")
+    for how in ways:
+        host.start(program(listed(how, not_ulm), how))
+        host.start(program(replace(listed(how, dear), pairs=()), f"any {how}"))
+    rows = [("S1", 1.0, 5), (None, 2.0, 4), ("S9", 3.0, 3), ("S2", 4.0, 5)]
+    host.push("trades", trades(rows))
+    with pytest.raises(MillstreamError, match=SEVERAL_ROWS):
+        host.finish()
+        host.fetch("any single")
+    s1, null, s9, s2 = rows
+    assert as_rows(host.fetch("semi")) == [s1, s2]
+    assert as_rows(host.fetch("anti")) == [s9, null]
+    assert as_rows(host.fetch("mark")) == [(*s9, False), (*null, False), (*s1, True), (*s2, True)]
+    assert as_rows(host.fetch("any semi")) == [s2]
+    assert as_rows(host.fetch("any anti")) == [s9, null, s1]
+    assert as_rows(host.fetch("any mark")) == [(*s9, False), (*null, False), (*s1, False), (*s2, True)]
+    found = [(*s9, None, None), (*null, None, None), (*s1, "S1", "Bonn"), (*s2, "S2", "Köln")]
+    assert as_rows(host.fetch("single")) == found
 
 
 def test_names_may_repeat_and_hold_anything(host: SparkHost) -> None:
@@ -254,4 +277,4 @@ def test_explain_names_the_stages(host: SparkHost) -> None:
     assert "bounded run" in text
     assert "[packed exchange by symbol, kernel with all rows of a task]" in text
     assert "[Spark union]" in text and "[Spark SQL]" in text and "== Physical Plan ==" in text
-    assert "[broadcast to every task]" in host.explain(program(listed(outer=True)))
+    assert "[broadcast to every task]" in host.explain(program(listed("left")))

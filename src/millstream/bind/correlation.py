@@ -69,12 +69,13 @@ def bind_inner(query: exp.Expr, outer: ExpressionBinder, rows: P.Node, context: 
     if isinstance(query, exp.Select):
         query = with_joined_conditions(query if keep else _only_existence(query))
     free = [] if outer.scope is None else list(free_columns(query, outer.scope, context))
-    if not free and not _is_table_by_streams(query, context):
+    chooses = _is_table_by_streams(query, context)
+    if not free and not chooses:
         plan = bind_query(query, context).plan
         # the table store counts nothing as 0 by itself
         if_empty = None if plan.kind is P.Kind.TABLE else _if_empty(query, outer, plan)
         return Inner(plan, _columns(plan), None, _is_single(plan, set()), if_empty)
-    apart = _Apart.of(query, outer, context) if free else None
+    apart = None if chooses else _Apart.of(query, outer, context)
     if apart is not None:
         return apart.bind(keep)
     return _bind_beside(query, free, outer, rows, context)

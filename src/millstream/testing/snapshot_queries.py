@@ -10,6 +10,7 @@ from millstream.plan.relations import RangeWindow, RowsWindow
 from millstream.testing.snapshots import Case, Row, Windowed
 
 STREAMS = ("s", "r", "u")
+TABLES = ("t0", "t1")
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ def random_case(seed: int) -> Case:
     how = chance.choices([None, "istream", "dstream", "rstream"], [6, 2, 2, 1])[0]
     if how == "rstream" and any(_stays(window.window) for window in writer.windows.values()):
         how = None
-    return Case(sql, writer.windows, {name: _rows(chance) for name in used}, how)
+    return Case(sql, writer.windows, {name: random_rows(chance) for name in used}, how, writer.tables)
 
 
 def _stays(window: RangeWindow | RowsWindow) -> bool:
@@ -40,7 +41,8 @@ def _stays(window: RangeWindow | RowsWindow) -> bool:
     return isinstance(window, RowsWindow) or window.size is None
 
 
-def _rows(chance: random.Random) -> list[Row]:
+def random_rows(chance: random.Random) -> list[Row]:
+    """Some rows of a stream."""
     time, rows = chance.randrange(3), []
     for _ in range(chance.randint(0, 7)):
         time += chance.choice([0, 0, 1, 1, 2, 4])
@@ -56,6 +58,7 @@ class QueryWriter:
     chance: random.Random
     granule: int = 1
     windows: dict[str, Windowed] = field(default_factory=dict)
+    tables: dict[str, list[Row]] = field(default_factory=dict)
     aliases: int = 0
 
     def query(self, depth: int) -> str:
@@ -105,6 +108,9 @@ class QueryWriter:
         items += [f"{call} AS a{i}" for i, call in enumerate(calls)]
         having = f" HAVING {self.chance.choice(calls)} {self.chance.choice(['>', '<=', '<>'])} 1"
         having = having if self.chance.random() < 0.3 and "min(" not in having and "max(" not in having else ""
+        numbers = tuple(key for key in keys if key in columns.numbers)
+        if numbers and self.chance.random() < 0.2:
+            having = f" HAVING {self._asking(Columns(numbers, ()), 0)}"
         return f"SELECT {', '.join(items)} FROM {source}{clause} GROUP BY {', '.join(keys)}{having}"
 
     def _calls(self, columns: Columns) -> list[str]:
@@ -129,6 +135,8 @@ class QueryWriter:
     def _from(self, depth: int) -> tuple[str, Columns, list[str]]:
         """What stands in FROM, its columns, and conditions for WHERE that join it."""
         items = [self._item(depth)]
+        if self.chance.random() < 0.1:
+            return self._beside_table(*items[0])
         for _ in range(self.chance.choices([0, 1, 2], [5, 5, 1])[0]):
             items.append(self._item(depth) if self.chance.random() < 0.9 or self.granule > 1 else self._bare())
         text, columns = items[0]
@@ -153,6 +161,14 @@ class QueryWriter:
                 columns = columns.beside(more)
                 recent = recent if how == "," else recent.beside(more)
         return text, columns, where
+
+    def _beside_table(self, text: str, columns: Columns) -> tuple[str, Columns, list[str]]:
+        """A relation joined with a stored table."""
+        alias = self._alias()
+        own = Columns((f"{alias}.k", f"{alias}.x"), (f"{alias}.v",))
+        how = self.chance.choice(["JOIN", "LEFT JOIN", "SEMI JOIN", "ANTI JOIN"])
+        both = columns.beside(own) if how in ("JOIN", "LEFT JOIN") else columns
+        return f"{text} {how} {self._table()} AS {alias} ON {self._related(own, columns, 0)}", both, []
 
     def _on(self, matches: str, more: Columns) -> str:
         if self.chance.random() < 0.25:
@@ -205,31 +221,78 @@ class QueryWriter:
             made.append(f"{self.chance.choice(columns.texts)} = 'a'")
         return made
 
+    # -- queries inside others -------------------------------------------------------------------------------------
+
     def _subquery_condition(self, columns: Columns) -> str:
+        """A condition with a query in it, alone or under OR, AND and NOT."""
+        made = self._asking(columns, 1)
+        match self.chance.randrange(8):
+            case 0:
+                return f"({made} OR {self.chance.choice(columns.numbers)} > 1)"
+            case 1:
+                return f"({made} OR {self._asking(columns, 1)})"
+            case 2:
+                return f"NOT ({made} AND {self.chance.choice(columns.numbers)} > 0)"
+            case 3:
+                return f"NOT {made}" if not made.startswith("NOT") else made
+            case 4:
+                return f"({made}) IS {self.chance.choice(['NULL', 'NOT NULL', 'TRUE', 'NOT TRUE'])}"
+        return made
+
+    def _asking(self, columns: Columns, depth: int) -> str:
+        """EXISTS, IN, ANY, ALL or a comparison with a value; at `depth` queries may stand in it in turn."""
         number = self.chance.choice(columns.numbers)
-        alias, window = self._alias(), self._window()
-        column = f"{alias}.{self.chance.choice(['k', 'x'])}"
-        other = f"{alias}.{self.chance.choice(['k', 'x'])} = {self.chance.choice(columns.numbers)}"
-        source = f"FROM {window} AS {alias}"
+        source, own = self._asked()
+        column = self.chance.choice(own.numbers)
+        where = self._related(own, columns, depth)
+        clause = f" WHERE {where}" if where and self.chance.random() < 0.7 else ""
         comparison = self.chance.choice(["=", "<", ">=", "<>"])
         call = self.chance.choice(["max", "min", "sum", "count"])
+        grouped = f"{clause} GROUP BY {self.chance.choice(own.numbers)} HAVING count(*) > 1"
         return self.chance.choice(
             [
-                f"{number} {comparison} (SELECT {call}({column}) {source})",
-                f"{number} {comparison} (SELECT {call}({column}) {source} WHERE {other})",
-                f"{number} {comparison} ALL (SELECT {column} {source})",
-                f"{number} {comparison} ANY (SELECT {column} {source})",
-                f"{number} IN (SELECT {column} {source})",
-                f"{number} NOT IN (SELECT {column} {source})",
-                f"EXISTS (SELECT 1 {source} WHERE {other})",
-                f"NOT EXISTS (SELECT 1 {source} WHERE {other})",
+                f"{number} {comparison} (SELECT {call}({column}) FROM {source}{clause})",
+                f"{number} {comparison} (SELECT coalesce({call}({column}), 1) FROM {source}{clause})",
+                f"{number} {comparison} ALL (SELECT {column} FROM {source}{clause})",
+                f"{number} {comparison} ANY (SELECT {column} FROM {source}{clause})",
+                f"{number} IN (SELECT {column} FROM {source}{clause})",
+                f"{number} NOT IN (SELECT {column} FROM {source}{clause})",
+                f"{number} IN (SELECT {call}({column}) FROM {source}{clause})",
+                f"{number} IN (SELECT max({column}) FROM {source}{grouped})",
+                f"EXISTS (SELECT 1 FROM {source} WHERE {where})",
+                f"NOT EXISTS (SELECT 1 FROM {source} WHERE {where})",
+                f"EXISTS (SELECT max({column}) FROM {source}{grouped})",
             ]
         )
 
+    def _asked(self) -> tuple[str, Columns]:
+        """What a query inside another is over: a window, or a stored table."""
+        alias = self._alias()
+        source = self._window() if self.chance.random() < 0.6 else self._table()
+        return f"{source} AS {alias}", Columns((f"{alias}.k", f"{alias}.x"), (f"{alias}.v",))
+
+    def _table(self) -> str:
+        name = self.chance.choice(TABLES)
+        if name not in self.tables:
+            self.tables[name] = [row[:-1] for row in random_rows(self.chance)]
+        return f"{{{name}}}"
+
+    def _related(self, own: Columns, outer: Columns, depth: int) -> str:
+        """A condition on rows of a query inside another and those of the outer one."""
+        mine, theirs = self.chance.choice(own.numbers), self.chance.choice(outer.numbers)
+        made = f"{mine} {self.chance.choice(['=', '=', '=', '<', '<>'])} {theirs}"
+        if depth and self.chance.random() < 0.25:
+            return f"{made} AND {self._asking(own.beside(outer), depth - 1)}"
+        return made
+
     def _listed_subquery(self) -> str:
         text, columns = self._item(0)
-        alias, window = self._alias(), self._window()
-        call = f"{self.chance.choice(['max', 'count'])}({alias}.x)"
-        where = f" WHERE {alias}.k = {columns.numbers[0]}" if self.chance.random() < 0.5 else ""
-        scalar = f"(SELECT {call} FROM {window} AS {alias}{where})"
-        return f"SELECT {columns.numbers[0]} AS c0, {scalar} AS c1 FROM {text}"
+        source, own = self._asked()
+        call = f"{self.chance.choice(['max', 'count', 'sum'])}({self.chance.choice(own.numbers)})"
+        where = f" WHERE {self._related(own, columns, 1)}" if self.chance.random() < 0.6 else ""
+        value = f"(SELECT {call} FROM {source}{where})"
+        if self.chance.random() < 0.3:
+            value = self._asking(columns, 1)
+        elif self.chance.random() < 0.3:
+            value = f"CASE WHEN {self._asking(columns, 1)} THEN {value} ELSE -1 END"
+        return f"SELECT {columns.numbers[0]} AS c0, {value} AS c1 FROM {text}"
