@@ -32,8 +32,9 @@ from millstream.hosts.contract import Host, Program, Report
 from millstream.hosts.tables import TableStore
 from millstream.listings import description, listing
 from millstream.physical.check import check_plan, is_relation
-from millstream.physical.nodes import Physical, Source, walk
+from millstream.physical.nodes import Physical, Source, streams_of, walk
 from millstream.physical.planner import plan_physical
+from millstream.plan.lengths import lengths_told
 from millstream.plan.relations import Validity
 from millstream.query import Query, Result, text_table
 from millstream.rules import OPTIMIZE, Trace, run_rules
@@ -133,7 +134,16 @@ class Database:
     @refusing_depth()
     def _explain(self, query: act.Query, mode: str) -> str:
         program, trace = self._program("query", query.bound, query.sink)
-        return explain_text(query.bound.plan, trace, self._host.explain(program), mode, self._statistics())
+        return self._explained(program, query.bound, trace, mode)
+
+    def _explained(self, program: Program, bound: Bound, trace: Trace, mode: str) -> str:
+        with lengths_told(by_number=any(map(self._is_by_number, streams_of(program.plan)))):
+            return explain_text(bound.plan, trace, self._host.explain(program), mode, self._statistics())
+
+    def _is_by_number(self, stream: str) -> bool:
+        definition = self.catalog.get(stream, StreamDef)
+        column = definition.time_column
+        return column is not None and definition.schema[column].type.is_integer
 
     # -- queries ---------------------------------------------------------------------------------------------------
 
@@ -145,7 +155,7 @@ class Database:
 
     def _remember(self, program: Program, bound: Bound, trace: Trace, uses: frozenset[str], text: str) -> Query:
         def explain(mode: str) -> str:
-            return explain_text(bound.plan, trace, self._host.explain(program), mode, self._statistics())
+            return self._explained(program, bound, trace, mode)
 
         return self._hold(program, explain, uses, text)
 
@@ -224,8 +234,7 @@ class Database:
         definition = self.catalog.get(stream, StreamDef)
         if definition.clock is Clock.LATENT:
             raise DataError(f"stream {definition.name} has no times", hint="declare it with ORDER BY")
-        column = definition.time_column
-        if column is not None and definition.schema[column].type.is_integer and not isinstance(time, int):
+        if self._is_by_number(stream) and not isinstance(time, int):
             raise DataError(f"stream {definition.name} is ordered by a number, and {time!r} is none")
         self._host.advance(definition.name, to_micros(time))
 

@@ -17,6 +17,7 @@ from millstream.kernels.kept import Content, KeepsRows, Kept, KeptBatches, Ledge
 from millstream.kernels.keys import KeyTable, bucket_of
 from millstream.kernels.one_input import KeepsColumns
 from millstream.kernels.registry import register
+from millstream.plan.lengths import length_told
 
 _mark_every = compile_kernel(source_of(yield_loops), "mark_every")
 
@@ -50,7 +51,7 @@ class YieldSpec(KeepsColumns):
 
     def describe(self) -> str:
         by = f" by {', '.join(self.keys)}" if self.keys else ""
-        what = f"every {self.every} rows" if self.unit == "rows" else f"the last row in every {self.every} µs"
+        what = f"every {self.every} rows" if self.unit == "rows" else f"the last row in every {length_told(self.every)}"
         return f"slide{by}: {what}"
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Literal
+
+from millstream.plan.lengths import length_told
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +51,8 @@ class Sliding:
         if self.unit == "rows":
             lengths = " and ".join(str(size - 1) for size in self.sizes)
             return f"ROWS {lengths} PRECEDING" + ("" if self.every is None else f" SLIDE {self.every}")
-        lengths = " and ".join(f"[{timedelta(microseconds=size)}]" for size in self.sizes)
-        slide = "" if self.every is None else f" SLIDE [{timedelta(microseconds=self.every)}]"
+        lengths = " and ".join(length_told(size) for size in self.sizes)
+        slide = "" if self.every is None else f" SLIDE {length_told(self.every)}"
         return f"RANGE {lengths} PRECEDING{slide}" + (" ACTIVE EXPIRATION" if self.active else "")
 
 

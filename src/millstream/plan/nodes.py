@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from functools import cached_property
 from typing import Literal as OneOf
 
 from millstream.plan.expr import Column, Expr
+from millstream.plan.lengths import length_told
 from millstream.plan.modes import Mode
 from millstream.plan.node import (
     Kind,
@@ -306,7 +306,7 @@ class Yield(Unary):
 
     def label(self) -> str:
         by = f" by {listed(self.keys)}" if self.keys else ""
-        every = f"{self.every} rows" if self.unit == "rows" else f"[{timedelta(microseconds=self.every)}]"
+        every = f"{self.every} rows" if self.unit == "rows" else length_told(self.every)
         return f"Slide{by} {every}"
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import cached_property
 from typing import Literal as OneOf
 
 from millstream.plan.expr import Expr
+from millstream.plan.lengths import length_told
 from millstream.plan.node import (
     Binary,
     Kind,
@@ -49,8 +49,8 @@ class RangeWindow:
             return "RANGE UNBOUNDED"
         if self == RangeWindow(1):
             return "NOW"
-        slide = f" SLIDE [{timedelta(microseconds=self.slide)}]" if self.slide > 1 else ""
-        return f"RANGE [{timedelta(microseconds=self.size)}]{slide}"
+        slide = f" SLIDE {length_told(self.slide)}" if self.slide > 1 else ""
+        return f"RANGE {length_told(self.size)}{slide}"
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Coarsen(Unary):
     granule: int
 
     def label(self) -> str:
-        return f"Granularity [{timedelta(microseconds=self.granule)}]"
+        return f"Granularity {length_told(self.granule)}"
 
 
 How = OneOf["inner", "left", "right", "full", "semi", "anti"]

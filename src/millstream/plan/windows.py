@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Literal
 
+from millstream.plan.lengths import length_told
 from millstream.types import SqlType
 
 
@@ -56,7 +56,7 @@ class Frame:
     def _bound(self, distance: int | None) -> str:
         if distance is None:
             return "UNBOUNDED PRECEDING"
-        length = abs(distance) if self.unit == "rows" else f"[{timedelta(microseconds=abs(distance))}]"
+        length = abs(distance) if self.unit == "rows" else length_told(abs(distance))
         return f"{length} {'PRECEDING' if distance >= 0 else 'FOLLOWING'}"
 
 

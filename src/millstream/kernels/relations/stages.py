@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import timedelta
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +10,7 @@ import pyarrow as pa
 from millstream.errors import DataError
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
 from millstream.kernels.one_input import AtMostOne, KeepsColumns
+from millstream.plan.lengths import length_told
 from millstream.plan.relations import RangeWindow
 from millstream.schema import Schema
 from millstream.types import SqlType, from_kernel
@@ -44,7 +44,7 @@ class CoarsenStage(AtMostOne, KeepsColumns):
             raise ValueError("a granule is positive")
 
     def describe(self) -> str:
-        return f"granularity [{timedelta(microseconds=self.granule)}]"
+        return f"granularity {length_told(self.granule)}"
 
     def step(self, batch: Batch) -> Batch:
         granule = self.granule
