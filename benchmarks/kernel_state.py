@@ -1,6 +1,6 @@
-"""Saving an OVER kernel's state after every batch: its cost by the number of keys that a batch does not touch.
+"""Saving kernels' states after every batch: what it costs beside keys, or rows in windows, that a batch does not touch.
 
-python benchmarks/kernel_state.py [--rounds N]
+python benchmarks/kernel_state.py [--rounds N] [over | windows]
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from millstream.kernels import jit
 from millstream.kernels.batch import Batch
 from millstream.kernels.over import Frame, OverCall, OverSpec
 from millstream.schema import Schema
+from millstream.testing.window_states import GROWING, WINDOW_STATES, Store, WindowState
 from millstream.types import BIGINT, DOUBLE, VARCHAR
 
 QUOTES = Schema.of(key=BIGINT, price=DOUBLE, venue=VARCHAR)
@@ -65,25 +66,60 @@ def measure(over: OverSpec, idle: int, choose: Callable[[], np.ndarray], rounds:
     return [step, change, max(change for _, change, _ in spent) * 1e3, whole * 1e3, assembled * 1e3, size]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=100)
-    rounds = parser.parse_args().rounds
+def written(case: WindowState, window: int, rounds: int) -> tuple[float, float, int]:
+    """KB that saving after a batch writes, on average while the window is full, KB of a snapshot, and how many pieces
+    there are at the end."""
+    kernel = case.spec(window).build()
+    state, store = kernel.open(), Store.of(kernel)
+    full = 2 * window // TOUCHED
+    total = 0
+    for number, turn in enumerate(case.turns(window, TOUCHED, full + rounds)):
+        for batch in turn:
+            kernel.step(state, batch)
+        given = store.save(state)
+        total += given if number >= full else 0
+    return total / rounds / 1e3, len(kernel.snapshot(state)) / 1e3, len(store.pieces)
+
+
+def windows(rounds: int) -> None:
+    small, large = 10_000, 100_000
+    print(f"batches of {TOUCHED:,} rows beside windows of {small:,} and {large:,}; KB given by one call of changes")
+    print(f"{'kernel':>22} {'snapshot':>9} {'changes':>8} {'pieces':>7} {'snapshot':>9} {'changes':>8} {'pieces':>7}")
+    for case in (*WINDOW_STATES, GROWING):
+        line = f"{case.name:>22}"
+        for window in (small, large):
+            given, whole, pieces = written(case, window, rounds)
+            line += f" {whole:9.0f} {given:8.0f} {pieces:7}"
+        print(line, flush=True)
+
+
+def over(rounds: int) -> None:
     chance = np.random.default_rng(1)
     print(f"batches of {TOUCHED:,} keys; milliseconds, and KB given by one call of changes")
     print(f"{'frame':>6} {'touched':>10} {'idle':>9} {'step':>8} {'changes':>8} {'worst':>8} {'snapshot':>9} "
           f"{'assemble':>9} {'KB':>8}")  # fmt: skip
+    for name, frame in (("rows", Frame("rows", 3)), ("range", Frame("range", WINDOW))):
+        for idle in (10_000, 100_000):
+            touched: dict[str, Callable[[], np.ndarray]] = {
+                "others": lambda idle=idle: idle + np.arange(TOUCHED),
+                "any": lambda idle=idle: chance.choice(idle, TOUCHED, replace=False),
+            }
+            for kind, choose in touched.items():
+                step, change, worst, whole, assembled, size = measure(spec(frame), idle, choose, rounds)
+                print(f"{name:>6} {kind:>10} {idle:>9,} {step:8.2f} {change:8.2f} {worst:8.2f} {whole:9.1f} "
+                      f"{assembled:9.1f} {size:8.0f}")  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("what", nargs="?", choices=["over", "windows"])
+    given = parser.parse_args()
     with jit.using("on", threads=1):
-        for name, frame in (("rows", Frame("rows", 3)), ("range", Frame("range", WINDOW))):
-            for idle in (10_000, 100_000):
-                touched: dict[str, Callable[[], np.ndarray]] = {
-                    "others": lambda idle=idle: idle + np.arange(TOUCHED),
-                    "any": lambda idle=idle: chance.choice(idle, TOUCHED, replace=False),
-                }
-                for kind, choose in touched.items():
-                    step, change, worst, whole, assembled, size = measure(spec(frame), idle, choose, rounds)
-                    print(f"{name:>6} {kind:>10} {idle:>9,} {step:8.2f} {change:8.2f} {worst:8.2f} {whole:9.1f} "
-                          f"{assembled:9.1f} {size:8.0f}")  # fmt: skip
+        if given.what != "windows":
+            over(given.rounds)
+        if given.what != "over":
+            windows(given.rounds)
 
 
 if __name__ == "__main__":

@@ -29,14 +29,19 @@ Rows: TypeAlias = Batch | pa.RecordBatch
 class Kept:
     """Rows of a state, by numbers that increase. A row has the same number for as long as it is kept, and no other row
     gets it before that is saved. `take` gives the rows at places; `changing` are further values of each that, other
-    than these, may become different."""
+    than these, may become different; `touched` becomes different with the row itself."""
 
     numbers: Ints
     take: Callable[[Ints], Rows]
     changing: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+    touched: Ints | None = None
 
     def parts(self, name: str, places: Ints) -> dict[str, Rows | npt.NDArray[Any]]:
         return {name: self.take(places), **{of: values[places] for of, values in self.changing.items()}}
+
+    def compared(self) -> Mapping[str, npt.NDArray[Any]]:
+        """All values that tell whether a row has to be saved again."""
+        return self.changing if self.touched is None else {**self.changing, "": self.touched}
 
 
 Content = Mapping[str, Kept | npt.NDArray[Any] | Rows]
@@ -67,7 +72,7 @@ class _Division:
         self.pieces.arrange(np.where(known, places, -1))
         stayed, before = np.flatnonzero(known), places[known]
         changed = np.zeros(len(stayed), dtype=np.bool_)
-        for name, values in kept.changing.items():
+        for name, values in kept.compared().items():
             if len(stayed):
                 changed |= values[stayed] != self.values[name][before]
         self.pieces.touch(stayed[changed], len(kept.numbers))
@@ -75,7 +80,7 @@ class _Division:
 
     def _remember(self, kept: Kept) -> None:
         self.numbers = np.array(kept.numbers)
-        self.values = {name: np.array(values) for name, values in kept.changing.items()}
+        self.values = {name: np.array(values) for name, values in kept.compared().items()}
 
 
 @dataclass

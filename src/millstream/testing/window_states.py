@@ -16,15 +16,17 @@ from millstream.kernels.contract import Kernel, KernelSpec, State
 from millstream.kernels.distinct import DistinctSpec
 from millstream.kernels.merge import MergeSpec
 from millstream.kernels.over import Frame, OverCall
+from millstream.kernels.relations.bags import BagSpec
 from millstream.kernels.relations.coalesce import CoalesceSpec
 from millstream.kernels.relations.convert import ToChangesSpec
 from millstream.kernels.relations.join import JoinSpec
 from millstream.kernels.relations.rows_window import RowsWindowSpec
 from millstream.kernels.relations.signs import with_signs
+from millstream.kernels.relations.summary import SummarySpec
 from millstream.kernels.relations.unroll import SplitSpec
 from millstream.kernels.reorder import ReorderSpec
 from millstream.kernels.session import SessionSpec
-from millstream.plan.relations import RowsWindow
+from millstream.plan.relations import RowsWindow, SnapshotCall
 from millstream.plan.windows import Between
 from millstream.schema import Schema
 from millstream.types import BIGINT, DOUBLE, VARCHAR
@@ -102,6 +104,12 @@ def _valid(first: int, stop: int, window: int) -> list[Batch]:
     return [_events(rows(first, stop, 2 * window, 0, window))]
 
 
+def _both_valid(first: int, stop: int, window: int) -> list[Batch]:
+    """Every third row is in both inputs."""
+    left = _valid(first, stop, window)[0]
+    return [left, left.take(np.flatnonzero(left.time % 3 == 0)).on_port(1)]
+
+
 def _events(batch: Batch) -> Batch:
     """A relation's rows, which have no numbers."""
     return Batch(batch.rows, batch.time, np.zeros(len(batch), dtype=np.int64), batch.upto, batch.other, batch.port)
@@ -160,6 +168,13 @@ def _reaching(window: int) -> AheadSpec:
     return AheadSpec(LEFT, ("k",), (OverCall("m", "max", "x", Frame("range", Between(0, -window)), False, DOUBLE),))
 
 
+_CALLS = (
+    SnapshotCall(("n",), "count", (), (BIGINT,)),
+    SnapshotCall(("total",), "sum", ("x",), (DOUBLE,)),
+    SnapshotCall(("most",), "max", ("x",), (DOUBLE,)),
+    SnapshotCall(("least",), "min", ("s",), (VARCHAR,)),
+)
+
 WINDOW_STATES = (
     WindowState("join", lambda _: JoinSpec(LEFT, RIGHT, ("k",), _BOTH), _sides),
     WindowState("outer join", lambda _: JoinSpec(LEFT, RIGHT, ("k",), _BOTH, "full"), _sides),
@@ -182,6 +197,9 @@ WINDOW_STATES = (
     WindowState("to changes", lambda _: ToChangesSpec(LEFT, ("k",)), _valid),
     WindowState("split", lambda window: SplitSpec(LEFT, window // 4), _valid),
     WindowState("coalesce", lambda window: CoalesceSpec(LEFT, 4 * window), _valid),
+    WindowState("groups", lambda _: SummarySpec(LEFT, ("k",), _CALLS), _valid),
+    WindowState("distinct rows", lambda _: BagSpec(LEFT, 1, "distinct"), _valid),
+    WindowState("except all", lambda _: BagSpec(LEFT, 2, "except", all=True), _both_valid),
     WindowState("ahead", _reaching, _plain),
     WindowState("merge", lambda _: MergeSpec(LEFT, 2), _one_lags),
     WindowState("reorder", lambda window: ReorderSpec(LEFT, window), _arrivals),

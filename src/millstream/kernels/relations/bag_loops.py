@@ -202,15 +202,16 @@ def sweep_to_intervals(time: Any, rows: Any, groups: Any, touched: Any, places: 
                 groups[slot, DIED] = marks[TAIL]
 
 
-def relink(groups: Any, places: Any, count: Any) -> None:
-    """Find the open places of each group again, in order; places begin with number 0."""
-    for place in range(count):
-        if places[place, PLACE_END] == OPEN:
-            slot = places[place, OWNER]
-            places[place, LINK] = 0
+def relink(groups: Any, places: Any, marks: Any) -> None:
+    """Find the open places of each group again, in order."""
+    for place in range(marks[BASE], marks[TAIL]):
+        at = place - marks[BASE]
+        if places[at, PLACE_END] == OPEN:
+            slot = places[at, OWNER]
+            places[at, LINK] = 0
             if groups[slot, HAVE] == 0:
                 groups[slot, FIRST] = place + 1
             else:
-                places[groups[slot, LAST] - 1, LINK] = place + 1
+                places[groups[slot, LAST] - 1 - marks[BASE], LINK] = place + 1
             groups[slot, LAST] = place + 1
             groups[slot, HAVE] += 1

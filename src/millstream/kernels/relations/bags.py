@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
 from millstream.kernels.jit import as_input, compile_kernel, source_of
-from millstream.kernels.one_piece import OnePiece
 from millstream.kernels.registry import register
 from millstream.kernels.relations import bag_loops, sweeping
 from millstream.kernels.relations.back import Lanes, Places
@@ -20,6 +19,7 @@ from millstream.kernels.relations.front import ROW_LANES, Front
 from millstream.kernels.relations.groups import Groups
 from millstream.kernels.relations.place_loops import END, FIRST_VALUE, OWNER, START
 from millstream.kernels.relations.signs import apart, signed, with_signs
+from millstream.kernels.relations.sweep_saving import KeepsSweep
 from millstream.kernels.relations.sweeping import PLACES, SweepState
 from millstream.plan.relations import Form
 from millstream.schema import Schema
@@ -96,31 +96,28 @@ class ToIntervalsSpec:
         return "changes to rows with validity"
 
 
-class _Sweep(OnePiece):
+class _Sweep(KeepsSweep):
     """What sweeps over rows as a whole have in common."""
 
     spec: BagSpec | ToIntervalsSpec
     ports: int
 
     def open(self) -> SweepState:
-        state = self._empty()
-        state.changed = False
-        return state
+        return self._empty()
 
-    def snapshot(self, state: SweepState) -> bytes:
-        return sweeping.saved(self.spec, sweeping.exported(state, {}))
+    @property
+    def _widths(self) -> Mapping[str, int]:
+        return {"lanes": _WIDTH, PLACES: FIRST_VALUE} | {f"ends{i}": ROW_LANES for i in range(self.ports)}
 
-    def restore(self, saved: bytes) -> SweepState:
-        widths = {"lanes": _WIDTH, PLACES: FIRST_VALUE} | {f"ends{i}": ROW_LANES for i in range(self.ports)}
-        return self._state(sweeping.loaded(self.spec, saved, widths, self.ports))
+    def _exported(self, state: SweepState) -> sweeping.Portable:
+        return sweeping.exported(state, {})
 
     def split(self, state: SweepState, parts: int) -> list[SweepState]:
         keys = [range(len(self.spec.input))] * self.ports
-        portable = sweeping.exported(state, {})
-        return [self._state(part) for part in sweeping.divided(portable, parts, keys)]
+        return [self._state(part) for part in sweeping.divided(self._exported(state), parts, keys)]
 
     def merge(self, states: Sequence[SweepState]) -> SweepState:
-        return self._state(sweeping.combined([sweeping.exported(state, {}) for state in states]))
+        return self._state(sweeping.combined([self._exported(state) for state in states]))
 
     def _empty(self) -> SweepState:
         groups = Groups([field.type for field in self.spec.input], _FRESH)
@@ -134,10 +131,10 @@ class _Sweep(OnePiece):
         return state
 
     def _link(self, state: SweepState) -> None:
-        """Let groups know their open places, which are all there is and begin with number 0."""
+        """Let groups know their open places, which are all there is."""
         lanes = state.groups.lanes
         lanes[:, FIRST] = lanes[:, LAST] = lanes[:, HAVE] = 0
-        _relink(len(state.places), lanes, state.places.lanes, len(state.places))
+        _relink(len(state.places), lanes, state.places.lanes, state.places.marks)
 
     @property
     def _has_places(self) -> bool:
@@ -155,6 +152,7 @@ class _Sweep(OnePiece):
             own[:, 0] = state.groups.slots(rows.columns, len(batch))
             own[:, 1] = ends
             first += len(batch)
+        state.groups.touch(lanes[:, 0])
         return np.concatenate([batch.time for batch in batches]), lanes
 
     def _released(self, state: SweepState) -> Batch:
@@ -190,7 +188,6 @@ class BagKernel(_Sweep):
         return self.spec.form == "intervals"
 
     def step(self, state: SweepState, batch: Batch) -> Batch:
-        state.changed = True
         state.fronts[batch.port].add(batch)
         progress = state.progress
         events: list[Ints | Lanes] = []
@@ -202,6 +199,7 @@ class BagKernel(_Sweep):
             if self.spec.form == "intervals":
                 front.ends.add(rows[:, 1], rows)
                 ends, gone = front.ends.take(progress)
+                state.groups.touch(gone[:, 0])
                 events += [ends, gone]
                 count += len(ends)
         if self.spec.ports == 1:
@@ -238,7 +236,6 @@ class ToIntervalsKernel(_Sweep):
         self.ports = 1
 
     def step(self, state: SweepState, batch: Batch) -> Batch:
-        state.changed = True
         state.fronts[0].add(batch)
         ready = state.fronts[0].ready(state.progress)
         if ready:

@@ -96,4 +96,5 @@ class DeliverKernel(ToIntervalsKernel):
         state.places = Places()
         state.places.load(kept)
         state.groups.lanes[:, DIED] = 0
+        state.groups.touch(state.groups.live())
         self._link(state)

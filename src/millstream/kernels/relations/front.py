@@ -16,12 +16,15 @@ ROW_LANES = 2
 
 _FEW = 1_024
 
+Parts = tuple[Ints, ...]
+"""Ends, the rows that have them, and numbers of these that are never given twice."""
+
 
 class Run:
     """Rows in order of their ends; taken from the front, added behind."""
 
-    def __init__(self, ends: Ints, rows: Lanes) -> None:
-        self._ends, self._rows = ends, rows
+    def __init__(self, ends: Ints, rows: Lanes, numbers: Ints) -> None:
+        self._ends, self._rows, self._numbers = ends, rows, numbers
         self._head, self._tail = 0, len(ends)
 
     def __len__(self) -> int:
@@ -35,15 +38,21 @@ class Run:
     def rows(self) -> Lanes:
         return self._rows[self._head : self._tail]
 
-    def append(self, ends: Ints, rows: Lanes) -> None:
+    @property
+    def parts(self) -> Parts:
+        return self.ends, self.rows, self._numbers[self._head : self._tail]
+
+    def append(self, ends: Ints, rows: Lanes, numbers: Ints) -> None:
         """Add rows none of which ends before the last one."""
         if self._tail + len(ends) > len(self._ends):
             size = max(_FEW, 2 * (len(self) + len(ends)))
-            grown, lanes = np.empty(size, dtype=np.int64), np.empty((size, rows.shape[1]), dtype=np.int64)
-            grown[: len(self)], lanes[: len(self)] = self.ends, self.rows
-            self._ends, self._rows, self._head, self._tail = grown, lanes, 0, len(self)
+            parts = (np.empty((size, *part.shape[1:]), dtype=np.int64) for part in self.parts)
+            grown, lanes, numbered = parts
+            grown[: len(self)], lanes[: len(self)], numbered[: len(self)] = self.parts
+            self._ends, self._rows, self._numbers, self._head, self._tail = grown, lanes, numbered, 0, len(self)
         stop = self._tail + len(ends)
-        self._ends[self._tail : stop], self._rows[self._tail : stop] = ends, rows
+        own = slice(self._tail, stop)
+        self._ends[own], self._rows[own], self._numbers[own] = ends, rows, numbers
         self._tail = stop
 
     def take(self, before: int) -> tuple[Ints, Lanes]:
@@ -64,30 +73,34 @@ class Ends:
     def __init__(self, width: int) -> None:
         self.width = width
         self._runs: list[Run] = []
+        self._next = 0
 
     def __len__(self) -> int:
         return sum(map(len, self._runs))
 
-    def add(self, ends: Ints, rows: Lanes) -> None:
-        """Rows in order of arrival; those that never end need not be remembered."""
+    def add(self, ends: Ints, rows: Lanes, numbers: Ints | None = None) -> None:
+        """Rows in order of arrival; those that never end need not be remembered, those that were saved have numbers."""
         if len(ends) and ends.max() == FOREVER:
             kept = ends < FOREVER
             ends, rows = ends[kept], rows[kept]
         if not len(ends):
             return
+        if numbers is None:
+            numbers = np.arange(self._next, self._next + len(ends))
+        self._next = int(numbers[-1]) + 1
         if not _rises(ends):
             order = np.argsort(ends, kind="stable")
-            ends, rows = ends[order], rows[order]
+            ends, rows, numbers = ends[order], rows[order], numbers[order]
         elif not self._runs or not len(self._runs[-1]) or self._runs[-1].ends[-1] <= ends[0]:
             if not self._runs:
-                self._runs.append(Run(np.empty(0, dtype=np.int64), np.empty((0, self.width), dtype=np.int64)))
-            self._runs[-1].append(ends, rows)
+                self._runs.append(Run(*self._nothing()))
+            self._runs[-1].append(ends, rows, numbers)
             return
-        self._runs.append(Run(ends, rows))
+        self._runs.append(Run(ends, rows, numbers))
         while len(self._runs) > 1 and 2 * len(self._runs[-1]) >= len(self._runs[-2]):
             last = self._runs.pop()
             before = self._runs[-1]
-            self._runs[-1] = Run(*_merged([(before.ends, before.rows), (last.ends, last.rows)]))
+            self._runs[-1] = Run(*_merged([before.parts, last.parts]))
 
     def take(self, before: int) -> tuple[Ints, Lanes]:
         """Take out the rows that end before this, in order of their ends, then of arrival."""
@@ -96,13 +109,19 @@ class Ends:
             self._runs = [run for run in self._runs if len(run)]
         if not taken:
             return np.empty(0, dtype=np.int64), np.empty((0, self.width), dtype=np.int64)
-        return taken[0] if len(taken) == 1 else _merged(taken)
+        if len(taken) == 1:
+            return taken[0]
+        ends, rows = _merged(taken)
+        return ends, rows
 
-    def all(self) -> Lanes:
-        """All rows in order of their ends, then of arrival."""
-        if not self._runs:
-            return np.empty((0, self.width), dtype=np.int64)
-        return _merged([(run.ends, run.rows) for run in self._runs])[1]
+    def all(self) -> tuple[Lanes, Ints]:
+        """All rows in order of their ends, then of arrival, and their numbers."""
+        _, rows, numbers = _merged([run.parts for run in self._runs]) if self._runs else self._nothing()
+        return rows, numbers
+
+    def _nothing(self) -> Parts:
+        none = np.empty(0, dtype=np.int64)
+        return none, np.empty((0, self.width), dtype=np.int64), none
 
 
 class Front:
@@ -142,8 +161,8 @@ def _rises(ends: Ints) -> bool:
     return bool(np.all(ends[1:] >= ends[:-1]))
 
 
-def _merged(parts: Sequence[tuple[Ints, Lanes]]) -> tuple[Ints, Lanes]:
-    ends = np.concatenate([part[0] for part in parts])
-    rows = np.concatenate([part[1] for part in parts])
-    order = np.argsort(ends, kind="stable")
-    return ends[order], rows[order]
+def _merged(parts: Sequence[tuple[Ints, ...]]) -> tuple[Ints, ...]:
+    """Ends with what belongs to them, as one in order."""
+    together = [np.concatenate(of) for of in zip(*parts, strict=True)]
+    order = np.argsort(together[0], kind="stable")
+    return tuple(part[order] for part in together)

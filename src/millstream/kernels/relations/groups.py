@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.kernels.batch import Ints
+from millstream.kernels.kept import SlotNumbers
 from millstream.kernels.keys import KeyTable
 from millstream.kernels.relations.back import Lanes
 from millstream.types import SqlType
@@ -27,7 +28,15 @@ class Groups:
         self.keys = KeyTable(types) if types else None
         self.fresh: Ints = np.array(fresh, dtype=np.int64)
         self.lanes: Lanes = np.empty((0, len(self.fresh)), dtype=np.int64)
+        self.numbers = SlotNumbers()
+        self.version: Ints = np.zeros(0, dtype=np.int64)
+        self._last_version = 0
         self._kept = 0
+
+    def touch(self, slots: Ints) -> None:
+        """Something happens to these groups."""
+        self._last_version += 1
+        self.version[slots] = self._last_version
 
     def slots(self, columns: Sequence[pa.Array], rows: int) -> Ints:
         """The slot of each row by its key columns."""
@@ -61,6 +70,7 @@ class Groups:
             return np.zeros(0, dtype=np.int64)
         dead = np.setdiff1d(self.live(), self.needed(left), assume_unique=True)
         self.keys.release(dead)
+        self.numbers.renew(dead)
         self.lanes[dead] = self.fresh
         self._kept = len(self.keys)
         return dead
@@ -74,3 +84,4 @@ class Groups:
         lanes[: len(self.lanes)] = self.lanes
         lanes[len(self.lanes) :] = self.fresh
         self.lanes = lanes
+        self.version = np.append(self.version, np.zeros(len(lanes) - len(self.version), dtype=np.int64))

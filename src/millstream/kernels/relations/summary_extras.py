@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
 from millstream.kernels.batch import Ints
 from millstream.kernels.jit import compile_kernel, source_of
+from millstream.kernels.kept import SlotNumbers
 from millstream.kernels.keys import ByteTable
 from millstream.kernels.over import loops
 from millstream.kernels.relations import stair_loops, tree_loops
@@ -39,6 +42,8 @@ class Extras:
     steps: Ints = field(default_factory=lambda: np.zeros(STEP * 64, dtype=np.int64))
     pool: Ints = field(default_factory=lambda: np.zeros(2, dtype=np.int64))
     kept: dict[str, int] = field(default_factory=dict)
+    numbers: dict[str, SlotNumbers] = field(default_factory=lambda: defaultdict(SlotNumbers))
+    """by argument: the numbers of its strings"""
     scratch: Lanes = field(default_factory=lambda: np.empty((0, 0), dtype=np.int64))
 
     def reserve(self, steps: int, values: int) -> None:
@@ -76,14 +81,16 @@ class Extras:
             table = self.texts[arg.name]
             if len(table) > 2 * self.kept.get(arg.name, 0) + _TEXTS_AT_LEAST:
                 rows = {
-                    "ends0": state.fronts[0].ends.all(),
+                    "ends0": state.fronts[0].ends.all()[0],
                     PLACES: state.places.held(),
                     STEPS: self.listed(layout, state),
                     _LANES: state.groups.lanes[state.groups.live()],
                 }
                 rows |= {f"table{i}": self.entries(i) for i in range(len(self.tables))}
                 used = [lanes[chosen, lane] for lanes, chosen, lane in _codes(layout, rows, arg.name)]
-                table.release(np.setdiff1d(table.live(), np.concatenate(used)))
+                gone = np.setdiff1d(table.live(), np.concatenate(used))
+                table.release(gone)
+                self.numbers[arg.name].renew(gone)
                 self.kept[arg.name] = len(table)
 
     def listed(self, layout: SummaryLayout, state: SweepState) -> Lanes:
@@ -112,18 +119,25 @@ def with_texts(layout: SummaryLayout, portable: Portable, texts: Mapping[str, By
         number = np.zeros(max(1, table.size), dtype=np.int64)
         number[live] = np.arange(len(live))
         portable.texts[name] = table.values(live.astype(np.int64))
-        _recode(layout, portable, name, number)
+        recode(layout, portable, name, number)
     return portable
 
 
 def to_codes(layout: SummaryLayout, portable: Portable, texts: Mapping[str, ByteTable]) -> Portable:
     """The inverse: with codes of these tables, which get to know the strings."""
     for name, table in texts.items():
-        _recode(layout, portable, name, table.slots(portable.texts[name], add=True).astype(np.int64))
+        recode(layout, portable, name, table.slots(portable.texts[name], add=True).astype(np.int64))
     return portable
 
 
-def _recode(layout: SummaryLayout, portable: Portable, name: str, codes: Ints) -> None:
+class Codes(Protocol):
+    """What stands for codes of strings."""
+
+    def __getitem__(self, codes: Ints, /) -> Ints: ...
+
+
+def recode(layout: SummaryLayout, portable: Portable, name: str, codes: Codes) -> None:
+    """Have other codes for an argument's strings."""
     portable.owned = {owned: rows.copy() for owned, rows in portable.owned.items()}
     portable.lanes = portable.lanes.copy()
     for rows, chosen, lane in _codes(layout, {**portable.owned, _LANES: portable.lanes}, name):

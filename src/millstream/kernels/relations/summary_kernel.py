@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -11,19 +11,19 @@ from millstream.errors import DataError
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
 from millstream.kernels.jit import as_input, compile_kernel, source_of
 from millstream.kernels.keys.words import all_true
-from millstream.kernels.one_piece import OnePiece
 from millstream.kernels.over.columns import argument_arrays, result_column
 from millstream.kernels.relations import stair_loops, sweeping, tree_loops
 from millstream.kernels.relations.back import Lanes, Places, columns_of
-from millstream.kernels.relations.front import END, Front
+from millstream.kernels.relations.front import END, SLOT, Front
 from millstream.kernels.relations.groups import Groups
 from millstream.kernels.relations.place_loops import END as PLACE_END
 from millstream.kernels.relations.place_loops import FIRST_VALUE, OPEN, OWNER, START
 from millstream.kernels.relations.signs import apart, with_signs
 from millstream.kernels.relations.summary import SummarySpec
-from millstream.kernels.relations.summary_extras import STEPS, Extras, extras_of, to_codes, with_texts
+from millstream.kernels.relations.summary_extras import STEPS, Codes, Extras, extras_of, recode, to_codes, with_texts
 from millstream.kernels.relations.summary_layout import SummaryLayout
 from millstream.kernels.relations.summary_source import OVERFLOW, ROOM, generate
+from millstream.kernels.relations.sweep_saving import KeepsSweep
 from millstream.kernels.relations.sweeping import PLACES, SweepState
 from millstream.types import DOUBLE
 
@@ -33,8 +33,10 @@ _load_nodes = compile_kernel(source_of(tree_loops), "load_nodes")
 _NO_TIMES = as_input(np.empty(0, dtype=np.int64))
 
 
-class SummaryKernel(OnePiece):
+class SummaryKernel(KeepsSweep):
     """Runs a SummarySpec whose calls have loops."""
+
+    ports = 1
 
     def __init__(self, spec: SummarySpec) -> None:
         self.spec = spec
@@ -49,12 +51,9 @@ class SummaryKernel(OnePiece):
             self._fresh[lanes["reach"]] = BEGIN
 
     def open(self) -> SweepState:
-        state = self._empty()
-        state.changed = False
-        return state
+        return self._empty()
 
     def step(self, state: SweepState, batch: Batch) -> Batch:
-        state.changed = True
         front = state.fronts[0]
         front.add(batch)
         ready = front.ready(front.upto)
@@ -64,10 +63,12 @@ class SummaryKernel(OnePiece):
         for batch in ready:
             self._fill(state, batch, rows[first : first + len(batch)])
             first += len(batch)
+        state.groups.touch(rows[:, SLOT])
         if self.spec.form == "changes":
             return self._changes(state, time, rows)
         front.ends.add(rows[:, END], rows)
         ends, gone = front.ends.take(front.upto)
+        state.groups.touch(gone[:, SLOT])
         count = len(time) + len(ends)
         if count:
             state.places.reserve(count)
@@ -159,14 +160,18 @@ class SummaryKernel(OnePiece):
 
     # -- saving ----------------------------------------------------------------------------------------------------
 
-    def snapshot(self, state: SweepState) -> bytes:
-        return sweeping.saved(self.spec, self._exported(state))
-
-    def restore(self, saved: bytes) -> SweepState:
+    @property
+    def _widths(self) -> Mapping[str, int]:
         widths = {"lanes": self.layout.group_width, "ends0": self.layout.row_width, STEPS: 4}
         widths |= {PLACES: self.layout.place_width}
-        widths |= {f"table{i}": 3 for i in range(len(self.layout.layout.tables))}
-        return self._state(sweeping.loaded(self.spec, saved, widths, 1))
+        return widths | {f"table{i}": 3 for i in range(len(self.layout.layout.tables))}
+
+    @property
+    def _texts(self) -> Mapping[str, pa.DataType]:
+        return {arg.name: arg.type.arrow for arg in self.layout.layout.texts}
+
+    def _recode(self, portable: sweeping.Portable, name: str, codes: Codes) -> None:
+        recode(self.layout, portable, name, codes)
 
     def split(self, state: SweepState, parts: int) -> list[SweepState]:
         return [self._state(part) for part in sweeping.divided(self._exported(state), parts, [self._keys])]
@@ -188,6 +193,8 @@ class SummaryKernel(OnePiece):
             more[f"table{i}"] = extras.entries(i)
             more[f"table{i}"][:, 0] = (more[f"table{i}"][:, 0] - 1) // self.layout.group_width
         portable = sweeping.exported(state, {**more, STEPS: extras.listed(self.layout, state)})
+        for name, table in extras.texts.items():
+            portable.numbers[f"text.{name}"] = extras.numbers[name].of(table.live())
         return with_texts(self.layout, portable, extras.texts)
 
     def _state(self, portable: sweeping.Portable) -> SweepState:
@@ -195,6 +202,9 @@ class SummaryKernel(OnePiece):
         more = sweeping.imported(state, to_codes(self.layout, portable, state.extras.texts))
         lanes = state.groups.lanes
         extras: Extras = state.extras
+        for name, table in extras.texts.items():
+            codes = table.slots(portable.texts[name], add=True)
+            extras.numbers[name].give(codes, portable.numbers.get(f"text.{name}"))
         for i in range(len(extras.tables)):
             entries = more[f"table{i}"]
             entries[:, 0] = entries[:, 0] * self.layout.group_width + 1
@@ -210,5 +220,5 @@ class SummaryKernel(OnePiece):
             lanes[:, held] = 0
             places = state.places.held()
             open_ = np.flatnonzero(places[:, PLACE_END] == OPEN)
-            lanes[places[open_, OWNER], held] = open_ + 1
+            lanes[places[open_, OWNER], held] = state.places.first + open_ + 1
         return state

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from millstream.kernels import snapshots
 from millstream.kernels.batch import Batch, Ints, concat
+from millstream.kernels.kept import Ledger
 from millstream.kernels.keys import bucket_of
 from millstream.kernels.relations.back import Lanes, Places
 from millstream.kernels.relations.front import END, SLOT, Front
@@ -29,7 +29,7 @@ class SweepState:
     places: Places
     extras: Any = None
     """what else the operator keeps"""
-    changed: bool = True
+    ledger: Ledger = field(default_factory=Ledger)
 
     @property
     def progress(self) -> int:
@@ -54,6 +54,10 @@ class Portable:
     waiting: dict[str, Batch]
     uptos: Ints
     texts: dict[str, pa.Array] = field(default_factory=dict)
+    first: int = 0
+    """the number of the first place"""
+    numbers: dict[str, Ints] = field(default_factory=dict)
+    """numbers that groups ("groups"), rows and strings keep for as long as they are there, if they are known"""
 
 
 def owner_lane(name: str) -> int:
@@ -66,7 +70,8 @@ def exported(state: SweepState, more: Mapping[str, Lanes]) -> Portable:
     live = state.groups.needed(state.places.first)
     number = np.zeros(len(state.groups.lanes), dtype=np.int64)
     number[live] = np.arange(len(live))
-    owned = {f"ends{i}": front.ends.all() for i, front in enumerate(state.fronts)}
+    ends = {f"ends{i}": front.ends.all() for i, front in enumerate(state.fronts)}
+    owned = {name: rows for name, (rows, _) in ends.items()}
     owned |= {PLACES: state.places.held().copy(), **more}
     for name, rows in owned.items():
         rows[:, owner_lane(name)] = number[rows[:, owner_lane(name)]]
@@ -75,45 +80,29 @@ def exported(state: SweepState, more: Mapping[str, Lanes]) -> Portable:
     keys = None if state.groups.keys is None else state.groups.keys.keys(live)
     batches = ((f"waiting{i}", front.waiting) for i, front in enumerate(state.fronts))
     waiting = {name: batch for name, batch in batches if batch is not None}
-    return Portable(keys, lanes, owned, waiting, np.array([front.upto for front in state.fronts]))
+    numbers = {"groups": state.groups.numbers.of(live), **{name: own for name, (_, own) in ends.items()}}
+    uptos = np.array([front.upto for front in state.fronts])
+    return Portable(keys, lanes, owned, waiting, uptos, first=state.places.first, numbers=numbers)
 
 
 def imported(state: SweepState, portable: Portable) -> dict[str, Lanes]:
     """Fill an empty state; gives back the rows of lanes that are not the state's own, with slots."""
     slots = state.groups.slots([] if portable.keys is None else portable.keys.columns, len(portable.lanes))
     state.groups.lanes[slots] = portable.lanes
+    state.groups.lanes[slots, DIED] += portable.first
+    state.groups.numbers.give(slots, portable.numbers.get("groups"))
     owned = dict(portable.owned)
     for name, rows in owned.items():
         rows = owned[name] = rows.copy()
         rows[:, owner_lane(name)] = slots[rows[:, owner_lane(name)]]
     for i, front in enumerate(state.fronts):
         rows = owned.pop(f"ends{i}")
-        front.ends.add(np.ascontiguousarray(rows[:, END]), rows)
+        front.ends.add(np.ascontiguousarray(rows[:, END]), rows, portable.numbers.get(f"ends{i}"))
         front.upto = int(portable.uptos[i])
         if f"waiting{i}" in portable.waiting:
             front.add(portable.waiting[f"waiting{i}"].with_upto(front.upto))
-    state.places.load(owned.pop(PLACES))
+    state.places.load(owned.pop(PLACES), portable.first)
     return owned
-
-
-def saved(spec: object, portable: Portable) -> bytes:
-    """A portable state as bytes."""
-    parts: dict[str, Any] = {"uptos": portable.uptos, "lanes": portable.lanes, **portable.owned, **portable.waiting}
-    if portable.keys is not None:
-        parts["keys"] = portable.keys
-    return snapshots.save(spec, parts | {f"text.{name}": column for name, column in portable.texts.items()})
-
-
-def loaded(spec: object, data: bytes, widths: Mapping[str, int], ports: int) -> Portable:
-    """The inverse of `saved`; `widths` tells how many lanes the rows of each name have."""
-    parts = snapshots.load(spec, data)
-    rows = {name: np.array(parts.array(name)).reshape(-1, width) for name, width in widths.items()}
-    uptos = parts.array("uptos")
-    names = [f"waiting{i}" for i in range(ports)]
-    waiting = {name: parts.batch(name, int(uptos[i]), i) for i, name in enumerate(names) if name in parts}
-    texts = {name.removeprefix("text."): column for name, column in parts.columns.items() if name.startswith("text.")}
-    lanes = rows.pop("lanes")
-    return Portable(parts.rows("keys") if "keys" in parts else None, lanes, rows, waiting, uptos, texts)
 
 
 def divided(portable: Portable, parts: int, keys: Sequence[Sequence[int]]) -> list[Portable]:
