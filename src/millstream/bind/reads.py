@@ -66,8 +66,9 @@ def _is_local(table: exp.Table) -> bool:
         if isinstance(node, exp.CTE):
             within = node
         with_ = node.args.get("with_")
+        recursive = with_ is not None and bool(with_.args.get("recursive"))
         for cte in with_.expressions if with_ is not None else []:
-            if cte is within and not with_.args.get("recursive"):
+            if cte is within and not recursive:
                 break
             if cte.alias.lower() == table.name.lower():
                 return True
