@@ -5,13 +5,18 @@ from __future__ import annotations
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from millstream.errors import StateError
 from millstream.kernels import jit
 from millstream.kernels.batch import FOREVER, Batch
 from millstream.kernels.contract import Kernel
-from millstream.testing.window_states import GROWING, WINDOW_STATES, Store, WindowState
+from millstream.kernels.relations.summary import SummarySpec
+from millstream.plan.relations import SnapshotCall
+from millstream.testing.window_states import GROWING, LEFT, WINDOW_STATES, Store, WindowState, rows
+from millstream.types import BIGINT
 
 ROWS = 100
 """of each turn"""
@@ -131,3 +136,20 @@ def test_what_an_earlier_version_saved_is_refused(case: WindowState) -> None:
             with pytest.raises(StateError, match="another format") as caught:
                 read(old)
             assert "format 1, this version reads 2" in str(caught.value.detail)
+
+
+def test_a_result_that_lasts_goes_on_after_a_restart() -> None:
+    spec = SummarySpec(LEFT, (), (SnapshotCall(("n",), "count", ("s",), (BIGINT,), distinct=True),))
+    same = rows(0, 4, 1, lasts=1)
+    texts = pa.RecordBatch.from_arrays([*same.rows.columns[:2], pa.array(["one"] * 4)], schema=LEFT.arrow)
+    zeros = np.zeros(4, dtype=np.int64)
+    batch = Batch(texts, np.array([0, 0, 0, 1]), zeros, 1, np.array([1, 1, 2, 2]))
+    kernel = spec.build()
+    with jit.using("off", threads=1):
+        for again in (
+            lambda state: kernel.restore(kernel.snapshot(state)),
+            lambda state: kernel.assemble(kernel.changes(state)),
+        ):
+            state = kernel.open()
+            assert run(kernel, state, [batch]) == []
+            assert run(kernel, again(state), [batch.slice(0, 0).with_upto(FOREVER)]) == [repr((0, 0, 2, {"n": 1}))]

@@ -101,6 +101,7 @@ class _Sweep(KeepsSweep):
 
     spec: BagSpec | ToIntervalsSpec
     ports: int
+    _has_links = True
 
     def open(self) -> SweepState:
         return self._empty()

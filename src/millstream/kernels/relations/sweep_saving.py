@@ -27,6 +27,8 @@ class KeepsSweep(KeepsRows):
     group), `_texts` the types of strings that stand in lanes as codes."""
 
     ports: int
+    _has_links = False
+    """whether places are linked, which is found again; otherwise LINK is a lane as others are"""
 
     @property
     def _widths(self) -> Mapping[str, int]:
@@ -63,7 +65,8 @@ class KeepsSweep(KeepsRows):
             order = np.argsort(portable.numbers[name], kind="stable")
             parts[name] = Kept(portable.numbers[name][order], partial(_lanes, portable.owned[name], order))
         places = portable.owned[PLACES]
-        places[:, LINK] = 0
+        if self._has_links:
+            places[:, LINK] = 0
         numbers = portable.first + np.arange(len(places))
         parts[PLACES] = Kept(
             numbers, partial(_lanes, numbers[:, None], np.arange(len(numbers))),
