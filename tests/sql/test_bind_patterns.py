@@ -270,6 +270,8 @@ MEASURED = "SELECT * FROM t MATCH_RECOGNIZE (MEASURES price AS p PATTERN (A B) D
         (MEASURED.format("sum(A.price + price) > 1"), "price", "sum is asked of A and of all rows"),
         (MEASURED.format("LAST(A.sym || CLASSIFIER(B)) = 'x'"), "CLASSIFIER(B)", "LAST is asked of A and of B"),
         (MEASURED.format("sum(B.price) FILTER (WHERE A.qty > 1) > 3"), "B.price", "sum is asked of A and of B"),
+        (MEASURED.format("count(B.*) FILTER (WHERE A.qty > 1) > 3"), "B.*", "count is asked of A and of B"),
+        (MEASURED.format("FINAL (LAST(price) + 1) > 3"), "FINAL (LAST(price) + 1)", "FINAL stands before FIRST"),
         (MEASURED.format("LAST(price, qty) > 1"), "qty", "LAST takes a constant number of rows"),
         (MEASURED.format("LAST(price, -1) > 1"), "-1", "LAST takes a constant number of rows"),
         (MEASURED.format("LAST(price, 1, 2) > 1"), "LAST(price, 1, 2)", "LAST takes one or two arguments, here are 3"),

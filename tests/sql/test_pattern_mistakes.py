@@ -9,6 +9,7 @@ A_LENGTH = "expected a number or a time span such as 5 MINUTES"
 A_VARIABLE = "expected a variable of the pattern"
 NO_ROW = "() stands for no row at all"
 SKIP = "expected PAST LAST ROW, TO NEXT ROW, TO FIRST … or TO LAST …"
+BEFORE = "stands before FIRST, LAST and aggregates"
 IN_PARENTHESES = "put what is repeated into parentheses"
 CLAUSES = [
     ("PATTERN (A ⟨||⟩ B)", "unexpected '||'", "alternatives are separated by a single |"),
@@ -47,6 +48,8 @@ CLAUSES = [
     ("PATTERN (A) DEFINE A AS true ⟨AFTER⟩ MATCH SKIP PAST LAST ROW", "unexpected 'AFTER'", ORDER),
     ("PATTERN (A) ⟨WITH⟩ TIMEOUTS", "unexpected 'WITH'", "WITH TIMEOUTS stands behind WITHIN …"),
     ("MEASURES A.x ⟨PATERN⟩ (A)", "expected AS and the name of the measure, found 'PATERN'", None),
+    ("MEASURES FINAL ⟨x⟩ AS z PATTERN (A)", f"FINAL {BEFORE}", "write FINAL LAST(…)"),
+    ("MEASURES RUNNING ⟨A⟩.x AS z PATTERN (A)", f"RUNNING {BEFORE}", "write RUNNING LAST(…)"),
     ("MEASURES A.x ⟨1⟩, A.x AS z PATTERN (A)", "expected AS and the name of the measure, found '1'", None),
     ("PATTERN (A) WITHIN ⟨DEFINE⟩ A AS true", f"{A_LENGTH}, found 'DEFINE'", None),
     ("PATTERN (A) WITHIN 3 ⟨SECNDS⟩", "expected a unit of time, found 'SECNDS'", "did you mean SECONDS?"),

@@ -213,6 +213,9 @@ class MatchExpressions(ExpressionBinder):
         of_all = rows.of
         if isinstance(call.star, exp.Column):
             of_all = self.variables.find(call.star, call.star.table)
+            if rows.of not in (None, of_all):
+                # of whom rows are counted and what FILTER asks
+                rows.mean(call.star, call.star.table)
         fn, arg = builtin.fn, builtin.arg
         if fn in ("first_value", "last_value"):
             assert arg is not None

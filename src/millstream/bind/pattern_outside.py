@@ -52,6 +52,9 @@ def refuse_outside(name: str, node: exp.Expr, context: Context) -> None:
 
 def refuse_elsewhere(name: str, node: exp.Expr, context: Context) -> None:
     """Refuse a call that other systems have in row patterns, and say what does the same."""
+    if name in ("final", "running"):
+        word = name.upper()
+        context.fail(f"{word} stands before FIRST, LAST and aggregates", node, hint=f"{word} LAST(…), for each of them")
     if name in _ELSEWHERE:
         context.fail(f"{name.upper()} cannot stand in a pattern", node, hint=_ELSEWHERE[name])
 

@@ -53,8 +53,15 @@ class PatternClauseParser(RowPatternParser):
         if value is None:
             self.unexpected(_MEASURE)
         if not self._at_bare_name():
+            self._check_extent(value)
             self._expect(TokenType.ALIAS, "AS and the name of the measure")
         return self._covered(exp.Alias(this=value, alias=self._parse_name("the name of the measure")), first)
+
+    def _check_extent(self, value: exp.Expr) -> None:
+        """Refuse FINAL and RUNNING before a column, which were read as a column themselves."""
+        word = value.name.upper() if isinstance(value, exp.Column) and not value.table else ""
+        if word in _EXTENTS and self._curr.token_type in words.NAME_TOKENS:
+            raise self._hinted(f"{word} stands before FIRST, LAST and aggregates", f"write {word} LAST(…)")
 
     def _at_bare_name(self) -> bool:
         """At the name of a measure without AS, as Oracle allows it: what follows shows that it is one."""
