@@ -255,7 +255,7 @@ def test_compiled() -> None:
     rows = feed(300, seed=8)
     for query in (
         "SELECT ts, max_by(t, y) OVER (PARTITION BY k RANGE 20 SECONDS PRECEDING) AS top FROM s",
-        "SELECT k, min_by(x, y) AS least, any_value(t) AS some, first(x) FILTER (WHERE b) AS early "
+        "SELECT k, min_by(x, y) AS least, any_value(t) AS one, first(x) FILTER (WHERE b) AS early "
         "FROM TUMBLE(s, ts, 1 MINUTE) GROUP BY k, window_end",
     ):
         assert ask(query, rows, jit="on") == ask(query, rows, jit="off")
