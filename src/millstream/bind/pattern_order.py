@@ -59,9 +59,9 @@ def arranged(
     """Rows in the order of ORDER BY; those of equal times wait for each other if it has more than the time."""
     rows, columns = _computed(rows, partition, alias, "PARTITION BY", context)
     keys = tuple(dict.fromkeys(columns))
-    computed = ((_unnamed(node), name) for node, name in zip(partition, columns, strict=True))
+    computed = ((_bare(node), name) for node, name in zip(partition, columns, strict=True))
     below = rows
-    rows, names = _computed(rows, [_unordered(node) for node in order], alias, clause, context)
+    rows, names = _computed(rows, [_bare(node) for node in order], alias, clause, context)
     parts = [
         SortKey(name, bool(node.args.get("desc")), bool(node.args.get("nulls_first")))
         for name, node in zip(names, order, strict=True)
@@ -80,12 +80,9 @@ def arranged(
     return Arranged(Ties(rows, keys, ties) if ties else rows, keys, tuple(computed), shown, hidden)
 
 
-def _unnamed(node: exp.Expr) -> exp.Expr:
-    return node.this if isinstance(node, exp.Alias) else node
-
-
-def _unordered(node: exp.Expr) -> exp.Expr:
-    return node.this if isinstance(node, exp.Ordered) else node
+def _bare(node: exp.Expr) -> exp.Expr:
+    """An expression without its name, or its direction."""
+    return node.this if isinstance(node, exp.Alias | exp.Ordered) else node
 
 
 def _computed(
@@ -97,7 +94,7 @@ def _computed(
     names: list[str] = []
     added: dict[str, Expr] = {}
     for node in nodes:
-        expr = expressions.bind(_unnamed(node))
+        expr = expressions.bind(_bare(node))
         is_named = isinstance(node, exp.Alias)
         if isinstance(expr, Column) and not is_named:
             names.append(expr.name)
