@@ -10,6 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from millstream.kernels.over.layout import Extreme
+from millstream.kernels.relations import stair_loops
+
+IMPORTS = (f"from {stair_loops.__name__} import EVER, FREE, GOES, NEXT, PREVIOUS, STEP, VALUE",)
+"""What generated source with steps begins with."""
+
+_FEW = 3
+"""With more extremes than this, steps are put by functions, one for each kind, and not in place: a call costs some ten
+nanoseconds, but the text is long for a compiler."""
 
 TEXT_ARRAYS = ("starts", "lengths", "arena")
 """What tells the string of a code."""
@@ -20,14 +28,43 @@ def values_of(part: Extreme) -> str:
     return "fsteps" if part.arg.kind == "float" else "steps"
 
 
-def put_step(part: Extreme) -> Iterator[str]:
+def stair_functions(extremes: tuple[Extreme, ...]) -> str:
+    """The functions by which steps are put, if there are many extremes."""
+    text = ""
+    for name, part in {_name(part): part for part in extremes}.items() if len(extremes) > _FEW else ():
+        text += f"def {name}(slots, at, steps, values, pool, until, value{_texts(part, '')}):\n"
+        lines = _put(part, "slots[at]", "slots[at + 1]", "value", "values", "")
+        text += "\n".join(f"    {line}" for line in lines) + "\n\n\n"
+    return text
+
+
+def put_step(part: Extreme, extremes: tuple[Extreme, ...]) -> Iterator[str]:
     """The value that enters is the extreme from some time on, perhaps, until its row ends."""
-    first, last = f"slots[s + {part.name.upper()}_ANY]", f"slots[s + {part.name.upper()}_BEST]"
-    value, array = f"{part.arg.name}_v", values_of(part)
-    there = f"{array}[STEP * (before - 1) + VALUE]"
+    at, value, array = f"s + {part.name.upper()}_ANY", f"{part.arg.name}_v", values_of(part)
     yield f"if {part.arg.name}_in:"
-    lines = f"""\
-until = cells[c + UNTIL]
+    if len(extremes) > _FEW:
+        given = f"slots, {at}, steps, {array}, pool, cells[c + UNTIL], {value}{_texts(part, f'{part.arg.name}_')}"
+        yield f"    {_name(part)}({given})"
+        return
+    yield "    until = cells[c + UNTIL]"
+    last = f"slots[s + {part.name.upper()}_BEST]"
+    for line in _put(part, f"slots[{at}]", last, value, array, f"{part.arg.name}_"):
+        yield f"    {line}"
+
+
+def _name(part: Extreme) -> str:
+    return f"put_{part.fn}_{part.arg.kind}"
+
+
+def _texts(part: Extreme, prefix: str) -> str:
+    return "".join(f", {prefix}{array}" for array in TEXT_ARRAYS) if part.arg.kind == "text" else ""
+
+
+def _put(part: Extreme, first: str, last: str, value: str, array: str, prefix: str) -> Iterator[str]:
+    """Put a value among the steps from `first` to `last`; names of the arrays of its strings begin with `prefix`."""
+    there = f"{array}[STEP * (before - 1) + VALUE]"
+    behind = f"{array}[STEP * (after - 1) + VALUE]"
+    yield from f"""\
 after = 0
 before = {last}
 while before != 0 and steps[STEP * (before - 1) + GOES] > until:
@@ -35,11 +72,11 @@ while before != 0 and steps[STEP * (before - 1) + GOES] > until:
     before = steps[STEP * (before - 1) + PREVIOUS]
 beaten = False
 if after != 0:
-    beaten = {_beats(part, f"{array}[STEP * (after - 1) + VALUE]", value)}
+    beaten = {_beats(part, behind, value, prefix)}
 if not beaten and before != 0 and steps[STEP * (before - 1) + GOES] == until:
-    beaten = {_beats(part, there, value)}
+    beaten = {_beats(part, there, value, prefix)}
 if not beaten:
-    while before != 0 and {_beats(part, value, there)}:
+    while before != 0 and {_beats(part, value, there, prefix)}:
         worse = before
         before = steps[STEP * (worse - 1) + PREVIOUS]
         steps[STEP * (worse - 1) + NEXT] = pool[FREE]
@@ -61,9 +98,7 @@ if not beaten:
     if after != 0:
         steps[STEP * (after - 1) + PREVIOUS] = new
     else:
-        {last} = new"""
-    for line in lines.split("\n"):
-        yield f"    {line}"
+        {last} = new""".split("\n")
 
 
 def drop_steps(part: Extreme) -> Iterator[str]:
@@ -84,11 +119,11 @@ if best != 0 and steps[STEP * (best - 1) + GOES] <= t:
         steps[STEP * (best - 1) + PREVIOUS] = 0""".split("\n")
 
 
-def _beats(part: Extreme, left: str, right: str) -> str:
+def _beats(part: Extreme, left: str, right: str, prefix: str) -> str:
     """Whether a value is as near to the extreme as another or nearer; NaN is the greatest number."""
     if part.arg.kind == "text":
         one, other = (left, right) if part.fn == "max" else (right, left)
-        return f"(not text_before({one}, {other}, {', '.join(f'{part.arg.name}_{a}' for a in TEXT_ARRAYS)}))"
+        return f"(not text_before({one}, {other}{_texts(part, prefix)}))"
     if part.fn == "max":
         return f"({left} >= {right} or {left} != {left})" if part.arg.kind == "float" else f"{left} >= {right}"
     return f"({left} <= {right} or {right} != {right})" if part.arg.kind == "float" else f"{left} <= {right}"

@@ -10,9 +10,10 @@ from millstream.kernels.over import loops
 from millstream.kernels.over.emit import emit
 from millstream.kernels.over.layout import Extreme, Sums
 from millstream.kernels.over.parts import load_cell, put, take
-from millstream.kernels.relations.stair_source import TEXT_ARRAYS, drop_steps, put_step, values_of
+from millstream.kernels.relations import stair_source, tree_source
+from millstream.kernels.relations.stair_source import TEXT_ARRAYS, drop_steps, put_step, stair_functions, values_of
 from millstream.kernels.relations.summary_layout import SummaryLayout
-from millstream.kernels.relations.tree_source import IMPORTS, end_of_tree, put_value, take_value, tree_functions
+from millstream.kernels.relations.tree_source import end_of_tree, put_value, take_value, tree_functions
 
 DONE, ROOM, OVERFLOW = 0, 1, 2
 """What a loop answers: it is done, it needs room for more values in its tables, or which sum is too large."""
@@ -38,18 +39,14 @@ LIVE, DIED, MARK = 0, 1, 2
 
 def generate(layout: SummaryLayout) -> str:
     """A module whose `step` works on all events of complete instants and writes the rows of groups that changed."""
-    trees = "" if layout.has_ends else tree_functions(layout.extremes)
-    own = f"{_HEADER}{_lanes(layout)}\n\n{trees}{_step(layout)}"
+    functions = (stair_functions if layout.has_ends else tree_functions)(layout.extremes)
+    own = f"{_HEADER}{_lanes(layout)}\n\n{functions}{_step(layout)}"
     used = [name for name in _LIBRARY if re.search(rf"\b{name}\b", own) and f"\n{name} =" not in own]
     imports = ["import math"]
     if used:
         imports.append(f"from {loops.__name__} import {', '.join(used)}")
-    if layout.extremes and not layout.has_ends:
-        imports += IMPORTS
-    elif layout.extremes:
-        imports.append(
-            "from millstream.kernels.relations.stair_loops import EVER, FREE, GOES, NEXT, PREVIOUS, STEP, VALUE"
-        )
+    if layout.extremes:
+        imports += (stair_source if layout.has_ends else tree_source).IMPORTS
     return "\n".join(imports) + "\n\n" + own
 
 
@@ -244,7 +241,7 @@ def _enter(layout: SummaryLayout) -> Iterator[str]:
         if isinstance(part, Sums):
             yield from put(layout.layout, part)
         elif isinstance(part, Extreme):
-            yield from put_step(part) if layout.has_ends else put_value(part)
+            yield from put_step(part, layout.extremes) if layout.has_ends else put_value(part)
 
 
 def _leave(layout: SummaryLayout) -> Iterator[str]:
@@ -269,13 +266,12 @@ def _results(layout: SummaryLayout) -> Iterator[str]:
             yield f"out{i} = slots[s + LIVE]"
         elif isinstance(wanted, Extreme):
             if layout.has_ends:
-                yield f"best = slots[s + {wanted.name.upper()}_ANY]"
-                there = "STEP * (best - 1)"
+                yield f"best = slots[s + {wanted.name.upper()}_ANY] - 1"
+                yield "if best >= 0:"
             else:
                 yield f"best = {end_of_tree(layout.keeper(wanted), call.fn)}"
-                there = "NODE * best"
-            yield "if best != 0:"
-            yield f"    out{i} = {values_of(wanted)}[{there} + VALUE]"
+                yield "if best > 0:"
+            yield f"    out{i} = {values_of(wanted)}[{'STEP' if layout.has_ends else 'NODE'} * best + VALUE]"
             yield "else:"
             yield f"    out{i} = {_NOTHING[wanted.arg.kind]}"
             yield f"    nulls |= {1 << i}"
