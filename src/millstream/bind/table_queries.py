@@ -89,7 +89,7 @@ def _with_local(node: exp.Expr, context: Context) -> exp.Expr:
     whole = node.copy()
     own = whole.args.get("with_")
     ctes = [*(cte.copy() for cte in needed.values()), *(own.expressions if own is not None else [])]
-    whole.set("with_", exp.With(expressions=ctes))
+    whole.set("with_", exp.With(expressions=ctes, recursive=own is not None and own.args.get("recursive")))
     return whole
 
 
