@@ -26,8 +26,10 @@ class Runs:
         """Let rows in any order of time wait; rows that were saved have their numbers."""
         if len(batch) == 0:
             return
-        self._push(batch, np.arange(self._next, self._next + len(batch)) if numbers is None else numbers)
-        self._next = int(self._numbers[-1].max()) + 1 if numbers is not None else self._next + len(batch)
+        if numbers is None:
+            numbers = np.arange(self._next, self._next + len(batch))
+        self._next = int(numbers[-1]) + 1
+        self._push(batch, numbers)
         # Runs of like size become one, so that there are few and each row is moved a few times at most.
         while len(self._runs) > 1 and 2 * len(self._runs[-1]) >= len(self._runs[-2]):
             runs, own = [self._runs.pop(), self._runs.pop()], [self._numbers.pop(), self._numbers.pop()]
