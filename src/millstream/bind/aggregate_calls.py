@@ -93,9 +93,10 @@ def aggregate_call(node: exp.Expr, context: Context, over: bool = False) -> Aggr
     catalog = context.catalog
     if catalog.function(name) is not None:
         return None
-    is_defined = catalog.has(name, (AggregateDef,))
+    versions = {False, over}
+    is_defined = catalog.has(name, (AggregateDef,)) and any(catalog.aggregate(name, version) for version in versions)
     fn = name if is_defined else _SPELLINGS.get(name, name)
-    is_own = any(catalog.aggregate(fn, window) is not None for window in {False, over})
+    is_own = any(catalog.aggregate(fn, version) for version in versions)
     if not is_own:
         fn = aggregates.canonical_name(fn) or fn
         if fn not in aggregates.NAMES and fn not in aggregates.SAID_OTHERWISE:
