@@ -195,8 +195,8 @@ class _Splitting:
         if group is None:
             return []
         plain = not any(value for name, value in group.args.items() if name != "expressions")
-        calls = [key.name.upper() for key in group.expressions if isinstance(key, exp.Anonymous)]
-        if not plain or any(name in ("ROLLUP", "CUBE") for name in calls):
+        several = any(isinstance(key, exp.Rollup | exp.Cube | exp.GroupingSets) for key in group.expressions)
+        if not plain or several:
             self.context.refuse(
                 "GROUP BY of anything but expressions, with an aggregate written in SQL or Python",
                 group,
