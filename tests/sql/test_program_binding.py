@@ -415,7 +415,7 @@ MISTAKES = [
      None, "a is neither grouped by nor inside an aggregate", None),
     ("INSERT INTO RETURN SELECT a FROM t HAVING a > 1", "a > 1", "HAVING needs GROUP BY", "use WHERE"),
     ("INSERT INTO RETURN SELECT bool_and(a) FROM t", "a", "bool_and takes conditions, this is INTEGER", "(… > 0)"),
-    ("INSERT INTO RETURN SELECT first(a ORDER BY b) FROM t", None, "ORDER BY with first cannot stand inside", "LIMIT 1"),
+    ("INSERT INTO RETURN SELECT first(a ORDER BY b) FROM t", None, "ORDER BY with first cannot stand", "LIMIT 1"),
     ("INSERT INTO RETURN SELECT sum(DISTINCT a, b) FROM t", None, "sum takes one argument, here are 2", None),
     ("INSERT INTO RETURN SELECT sum(c) FROM u", "sum(c)", "sum does not apply to VARCHAR", None),
     ("INSERT INTO RETURN SELECT sum(a) OVER (ROWS 3 PRECEDING) FROM t", None, "OVER is not allowed inside", "itself"),
