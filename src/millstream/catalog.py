@@ -59,8 +59,12 @@ class StreamDef:
     @property
     def slack_text(self) -> str:
         """The slack as it is told: a number where the stream is ordered by one, otherwise a length of time."""
-        is_number = self.time_column is not None and self.schema[self.time_column].type.is_integer
-        return str(self.slack if is_number else timedelta(microseconds=self.slack))
+        return str(self.slack if self.is_by_number else timedelta(microseconds=self.slack))
+
+    @property
+    def is_by_number(self) -> bool:
+        """Whether its times are plain numbers."""
+        return self.time_column is not None and self.schema[self.time_column].type.is_integer
 
     def side(self, side: str) -> Schema:
         return ERRORS_SCHEMA if side == "errors" else self.schema

@@ -12,7 +12,7 @@ from millstream.catalog import StreamDef
 from millstream.errors import UnsupportedError
 from millstream.hosts.contract import Host, Program
 from millstream.physical.nodes import streams_of
-from millstream.times import Moment, to_micros
+from millstream.times import Moment, instant_of
 
 if TYPE_CHECKING:
     from millstream.session import Database
@@ -94,7 +94,10 @@ class Query:
                 detail=f"query {self.name} delivers events: things that happened, each at its time",
                 hint="fetch() what it produced",
             )
-        return self._host.content(self.name, None if at is None else to_micros(at))
+        if at is None:
+            return self._host.content(self.name, None)
+        stream = next(iter(streams_of(self._program.plan)))
+        return self._host.content(self.name, instant_of(self._database.catalog.get(stream, StreamDef), at))
 
     def plot(self, x: str | None = None, y: str | None = None, ax: Any = None) -> Any:
         """Draw `y` over `x` with the matches of a pattern marked, rows coloured by variable; gives matplotlib's axes.

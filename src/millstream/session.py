@@ -39,7 +39,7 @@ from millstream.plan.relations import Validity
 from millstream.query import Query, Result, text_table
 from millstream.rules import OPTIMIZE, Trace, run_rules
 from millstream.statistics import Statistics
-from millstream.times import Moment, ordered_stream, to_micros
+from millstream.times import Moment, instant_of, ordered_stream
 
 if TYPE_CHECKING:
     from millstream.builder import Flow
@@ -137,13 +137,11 @@ class Database:
         return self._explained(program, query.bound, trace, mode)
 
     def _explained(self, program: Program, bound: Bound, trace: Trace, mode: str) -> str:
-        with lengths_told(by_number=any(map(self._is_by_number, streams_of(program.plan)))):
+        with lengths_told(by_number=any(self._is_by_number(stream) for stream in streams_of(program.plan))):
             return explain_text(bound.plan, trace, self._host.explain(program), mode, self._statistics())
 
     def _is_by_number(self, stream: str) -> bool:
-        definition = self.catalog.get(stream, StreamDef)
-        column = definition.time_column
-        return column is not None and definition.schema[column].type.is_integer
+        return self.catalog.get(stream, StreamDef).is_by_number
 
     # -- queries ---------------------------------------------------------------------------------------------------
 
@@ -234,9 +232,7 @@ class Database:
         definition = self.catalog.get(stream, StreamDef)
         if definition.clock is Clock.LATENT:
             raise DataError(f"stream {definition.name} has no times", hint="declare it with ORDER BY")
-        if self._is_by_number(stream) and not isinstance(time, int):
-            raise DataError(f"stream {definition.name} is ordered by a number, and {time!r} is none")
-        self._host.advance(definition.name, to_micros(time))
+        self._host.advance(definition.name, instant_of(definition, time))
 
     def finish(self) -> None:
         """End of all inputs: declared sources are read to their end, and every query delivers what is left."""

@@ -34,6 +34,15 @@ def to_micros(time: Moment) -> int:
     raise DataError(f"a time is expected, not {time!r}", hint="give a datetime, ISO text, or int µs since the epoch")
 
 
+def instant_of(stream: StreamDef, time: Moment) -> int:
+    """A point in the time of a stream: µs, or a number where it is ordered by one."""
+    if stream.is_by_number and not isinstance(time, int):
+        raise DataError(
+            f"stream {stream.name} is ordered by a number, and {time!r} is none", hint="give a whole number"
+        )
+    return to_micros(time)
+
+
 def ordered_stream(name: str, schema: Schema, time: str, slack: str | dt.timedelta | int | None) -> StreamDef:
     """The declaration of data that is registered as a stream ordered by a column."""
     if time not in schema:

@@ -73,6 +73,8 @@ def test_times_that_are_none(time: Any, message: str) -> None:
         query = db.sql("SELECT x FROM s [RANGE 5]")
         with pytest.raises(ms.MillstreamError, match=message):
             db.advance("s", time)
+        with pytest.raises(ms.MillstreamError, match=message):
+            query.snapshot(time)
         db.push("s", [(1, 0)])
         assert query.fetch().num_rows == 1
 

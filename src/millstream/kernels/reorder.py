@@ -15,6 +15,7 @@ from millstream.kernels.one_input import KeepsColumns
 from millstream.kernels.one_piece import OnePiece
 from millstream.kernels.registry import register
 from millstream.kernels.runs import Runs, in_order
+from millstream.plan.lengths import length_told
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class _Arrivals(KeepsColumns):
 
     def __post_init__(self) -> None:
         if not 0 <= self.slack < 2**62:
-            raise ValueError(f"a slack of {self.slack} µs")
+            raise ValueError(f"a slack of {self.slack}")
 
     @property
     def keys(self) -> None:
@@ -43,7 +44,7 @@ class ReorderSpec(_Arrivals):
         return ReorderKernel(self)
 
     def describe(self) -> str:
-        return f"reorder: slack {self.slack} µs"
+        return f"reorder: slack {length_told(self.slack)}"
 
 
 @register
@@ -55,7 +56,7 @@ class LateSpec(_Arrivals):
         return LateKernel(self)
 
     def describe(self) -> str:
-        return f"late rows: slack {self.slack} µs"
+        return f"late rows: slack {length_told(self.slack)}"
 
 
 @dataclass

@@ -39,6 +39,4 @@ def zone_of(spark: SparkSession) -> str:
 
 def is_ticks(stream: StreamDef) -> bool:
     """Whether a stream's times are plain numbers."""
-    if stream.clock is Clock.LATENT or stream.time_column is None:
-        return False
-    return stream.schema[stream.time_column].type.is_integer
+    return stream.clock is not Clock.LATENT and stream.is_by_number
