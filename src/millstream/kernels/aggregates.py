@@ -43,7 +43,7 @@ RANKS = frozenset(("rank", "dense_rank"))
 """functions of OVER alone: the number of a row's time among the times so far"""
 
 KNOWN = frozenset(("first_known", "last_known"))
-"""functions of OVER alone: first_value and last_value with IGNORE NULLS"""
+"""what first_value and last_value are with IGNORE NULLS, and any_value: names that are not written"""
 
 OVER_NAMES = NAMES | RANKS | KNOWN | {"lag"}
 """all that an OVER operator computes"""
