@@ -4,8 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ROWS ?= 200000
-# Tests on Spark wait for much of their time: three workers keep two cores busy.
-WORKERS ?= 3
+WORKERS ?= 2
 
 .PHONY: run test types all-tests check bench bench-spark bench-aggregates bench-relations bench-patterns bench-nexmark format clean setup help
 

@@ -22,8 +22,8 @@ def spark() -> Any:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with tests on Spark first, then those with most tests: what is left at the end is short, so that workers
-    who take file after file end together."""
+    """Files with tests on Spark and other slow ones first, then those with most tests: what is left at the end is
+    short, so that workers who take file after file end together."""
     sizes = Counter(item.path for item in items)
-    on_spark = {item.path for item in items if item.get_closest_marker("spark")}
-    items.sort(key=lambda item: (item.path not in on_spark, -sizes[item.path]))
+    slow = {item.path for item in items if item.get_closest_marker("spark") or item.get_closest_marker("slow")}
+    items.sort(key=lambda item: (item.path not in slow, -sizes[item.path]))

@@ -56,6 +56,8 @@ share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
 log.segment.bytes=67108864
 log.cleaner.enable=false
+# messages keep their place whatever time they tell
+log.retention.ms=-1
 """
 
 

@@ -84,7 +84,7 @@ def test_papers_aggregates_compile_and_agree(name: str, data: st.DataObject) -> 
 
 
 @given(data=st.data())
-@settings(deadline=None, max_examples=80, suppress_health_check=SLOW)
+@settings(deadline=None, max_examples=50, suppress_health_check=SLOW)
 def test_random_programs_agree(data: st.DataObject) -> None:
     program = data.draw(programs(grouping=False))
     mode = data.draw(modes_for(program))
