@@ -28,7 +28,7 @@ from millstream.spark import Millstream
 
 pytestmark = pytest.mark.spark
 
-CASES = int(os.environ.get("MILLSTREAM_EXACTNESS_CASES", "5"))
+CASES = int(os.environ.get("MILLSTREAM_EXACTNESS_CASES", "4"))
 """How many random cases are tried."""
 
 LAST = -1
