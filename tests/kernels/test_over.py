@@ -56,7 +56,8 @@ def same(found: Any, wanted: Any, exact: bool) -> bool:
         return found == wanted and (found is None) == (wanted is None)
     if math.isnan(wanted) or math.isnan(found):
         return math.isnan(wanted) and math.isnan(found)
-    return found == wanted if exact else math.isclose(found, wanted, rel_tol=1e-9, abs_tol=1e-9 * abs(wanted))
+    # what is left of larger values that have gone is rounding of their size
+    return found == wanted if exact else math.isclose(found, wanted, rel_tol=1e-9, abs_tol=1e-9)
 
 
 @settings(deadline=None, max_examples=150)
