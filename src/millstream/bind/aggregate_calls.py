@@ -10,11 +10,12 @@ from sqlglot import exp
 from millstream import functions
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder, call_of
+from millstream.bind.stars import star_of
 from millstream.catalog import AggregateDef
 from millstream.errors import BindError
 from millstream.kernels import aggregates
 from millstream.plan.expr import Case, Expr, Literal
-from millstream.schema import Field
+from millstream.schema import Field, Schema
 from millstream.types import BOOLEAN, NULL, SqlType
 
 ANY = "any_value"
@@ -59,8 +60,7 @@ class AggregateCall:
     def star(self) -> exp.Expr | None:
         """The star of count(*), or count(A.*) in a pattern."""
         only = self.arguments[0] if len(self.arguments) == 1 else None
-        is_star = isinstance(only.this if isinstance(only, exp.Column) else only, exp.Star)
-        return only if is_star else None
+        return only if only is not None and star_of(only) is not None else None
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,13 @@ def where_true(condition: Expr, value: Expr) -> Expr:
     return Case(value.type, ((condition, value),), Literal(value.type, None))
 
 
-def as_argument(arg: Expr, parameter: Field) -> Expr:
+def as_arguments(args: tuple[Expr, ...], parameters: Schema, node: exp.Expr, context: Context) -> tuple[Expr, ...]:
+    """The arguments of a call as values of its parameters' types."""
+    with context.blaming(node):
+        return tuple(_as_argument(arg, field) for arg, field in zip(args, parameters, strict=True))
+
+
+def _as_argument(arg: Expr, parameter: Field) -> Expr:
     """An argument as a value of its parameter's type: numbers become other numbers, text does not become one."""
     if arg.type.is_text and not parameter.type.is_text and not isinstance(arg, Literal):
         raise BindError(

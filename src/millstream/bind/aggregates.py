@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from millstream.bind.aggregate_calls import AggregateCall, aggregate_call, as_argument
+from millstream.bind.aggregate_calls import AggregateCall, aggregate_call, as_arguments
 from millstream.bind.chosen_rows import bind_own
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder
@@ -137,9 +137,7 @@ class OwnCalls:
     # -- parts -----------------------------------------------------------------------------------------------------
 
     def _columns(self, program: Program, args: tuple[Expr, ...], node: exp.Expr) -> tuple[str, ...]:
-        with self.context.blaming(node):
-            given = zip(args, program.parameters, strict=True)
-            return tuple(self.column(as_argument(arg, field)) for arg, field in given)
+        return tuple(map(self.column, as_arguments(args, program.parameters, node, self.context)))
 
     def _named(self, call: OwnCall, written: AggregateCall) -> list[tuple[str, Column]]:
         self.places.setdefault(call, written.node)

@@ -9,7 +9,7 @@ from sqlglot import exp
 from millstream.bind.aggregate_calls import (
     AggregateCall,
     Builtin,
-    as_argument,
+    as_arguments,
     depends_on_order,
     is_idempotent,
     where_true,
@@ -87,8 +87,7 @@ def bind_own(call: AggregateCall, rows: ExpressionBinder, window: bool = False) 
             else "it has no version but for windows",
             hint="filter the rows in a subquery" if where is not None else None,
         )
-    with context.blaming(call.node):
-        args = tuple(as_argument(arg, field) for arg, field in zip(args, base.parameters, strict=True))
+    args = as_arguments(args, base.parameters, call.node, context)
     return OwnAggregate(_over(base, chosen), None, (*args, *chosen.arguments))
 
 

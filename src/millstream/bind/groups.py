@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from millstream.bind.aggregate_calls import AggregateCall, aggregate_call, as_argument, bind_builtin
+from millstream.bind.aggregate_calls import AggregateCall, aggregate_call, as_arguments, bind_builtin
 from millstream.bind.chosen_rows import bind_own, in_order
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder, in_words
@@ -195,8 +195,7 @@ class GroupedExpressions(ExpressionBinder):
         own = bind_own(call, rows)
         program = own.base
         assert program is not None
-        with self.context.blaming(call.node):
-            args = tuple(as_argument(arg, field) for arg, field in zip(own.args, program.parameters, strict=True))
+        args = as_arguments(own.args, program.parameters, call.node, self.context)
         if not any(isinstance(statement, Insert) and statement.table is None for statement in program.terminate):
             self.context.refuse(
                 f"{call.name} returns nothing when a group ends",

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from millstream.bind.aggregate_calls import AggregateCall, aggregate_call, as_argument, bind_builtin
+from millstream.bind.aggregate_calls import AggregateCall, aggregate_call, as_arguments, bind_builtin
 from millstream.bind.chosen_rows import bind_own, in_order
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder, call_of, in_words
@@ -228,8 +228,7 @@ class MatchExpressions(ExpressionBinder):
         own = bind_own(call, rows)
         program, name, node = own.base, call.name, call.node
         assert program is not None
-        with self.context.blaming(node):
-            args = tuple(as_argument(arg, field) for arg, field in zip(own.args, program.parameters, strict=True))
+        args = as_arguments(own.args, program.parameters, node, self.context)
         if len(program.result) != 1:
             self.context.refuse(f"{name} returns {len(program.result)} columns", node, hint="one is needed here")
         if not returns_one_row(program, RunningMode(total=True)):

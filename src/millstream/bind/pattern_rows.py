@@ -10,6 +10,7 @@ from millstream.bind.groups import is_aggregate
 from millstream.bind.pattern_names import Variables
 from millstream.bind.pattern_values import LABEL, NUMBER
 from millstream.bind.scope import Scope
+from millstream.bind.stars import star_of
 from millstream.plan.expr import Expr
 from millstream.sql import to_sql
 from millstream.sql.patterns import Final, Running
@@ -48,7 +49,7 @@ class RowExpressions(ExpressionBinder):
             )
         if is_aggregate(node, self.context):
             self.context.fail(f"an aggregate cannot stand inside {self.around}", node)
-        if is_star(node):
+        if star_of(node) is not None:
             self.context.fail(f"{self.around} takes a value", node, hint="name a column")
         if name == "classifier":
             self.mean(node, variable_of(node, self.context))
@@ -84,7 +85,7 @@ class RowExpressions(ExpressionBinder):
 def column_of(node: exp.Column, scope: Scope | None, variables: Variables) -> Expr:
     """The column of a row that a name means, whatever variable stands before it."""
     assert scope is not None
-    if is_star(node):
+    if star_of(node) is not None:
         variables.context.fail(f"{to_sql(node)} is no single value", node, hint="name a column, or write count(…)")
     if not node.table and node.name.lower() in OF_MATCH and not scope.knows(node.name):
         variables.context.fail(f"no column {node.name}", node, hint=f"it is a function: {node.name}()")
@@ -106,11 +107,6 @@ def column_of(node: exp.Column, scope: Scope | None, variables: Variables) -> Ex
             hint=f"{value} is a value of its last row, count({node.name}.*) counts them",
         )
     return scope.resolve(exp.Column(this=node.this.copy()))
-
-
-def is_star(node: exp.Expr) -> bool:
-    """Whether a node is `*` or `A.*`."""
-    return isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star))
 
 
 def variable_of(node: exp.Expr, context: Context) -> str:

@@ -17,6 +17,7 @@ from millstream.bind.pattern_values import MatchValues
 from millstream.bind.patterns import finished, search_of
 from millstream.bind.scope import Item, Scope
 from millstream.bind.sequence_expressions import SequenceExpressions
+from millstream.bind.stars import star_of
 from millstream.plan import nodes as P
 from millstream.plan import patterns as M
 from millstream.plan.expr import Expr, conjunction
@@ -128,9 +129,8 @@ class SequenceBinder:
     def _outputs(
         self, node: exp.Expr, expressions: SequenceExpressions, items: tuple[Item, ...]
     ) -> list[tuple[str, Expr]]:
-        is_star = isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star))
         table = node.table if isinstance(node, exp.Column) else ""
-        if is_star and not any(item.alias.lower() == table.lower() for item in items):
+        if star_of(node) is not None and not any(item.alias.lower() == table.lower() for item in items):
             self.context.refuse(
                 "* of a sequence is not supported", node, hint="name the columns: X.price, LAST(Y).price, …"
             )
