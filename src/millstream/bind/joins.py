@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import NoReturn
 
 from sqlglot import exp
@@ -79,14 +81,22 @@ class Joining:
     conditions: list[Expr] = field(default_factory=list)
 
     def build(self) -> tuple[P.Node, Scope]:
-        places = enumerate(self.sources)
-        items = [source.item(source.prefix(place)) for place, source in places]
-        plans = [prefixed(source, item) for source, item in zip(self.sources, items, strict=True)]
+        plan, visible = self._joined(range(len(self.sources)))
+        return plan, Scope(self.context, tuple(visible), self.merged)
+
+    def _joined(self, places: range) -> tuple[P.Node, list[Item]]:
+        """These entries together, and those of them whose columns can be named."""
+        parts = [(part, *self._apart(part)) for part in self._parts(places)]
         # Tables are looked up for rows that come, so the first that has rows to come goes first.
-        first = next(place for place, plan in enumerate(plans) if plan.kind is not P.Kind.TABLE)
-        plan = plans[first]
+        first = next((place for place, (_, plan, _) in enumerate(parts) if plan.kind is not P.Kind.TABLE), 0)
+        plan = parts[first][1]
         visible: list[Item] = []
-        for place, (source, item) in enumerate(zip(self.sources, items, strict=True)):
+        for place, (part, right, items) in enumerate(parts):
+            if len(part) > 1:
+                plan = plan if place == first else self._with_relation(plan, right, None, "inner")
+                visible += items
+                continue
+            source, item = self.sources[part[0]], items[0]
             how = self._how(source, place == first)
             scope = Scope(self.context, (*visible, item), dict(self.merged))
             condition = self._condition(source.join, how, scope, item)
@@ -94,12 +104,33 @@ class Joining:
                 visible.append(item)
             if place == first:
                 self._keep(condition)
-            elif plans[place].kind is P.Kind.TABLE:
-                plan = self._with_table(plan, plans[place], condition, how)
+            elif right.kind is P.Kind.TABLE:
+                plan = self._with_table(plan, right, condition, how)
             else:
-                plan = self._with_relation(plan, plans[place], condition, how)
+                plan = self._with_relation(plan, right, condition, how)
                 plan = self._coalesced(plan, source.join, how, scope, item)
-        return self._filtered(plan), Scope(self.context, tuple(visible), self.merged)
+        return self._filtered(plan), visible
+
+    def _parts(self, places: range) -> Iterator[range]:
+        """Entries one by one; between commas, those go together whose join also keeps rows of its right side: JOIN
+        binds more than a comma, so what stands before the comma is not what these rows have no match in."""
+        commas = [place for place in places[1:] if _is_comma(self.sources[place])]
+        for begin, end in pairwise((places.start, *commas, places.stop)):
+            keeps_right = any(_side(source.join) in ("RIGHT", "FULL") for source in self.sources[begin:end])
+            if begin > places.start and keeps_right:
+                yield range(begin, end)
+            else:
+                yield from (range(place, place + 1) for place in range(begin, end))
+
+    def _apart(self, part: range) -> tuple[P.Node, list[Item]]:
+        if len(part) > 1:
+            own = Joining(self.sources, self.context)
+            plan, items = own._joined(part)
+            self.merged |= own.merged
+            return plan, items
+        source = self.sources[part[0]]
+        item = source.item(source.prefix(part[0]))
+        return prefixed(source, item), [item]
 
     def _with_table(self, plan: P.Node, table: P.Node, condition: Expr | None, how: R.How) -> P.Node:
         if how in ("left", "semi", "anti"):
@@ -125,18 +156,11 @@ class Joining:
         join = source.join
         if join is None:
             return "inner"
-        side, kind = (str(join.args.get(key) or "").upper() for key in ("side", "kind"))
+        side, kind = _side(join), str(join.args.get("kind") or "").upper()
         how = _HOW.get((side, "" if kind == "OUTER" else kind))
         method = str(join.args.get("method") or "").upper()
         if how is None or method not in ("", "NATURAL"):
             self.context.refuse(f"{method or f'{side} {kind}'.strip()} JOIN is not supported", join)
-        if how in ("right", "full") and any(map(_is_comma, self.sources[: self.sources.index(source)])):
-            self.context.refuse(
-                f"{side} JOIN after a comma",
-                join,
-                detail="it is not clear which rows are to be kept without a match",
-                hint="write CROSS JOIN for the comma, or put the join into a subquery",
-            )
         is_table = source.plan.kind is P.Kind.TABLE
         if (is_table and how in ("right", "full")) or (is_first and how != "inner"):
             self.context.refuse(
@@ -180,6 +204,10 @@ class Joining:
 def _is_comma(source: Source) -> bool:
     keys = ("side", "kind", "method", "on", "using")
     return source.join is not None and not any(source.join.args.get(key) for key in keys)
+
+
+def _side(join: exp.Join | None) -> str:
+    return "" if join is None else str(join.args.get("side") or "").upper()
 
 
 def _shared_names(join: exp.Join, scope: Scope, item: Item) -> list[str]:

@@ -12,6 +12,7 @@ from millstream.physical.relations import RelationPlanner
 from millstream.plan import nodes as P
 from millstream.plan.event_joins import AsofJoin, Starts
 from millstream.plan.expr import Expr
+from millstream.plan.joins import key_names
 from millstream.schema import Field, Schema
 
 
@@ -24,7 +25,7 @@ def plan_starts(node: Starts, below: Callable[[P.Node], Physical]) -> Physical:
 
 def plan_asof(node: AsofJoin, below: Callable[[P.Node], Physical]) -> Physical:
     """Each event with the nearest of another stream."""
-    by = tuple(f"$k{i + 1}" for i in range(len(node.pairs)))
+    by = key_names(node.pairs, node.left.schema, node.right.schema)
     left = _keyed(below(node.left), tuple(zip(by, (mine for mine, _ in node.pairs), strict=True)))
     right = _keyed(below(node.right), tuple(zip(by, (theirs for _, theirs in node.pairs), strict=True)))
     columns: tuple[tuple[OneOf["left", "right"], str], ...] = tuple(

@@ -31,6 +31,7 @@ from millstream.plan import relations as R
 from millstream.plan.annotations import may_stay
 from millstream.plan.event_joins import AtWindowEnd
 from millstream.plan.expr import Column, Expr
+from millstream.plan.joins import key_names
 from millstream.schema import Field, Schema
 
 
@@ -144,7 +145,7 @@ class RelationPlanner:
 
     def _join(self, node: R.Join, columns: tuple[str, ...]) -> Physical:
         """A join that gives these columns of either side."""
-        by = tuple(f"$k{i + 1}" for i in range(len(node.pairs)))
+        by = key_names(node.pairs, node.left.schema, node.right.schema)
         left, left_schema = self._keyed(node.left, tuple(zip(by, (mine for mine, _ in node.pairs), strict=True)))
         right, right_schema = self._keyed(node.right, tuple(zip(by, (theirs for _, theirs in node.pairs), strict=True)))
         sides: tuple[tuple[OneOf["left", "right"], str], ...] = tuple(

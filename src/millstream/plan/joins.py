@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count, islice
+
 from millstream.plan.expr import Call, Expr, columns_of, conjunction, conjuncts
 from millstream.schema import Schema
 
@@ -31,3 +33,9 @@ def equality(part: Expr, left: Schema, right: Schema) -> tuple[Expr, Expr] | Non
         if reads_left and reads_right and reads_left <= set(left.names) and reads_right <= set(right.names):
             return mine, theirs
     return None
+
+
+def key_names(pairs: Pairs, left: Schema, right: Schema) -> tuple[str, ...]:
+    """Names for what must be equal, as columns that both sides get; neither has one of that name yet."""
+    names = (f"$k{number}" for number in count(1))
+    return tuple(islice((name for name in names if name not in left and name not in right), len(pairs)))

@@ -103,9 +103,14 @@ class QueryWriter:
     def _grouped(self, source: str, columns: Columns, clause: str) -> str:
         everything = [*columns.numbers, *columns.texts]
         keys = self.chance.sample(everything, self.chance.randint(1, min(2, len(everything))))
+        if self.chance.random() < 0.2:
+            keys[0] = f"({self.chance.choice(columns.numbers)} + {self.chance.choice(columns.numbers)})"
         calls = self._calls(columns)
         items = [f"{key} AS g{i}" for i, key in enumerate(keys)]
         items += [f"{call} AS a{i}" for i, call in enumerate(calls)]
+        if self.chance.random() < 0.1:
+            asked, own = self._asked()
+            items.append(f"(count(*) IN (SELECT {self.chance.choice(own.numbers)} FROM {asked})) AS asked")
         having = f" HAVING {self.chance.choice(calls)} {self.chance.choice(['>', '<=', '<>'])} 1"
         having = having if self.chance.random() < 0.3 and "min(" not in having and "max(" not in having else ""
         numbers = tuple(key for key in keys if key in columns.numbers)
@@ -145,9 +150,6 @@ class QueryWriter:
         for sql, more in items[1:]:
             how = self.chance.choice([",", ",", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "SEMI JOIN",
                                       "ANTI JOIN", "CROSS JOIN"])  # fmt: skip
-            if where and how in ("RIGHT JOIN", "FULL JOIN"):
-                # refused after a comma
-                how = "LEFT JOIN"
             # JOIN binds more than a comma, and sees nothing before it
             mine = self.chance.choice(columns.numbers if how == "," else recent.numbers)
             matches = f"{mine} {self.chance.choice(['=', '=', '=', '<'])} {self.chance.choice(more.numbers)}"
