@@ -231,18 +231,15 @@ class Catalog:
         versions = [self._aggregates.get((key, each)) for each in (False, True)]
         if any(versions) or key in self._functions:
             return versions[window]
-        return next((entry for entry in self._library(key) if entry.window == window), None)
+        return next((entry for entry in self._from_library.get(key, ()) if entry.window == window), None)
 
-    def _library(self, key: str) -> tuple[AggregateDef, ...]:
-        """The versions of an aggregate that comes with the engine."""
-        if key not in self._from_library:
-            from millstream import library
+    def add_from_library(self, name: str, versions: tuple[AggregateDef, ...]) -> None:
+        """Note what an aggregate is that comes with the engine: it is there until somebody defines one of its name."""
+        self._from_library[name.lower()] = versions
 
-            found = tuple(library.definitions(key, self))
-            if not found:
-                return ()
-            self._from_library[key] = found
-        return self._from_library[key]
+    def is_callable(self, name: str) -> bool:
+        """Whether a name is that of a function or an aggregate, of the library if it was used before."""
+        return name.lower() in self._functions or name.lower() in self._from_library or self.has(name, (AggregateDef,))
 
     def has(self, name: str, kinds: tuple[type[Entry], ...]) -> bool:
         """Whether something has that name where definitions of such a kind are kept."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from millstream.errors import BindError
+from millstream.kernels.programs.spec import why_slow
 from millstream.plan.costs import DISTANCE, Cost, estimate
 from millstream.plan.node import listed
 from millstream.plan.nodes import Node, Scan, walk
@@ -36,7 +37,9 @@ def explain_text(plan: Node, trace: Trace, stages: str, mode: str, known: Statis
         parts.append("rules applied: " + (", ".join(trace.applied) or "none"))
     if final != plan and mode != "VERBOSE":
         parts.append(_part("optimized plan", str(final)))
-    apart = [f"{node.program.name}({listed(node.args)}) {node.mode}: {why}" for node, why in windows_apart(final)]
+    apart = [
+        f"{node.program.name}({listed(node.args)}) {node.mode}: {why}" for node, why in windows_apart(final, why_slow)
+    ]
     if apart:
         parts.append(_part("windows that keep rows of their own", "\n".join(apart)))
     searches = [line for node in walk(final) if isinstance(node, Match) for line in _failures(node)]

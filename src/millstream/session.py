@@ -30,6 +30,7 @@ from millstream.errors import BindError, CatalogError, ConnectorError, DataError
 from millstream.explain import explain_text
 from millstream.hosts.contract import Host, Program, Report
 from millstream.hosts.tables import TableStore
+from millstream.kernels.programs.spec import why_slow
 from millstream.listings import description, listing
 from millstream.physical.check import check_plan, is_relation
 from millstream.physical.nodes import Physical, Source, streams_of, walk
@@ -122,7 +123,8 @@ class Database:
 
     def _program(self, name: str, bound: Bound, sink: SinkDef | None) -> tuple[Program, Trace]:
         disabled = self.config.disabled_rules
-        plan, trace = run_rules(bound.plan, OPTIMIZE if self.config.rules else (), disabled, self._statistics())
+        steps = OPTIMIZE if self.config.rules else ()
+        plan, trace = run_rules(bound.plan, steps, disabled, self._statistics(), why_slow)
         physical = plan_physical(plan, self.config.relations)
         relation = isinstance(bound.plan, Validity)
         return Program(name, physical, bound.names, sink, relation, name.lower() in self._views), trace

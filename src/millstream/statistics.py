@@ -11,8 +11,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from millstream.kernels.batch import Batch
-
 MEMORY = 10_000
 """rows after which older distances count for 1/e"""
 
@@ -60,12 +58,12 @@ class StreamObserver:
         self._sketches: dict[str, Sketch] = {}
         self._next_look = 0
 
-    def observe(self, batch: Batch) -> None:
+    def observe(self, time: npt.NDArray[np.int64], rows: pa.RecordBatch) -> None:
         """Take note of rows in order of time; batches of any size lead to nearly the same."""
-        count = len(batch)
+        count = len(time)
         if not count:
             return
-        first, last = int(batch.time[0]), int(batch.time[-1])
+        first, last = int(time[0]), int(time[-1])
         self.rows += count
         steps = count - 1 if self._last is None else count
         if steps:
@@ -75,11 +73,11 @@ class StreamObserver:
             self._distance = mean if self._distance is None else old * self._distance + (1 - old) * mean
         self._last = last
         if self.rows >= self._next_look:
-            self._look(batch)
+            self._look(rows)
             self._next_look = self.rows + max(PAUSE, self.rows // 10)
 
-    def _look(self, batch: Batch) -> None:
-        for name, column in zip(batch.rows.schema.names, batch.rows.columns, strict=True):
+    def _look(self, rows: pa.RecordBatch) -> None:
+        for name, column in zip(rows.schema.names, rows.columns, strict=True):
             sketch = self._sketches.get(name)
             if sketch is None:
                 sketch = self._sketches[name] = Sketch()

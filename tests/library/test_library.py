@@ -368,13 +368,14 @@ def test_the_window_of_a_sample_stays_small() -> None:
 
     from millstream.bind.context import Context
     from millstream.bind.programs import bind_program
+    from millstream.bind.programs.library import definitions
     from millstream.catalog import Catalog
     from millstream.kernels.programs.compiled import CompiledEngine
     from millstream.plan.modes import Sliding
     from millstream.types import BIGINT, DOUBLE
 
     catalog, count, window, k = Catalog(), 4000, 2000, 4
-    [definition] = library.definitions("priority_sample", catalog)
+    [definition] = definitions("priority_sample", catalog)
     program = bind_program(definition, (BIGINT, DOUBLE, BIGINT), Context(catalog, ""))
     engine = CompiledEngine(program, Sliding("rows", window), keyed=False)
     state = engine.open()

@@ -6,19 +6,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from millstream.kernels.batch import Batch
 from millstream.statistics import MEMORY, Sketch, StreamObserver, StreamStatistics
 
 
-def batch(times: np.ndarray, **columns: object) -> Batch:
-    rows = pa.record_batch({"t": pa.array(times, pa.timestamp("us")), **columns})
-    return Batch(rows, times, np.arange(len(times)), int(times[-1]) if len(times) else 0)
+def batch(times: np.ndarray, **columns: object) -> tuple[np.ndarray, pa.RecordBatch]:
+    return times, pa.record_batch({"t": pa.array(times, pa.timestamp("us")), **columns})
 
 
 def observed(times: np.ndarray, size: int) -> StreamStatistics:
     observer = StreamObserver()
     for start in range(0, len(times), size):
-        observer.observe(batch(times[start : start + size]))
+        observer.observe(*batch(times[start : start + size]))
     found = observer.statistics()
     assert found is not None
     return found
@@ -40,10 +38,10 @@ def test_the_distance_follows_a_stream_that_changes() -> None:
 def test_nothing_is_known_of_one_row_or_none() -> None:
     observer = StreamObserver()
     assert observer.statistics() is None
-    observer.observe(batch(np.empty(0, np.int64)))
-    observer.observe(batch(np.array([5])))
+    observer.observe(*batch(np.empty(0, np.int64)))
+    observer.observe(*batch(np.array([5])))
     assert observer.statistics() is None
-    observer.observe(batch(np.array([9])))
+    observer.observe(*batch(np.array([9])))
     found = observer.statistics()
     assert found is not None
     assert found.distance == 4

@@ -94,9 +94,9 @@ def aggregate_call(node: exp.Expr, context: Context, over: bool = False) -> Aggr
     if catalog.function(name) is not None:
         return None
     versions = {False, over}
-    is_defined = catalog.has(name, (AggregateDef,)) and any(catalog.aggregate(name, version) for version in versions)
+    is_defined = catalog.has(name, (AggregateDef,)) and any(context.aggregate(name, version) for version in versions)
     fn = name if is_defined else _SPELLINGS.get(name, name)
-    is_own = any(catalog.aggregate(fn, version) for version in versions)
+    is_own = any(context.aggregate(fn, version) for version in versions)
     if not is_own:
         fn = aggregates.canonical_name(fn) or fn
         if fn not in aggregates.NAMES and fn not in aggregates.SAID_OTHERWISE:

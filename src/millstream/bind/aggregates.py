@@ -12,10 +12,10 @@ from millstream.bind.chosen_rows import bind_own
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder
 from millstream.bind.programs import describe_blocking
-from millstream.kernels.programs.layout import returns_one_row
 from millstream.plan import nodes as P
 from millstream.plan.expr import Column, Expr
 from millstream.plan.modes import Mode, Running, Sliding
+from millstream.plan.program_facts import returns_one_row
 from millstream.plan.program_product import leaves_window
 from millstream.plan.programs import WINDOW, Insert, LocalTable, Program, Range, Rows, Summary
 from millstream.schema import Field, Schema

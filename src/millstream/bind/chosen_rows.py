@@ -17,11 +17,11 @@ from millstream.bind.aggregate_calls import (
 from millstream.bind.expressions import ExpressionBinder
 from millstream.bind.programs import bind_program
 from millstream.catalog import AggregateDef
-from millstream.kernels.programs.layout import returns_one_row
 from millstream.library import LEAVE_OUT_NULLS
 from millstream.plan.builtin_programs import builtin_program
 from millstream.plan.expr import Column, Expr
 from millstream.plan.modes import Running
+from millstream.plan.program_facts import returns_one_row
 from millstream.plan.programs import (
     Delete,
     Insert,
@@ -62,8 +62,8 @@ def bind_own(call: AggregateCall, rows: ExpressionBinder, window: bool = False) 
         found = [
             None if definition is None else bind_program(definition, tuple(arg.type for arg in args), context)
             for definition in (
-                context.catalog.aggregate(call.fn, False),
-                context.catalog.aggregate(call.fn, True) if window else None,
+                context.aggregate(call.fn, False),
+                context.aggregate(call.fn, True) if window else None,
             )
         ]
     base, sliding = found

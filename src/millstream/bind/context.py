@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import exp
 
-from millstream.catalog import Catalog, Clock, DerivedDef, StreamDef
+from millstream.catalog import AggregateDef, Catalog, Clock, DerivedDef, StreamDef
 from millstream.errors import BindError, MillstreamError, UnsupportedError
 from millstream.plan import event_joins as E
 from millstream.plan import nodes as P
@@ -67,6 +67,12 @@ class Context:
                 error.sql = self.sql
             raise
 
+    def aggregate(self, name: str, window: bool) -> AggregateDef | None:
+        """The base or the window version of an aggregate that somebody defined, or that comes with the engine."""
+        if not self.catalog.is_callable(name) and (found := _definitions(name, self.catalog)):
+            self.catalog.add_from_library(name, found)
+        return self.catalog.aggregate(name, window)
+
     def clocks_of(self, plan: P.Node) -> set[Clock]:
         """The clocks that the times of a plan's rows come from."""
         found: set[Clock] = set()
@@ -116,3 +122,10 @@ class Context:
             ):
                 return self.time_columns(child)
         return frozenset()
+
+
+def _definitions(name: str, catalog: Catalog) -> tuple[AggregateDef, ...]:
+    # binding what the library says needs a context itself
+    from millstream.bind.programs.library import definitions
+
+    return definitions(name, catalog)

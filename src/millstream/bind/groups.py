@@ -13,11 +13,11 @@ from millstream.bind.chosen_rows import bind_own, in_order
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder, in_words
 from millstream.bind.scope import Scope
-from millstream.kernels.programs.engine import Running
-from millstream.kernels.programs.layout import returns_one_row
 from millstream.plan import nodes as P
 from millstream.plan.builtin_programs import builtin_program
 from millstream.plan.expr import Column, Expr, told
+from millstream.plan.modes import Running
+from millstream.plan.program_facts import returns_one_row
 from millstream.plan.programs import Insert, Program
 
 if TYPE_CHECKING:

@@ -25,10 +25,10 @@ from millstream.bind.pattern_rows import (
 )
 from millstream.bind.pattern_values import LABEL, NUMBER, MatchValues, Place
 from millstream.bind.scope import Scope
-from millstream.kernels.programs.layout import returns_one_row
 from millstream.plan.expr import Column, Expr, Literal
 from millstream.plan.modes import Running as RunningMode
 from millstream.plan.patterns import TIMED_OUT, Summary
+from millstream.plan.program_facts import returns_one_row
 from millstream.plan.programs import Program
 from millstream.plan.python import code_in
 from millstream.sql.patterns import Final, Running

@@ -159,7 +159,7 @@ class SequenceExpressions(MatchExpressions):
         return None if aggregates.canonical_name(name) or self._is_own(name) else known
 
     def _is_own(self, name: str) -> bool:
-        return self.context.catalog.aggregate(name, window=False) is not None
+        return self.context.aggregate(name, window=False) is not None
 
     def _of_run(self, node: exp.Expr) -> Expr:
         """An aggregate over the rows of a star: final if its argument is starred, and otherwise as it is so far."""

@@ -8,7 +8,6 @@ from millstream.bind.context import Context
 from millstream.bind.expressions import coerce
 from millstream.bind.outputs import Bound
 from millstream.bind.relations import as_relation, check_clocks
-from millstream.kernels.merge import MOST_INPUTS
 from millstream.plan import nodes as P
 from millstream.plan import relations as R
 from millstream.plan.expr import Column, Expr, Literal
@@ -40,9 +39,9 @@ def combined(node: exp.SetOperation, branches: list[Bound], context: Context) ->
     match node:
         case exp.Union():
             union = P.Union(tuple(plans))
-            if union.kind is P.Kind.EVENTS and len(plans) > MOST_INPUTS:
+            if union.kind is P.Kind.EVENTS and len(plans) > P.MOST_INPUTS:
                 context.refuse(
-                    f"{word} of {len(plans)} streams, at most {MOST_INPUTS} are possible",
+                    f"{word} of {len(plans)} streams, at most {P.MOST_INPUTS} are possible",
                     node,
                     hint="unite some of them first: CREATE STREAM … AS",
                 )

@@ -150,8 +150,8 @@ def _definition(node: exp.Expr, context: Context) -> AggregateDef | None:
     is_defined = context.catalog.has(name, (AggregateDef,))
     if not is_defined and (not isinstance(node, exp.Anonymous) or name in _STORED):
         return None
-    base = context.catalog.aggregate(name, window=False)
-    if base is None and context.catalog.aggregate(name, window=True) is not None:
+    base = context.aggregate(name, window=False)
+    if base is None and context.aggregate(name, window=True) is not None:
         context.refuse(
             f"{name} is for windows only", node, hint="over a stored table the base version runs: CREATE AGGREGATE"
         )

@@ -11,8 +11,8 @@ from millstream.bind.table_aggregates import RETURNED, TableAggregates, TableCal
 from millstream.hosts.tables import TableStore
 from millstream.kernels.keys import KeyTable
 from millstream.kernels.programs.kernel import engine_of
-from millstream.kernels.programs.layout import returns_one_row
 from millstream.plan.modes import Closing, Running
+from millstream.plan.program_facts import returns_one_row
 from millstream.plan.programs import Program
 from millstream.types import from_arrow
 

@@ -13,10 +13,10 @@ from millstream.kernels.indivisible import Indivisible
 from millstream.kernels.kept import Content, KeepsRows, Ledger
 from millstream.kernels.registry import register
 from millstream.kernels.runs import Runs, in_order
+from millstream.plan.nodes import MOST_INPUTS
 from millstream.schema import Schema
 
 _PORT_BITS = 59
-MOST_INPUTS = 16
 
 
 @register

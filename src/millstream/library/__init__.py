@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from millstream.errors import CatalogError
+from millstream.sql import Statement, parse, to_sql
 
-if TYPE_CHECKING:
-    from millstream.catalog import AggregateDef, Catalog
-    from millstream.session import Database
+
+class Session(Protocol):
+    """Where statements are executed."""
+
+    def execute(self, sql: str, /) -> object: ...
+
 
 TOPICS = {
     "decayed_avg": "decay",
@@ -45,31 +49,16 @@ def text(topic: str) -> str:
     return files(__name__).joinpath(f"{topic}.sql").read_text(encoding="utf-8")
 
 
-def definitions(name: str, catalog: Catalog) -> list[AggregateDef]:
-    """The versions of an aggregate of the library; none if it has none of that name."""
+def statements(name: str) -> list[Statement]:
+    """The statements that define an aggregate of the library; none if it has none of that name."""
     topic = TOPICS.get(name.lower())
-    if topic is None:
-        return []
-    from millstream.bind.context import Context
-    from millstream.bind.programs import define_aggregate
-    from millstream.sql import parse
-    from millstream.sql.nodes import CreateAggregate
-
-    found = []
-    for statement in parse(text(topic)):
-        if isinstance(statement.ast, CreateAggregate) and statement.ast.name.lower() == name.lower():
-            found.append(define_aggregate(statement.ast, Context(catalog, text(topic))))
-    return found
+    return [] if topic is None else [each for each in parse(text(topic)) if each.ast.name.lower() == name.lower()]
 
 
-def load(db: Database, *names: str) -> None:
+def load(db: Session, *names: str) -> None:
     """Define aggregates of the library in a session, as if their text had been executed there; without names, all."""
-    from millstream.sql import parse, to_sql
-
     for name in names or TOPICS:
-        topic = TOPICS.get(name.lower())
-        if topic is None:
+        if name.lower() not in TOPICS:
             raise CatalogError(f"no aggregate {name} in the library", hint="there is " + ", ".join(TOPICS))
-        for statement in parse(text(topic)):
-            if statement.ast.name.lower() == name.lower():
-                db.execute(to_sql(statement.ast))
+        for statement in statements(name):
+            db.execute(to_sql(statement.ast))

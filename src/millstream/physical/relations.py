@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Literal as OneOf
 
 from millstream.kernels.contract import KernelSpec
-from millstream.kernels.merge import MOST_INPUTS, MergeSpec
+from millstream.kernels.merge import MergeSpec
 from millstream.kernels.relations.at_window_end import AtWindowEndSpec
 from millstream.kernels.relations.bags import BagSpec
 from millstream.kernels.relations.convert import ToChangesSpec
@@ -103,8 +103,8 @@ class RelationPlanner:
 
     def _merged(self, schema: Schema, inputs: tuple[Physical, ...]) -> Physical:
         """The rows of all inputs. Those of equal time have no order here, so merges may stand above merges."""
-        while len(inputs) > MOST_INPUTS:
-            parts = [inputs[begin : begin + MOST_INPUTS] for begin in range(0, len(inputs), MOST_INPUTS)]
+        while len(inputs) > P.MOST_INPUTS:
+            parts = [inputs[begin : begin + P.MOST_INPUTS] for begin in range(0, len(inputs), P.MOST_INPUTS)]
             inputs = tuple(self._merged(schema, part) if len(part) > 1 else part[0] for part in parts)
         return self._apply(schema, inputs, MergeSpec(self._formed(schema), len(inputs)))
 

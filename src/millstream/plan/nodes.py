@@ -29,6 +29,7 @@ from millstream.schema import Field, Schema
 from millstream.types import BOOLEAN, SqlType
 
 __all__ = [
+    "MOST_INPUTS",
     "Aggregate",
     "AssignWindows",
     "Distinct",
@@ -52,6 +53,10 @@ __all__ = [
     "table_join_schema",
     "walk",
 ]
+
+
+MOST_INPUTS = 16
+"""Streams that are merged at once: a few bits of a row's number tell which one it came from."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Rewrites that keep a plan's meaning and lower its cost. One rule is one file, one function, one fixture."""
 
-from millstream.rules.driver import Step, Trace, run_rules
+from millstream.rules.driver import Step, Trace, WhySlow, run_rules
 from millstream.rules.drop_implied_pairs import drop_implied_pairs
 from millstream.rules.eliminate_distinct import eliminate_distinct
 from millstream.rules.eliminate_filter import eliminate_filter
@@ -28,7 +28,7 @@ OPTIMIZE: tuple[Step, ...] = (
     Step(split_join_condition, "what one side decides is decided before its rows are held"),
     Step(drop_implied_pairs, "what is equal anyway when rows meet need not be hashed"),
     Step(push_down_summary, "one row of each group is held by a join instead of all; before joins are ordered"),
-    Step(order_joins, "small intermediate results first, by what was measured of the streams", by_cost=True),
+    Step(order_joins, "small intermediate results first, by what was measured of the streams", asks="known"),
     Step(eliminate_distinct, "removing duplicates costs a state for every row"),
     Step(eliminate_window, "events that are asked for as events need no windows"),
     Step(merge_projects, "one projection per batch; after filters have passed through them"),
@@ -39,7 +39,9 @@ OPTIMIZE: tuple[Step, ...] = (
     Step(tumble_slides, "windows that do not overlap need no window: one state per key"),
     Step(pane_slides, "windows that overlap share panes: window / pane values instead of all rows"),
     Step(
-        merge_aggregates, "aggregates of one window keep its rows once; after slides have found a window they need not"
+        merge_aggregates,
+        "aggregates of one window keep its rows once; after slides have found a window they need not",
+        asks="why_slow",
     ),
     Step(eliminate_filter, "conditions that became constant"),
     Step(prune_columns, "columns nobody reads are not read; after predicates have settled", whole_plan=True),
@@ -48,4 +50,4 @@ OPTIMIZE: tuple[Step, ...] = (
 
 RULE_NAMES = tuple(step.name for step in OPTIMIZE)
 
-__all__ = ["OPTIMIZE", "RULE_NAMES", "Step", "Trace", "run_rules"]
+__all__ = ["OPTIMIZE", "RULE_NAMES", "Step", "Trace", "WhySlow", "run_rules"]

@@ -6,14 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from millstream.plan.modes import Mode
 from millstream.plan.nodes import Node
+from millstream.plan.programs import Program
 from millstream.statistics import UNKNOWN, Statistics
 
 Rule = Callable[[Node], Node]
 """A rule looks at one node (and what is below it) and returns it changed, or returns it itself: "not here"."""
 
-CostRule = Callable[[Node, Statistics], Node]
-"""A rule that decides by what is known of the streams."""
+AskingRule = Callable[..., Node]
+"""A rule that also asks something beside the plan, by a keyword: `known`, what was measured of the streams, or
+`why_slow`, what keeps a program from running fast."""
+
+WhySlow = Callable[[Program, Mode], str | None]
 
 MAX_PASSES = 50
 
@@ -22,18 +27,18 @@ MAX_PASSES = 50
 class Step:
     """A rule in the order of application: on every node, or once on the whole plan."""
 
-    rule: Rule | CostRule
+    rule: Rule | AskingRule
     reason: str
     whole_plan: bool = False
-    by_cost: bool = False
+    asks: str | None = None
 
     @property
     def name(self) -> str:
         return self.rule.__name__
 
-    def apply(self, plan: Node, known: Statistics) -> Node:
+    def apply(self, plan: Node, **answers: object) -> Node:
         """The plan after this rule."""
-        rule: Rule = partial(self.rule, known=known) if self.by_cost else self.rule  # type: ignore[assignment, call-arg]
+        rule: Rule = self.rule if self.asks is None else partial(self.rule, **{self.asks: answers[self.asks]})
         return rule(plan) if self.whole_plan else _everywhere(plan, rule)
 
 
@@ -51,9 +56,14 @@ class Trace:
 
 
 def run_rules(
-    plan: Node, steps: Sequence[Step], disabled: frozenset[str] = frozenset(), known: Statistics = UNKNOWN
+    plan: Node,
+    steps: Sequence[Step],
+    disabled: frozenset[str] = frozenset(),
+    known: Statistics = UNKNOWN,
+    why_slow: WhySlow = lambda _program, _mode: None,
 ) -> tuple[Node, Trace]:
-    """Apply `steps` in order, over and over, until nothing changes; `known` is what was measured of the streams."""
+    """Apply `steps` in order, over and over, until nothing changes; `known` is what was measured of the streams,
+    `why_slow` what kernels say of a program that would run row by row."""
     trace = Trace(plan)
     seen = {plan.fingerprint}
     for _ in range(MAX_PASSES):
@@ -61,7 +71,7 @@ def run_rules(
         for step in steps:
             if step.name in disabled:
                 continue
-            changed = step.apply(plan, known)
+            changed = step.apply(plan, known=known, why_slow=why_slow)
             if changed != plan:
                 _check(step.name, plan, changed)
                 plan = changed

@@ -2,31 +2,32 @@
 
 from collections.abc import Callable
 
-from millstream.kernels.programs.layout import returns_one_row, tables_read
 from millstream.plan.modes import Sliding
 from millstream.plan.nodes import Aggregate, Node, walk
+from millstream.plan.program_facts import returns_one_row, tables_read
 from millstream.plan.program_product import leaves_window, sees_sqlcode, shared, window_product
 from millstream.plan.programs import Insert, Program, Statement, sources_of
 from millstream.plan.python import code_in
+from millstream.rules.driver import WhySlow
 
 
-def merge_aggregates(node: Node) -> Node:
+def merge_aggregates(node: Node, why_slow: WhySlow) -> Node:
     """Put two aggregates over windows of the same rows into one program: the longest window keeps the rows, with one
     column for each argument that differs, and a shorter one is where it begins among them."""
     if isinstance(node, Aggregate) and isinstance(node.input, Aggregate) and _is_beside(node, node.input):
-        together = _together(node.input, node)
+        together = _together(node.input, node, why_slow)
         return node if isinstance(together, str) else together
     return node
 
 
-def windows_apart(plan: Node) -> list[tuple[Aggregate, str]]:
+def windows_apart(plan: Node, why_slow: WhySlow) -> list[tuple[Aggregate, str]]:
     """The windows of a plan that keep rows which the one below keeps, too, and why."""
     pairs = ((node.input, node) for node in walk(plan) if isinstance(node, Aggregate))
-    found = ((n, _together(b, n)) for b, n in pairs if isinstance(b, Aggregate) and _is_beside(n, b))
+    found = ((n, _together(b, n, why_slow)) for b, n in pairs if isinstance(b, Aggregate) and _is_beside(n, b))
     return [(node, why) for node, why in found if isinstance(why, str) and why]
 
 
-def _together(below: Aggregate, node: Aggregate) -> Aggregate | str:
+def _together(below: Aggregate, node: Aggregate, why_slow: WhySlow) -> Aggregate | str:
     """Two aggregates as one, or why they are none; nothing if one of them has no window."""
     lower, upper = below.mode, node.mode
     if not (isinstance(lower, Sliding) and isinstance(upper, Sliding)):
@@ -43,9 +44,10 @@ def _together(below: Aggregate, node: Aggregate) -> Aggregate | str:
     mode = Sliding(upper.unit, size, shorter=tuple(shorter))
     if _words(mode, args) > _words(lower, below.args) + _words(upper, node.args):
         return "arguments of both in all rows of the longer window would be more"
-    slow = _why_slow(program, mode, (below, node))
-    if slow is not None:
-        return f"together they would run row by row: {slow}"
+    if any(why_slow(call.program, call.mode) is None for call in (below, node)):
+        slow = why_slow(program, mode)
+        if slow is not None:
+            return f"together they would run row by row: {slow}"
     return Aggregate(below.input, below.keys, program, args, mode, (*below.results, *node.results))
 
 
@@ -94,12 +96,3 @@ def _why_not_last(program: Program, state: tuple[Statement, ...]) -> str | None:
     if any(map(sees_sqlcode, (*before[:1], returned, *after[:1]))):
         return "returns the sqlcode, or begins with it"
     return None
-
-
-def _why_slow(product: Program, mode: Sliding, calls: tuple[Aggregate, ...]) -> str | None:
-    """What would keep a program from being compiled that compiles by itself."""
-    # the compiler's text is needed only where aggregates meet
-    from millstream.kernels.programs.compiled import why_not_compiled
-
-    compiled = any(why_not_compiled(call.program, call.mode) is None for call in calls)
-    return why_not_compiled(product, mode) if compiled else None

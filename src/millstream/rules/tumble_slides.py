@@ -1,9 +1,9 @@
 """A window that slides on by at least its own length is computed from scratch in each slot."""
 
-from millstream.kernels.programs.layout import returns_one_row
 from millstream.plan.builtin_programs import NAMES, builtin_program
 from millstream.plan.modes import Running, Sliding, Tumbling
 from millstream.plan.nodes import Aggregate, Node, Over, Yield
+from millstream.plan.program_facts import returns_one_row
 from millstream.plan.program_product import begins_with_sqlcode, product, shared
 from millstream.plan.programs import Program
 from millstream.plan.python import code_in

@@ -21,6 +21,7 @@ from pathlib import Path
 import millstream as ms
 from millstream import sql
 from millstream.bind.statements import Query, bind
+from millstream.kernels.programs.spec import why_slow
 from millstream.plan.nodes import Node
 from millstream.rules import OPTIMIZE, Step, run_rules
 from millstream.session import Database
@@ -95,7 +96,7 @@ def _case(script: Script, record: Record, database: Database, known: Statistics)
     word, _, names = record.args.partition(" ")
     if word == "after":
         before, _ = run_rules(before, _steps(names))
-    after, trace = run_rules(before, _steps(script.path.stem), known=known)
+    after, trace = run_rules(before, _steps(script.path.stem), known=known, why_slow=why_slow)
     result = str(after).splitlines() if trace.changes else [UNCHANGED]
     return (*str(before).splitlines(), ARROW, *result)
 

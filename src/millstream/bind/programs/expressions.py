@@ -161,11 +161,10 @@ class BodyExpressions(ExpressionBinder):
         name = call_of(node)[0] if isinstance(node, exp.Func) else call.name if call is not None else ""
         itself = name == own.name.lower()
         fn = name if call is None else call.fn
-        catalog = self.context.catalog
-        definition = own if itself and not own.window else catalog.aggregate(fn, window=False)
+        definition = own if itself and not own.window else self.context.aggregate(fn, window=False)
         if definition is None and call is not None and not call.is_own:
             return self._built_in(call)
-        if definition is None and (itself or catalog.aggregate(fn, window=True) is not None):
+        if definition is None and (itself or self.context.aggregate(fn, window=True) is not None):
             self.context.refuse(
                 f"{name} is defined for windows only", node, hint=f"define the base version: CREATE AGGREGATE {name} …"
             )

@@ -86,7 +86,7 @@ class Stream:
         before = replace(self._reorder.state.progress)
         ordered = self._reorder.step(batch)
         self.frontier = ordered.upto
-        self.observer.observe(ordered)
+        self.observer.observe(ordered.time, ordered.rows)
         if self.sides["late"].in_use:
             self._late.state = before
             emit(self.sides["late"], self._late.step(batch))

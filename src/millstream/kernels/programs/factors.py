@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from millstream.kernels.programs.compiled import why_not_compiled
-from millstream.kernels.programs.layout import holds_one_row, returns_once, tables_read
 from millstream.plan.expr import Expr
 from millstream.plan.modes import Closing, Mode
+from millstream.plan.program_facts import holds_one_row, returns_once, tables_read
 from millstream.plan.program_product import Rewriter, named_ranges, sees_sqlcode
 from millstream.plan.programs import (
     SQLCODE,

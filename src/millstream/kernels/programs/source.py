@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from millstream.kernels.batch import BEGIN
 from millstream.kernels.programs.arithmetic import arithmetic_source
 from millstream.kernels.programs.engine import Mode, Running, Sliding, Tumbling
-from millstream.kernels.programs.layout import SEEN, Cells, Layout, returns_one_row, uses_sqlcode
+from millstream.kernels.programs.layout import SEEN, Cells, Layout
 from millstream.kernels.programs.nullness import Place, never_null
 from millstream.kernels.programs.source_room import Room
 from millstream.kernels.programs.source_text import gathered, placed, untroubled
@@ -20,6 +20,7 @@ from millstream.kernels.programs.statements import Statements
 from millstream.kernels.programs.storage import Pair, append, drop, load_cell, store, stored, unlink
 from millstream.kernels.programs.writer import Writer
 from millstream.physical.expressions.kernel_forms import not_, zero
+from millstream.plan.program_facts import returns_one_row, uses_sqlcode
 from millstream.plan.programs import SQLCODE, Program, Statement
 
 OVERFLOW, SEVERAL_ROWS = 1, 2

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, ExitStack
 
 from millstream.kernels.coded_text import NotCompilable
 from millstream.kernels.programs.access import bound_of, equality
-from millstream.kernels.programs.layout import Cells, holds_one_row, uses_sqlcode
+from millstream.kernels.programs.layout import Cells
 from millstream.kernels.programs.order import bound_on, extreme_column, is_order_free
 from millstream.kernels.programs.source_values import (
     Body,
@@ -18,6 +18,7 @@ from millstream.kernels.programs.source_values import (
 from millstream.kernels.programs.storage import load_cell, ring_of, values_of
 from millstream.physical.expressions.kernel_forms import and_, not_, zero
 from millstream.plan.expr import Call, Column, Expr, conjuncts, walk
+from millstream.plan.program_facts import holds_one_row, uses_sqlcode
 from millstream.plan.programs import (
     OLDEST,
     SQLCODE,

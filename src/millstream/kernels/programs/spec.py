@@ -73,3 +73,11 @@ class AggregateSpec(OneInput):
             if reason is not None:
                 said.append(f"but {', '.join(self.results[i] for i in part.results)} row by row: {reason}")
         return ", ".join(said)
+
+
+def why_slow(program: Program, mode: Mode) -> str | None:
+    """What keeps a program from running as a compiled loop; None if nothing does."""
+    # the compiler's text is needed only where somebody asks
+    from millstream.kernels.programs.compiled import why_not_compiled
+
+    return why_not_compiled(program, mode)
