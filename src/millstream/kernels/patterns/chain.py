@@ -157,9 +157,8 @@ class ChainMachine:
         return piece
 
     def _inputs(self, state: ChainState, log: RowLog, since: int) -> list[Array]:
-        generated = self.generated[state.nulls]
-        codes, labels = state.code_of(log, generated.texts), state.labels(log)
-        inputs: list[Any] = [codes, labels, self.search.within or 0, log.time, log.seq]
+        constants = self.generated[state.nulls].constants.arrays(lambda texts: state.code_of(log, texts))
+        inputs: list[Any] = [*constants, state.labels(log), self.search.within or 0, log.time, log.seq]
         if self.layout.logged:
             inputs += [log.next, log.prev]
         return [*inputs, *state.columns(log, since), state.record, state.record.view(np.float64)]

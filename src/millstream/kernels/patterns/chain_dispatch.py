@@ -78,7 +78,8 @@ class Dispatch(Moves):
             self._complete_with(element)
         elif is_counted(one):
             if some:
-                with write.block(f"if record[s + COUNT] == {one.most}:"):
+                most = self.values.constants.number(("most", element), one.most or 0)
+                with write.block(f"if record[s + COUNT] == {most}:"):
                     self._complete_with(element)
             else:
                 write(f"state = {self.plan.state(element, True)}")

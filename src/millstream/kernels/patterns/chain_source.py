@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from millstream.kernels.patterns.chain_dispatch import Dispatch
 from millstream.kernels.patterns.chain_plan import Plan
+from millstream.kernels.patterns.conditions import Constants
 from millstream.kernels.programs.source_text import untroubled
 from millstream.kernels.programs.writer import Writer
 from millstream.physical.expressions.kernel_helpers import helper_source
@@ -35,7 +36,7 @@ class Generated:
 
     step: str
     settle: str
-    texts: tuple[str, ...]
+    constants: Constants
     asked: frozenset[str]
     flagged: tuple[bool, ...]
     """which output columns have an array for their validity"""
@@ -61,7 +62,7 @@ class _Source(Dispatch):
     def generated(self) -> Generated:
         step, settle = self._module(self._step()), self._module(self._settle())
         flagged = tuple(null != "False" for _, null in self.outputs)
-        return Generated(step, settle, tuple(self.values.texts), frozenset(self.values.asked), flagged)
+        return Generated(step, settle, self.values.constants, frozenset(self.values.asked), flagged)
 
     def _module(self, function: str) -> str:
         lanes = "".join(f"{name.upper()} = {lane}\n" for name, lane in self.layout.lanes.items())
@@ -72,7 +73,7 @@ class _Source(Dispatch):
     # -- functions -------------------------------------------------------------------------------------------------
 
     def _parameters(self) -> list[str]:
-        names = ["meta", "codes", "labels", "within", "time", "seq"]
+        names = ["meta", "whole", "real", "labels", "within", "time", "seq"]
         if self.layout.logged:
             names += ["next", "prev"]
         names += [name for i in range(len(self.layout.columns)) for name in (f"col{i}", f"ok{i}")]
@@ -99,7 +100,7 @@ class _Source(Dispatch):
             self.write("meta[EVALUATIONS] = evaluations")
         self.write("meta[FOUND] = found")
         lines = self.write.lines
-        lines[1:1] = [f"    v_text{i} = codes[{i}]" for i in self.values.texts.values()]
+        lines[1:1] = [f"    {line}" for line in self.values.constants.lines()]
         return "\n".join(lines) + "\n"
 
     def _load(self) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from millstream.kernels.coded_text import NotCompilable
 from millstream.kernels.patterns.chain_layout import Cell, Kept, Layout, Tally
-from millstream.kernels.patterns.conditions import compiled
-from millstream.physical.expressions.kernel_forms import and_, choose, not_, or_, zero
+from millstream.kernels.patterns.conditions import Constants
+from millstream.physical.expressions.kernel_forms import choose, not_, or_, zero
 from millstream.plan.expr import Expr, columns_of
 from millstream.plan.patterns import CLASSIFIER, MATCH_NUMBER, TIMED_OUT, Reach, Summary
 from millstream.types import BIGINT, BOOLEAN, SqlType
@@ -24,8 +24,7 @@ class Values:
         self.layout, self.nulls, self._kept_flags = layout, nulls, asked
         self.asked: set[str] = set()
         self.helpers: set[str] = set()
-        self.texts: dict[str, int] = {}
-        """text constants, and the place of each one's code"""
+        self.constants = Constants()
 
     # -- lanes -----------------------------------------------------------------------------------------------------
 
@@ -137,11 +136,11 @@ class Values:
             names[name] = f"{self.layout.search.values[name].kernel}_{i}"
             lines += [f"v_{names[name]} = {value}", f"n_{names[name]} = {null}"]
         try:
-            source = compiled(expr, names, self.texts)
+            source = self.constants.compiled((element, at_row), expr, names)
         except NotCompilable as reason:
             raise NotCompilable(f"{self.layout.search.spelled(expr)}: {reason}") from None
         self.helpers |= source.helpers
-        return lines, and_(source.valid, source.value)
+        return lines, source.holds
 
     # -- keeping ---------------------------------------------------------------------------------------------------
 

@@ -125,9 +125,10 @@ class Machine(Protocol):
 
 
 def needed_columns(search: Search) -> tuple[str, ...]:
-    """The columns of the input that a machine reads."""
-    args = {name for summary in search.summaries for arg in summary.args for name in columns_of(arg)}
-    return tuple(sorted((args | {reach.column for reach in search.reaches}) - {CLASSIFIER, MATCH_NUMBER}))
+    """The columns of the input that a machine reads, in the order they are asked for, whatever their names."""
+    reached = [reach.column for reach in search.reaches]
+    args = [name for summary in search.summaries for arg in summary.args for name in sorted(columns_of(arg))]
+    return tuple(name for name in dict.fromkeys([*reached, *args]) if name not in (CLASSIFIER, MATCH_NUMBER))
 
 
 def ahead(search: Search) -> int:

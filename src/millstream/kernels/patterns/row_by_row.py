@@ -11,7 +11,7 @@ from millstream.kernels.patterns.log import RowLog
 from millstream.kernels.patterns.replay import summed
 from millstream.kernels.patterns.threads_source import Generated
 from millstream.kernels.programs.rows_values import to_values
-from millstream.plan.patterns import Search, Summary
+from millstream.plan.patterns import Search
 from millstream.types import SqlType
 
 _PLAIN = {"BOOLEAN": bool, "DOUBLE": float}
@@ -30,16 +30,14 @@ class RowByRow:
         frame = [self._value(*each) for each in zip(values, nulls, types, strict=True)]
         return self._generated.asked[number](frame)
 
-    def summed(self, name: str, cells: Any, cell: int, v: int, p: int, number: int) -> Any:
-        """An aggregate over the rows that a thread has taken, and the row p as the variable v (-1: none)."""
+    def summed(self, which: int, cells: Any, cell: int, v: int, p: int, number: int) -> Any:
+        """An aggregate, by number, over the rows that a thread took, and the row p as the variable v (-1: none)."""
         taken = [] if p < 0 else [(p, 2 * v)]
         while cell >= 0:
             taken.append((int(cells[_CELL * cell + 1]), int(cells[_CELL * cell + 2])))
             cell = cells[_CELL * cell]
         rows, labels = np.array(taken[::-1], dtype=np.int64).reshape(-1, 2).T
-        value = self._search.named[name]
-        assert isinstance(value, Summary)
-        return summed(self._search, value, self._log, rows, labels, int(number))
+        return summed(self._search, self._search.summaries[which], self._log, rows, labels, int(number))
 
     def _value(self, given: Any, null: Any, type_: SqlType | None) -> Any:
         if null or type_ is None:

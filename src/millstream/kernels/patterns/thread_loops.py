@@ -96,7 +96,7 @@ def run(
     touched: Any, first_new: Any, upto: int, time: Any, seq: Any, next_: Any, prev: Any, last: Any, cut: Any,
     slots: Any, pool: Any, meta: Any, now: Any, fnow: Any, then: Any, fthen: Any, rec: Any, frec: Any, fresh: Any,
     cells: Any, stack: Any, seen: Any, head: Any, link: Any, code: Any, relevant: Any, limits: Any, found: Any,
-    codes: Any, cols: Any, ask: Any,
+    env: Any,
 ) -> int:  # fmt: skip
     """Try new rows of the partitions `touched`, beginning with `first_new` (-1: none), and see what time has decided.
 
@@ -286,7 +286,7 @@ def run(
                                 if phase == ROW and slots[s + LATE] == 0:
                                     holds = take(
                                         code[4 * pc + 1] >> 1, now, fnow, o, rec, frec, p, start, number, low, high,
-                                        next_, prev, cells, codes, cols, ask,
+                                        cells, env,
                                     )  # fmt: skip
                                 if holds:
                                     rec[1] = now[o + 1]
@@ -330,15 +330,9 @@ def run(
                                 top += 1
                         elif op == CHECK:
                             if taken:
-                                holds = check(
-                                    code[4 * pc + 1], rec, frec, 0, start, number, low, high, next_, prev, cells, codes,
-                                    cols, ask,
-                                )  # fmt: skip
+                                holds = check(code[4 * pc + 1], rec, frec, 0, start, number, low, high, cells, env)
                             else:
-                                holds = check(
-                                    code[4 * pc + 1], now, fnow, o, start, number, low, high, next_, prev, cells, codes,
-                                    cols, ask,
-                                )  # fmt: skip
+                                holds = check(code[4 * pc + 1], now, fnow, o, start, number, low, high, cells, env)
                             if holds:
                                 stack[top] = code[4 * pc + 3] * 2 + taken
                                 top += 1

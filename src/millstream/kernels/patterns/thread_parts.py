@@ -25,9 +25,14 @@ SKIP = 0
 """0: behind the last row, 1: to the next row, 2: to the first of some variables, 3: to the last of them."""
 
 
+ENV = ("next_", "prev", "codes", "whole", "real", "cols", "ask")
+"""What conditions read besides what threads know: links between rows, codes of labels, constants, columns with their
+validity, and whom to ask for what has no compiled form."""
+
+
 def take(
     v: int, now: Any, fnow: Any, o: int, rec: Any, frec: Any, p: int, start: int, number: int, low: int, high: int,
-    next_: Any, prev: Any, cells: Any, codes: Any, cols: Any, ask: Any,
+    cells: Any, env: Any,
 ) -> bool:  # fmt: skip
     """Whether the row p may be taken as the variable v by the thread at now[o]; what it knows then is in rec.
     Rows before `low` and behind `high` are not seen."""
@@ -35,9 +40,8 @@ def take(
 
 
 def check(
-    c: int, rec: Any, frec: Any, o: int, start: int, number: int, low: int, high: int, next_: Any, prev: Any,
-    cells: Any, codes: Any, cols: Any, ask: Any,
-) -> bool:  # fmt: skip
+    c: int, rec: Any, frec: Any, o: int, start: int, number: int, low: int, high: int, cells: Any, env: Any
+) -> bool:
     """Whether the condition of a check holds for the thread at rec[o]."""
     return True
 

@@ -67,7 +67,6 @@ class ThreadMachine:
         if not len(touched):
             return nothing_found(self.search)
         program, relevant = self.generated.program.code, self.generated.relevant
-        codes = as_input(np.concatenate([log.labels, log.code_of(self.generated.texts)]))
         cols = tuple(array for name in self._columns for array in (log.values[name], log.ok[name]))
         state.meta[: loops.POOL_USED] = 0
         state.expect(len(log) - since)
@@ -81,6 +80,7 @@ class ThreadMachine:
         most = self.search.given.most
         limits = np.array([self.search.within or 0, -1 if most is None else most])
         ask = RowByRow(self.search, self.generated, log) if self.generated.asked else None
+        env = (log.next, log.prev, log.labels, *self.generated.constants.arrays(log.code_of), cols, ask)
         run = self._form(self._run, (len(log) - since) * state.room // FIRST_ROOM)
         rec = np.zeros(self._lanes, dtype=np.int64)
         while True:
@@ -95,10 +95,10 @@ class ThreadMachine:
                     touched, first_new, upto, log.time, log.seq, log.next, log.prev, log.last, log.cut, state.slots,
                     state.pool, state.meta, now, now.view(np.float64), then, then.view(np.float64), rec,
                     rec.view(np.float64), self._fresh, state.cells, stack, seen, head, link, program, relevant, limits,
-                     state.found, codes, cols, ask,
+                    state.found, env,
                 )  # fmt: skip
             if status in (loops.DONE, loops.CELLS_FULL, loops.FOUND_FULL):
-                results.append(self._flush(state, log, codes, cols))
+                results.append(self._flush(state, log, cols))
             if status == loops.DONE:
                 break
             # Where a second try does not get on either, it is one row alone that needs so much.
@@ -160,7 +160,7 @@ class ThreadMachine:
                     detail="the search would find the same match again",
                 )
 
-    def _flush(self, state: ThreadState, log: RowLog, codes: Ints, cols: tuple[Array, ...]) -> Found:
+    def _flush(self, state: ThreadState, log: RowLog, cols: tuple[Array, ...]) -> Found:
         """What is told of the matches found so far."""
         count = int(state.meta[loops.FOUND_USED])
         state.meta[loops.FOUND_USED] = 0
@@ -181,7 +181,7 @@ class ThreadMachine:
         with _fitting():
             made = int(
                 self._form(self._tell, total + count)(
-                    state.found, count, begins, rows, labels, log.next, log.prev, codes, cols, regs,
+                    state.found, count, begins, rows, labels, log.next, log.prev, log.labels, cols, regs,
                     regs.view(np.float64), of, at, *flat,
                 )
             )  # fmt: skip

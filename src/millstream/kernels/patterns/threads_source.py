@@ -12,12 +12,13 @@ from millstream.kernels.batch import Ints
 from millstream.kernels.coded_text import NotCompilable
 from millstream.kernels.jit import source_of
 from millstream.kernels.patterns import thread_loops
-from millstream.kernels.patterns.conditions import compiled, evaluated
+from millstream.kernels.patterns.conditions import Constants, evaluated
 from millstream.kernels.patterns.machine import ahead
 from millstream.kernels.patterns.program import ACCEPT, CHECK, FAIL, SPLIT, TAKE, TRY, WIDTH, Instructions, instructions
 from millstream.kernels.patterns.registers import Group, Registers, helpers_of, is_incremental, shifted
 from millstream.kernels.patterns.telling import tell_source
-from millstream.physical.expressions.kernel_forms import and_, not_, zero
+from millstream.kernels.patterns.thread_parts import ENV
+from millstream.physical.expressions.kernel_forms import zero
 from millstream.physical.expressions.kernel_helpers import helper_source
 from millstream.plan.expr import Expr, columns_of
 from millstream.plan.patterns import CLASSIFIER, MATCH_NUMBER, TIMED_OUT, Reach, Search, Summary
@@ -38,7 +39,7 @@ class Generated:
     marks: list[int]
     """the lanes of a thread that are positions"""
     relevant: Ints
-    texts: tuple[str, ...]
+    constants: Constants
     asked: list[Callable[[list[Any]], bool]] = field(default_factory=list)
     """conditions in Python; if there are any, the source does not compile"""
     asked_types: list[list[SqlType | None]] = field(default_factory=list)
@@ -59,7 +60,7 @@ class _Source:
         self._search, self._columns = search, columns
         self._program = instructions(search.pattern, search.variables)
         self._conditions: dict[int, Expr] = {search.variables.index(name): expr for name, expr in search.conditions}
-        self._texts: dict[str, int] = {}
+        self._constants = Constants()
         self._helpers: set[str] = set()
         self._asked: list[Callable[[list[Any]], bool]] = []
         self._asked_types: list[list[SqlType | None]] = []
@@ -106,10 +107,9 @@ class _Source:
             _loops(),
             told.source,
         ]
-        texts = tuple(sorted(self._texts, key=self._texts.__getitem__))
         return Generated(
-            "\n\n".join(part for part in parts if part), self._program, lanes, marks, relevant, texts, self._asked,
-            self._asked_types, self._reason, together,
+            "\n\n".join(part for part in parts if part), self._program, lanes, marks, relevant, self._constants,
+            self._asked, self._asked_types, self._reason, together,
         )  # fmt: skip
 
     def _may_fail_silently(self) -> bool:
@@ -156,14 +156,14 @@ class _Source:
             else:
                 lines = [*loads, f"if not {holds}:", "    return False", *update, "return True"]
         body = "\n".join(f"    {line}" for line in lines)
-        return f"def take{v}({_TAKE_ARGS}):\n{body}\n"
+        return f"def take{v}({_TAKE_ARGS}):\n{_UNPACK}{body}\n"
 
     def _check(self, c: int, condition: Expr) -> str:
         loads, holds = self._condition(
             condition, None, lambda lane: f"rec[o + {lane}]", lambda lane: f"frec[o + {lane}]"
         )
         body = "\n".join(f"    {line}" for line in [*loads, f"return {holds}"])
-        return f"def check{c}({_CHECK_ARGS}):\n{body}\n"
+        return f"def check{c}({_CHECK_ARGS}):\n{_UNPACK}{body}\n"
 
     def _condition(
         self, condition: Expr, v: int | None, regs: Callable[[int], str], fregs: Callable[[int], str]
@@ -175,7 +175,8 @@ class _Source:
         try:
             for name in read:
                 self._require_compilable(name)
-            source = compiled(condition, names, self._texts)
+            place = f"variable {v}" if v is not None else condition
+            source = self._constants.compiled(place, condition, names)
         except NotCompilable as reason:
             self._reason = self._reason or str(reason)
             self._asked.append(evaluated(condition, {name: i for i, name in enumerate(read)}))
@@ -184,15 +185,16 @@ class _Source:
             nulls = "".join(f"n_{name}, " for name in names.values())
             return loads, f"ask({len(self._asked) - 1}, ({values}), ({nulls}))"
         self._helpers |= source.helpers
-        labels = len(self._search.variables)
-        loads += [f"v_text{i} = codes[{labels + i}]" for i in self._texts.values() if f"v_text{i}" in source.value]
-        return loads, and_(not_(source.null), source.value)
+        return [*self._constants.lines(place), *loads], source.holds
 
     def _require_compilable(self, name: str) -> None:
         if self._is_replayed(name):
             raise NotCompilable(f"{self._search.named[name]} is computed from the rows of the match each time")
         if self._search.values[name].name in ("BLOB", "DECIMAL", "NULL"):
             raise NotCompilable(f"{self._search.named[name]} is {self._search.values[name]}")
+
+    def _summary_number(self, name: str) -> int:
+        return [summary.name for summary in self._search.summaries].index(name)
 
     def _is_replayed(self, name: str) -> bool:
         value = self._search.named.get(name)
@@ -212,7 +214,7 @@ class _Source:
         newest, own = ("now[o + 1]", f"{v}, p") if v is not None else ("rec[o + 1]", "-1, -1")
         if self._is_replayed(name):
             self._reads_cells = True
-            yield f"v_{to} = ask.summed({name!r}, cells, {newest}, {own}, number)"
+            yield f"v_{to} = ask.summed({self._summary_number(name)}, cells, {newest}, {own}, number)"
             yield f"n_{to} = v_{to} is None"
             return
         if isinstance(value, Summary) and value.fn not in ("first_value", "last_value"):
@@ -286,8 +288,9 @@ class _Source:
         return found | {(1, c) for c, expr in enumerate(self._program.checks) if reads(expr, None)}
 
 
-_TAKE_ARGS = "now, fnow, o, rec, frec, p, start, number, low, high, next_, prev, cells, codes, cols, ask"
-_CHECK_ARGS = "rec, frec, o, start, number, low, high, next_, prev, cells, codes, cols, ask"
+_TAKE_ARGS = "now, fnow, o, rec, frec, p, start, number, low, high, cells, env"
+_CHECK_ARGS = "rec, frec, o, start, number, low, high, cells, env"
+_UNPACK = f"    {', '.join(ENV)} = env\n"
 _LABEL_OF = """\
 def label_of(cells, c, q, v, p):
     # How a thread labelled a row; -1 if it has not taken it.

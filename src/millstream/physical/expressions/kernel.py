@@ -10,7 +10,7 @@ from decimal import Decimal
 from millstream.physical.expressions import kernel_functions as functions
 from millstream.physical.expressions.kernel_forms import Form, Scope, Value, not_, zero
 from millstream.plan.expr import Call, Case, Cast, Column, Expr, Literal
-from millstream.types import SqlType
+from millstream.types import BOOLEAN, SqlType
 
 _LONGEST = 20_000
 
@@ -27,6 +27,8 @@ class KernelExpr:
     value: str
     null: str
     helpers: frozenset[str] = field(default_factory=frozenset)
+    holds: str = "False"
+    """text that is true where a condition is, which may always be evaluated"""
 
     @property
     def valid(self) -> str:
@@ -46,7 +48,8 @@ def to_kernel_source(expr: Expr, names: Mapping[str, str], present: Container[st
     if form is None or (isinstance(expr, Literal) and expr.type.is_coded):
         return None
     value = form.as_value()
-    return KernelExpr(expr.type, value.value, value.null, frozenset(scope.helpers))
+    holds = form.as_truth().true if expr.type == BOOLEAN else "False"
+    return KernelExpr(expr.type, value.value, value.null, frozenset(scope.helpers), holds)
 
 
 def _compile(expr: Expr, names: Mapping[str, str], present: Container[str], scope: Scope) -> Form | None:
