@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterator
 from textwrap import indent
 
+from millstream.kernels import accumulators
+from millstream.kernels.accumulators import Sums, indented
 from millstream.kernels.over import loops
 from millstream.kernels.over.emit import emit
-from millstream.kernels.over.layout import Arg, Edge, Extreme, Layout, NamedFrame, Part, Rank, Sums
-from millstream.kernels.over.parts import cell_at, count_up, expire, indented, load_cell, note, offer, put, take
+from millstream.kernels.over.layout import Arg, Held, Layout, NamedFrame, Part, Queue, Rank
+from millstream.kernels.over.parts import cell_at, count_up, expire, load_cell, offer, put, take
 
 DONE, CELLS_NEEDED, TABLE_NEEDED, OVERFLOW = 0, 1, 1_000, 2_000
 FIRST, ADDED, LAST, WANTED, USED = range(5)
@@ -19,13 +21,10 @@ _HEADER = f"""\
 DONE, CELLS_NEEDED, TABLE_NEEDED, OVERFLOW = {DONE}, {CELLS_NEEDED}, {TABLE_NEEDED}, {OVERFLOW}
 # Lanes of `state`: where to go on, how far, how many cells are wanted, and from USED on how full the tables are.
 FIRST, ADDED, LAST, WANTED, USED = {FIRST}, {ADDED}, {LAST}, {WANTED}, {USED}
-LARGEST_SQUARED = 1e140
 POSITIVE = 0x7FFF_FFFF_FFFF_FFFF
 AHEAD = 8
 """
-_LIBRARY = [
-    name for name in vars(loops) if not name.startswith("_") and name not in ("annotations", "math", "np", "Any")
-]
+_RINGS = ("BASE", "CAPACITY", "FIRST_CAPACITY", "resize")
 
 
 def generate(layout: Layout) -> str:
@@ -34,14 +33,9 @@ def generate(layout: Layout) -> str:
     Names and widths are not in it: queries that differ in those alone share its compiled form.
     """
     own = f"{_HEADER}{_lanes(layout)}\n\n{_step(layout)}"
-    defined = {name.upper() for name in layout.slot_lanes}
-    used = [name for name in _LIBRARY if re.search(rf"\b{name}\b", own) and name not in defined]
-    imports = [
-        "import math",
-        "from millstream.kernels.jit.primitives import COMPILED, prefetch",
-        f"from {loops.__name__} import {', '.join(used)}",
-    ]
-    return "\n".join(imports[: 3 if used else 2]) + "\n\n" + own
+    text = f"{accumulators.imports(own)}from millstream.kernels.jit.primitives import COMPILED, prefetch\n"
+    used = [name for name in _RINGS if re.search(rf"\b{name}\b", own) and name.lower() not in layout.slot_lanes]
+    return text + (f"from {loops.__name__} import {', '.join(used)}\n" if used else "") + "\n" + own
 
 
 def parameters(layout: Layout) -> list[str]:
@@ -166,12 +160,10 @@ def _enter(layout: Layout) -> Iterator[str]:
 
 def _take_in(layout: Layout, part: Part) -> Iterator[str]:
     match part:
-        case Sums():
+        case Held():
             yield from put(layout, part)
-        case Extreme():
+        case Queue():
             yield from offer(part)
-        case Edge():
-            yield from note(part)
         case Rank():
             yield from count_up(part)
 
@@ -308,8 +300,8 @@ def _leave(layout: Layout, frame: NamedFrame) -> Iterator[str]:
     name = frame.name
     if not frame.is_bounded:
         return
-    sums = [part for part in layout.parts if isinstance(part, Sums) and part.frame == frame]
-    taken = [line for part in sums for line in take(layout, part)]
+    held = [part for part in layout.parts if isinstance(part, Held) and part.frame == frame]
+    taken = [line for part in held if isinstance(part.state, Sums) for line in take(layout, part)]
     if frame.is_range:
         yield f"while {name}_head < {f'{name}_end' if frame.is_delayed else 'tail'}:"
         yield f"    c = {cell_at(f'{name}_head')}"

@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from millstream.kernels.accumulators.loops import NULL_FLOAT, NULL_INT
 from millstream.kernels.aggregates import RANKS
 from millstream.kernels.jit import as_input
 from millstream.kernels.keys import ByteTable
 from millstream.kernels.keys.words import all_true, from_words, plain, validity
 from millstream.kernels.over.layout import Arg, Layout
-from millstream.kernels.over.loops import NULL_FLOAT, NULL_INT
 from millstream.kernels.over.spec import OverCall
 from millstream.types import DOUBLE, from_kernel, to_kernel
 

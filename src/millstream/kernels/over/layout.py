@@ -8,40 +8,26 @@ row: then their rows wait in cells to enter.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-from millstream.kernels.aggregates import KNOWN, RANKS
+from millstream.kernels.accumulators import Accumulator, Argument, Extreme, Place, State, Sums
+from millstream.kernels.aggregates import RANKS
 from millstream.kernels.over.spec import Frame, OverCall, OverSpec
-from millstream.types import SqlType
 
-_SPREADS = ("stddev_samp", "stddev_pop", "var_samp", "var_pop")
 _FULL_RANGE = ("BIGINT", "TIMESTAMP", "TIMESTAMPTZ", "INTERVAL")
 
 
 @dataclass(frozen=True)
-class Arg:
+class Arg(Argument):
     """An argument column. NULL travels as a value that cannot occur; where all values can, as a flag beside it."""
 
-    name: str
     column: str
-    type: SqlType
     valued: bool
-
-    @property
-    def kind(self) -> str:
-        if self.type.is_coded:
-            return "text"
-        return "float" if self.type.name == "DOUBLE" else "int"
 
     @property
     def flagged(self) -> bool:
         return not self.valued or self.type.name in _FULL_RANGE
-
-    @property
-    def is_wide(self) -> bool:
-        """Whether 64 bits cannot hold a sum of such integers."""
-        return self.type.name in ("BIGINT", "DECIMAL")
 
 
 @dataclass(frozen=True)
@@ -69,44 +55,45 @@ class NamedFrame:
 
 
 @dataclass(frozen=True)
-class Sums:
-    """Count, sum and squares of an argument's values in a frame, as far as calls need them; no argument: of rows."""
+class Held:
+    """What an accumulator keeps of the values in a frame; with `distinct`, each value counts once."""
 
     frame: NamedFrame
-    arg: Arg | None
-    distinct: bool
-    has_sum: bool
-    has_squares: bool
+    state: State
+    distinct: bool = False
+
+    @property
+    def arg(self) -> Arg | None:
+        arg = self.state.arg
+        assert arg is None or isinstance(arg, Arg)
+        return arg
 
     @property
     def name(self) -> str:
-        return f"{self.frame.name}_{self.arg.name if self.arg else 'rows'}{'_distinct' if self.distinct else ''}"
+        name = f"{self.frame.name}_{self.state.arg.name if self.state.arg else 'rows'}"
+        if isinstance(self.state, Sums):
+            return f"{name}_distinct" if self.distinct else name
+        return f"{name}_{self.state.fn.removesuffix('_value')}"
 
     @property
     def lanes(self) -> tuple[str, ...]:
-        lanes = ["count"]
-        if self.arg is not None and self.arg.kind == "float":
-            if self.has_sum or self.has_squares:
-                lanes += ["sum", "sum_low", "sum_error", "odd", "net"]
-            if self.has_squares:
-                lanes += ["squares", "squares_low", "squares_error", "huge"]
-        elif self.arg is not None:
-            if self.has_sum:
-                lanes += ["sum", "sum_low"] if self.arg.is_wide else ["sum"]
-            if self.has_squares:
-                lanes += ["total", "total_low", "total_error", "squares", "squares_low", "squares_error"]
-        return tuple(lanes)
+        return tuple(lane.name for lane in self.state.lanes)
 
     @property
-    def exact_sums(self) -> tuple[str, ...]:
-        """The first lanes of its sums in high and low part."""
-        return tuple(lane.removesuffix("_error") for lane in self.lanes if lane.endswith("_error"))
+    def place(self) -> Place:
+        """Where its lanes are in the record at s."""
+        return Place.named("slots", "sums", f"s + {self.name.upper()}")
+
+    def joined(self, other: Held) -> Held:
+        """What serves the calls of both, which have the same name."""
+        if isinstance(self.state, Sums) and isinstance(other.state, Sums):
+            return replace(self, state=self.state.joined(other.state))
+        return self
 
 
 @dataclass(frozen=True)
-class Extreme:
-    """The least, greatest, first known or last known value in a frame: bounded, the candidates in a queue of positions;
-    else the best so far."""
+class Queue:
+    """The candidates for the least, greatest, first known or last known value in a bounded frame, by position."""
 
     frame: NamedFrame
     arg: Arg
@@ -118,25 +105,7 @@ class Extreme:
 
     @property
     def lanes(self) -> tuple[str, ...]:
-        return ("queue_head", "queue_tail") if self.frame.is_bounded else ("any", "best")
-
-
-@dataclass(frozen=True)
-class Edge:
-    """The first value of an unbounded frame, or the last one of a frame that waits for peers or begins at the first
-    row and ends before the current one."""
-
-    frame: NamedFrame
-    arg: Arg
-    fn: str
-
-    @property
-    def name(self) -> str:
-        return f"{self.frame.name}_{self.arg.name}_{self.fn.removesuffix('_value')}"
-
-    @property
-    def lanes(self) -> tuple[str, ...]:
-        return ("known", "value")
+        return ("queue_head", "queue_tail")
 
 
 @dataclass(frozen=True)
@@ -155,7 +124,7 @@ class Rank:
         return ("rows", "last", "value")
 
 
-Part = Sums | Extreme | Edge | Rank
+Part = Held | Queue | Rank
 
 
 @dataclass(frozen=True)
@@ -172,7 +141,7 @@ class Layout:
             uses = [call for call in self.spec.calls if call.arg is not None and call.arg.lower() == column]
             valued = any(call.fn != "count" or call.distinct for call in uses)
             field = self.spec.input[column]
-            result.append(Arg(f"a{i}", field.name, field.type, valued))
+            result.append(Arg(f"a{i}", field.type, field.name, valued))
         return tuple(result)
 
     @cached_property
@@ -194,14 +163,8 @@ class Layout:
             if part is None:
                 continue
             before = parts.get(part.name)
-            if isinstance(part, Sums) and isinstance(before, Sums):
-                part = Sums(
-                    part.frame,
-                    part.arg,
-                    part.distinct,
-                    part.has_sum or before.has_sum,
-                    part.has_squares or before.has_squares,
-                )
+            if isinstance(part, Held) and isinstance(before, Held):
+                part = part.joined(before)
             parts[part.name] = part
         return tuple(parts.values())
 
@@ -211,18 +174,20 @@ class Layout:
         if call.fn in RANKS:
             return Rank(frame, call.fn)
         if call.arg is None:
-            return None if frame.is_bounded else Sums(frame, None, False, False, False)
-        arg = self.arg(call)
-        if call.fn in ("min", "max") or call.fn in KNOWN:
-            return Extreme(frame, arg, call.fn)
-        if call.fn == "first_value":
-            return None if frame.is_bounded else Edge(frame, arg, call.fn)
-        if call.fn == "last_value":
-            lost = frame.is_range if not frame.is_delayed else not frame.is_bounded
-            return Edge(frame, arg, call.fn) if lost else None
+            return None if frame.is_bounded else Held(frame, self.accumulator(call).state)
+        state = self.accumulator(call).state
+        if isinstance(state, Extreme) and frame.is_bounded:
+            return Queue(frame, self.arg(call), call.fn)
+        if call.fn == "first_value" and frame.is_bounded:
+            return None
+        if call.fn == "last_value" and not (frame.is_range if not frame.is_delayed else not frame.is_bounded):
+            return None
         if call.fn == "lag":
             return None
-        return Sums(frame, arg, call.distinct, call.fn in ("sum", "avg"), call.fn in _SPREADS)
+        return Held(frame, state, call.distinct)
+
+    def accumulator(self, call: OverCall) -> Accumulator:
+        return Accumulator(call.fn, None if call.arg is None else self.arg(call), call.type)
 
     def part_named(self, name: str) -> Part:
         return next(part for part in self.parts if part.name == name)
@@ -256,13 +221,13 @@ class Layout:
         return tuple(arg for arg in self.args if arg.name in needed)
 
     @cached_property
-    def queues(self) -> tuple[Extreme, ...]:
-        return tuple(part for part in self.parts if isinstance(part, Extreme) and part.frame.is_bounded)
+    def queues(self) -> tuple[Queue, ...]:
+        return tuple(part for part in self.parts if isinstance(part, Queue))
 
     @cached_property
-    def tables(self) -> tuple[Sums, ...]:
+    def tables(self) -> tuple[Held, ...]:
         """The parts that count equal values, one table each."""
-        return tuple(part for part in self.parts if isinstance(part, Sums) and part.distinct)
+        return tuple(part for part in self.parts if isinstance(part, Held) and part.distinct)
 
     @cached_property
     def slot_lanes(self) -> dict[str, int]:
@@ -305,11 +270,9 @@ class Layout:
     def text_lanes(self, arg: Arg) -> list[tuple[int, int]]:
         """The slot lanes that hold codes of a text argument, each with the lane that is 1 if it holds one."""
         lanes = self.slot_lanes
-        pairs = [(f"{part.name}_any", f"{part.name}_best") for part in self.parts if isinstance(part, Extreme)]
-        pairs += [(f"{part.name}_known", f"{part.name}_value") for part in self.parts if isinstance(part, Edge)]
-        return [
-            (lanes[known], lanes[value]) for known, value in pairs if known in lanes and arg.name in value.split("_")
-        ]
+        held = (part for part in self.parts if isinstance(part, Held) and not isinstance(part.state, Sums))
+        pairs = [[f"{part.name}_{lane}" for lane in part.lanes] for part in held if part.state.arg == arg]
+        return [(lanes[known], lanes[value]) for known, value in pairs]
 
     @cached_property
     def expires(self) -> int | None:

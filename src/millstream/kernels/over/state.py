@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from millstream.kernels.accumulators import loops
 from millstream.kernels.batch import BEGIN, Batch, Ints
 from millstream.kernels.jit import compile_kernel, source_of
 from millstream.kernels.keys import ByteTable, KeyTable
-from millstream.kernels.over import loops
 from millstream.kernels.over.codegen import USED
 from millstream.kernels.over.layout import Layout
 from millstream.kernels.pieces import Pieces

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from millstream.kernels.over.layout import Extreme
 from millstream.kernels.relations import stair_loops
+from millstream.kernels.relations.summary_layout import Ranked
 
 IMPORTS = (f"from {stair_loops.__name__} import EVER, FREE, GOES, NEXT, PREVIOUS, STEP, VALUE",)
 """What generated source with steps begins with."""
@@ -23,12 +23,12 @@ TEXT_ARRAYS = ("starts", "lengths", "arena")
 """What tells the string of a code."""
 
 
-def values_of(part: Extreme) -> str:
+def values_of(part: Ranked) -> str:
     """The array that has the values of an extreme's steps."""
     return "fsteps" if part.arg.kind == "float" else "steps"
 
 
-def stair_functions(extremes: tuple[Extreme, ...]) -> str:
+def stair_functions(extremes: tuple[Ranked, ...]) -> str:
     """The functions by which steps are put, if there are many extremes."""
     text = ""
     for name, part in {_name(part): part for part in extremes}.items() if len(extremes) > _FEW else ():
@@ -38,29 +38,29 @@ def stair_functions(extremes: tuple[Extreme, ...]) -> str:
     return text
 
 
-def put_step(part: Extreme, extremes: tuple[Extreme, ...]) -> Iterator[str]:
+def put_step(part: Ranked, extremes: tuple[Ranked, ...]) -> Iterator[str]:
     """The value that enters is the extreme from some time on, perhaps, until its row ends."""
-    at, value, array = f"s + {part.name.upper()}_ANY", f"{part.arg.name}_v", values_of(part)
+    at, value, array = f"s + {part.name.upper()}_FIRST", f"{part.arg.name}_v", values_of(part)
     yield f"if {part.arg.name}_in:"
     if len(extremes) > _FEW:
         given = f"slots, {at}, steps, {array}, pool, cells[c + UNTIL], {value}{_texts(part, f'{part.arg.name}_')}"
         yield f"    {_name(part)}({given})"
         return
     yield "    until = cells[c + UNTIL]"
-    last = f"slots[s + {part.name.upper()}_BEST]"
+    last = f"slots[s + {part.name.upper()}_LAST]"
     for line in _put(part, f"slots[{at}]", last, value, array, f"{part.arg.name}_"):
         yield f"    {line}"
 
 
-def _name(part: Extreme) -> str:
+def _name(part: Ranked) -> str:
     return f"put_{part.fn}_{part.arg.kind}"
 
 
-def _texts(part: Extreme, prefix: str) -> str:
+def _texts(part: Ranked, prefix: str) -> str:
     return "".join(f", {prefix}{array}" for array in TEXT_ARRAYS) if part.arg.kind == "text" else ""
 
 
-def _put(part: Extreme, first: str, last: str, value: str, array: str, prefix: str) -> Iterator[str]:
+def _put(part: Ranked, first: str, last: str, value: str, array: str, prefix: str) -> Iterator[str]:
     """Put a value among the steps from `first` to `last`; names of the arrays of its strings begin with `prefix`."""
     there = f"{array}[STEP * (before - 1) + VALUE]"
     behind = f"{array}[STEP * (after - 1) + VALUE]"
@@ -101,9 +101,9 @@ if not beaten:
         {last} = new""".split("\n")
 
 
-def drop_steps(part: Extreme) -> Iterator[str]:
+def drop_steps(part: Ranked) -> Iterator[str]:
     """The values whose rows have ended by t leave the group."""
-    first, last = f"slots[s + {part.name.upper()}_ANY]", f"slots[s + {part.name.upper()}_BEST]"
+    first, last = f"slots[s + {part.name.upper()}_FIRST]", f"slots[s + {part.name.upper()}_LAST]"
     yield from f"""\
 best = {first}
 if best != 0 and steps[STEP * (best - 1) + GOES] <= t:
@@ -119,7 +119,7 @@ if best != 0 and steps[STEP * (best - 1) + GOES] <= t:
         steps[STEP * (best - 1) + PREVIOUS] = 0""".split("\n")
 
 
-def _beats(part: Extreme, left: str, right: str, prefix: str) -> str:
+def _beats(part: Ranked, left: str, right: str, prefix: str) -> str:
     """Whether a value is as near to the extreme as another or nearer; NaN is the greatest number."""
     if part.arg.kind == "text":
         one, other = (left, right) if part.fn == "max" else (right, left)

@@ -9,11 +9,11 @@ from typing import Protocol
 
 import numpy as np
 
+from millstream.kernels.accumulators import loops
 from millstream.kernels.batch import Ints
 from millstream.kernels.jit import compile_kernel, source_of
 from millstream.kernels.kept import SlotNumbers
 from millstream.kernels.keys import ByteTable
-from millstream.kernels.over import loops
 from millstream.kernels.relations import stair_loops, tree_loops
 from millstream.kernels.relations.back import Lanes
 from millstream.kernels.relations.place_loops import FIRST_VALUE

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from millstream.kernels.accumulators import Sums
 from millstream.kernels.batch import Ints
-from millstream.kernels.over.layout import Arg, Extreme, Layout, Part, Sums
+from millstream.kernels.over.layout import Arg, Held, Layout
 from millstream.kernels.over.spec import Frame, OverCall, OverSpec
 from millstream.kernels.relations.front import ROW_LANES
 from millstream.kernels.relations.groups import GROUP_LANES
@@ -15,6 +17,21 @@ from millstream.kernels.relations.place_loops import FIRST_VALUE
 from millstream.kernels.relations.summary import SummarySpec
 from millstream.plan.windows import Between
 from millstream.types import BIGINT
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """The values of an argument in a group, ranked so that the extreme is at hand when any of them goes: where they
+    begin, and where they end."""
+
+    arg: Arg
+    fn: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.arg.name}_{self.fn}"
+
+    lanes = ("first", "last")
 
 
 class SummaryLayout:
@@ -40,20 +57,22 @@ class SummaryLayout:
         return self.layout.args
 
     @cached_property
-    def parts(self) -> tuple[Part, ...]:
-        return tuple(part for part in self.layout.parts if not self._is_elsewhere(part))
+    def held(self) -> tuple[Held, ...]:
+        """What accumulators hold of each group."""
+        held = (part for part in self.layout.parts if isinstance(part, Held))
+        return tuple(part for part in held if isinstance(part.state, Sums) and part.arg is not None)
 
-    def _is_elsewhere(self, part: Part) -> bool:
-        if isinstance(part, Extreme):
-            return self.keeper(part) != part
-        return isinstance(part, Sums) and part.arg is None
+    @cached_property
+    def extremes(self) -> tuple[Ranked, ...]:
+        calls = (Ranked(self.layout.arg(call), call.fn) for call in self.calls if call.fn in ("min", "max"))
+        return tuple(dict.fromkeys(map(self.keeper, calls)))
 
-    def keeper(self, part: Extreme) -> Extreme:
+    def keeper(self, part: Ranked) -> Ranked:
         """The extreme that has the values of another: among changes, the least and the greatest share a tree."""
         if self.has_ends:
             return part
-        extremes = (other for other in self.layout.parts if isinstance(other, Extreme))
-        return next(other for other in extremes if other.arg == part.arg)
+        fns = (call.fn for call in self.calls if call.fn in ("min", "max") and self.layout.arg(call) == part.arg)
+        return Ranked(part.arg, next(fns))
 
     @property
     def has_ends(self) -> bool:
@@ -61,14 +80,10 @@ class SummaryLayout:
         return self.spec.form == "intervals"
 
     @cached_property
-    def extremes(self) -> tuple[Extreme, ...]:
-        return tuple(part for part in self.parts if isinstance(part, Extreme))
-
-    @cached_property
     def stairs(self) -> Ints:
         """The lanes where a group has the first step of each extreme, that of the last one in the next; or the root of
         its tree."""
-        return np.array([self.group_lanes[f"{part.name}_any"] for part in self.extremes], dtype=np.int64)
+        return np.array([self.group_lanes[f"{part.name}_first"] for part in self.extremes], dtype=np.int64)
 
     @cached_property
     def text_extremes(self) -> tuple[Arg, ...]:
@@ -83,7 +98,8 @@ class SummaryLayout:
             names = ["reach", "held"]
         else:
             names = ["given", "given_nulls", *(f"given{i}" for i in range(len(self.calls)))]
-        names += [f"{part.name}_{lane}" for part in self.parts for lane in part.lanes]
+        names += [f"{held.name}_{lane}" for held in self.held for lane in held.lanes]
+        names += [f"{part.name}_{lane}" for part in self.extremes for lane in part.lanes]
         return {name: GROUP_LANES + i for i, name in enumerate(names)}
 
     @property

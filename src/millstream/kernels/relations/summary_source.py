@@ -6,21 +6,16 @@ import re
 from collections.abc import Iterator
 from textwrap import indent
 
-from millstream.kernels.over import loops
+from millstream.kernels import accumulators
 from millstream.kernels.over.emit import emit
-from millstream.kernels.over.layout import Extreme, Sums
 from millstream.kernels.over.parts import load_cell, put, take
 from millstream.kernels.relations import stair_source, tree_source
 from millstream.kernels.relations.stair_source import TEXT_ARRAYS, drop_steps, put_step, stair_functions, values_of
-from millstream.kernels.relations.summary_layout import SummaryLayout
+from millstream.kernels.relations.summary_layout import Ranked, SummaryLayout
 from millstream.kernels.relations.tree_source import end_of_tree, put_value, take_value, tree_functions
 
 DONE, ROOM, OVERFLOW = 0, 1, 2
 """What a loop answers: it is done, it needs room for more values in its tables, or which sum is too large."""
-
-_LIBRARY = [
-    name for name in vars(loops) if not name.startswith("_") and name not in ("annotations", "math", "np", "Any")
-]
 
 _NOTHING = {"float": "0.0", "int": "0", "text": "-1"}
 
@@ -28,7 +23,6 @@ _HEADER = f"""\
 DONE, ROOM, OVERFLOW = {DONE}, {ROOM}, {OVERFLOW}
 FOREVER = 0x7FFF_FFFF_FFFF_FFFF
 OPEN = -0x8000_0000_0000_0000
-LARGEST_SQUARED = 1e140
 USED = 0
 # Lanes of a row, of an output row and of a group.
 SLOT, UNTIL = 0, 1
@@ -41,13 +35,10 @@ def generate(layout: SummaryLayout) -> str:
     """A module whose `step` works on all events of complete instants and writes the rows of groups that changed."""
     functions = (stair_functions if layout.has_ends else tree_functions)(layout.extremes)
     own = f"{_HEADER}{_lanes(layout)}\n\n{functions}{_step(layout)}"
-    used = [name for name in _LIBRARY if re.search(rf"\b{name}\b", own) and f"\n{name} =" not in own]
-    imports = ["import math"]
-    if used:
-        imports.append(f"from {loops.__name__} import {', '.join(used)}")
+    imports = [accumulators.imports(own)]
     if layout.extremes:
         imports += (stair_source if layout.has_ends else tree_source).IMPORTS
-    return "\n".join(imports) + "\n\n" + own
+    return "".join(f"{line.rstrip()}\n" for line in imports) + "\n" + own
 
 
 def _lanes(layout: SummaryLayout) -> str:
@@ -237,19 +228,17 @@ def _touch(rows: str) -> list[str]:
 def _enter(layout: SummaryLayout) -> Iterator[str]:
     for arg in layout.args:
         yield from load_cell(layout.layout, arg)
-    for part in layout.parts:
-        if isinstance(part, Sums):
-            yield from put(layout.layout, part)
-        elif isinstance(part, Extreme):
-            yield from put_step(part, layout.extremes) if layout.has_ends else put_value(part)
+    for held in layout.held:
+        yield from put(layout.layout, held)
+    for part in layout.extremes:
+        yield from put_step(part, layout.extremes) if layout.has_ends else put_value(part)
 
 
 def _leave(layout: SummaryLayout) -> Iterator[str]:
-    for part in layout.parts:
-        if isinstance(part, Sums):
-            yield from take(layout.layout, part)
-        elif isinstance(part, Extreme) and not layout.has_ends:
-            yield from take_value(layout.layout, part)
+    for held in layout.held:
+        yield from take(layout.layout, held)
+    for part in () if layout.has_ends else layout.extremes:
+        yield from take_value(layout.layout, part)
 
 
 def _expire(layout: SummaryLayout) -> Iterator[str]:
@@ -261,12 +250,12 @@ def _results(layout: SummaryLayout) -> Iterator[str]:
     """What each call comes to, as variables; `nulls` tells which ones are NULL."""
     yield "nulls = 0"
     for i, call in enumerate(layout.calls):
-        wanted = layout.layout.part(call)
         if call.arg is None:
             yield f"out{i} = slots[s + LIVE]"
-        elif isinstance(wanted, Extreme):
+        elif call.fn in ("min", "max"):
+            wanted = Ranked(layout.layout.arg(call), call.fn)
             if layout.has_ends:
-                yield f"best = slots[s + {wanted.name.upper()}_ANY] - 1"
+                yield f"best = slots[s + {wanted.name.upper()}_FIRST] - 1"
                 yield "if best >= 0:"
             else:
                 yield f"best = {end_of_tree(layout.keeper(wanted), call.fn)}"

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from millstream.kernels.over.layout import Arg, Extreme, Layout
+from millstream.kernels.over.layout import Arg, Layout
 from millstream.kernels.over.parts import cell_value
 from millstream.kernels.relations import tree_loops
 from millstream.kernels.relations.stair_source import TEXT_ARRAYS
+from millstream.kernels.relations.summary_layout import Ranked
 
 IMPORTS = (
     "import numpy as np",
@@ -88,7 +89,7 @@ _ALIKE = """\
 """
 
 
-def tree_functions(extremes: tuple[Extreme, ...]) -> str:
+def tree_functions(extremes: tuple[Ranked, ...]) -> str:
     """The functions by which values of these kinds come and go; each gives the tree's new root."""
     kinds = sorted({part.arg.kind for part in extremes})
     text = "LARGEST = 0x7FFF_FFFF_FFFF_FFFF\n\n\n" if "float" in kinds else ""
@@ -102,25 +103,25 @@ def tree_functions(extremes: tuple[Extreme, ...]) -> str:
     return text
 
 
-def put_value(part: Extreme) -> Iterator[str]:
+def put_value(part: Ranked) -> Iterator[str]:
     """The value that enters is one more."""
     yield f"if {part.arg.name}_in:"
     yield f"    {_call('put', part, f'{part.arg.name}_word')}"
 
 
-def take_value(layout: Layout, part: Extreme) -> Iterator[str]:
+def take_value(layout: Layout, part: Ranked) -> Iterator[str]:
     """The value in cell c is one less."""
     yield f"if {cell_value(layout, part.arg)[1]}:"
     yield f"    {_call('take', part, f'cells[c + CELL_{part.arg.name.upper()}]')}"
 
 
-def end_of_tree(keeper: Extreme, fn: str) -> str:
+def end_of_tree(keeper: Ranked, fn: str) -> str:
     """The node with the extreme of a group, or 0; `keeper` is the one that has the tree."""
-    return f"end_of(steps, slots[s + {keeper.name.upper()}_ANY], {'LEFT' if fn == 'min' else 'RIGHT'})"
+    return f"end_of(steps, slots[s + {keeper.name.upper()}_FIRST], {'LEFT' if fn == 'min' else 'RIGHT'})"
 
 
-def _call(way: str, part: Extreme, value: str) -> str:
-    root = f"slots[s + {part.name.upper()}_ANY]"
+def _call(way: str, part: Ranked, value: str) -> str:
+    root = f"slots[s + {part.name.upper()}_FIRST]"
     return f"{root} = {way}_{part.arg.kind}(steps, pool, {root}, {value}{_texts(part.arg)})"
 
 

@@ -1,0 +1,117 @@
+"""What accumulators are told of the source that they stand in: where their lanes are, and what their argument is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from millstream.kernels.accumulators import loops
+from millstream.types import SqlType
+
+_HELPERS = [
+    name for name in vars(loops) if not name.startswith("_") and name not in ("annotations", "math", "np", "Any")
+]
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A cell of a record."""
+
+    name: str
+    is_float: bool = False
+
+
+class _Laned(Protocol):
+    @property
+    def lanes(self) -> Sequence[Lane]: ...
+
+
+@dataclass(frozen=True)
+class Place:
+    """A record in generated source: the text of each of its lanes, to be read or assigned."""
+
+    text: Callable[[str, bool], str]
+
+    def __getitem__(self, lane: str) -> str:
+        return self.text(lane, False)
+
+    def float(self, lane: str) -> str:
+        """The text of a lane that holds a float."""
+        return self.text(lane, True)
+
+    @staticmethod
+    def named(ints: str, floats: str, prefix: str) -> Place:
+        """A record in an array, and its view as floats; constants tell where lanes are.
+
+        >>> Place.named("slots", "sums", "s + A")["count"]
+        'slots[s + A_COUNT]'
+        """
+        return Place(lambda lane, is_float: f"{floats if is_float else ints}[{prefix}_{lane.upper()}]")
+
+    @staticmethod
+    def numbered(ints: str, floats: str, base: str, state: _Laned) -> Place:
+        """A record of a state in an array, and its view as floats, whose lanes are numbered from `base` on."""
+        numbers = {lane.name: i for i, lane in enumerate(state.lanes)}
+        return Place(lambda lane, is_float: f"{floats if is_float else ints}[{base} + {numbers[lane]}]")
+
+    @staticmethod
+    def local(prefix: str) -> Place:
+        """A record in plain variables.
+
+        >>> Place.local("t0_").float("sum")
+        't0_sum'
+        """
+        return Place(lambda lane, _: f"{prefix}{lane}")
+
+
+@dataclass(frozen=True)
+class Argument:
+    """What an aggregate is over. Variables that its source needs begin with its name."""
+
+    name: str
+    type: SqlType
+
+    @property
+    def kind(self) -> str:
+        if self.type.is_coded:
+            return "text"
+        return "float" if self.type.name == "DOUBLE" else "int"
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "float"
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether 64 bits cannot hold a sum of such integers."""
+        return self.type.name in ("BIGINT", "DECIMAL")
+
+    @property
+    def texts(self) -> str:
+        """The arrays that tell the strings of codes: where each begins, how long it is, all bytes."""
+        return f"{self.name}_starts, {self.name}_lengths, {self.name}_arena"
+
+    def scaled(self, value: str) -> str:
+        """An integer value as the number that it stands for."""
+        return f"float({value}) / {10.0**self.type.scale!r}" if self.type.scale else f"float({value})"
+
+
+def imports(source: str) -> str:
+    """The lines that source with accumulators begins with."""
+    used = [name for name in _HELPERS if re.search(rf"\b{name}\b", source) and f"\n{name} =" not in source]
+    return f"import math\nfrom {loops.__name__} import {', '.join(used)}\n" if used else "import math\n"
+
+
+def guarded(known: str, lines: Iterable[str]) -> Iterator[str]:
+    """Lines that run if a value is one."""
+    if known == "True":
+        yield from lines
+    elif lines := list(lines):
+        yield f"if {known}:"
+        yield from indented(lines)
+
+
+def indented(lines: Iterable[str], by: int = 4) -> Iterator[str]:
+    return (" " * by + line for line in lines)
