@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
-import re
 import sys
 import threading
 from collections.abc import Callable
@@ -18,20 +17,19 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.kernels.jit import policy, store
+from millstream.kernels.source.passes import decorated
 
 _HEADER = "from __future__ import annotations\nfrom numba import njit\n"
 _DECORATOR = '@njit(nogil=True, cache=True, error_model="numpy", no_cfunc_wrapper=True)\n'
-_FUTURE = re.compile(r"^from __future__ import annotations\n", re.MULTILINE)
-_IMPORT = re.compile(r"^from (millstream\.kernels\.[\w.]+) import", re.MULTILINE)
+_FUTURE = "from __future__ import annotations\n"
 _PRIMITIVES, _INTRINSICS = (f"millstream.kernels.jit.{name}" for name in ("primitives", "intrinsics"))
-_TOP_LEVEL_FUNCTION = re.compile(r"^(?=def )", re.MULTILINE)
 
 
 class _Module:
     """One source text in both of its forms; all functions of it change form together."""
 
     def __init__(self, source: str) -> None:
-        self.source = _FUTURE.sub("", source)
+        self.source = source.replace(_FUTURE, "")
         self.rows = 0
         self._lock = threading.Lock()
         self._python: dict[str, Any] | None = None
@@ -41,7 +39,7 @@ class _Module:
     def python(self) -> dict[str, Any]:
         if self._python is None:
             namespace: dict[str, Any] = {}
-            text = "from __future__ import annotations\n" + self.source
+            text = _FUTURE + self.source
             exec(compile(text, "<kernel source>", "exec"), namespace)
             self._python = namespace
         return self._python
@@ -73,16 +71,15 @@ class _Module:
 
     @cached_property
     def _path(self) -> Path:
-        text = _HEADER + _TOP_LEVEL_FUNCTION.sub(_DECORATOR, _IMPORT.sub(_compiled_import, self.source))
+        text = _HEADER + decorated(self.source, _DECORATOR, _compiled_module)
         return store.put(f"k{store.fingerprint(text)}.py", text)
 
 
-def _compiled_import(match: re.Match[str]) -> str:
-    """What compiled source imports instead: the compiled form of a module that is kernel source too."""
-    name = match[1]
-    if name != _PRIMITIVES:
-        name = _module(source_of(importlib.import_module(name))).compiled().__name__
-    return f"from {_INTRINSICS if name == _PRIMITIVES else name} import"
+def _compiled_module(name: str) -> str:
+    """What compiled source imports from instead: the compiled form of a module that is kernel source too."""
+    if not name.startswith("millstream.kernels."):
+        return name
+    return _INTRINSICS if name == _PRIMITIVES else _module(source_of(importlib.import_module(name))).compiled().__name__
 
 
 class Compiled:

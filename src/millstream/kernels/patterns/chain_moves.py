@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from millstream.kernels.patterns.chain_layout import is_counted
 from millstream.kernels.patterns.chain_plan import Plan, at_hand
 from millstream.kernels.patterns.chain_values import Values
-from millstream.kernels.programs.writer import Writer
+from millstream.kernels.source.writer import Writer
 from millstream.plan.chains import Element
 from millstream.plan.expr import Expr
 from millstream.plan.shift_tables import Place, Start

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from millstream.kernels.patterns.chain_dispatch import Dispatch
 from millstream.kernels.patterns.chain_plan import Plan
 from millstream.kernels.patterns.conditions import Constants
-from millstream.kernels.programs.source_text import untroubled
-from millstream.kernels.programs.writer import Writer
+from millstream.kernels.source.passes import untroubled
+from millstream.kernels.source.writer import Writer
 from millstream.physical.expressions.kernel_helpers import helper_source
 
 FOUND, TROUBLE, EVALUATIONS, META = 0, 1, 2, 3
@@ -68,7 +68,7 @@ class _Source(Dispatch):
         lanes = "".join(f"{name.upper()} = {lane}\n" for name, lane in self.layout.lanes.items())
         helpers = helper_source(self.values.helpers)
         parts = [_HEADER + lanes, *([helpers] if helpers else []), function]
-        return untroubled("\n\n".join(parts)).replace("trouble[0]", "meta[TROUBLE]").replace("(trouble, ", "(meta, ")
+        return untroubled("\n\n".join(parts), "meta", "TROUBLE")
 
     # -- functions -------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -85,13 +85,23 @@ class CompiledEngine:
 
     def __init__(self, program: Program, mode: Mode, keyed: bool = True) -> None:
         self.generated: Generated = generate(program, mode, keyed)
-        # As long as no argument has been NULL, loops that do not ask; they keep the same state.
-        plain = generate(program, mode, keyed, nulls=False)
         self.layout = self.generated.layout
         self.program, self.mode = program, mode
-        self._arrive = [compile_kernel(source.source, "arrive") for source in (plain, self.generated)]
-        self._close = [compile_kernel(source.source, "close") for source in (plain, self.generated)]
         self._active = isinstance(mode, Sliding) and mode.active
+
+    @cached_property
+    def _asking(self) -> dict[str, Compiled]:
+        """The loops."""
+        return {name: compile_kernel(self.generated.source, name) for name in ("arrive", "close")}
+
+    @cached_property
+    def _trusting(self) -> dict[str, Compiled]:
+        """Loops for as long as no argument has been NULL, which do not ask; they keep the same state."""
+        plain = generate(self.program, self.mode, self.layout.keyed, nulls=False)
+        return {name: compile_kernel(plain.source, name) for name in ("arrive", "close")}
+
+    def _loop(self, name: str, state: CompiledState) -> Compiled:
+        return (self._asking if state.nulls else self._trusting)[name]
 
     def open(self) -> CompiledState:
         tables = self.layout.cells
@@ -119,7 +129,7 @@ class CompiledEngine:
             arrays += self._argument(state, column, parameter.type)
         state.nulls = state.nulls or any(column.null_count for column in args)
         origin, stamp, columns = self._run(
-            self._arrive[state.nulls],
+            self._loop("arrive", state),
             rows,
             state,
             slots,
@@ -139,7 +149,7 @@ class CompiledEngine:
             arrays += self._argument(state, pa.nulls(0, parameter.type.arrow), parameter.type)
         chosen, none = as_input(slots.astype(np.int32)), as_input(_NONE)
         origin, _, columns = self._run(
-            self._close[state.nulls], len(slots), state, chosen, none, none, 0, arrays, exact=False
+            self._loop("close", state), len(slots), state, chosen, none, none, 0, arrays, exact=False
         )
         return Returned(origin, None, columns)
 

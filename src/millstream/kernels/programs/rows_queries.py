@@ -325,7 +325,8 @@ def _only_value(expr: ScalarQuery, rows: Run) -> Closure:
 
 def _only_method(query: Rows) -> Method | None:
     """The method whose rows are those of the query."""
-    first = query.columns[0]
+    # A table that no result looks at makes a factor that returns rows without columns.
+    first = query.columns[0] if query.columns else None
     if not isinstance(first, Method):
         return None
     same = all(isinstance(column, Method) and column.target == first.target for column in query.columns)

@@ -7,6 +7,7 @@ that do not fit are noted in `trouble` instead of raised: that keeps the loops f
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from millstream.kernels.batch import BEGIN
 from millstream.kernels.programs.arithmetic import arithmetic_source
@@ -14,11 +15,11 @@ from millstream.kernels.programs.engine import Mode, Running, Sliding, Tumbling
 from millstream.kernels.programs.layout import SEEN, Cells, Layout
 from millstream.kernels.programs.nullness import Place, never_null
 from millstream.kernels.programs.source_room import Room
-from millstream.kernels.programs.source_text import gathered, placed, untroubled
 from millstream.kernels.programs.source_values import Body, plain_type
 from millstream.kernels.programs.statements import Statements
 from millstream.kernels.programs.storage import Pair, append, drop, load_cell, store, stored, unlink
-from millstream.kernels.programs.writer import Writer
+from millstream.kernels.source.passes import lean
+from millstream.kernels.source.writer import Writer, block
 from millstream.physical.expressions.kernel_forms import not_, zero
 from millstream.plan.program_facts import returns_one_row, uses_sqlcode
 from millstream.plan.programs import SQLCODE, Program, Statement
@@ -37,6 +38,12 @@ SEVERAL_ROWS = {SEVERAL_ROWS}
 
 """
 
+_ARRAYS = (
+    "c", "f", "heads", "order", "arg", "ok", "out", "null", "record", "records", "origin", "stamp", "time", "slots",
+    "ids",
+)  # fmt: skip
+"""Arrays whose indexes are never negative, without the numbers that some have."""
+
 _ORDERING = """from millstream.kernels.programs.ordering import enter, grow, leave, place_of_new, position
 
 """
@@ -48,9 +55,15 @@ class Generated:
     whether every tuple returns exactly one row, so that it does not tell which."""
 
     layout: Layout
-    source: str
+    header: str
+    written: str
     texts: tuple[str, ...]
     exact: bool
+
+    @cached_property
+    def source(self) -> str:
+        """What is compiled."""
+        return self.header + lean(self.written, "trouble", "0", _is_array)
 
 
 def generate(program: Program, mode: Mode, keyed: bool, nulls: bool = True) -> Generated:
@@ -63,8 +76,8 @@ def generate(program: Program, mode: Mode, keyed: bool, nulls: bool = True) -> G
     known = frozenset() if nulls else never_null(program, layout.window is not None and layout.window.is_ring)
     functions = [_Function(layout, exact, name, texts, helpers, known, nulls).text() for name in ("arrive", "close")]
     header = _HEADER + (_ORDERING if any(cells.order is not None for cells in layout.cells) else "")
-    source = untroubled("\n\n".join([arithmetic_source(helpers), *map(placed, functions)]))
-    return Generated(layout, header + source, tuple(texts), exact)
+    written = "\n\n".join([arithmetic_source(helpers), *functions])
+    return Generated(layout, header, written, tuple(texts), exact)
 
 
 class _Function(Room):
@@ -96,13 +109,14 @@ class _Function(Room):
 
     def text(self) -> str:
         (self._arrive if self.name == "arrive" else self._close)()
-        body = [part for line in self.write.lines for part in gathered(line)]
+        body = self.write.lines
         self.write = Writer()
         self._begin()
         first = self.write.lines
         self.write = Writer()
         self._end()
-        return "\n".join([f"def {self.name}({', '.join(self._parameters())}):", *first, *body, *self.write.lines])
+        head = f"def {self.name}({', '.join(self._parameters())}):"
+        return "\n".join([head, *first, *body, *self.write.lines])
 
     def _parameters(self) -> list[str]:
         args = [f"{kind}{i}" for i in range(len(self.program.parameters)) for kind in ("arg", "ok")]
@@ -140,7 +154,7 @@ class _Function(Room):
         if self._is_active:
             count = 3 * len(self.layout.cells)
             self.write(f"meta[{count}] = eldest", f"meta[{count + 1}] = newest")
-        self.write(*_block("if wrong != 0:", "trouble[0] = OVERFLOW"), "return stopped, returned")
+        self.write(*block("if wrong != 0:", "trouble[0] = OVERFLOW"), "return stopped, returned")
 
     # -- tuples ----------------------------------------------------------------------------------------------------
 
@@ -151,7 +165,7 @@ class _Function(Room):
         if self._is_active:
             with write.block("for r in range(start, len(time) + 1):"):
                 self._expire_actively()
-                write(*_block("if stopped >= 0 or r == len(time):", "break"))
+                write(*block("if stopped >= 0 or r == len(time):", "break"))
                 self._tuple()
         else:
             with write.block("for r in range(start, len(time)):"):
@@ -271,7 +285,7 @@ class _Function(Room):
         mode, cells, write = self.mode, self.layout.window, self.write
         assert isinstance(mode, Sliding) and cells is not None
         n, width = cells.number, cells.width
-        write("due = upto", *_block("if r < len(time):", "due = time[r]"), f"since = {_ago('due', mode.size)}")
+        write("due = upto", *block("if r < len(time):", "due = time[r]"), f"since = {_ago('due', mode.size)}")
         time = f"c{n}[eldest * {width} + {cells.lanes['time']}]"
         with write.block(f"while eldest != 0 and {time} < since:"):
             if self.layout.keyed:
@@ -352,5 +366,5 @@ def _ago(time: str, span: int) -> str:
     return f"{time} - {span} if {time} >= {BEGIN + span} else {BEGIN}"
 
 
-def _block(head: str, *lines: str) -> list[str]:
-    return [head, *(f"    {line}" for line in lines)]
+def _is_array(name: str) -> bool:
+    return name.rstrip("0123456789") in _ARRAYS

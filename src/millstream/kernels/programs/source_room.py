@@ -6,7 +6,7 @@ from millstream.kernels.coded_text import NotCompilable
 from millstream.kernels.programs.engine import Mode, Sliding
 from millstream.kernels.programs.layout import Cells, Layout
 from millstream.kernels.programs.nullness import Place
-from millstream.kernels.programs.writer import Writer
+from millstream.kernels.source.writer import Writer
 from millstream.plan.programs import Insert, Program, Rows, Statement, Summary
 
 

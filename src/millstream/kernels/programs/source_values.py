@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from millstream.kernels.coded_text import NotCompilable, on_codes
 from millstream.kernels.programs.layout import Cells, Layout
 from millstream.kernels.programs.storage import Pair
-from millstream.kernels.programs.writer import Writer
+from millstream.kernels.source.writer import Writer
 from millstream.physical.expressions.kernel import to_kernel_source
 from millstream.physical.expressions.kernel_forms import and_, not_, zero
 from millstream.plan.expr import Call, Column, Expr, Literal, conjunction, transform

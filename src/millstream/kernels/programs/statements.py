@@ -37,7 +37,6 @@ class Statements(Queries):
         if body.sqlcode is not None:
             self.write(f"v_{body.sqlcode} = 0")
         for statement in statements:
-            self.write(f"# {' '.join(str(statement).split())}")
             names = column_names(expressions_of(statement))
             if any(name.startswith(OLDEST) for name in names):
                 self._load_oldest(names, body)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millstream.kernels.programs.layout import Cells
-from millstream.kernels.programs.writer import Writer
+from millstream.kernels.source.writer import Writer, block
 from millstream.physical.expressions.kernel_forms import not_
 from millstream.plan.programs import WINDOW
 from millstream.types import BOOLEAN, DOUBLE, SqlType
@@ -67,7 +67,7 @@ def _enlarge_ring(write: Writer, cells: Cells) -> None:
     with write.block(f"if end{n} - first{n} > mask{n}:"):
         write(
             f"larger = max(4, 2 * (mask{n} + 1))",
-            *_block(
+            *block(
                 f"for i in range(first{n}, end{n}):",
                 f"for lane in range({width}):",
                 f"    word = c{n}[base{n} + (i & mask{n}) * {width} + lane]",
@@ -93,7 +93,7 @@ def _append_to_list(write: Writer, cells: Cells, values: list[Pair], lanes: dict
             write(f"used{n} += 1", f"{cell} = used{n}")
     write(f"{at} = {cell} * {width}", f"c{n}[{at}] = 0")
     _fill(write, cells, at, values, lanes, full)
-    write(*_block(f"if tail{n} != 0:", f"c{n}[tail{n} * {width}] = {cell}"), *_block("else:", f"head{n} = {cell}"))
+    write(*block(f"if tail{n} != 0:", f"c{n}[tail{n} * {width}] = {cell}"), *block("else:", f"head{n} = {cell}"))
     if "previous" in cells.lanes:
         write(f"c{n}[{at} + {cells.lanes['previous']}] = tail{n}")
     write(f"tail{n} = {cell}", f"count{n} += 1")
@@ -102,8 +102,8 @@ def _append_to_list(write: Writer, cells: Cells, values: list[Pair], lanes: dict
     if "after" in cells.lanes:
         before, after = cells.lanes["before"], cells.lanes["after"]
         write(f"c{n}[{at} + {before}] = newest", f"c{n}[{at} + {after}] = 0")
-        write(*_block("if newest != 0:", f"c{n}[newest * {width} + {after}] = {cell}"))
-        write(*_block("else:", f"eldest = {cell}"), f"newest = {cell}")
+        write(*block("if newest != 0:", f"c{n}[newest * {width} + {after}] = {cell}"))
+        write(*block("else:", f"eldest = {cell}"), f"newest = {cell}")
     if cells.index is not None:
         if cells.bound is None:
             with write.when(not_(null)):
@@ -113,7 +113,7 @@ def _append_to_list(write: Writer, cells: Cells, values: list[Pair], lanes: dict
     if cells.order is not None:
         value, null = values[cells.order]
         with write.when(not_(null)):
-            write(*_block(f"if first{n} == end{n}:", f"mixed{n} = 0"))
+            write(*block(f"if first{n} == end{n}:", f"mixed{n} = 0"))
             place = enter_order(write, cells, cell, value)
             write(f"mixed{n} |= int({place} != last{n})")
 
@@ -168,17 +168,17 @@ def unlink(write: Writer, cells: Cells, cell: str, previous: str, ordered: bool 
     if previous == "0":
         write(f"head{n} = {following}")
     else:
-        write(*_block(f"if {previous} != 0:", f"c{n}[{previous} * {width}] = {following}"))
-        write(*_block("else:", f"head{n} = {following}"))
-    write(*_block(f"if {following} == 0:", f"tail{n} = {previous}"), f"count{n} -= 1")
+        write(*block(f"if {previous} != 0:", f"c{n}[{previous} * {width}] = {following}"))
+        write(*block("else:", f"head{n} = {following}"))
+    write(*block(f"if {following} == 0:", f"tail{n} = {previous}"), f"count{n} -= 1")
     if "previous" in cells.lanes:
-        write(*_block(f"if {following} != 0:", f"c{n}[{following} * {width} + {cells.lanes['previous']}] = {previous}"))
+        write(*block(f"if {following} != 0:", f"c{n}[{following} * {width} + {cells.lanes['previous']}] = {previous}"))
     if "after" in cells.lanes:
         before, after = (f"c{n}[{cell} * {width} + {cells.lanes[name]}]" for name in ("before", "after"))
-        write(*_block(f"if {before} != 0:", f"c{n}[{before} * {width} + {cells.lanes['after']}] = {after}"))
-        write(*_block("else:", f"eldest = {after}"))
-        write(*_block(f"if {after} != 0:", f"c{n}[{after} * {width} + {cells.lanes['before']}] = {before}"))
-        write(*_block("else:", f"newest = {before}"))
+        write(*block(f"if {before} != 0:", f"c{n}[{before} * {width} + {cells.lanes['after']}] = {after}"))
+        write(*block("else:", f"eldest = {after}"))
+        write(*block(f"if {after} != 0:", f"c{n}[{after} * {width} + {cells.lanes['before']}] = {before}"))
+        write(*block("else:", f"newest = {before}"))
     if cells.index is not None and cells.bound is not None:
         with write.block(f"if {_is_indexed(cells, cell)}:"):
             write(f"c{n}[{cell} * {width} + {cells.lane(cells.index)}] = {cells.bound}")
@@ -214,7 +214,3 @@ def _is_indexed(cells: Cells, cell: str) -> str:
 
 def _chained(cells: Cells, cell: str) -> str:
     return f"{cell}, c{cells.number}, {cells.width}, {cells.lanes['chained']}, heads{cells.number}"
-
-
-def _block(head: str, *lines: str) -> list[str]:
-    return [head, *(f"    {line}" for line in lines)]

@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+
+_STEP = "    "
+
+
+def indented(lines: Iterable[str], by: int = 1) -> list[str]:
+    """The lines so many blocks deeper."""
+    return [f"{_STEP * by}{line}" for line in lines]
+
+
+def block(head: str, *lines: str) -> list[str]:
+    """The lines under a head."""
+    return [head, *indented(lines)]
 
 
 class Writer:
@@ -18,7 +30,7 @@ class Writer:
         self._blocks = 0
 
     def __call__(self, *lines: str) -> None:
-        self.lines += [f"{'    ' * self._depth}{line}" for line in lines]
+        self.lines += indented(lines, self._depth)
 
     def fresh(self, stem: str) -> str:
         self._names += 1
@@ -37,6 +49,10 @@ class Writer:
             self("pass")
         self._depth -= 1
         self.blocks = outer
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines) + "\n"
 
     @contextmanager
     def when(self, condition: str) -> Iterator[None]:

@@ -1,0 +1,1 @@
+"""What all generators of kernel source share: how it is written, and passes over it."""
