@@ -135,7 +135,7 @@ def test_what_an_earlier_version_saved_is_refused(case: WindowState) -> None:
         for read in (kernel.restore, lambda saved: kernel.assemble({0: saved})):
             with pytest.raises(StateError, match="another format") as caught:
                 read(old)
-            assert "format 1, this version reads 2" in str(caught.value.detail)
+            assert "format 1, this version reads 3" in str(caught.value.detail)
 
 
 def test_a_result_that_lasts_goes_on_after_a_restart() -> None:

@@ -80,6 +80,10 @@ class ChainSpec:
         keys = _keys(self.stages)[0]
         return None if keys is None else tuple(name for name in keys if name is not None)
 
+    def state_signature(self) -> object:
+        """That of the kernels; what is computed between them keeps nothing."""
+        return tuple(stage for stage in self.stages if not isinstance(stage, ComputeStage))
+
     def build(self) -> ChainKernel:
         return ChainKernel(self)
 

@@ -34,6 +34,10 @@ class _Arrivals(KeepsColumns):
     def keys(self) -> None:
         return None
 
+    def state_signature(self) -> object:
+        """Rows that wait, and how far time has come: another slack goes on from there."""
+        return self.input
+
 
 @register
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +12,9 @@ import pyarrow as pa
 
 from millstream.errors import StateError
 from millstream.kernels.batch import Batch
+from millstream.kernels.signatures import Signature, signature_of
 
-_FORMAT = "2"
+_FORMAT = "3"
 
 
 @dataclass(frozen=True)
@@ -52,21 +52,17 @@ class Saved:
         return self.columns[name]
 
 
-def fingerprint(spec: object) -> str:
-    """What tells one spec's state from another's."""
-    return hashlib.sha256(repr(spec).encode()).hexdigest()[:32]
-
-
 def save(spec: object, parts: Mapping[str, npt.NDArray[Any] | pa.Array | pa.RecordBatch | Batch]) -> bytes:
     """Snapshot bytes: one row whose columns are lists, one for each named part."""
-    columns = {name: column for given, part in parts.items() for name, column in _columns(given, part)}
+    signature = signature_of(spec)
+    columns = {name: column for given, part in parts.items() for name, column in _columns(given, part, signature)}
     lists = [
         pa.LargeListArray.from_arrays(pa.array([0, len(column)], pa.int64()), column) for column in columns.values()
     ]
     label = {
-        "millstream.kernel": type(spec).__name__,
+        "millstream.kernel": signature.kind,
         "millstream.format": _FORMAT,
-        "millstream.spec": fingerprint(spec),
+        "millstream.state": signature.digest,
     }
     schema = pa.schema([pa.field(name, array.type) for name, array in zip(columns, lists, strict=True)], label)
     sink = pa.BufferOutputStream()
@@ -89,24 +85,33 @@ def load(spec: object, saved: bytes) -> Saved:
             "saved state has another format",
             detail=f"it is of format {label.get('millstream.format', 'unknown')}, this version reads {_FORMAT}",
         )
-    expected = (type(spec).__name__, fingerprint(spec))
-    if (label.get("millstream.kernel"), label.get("millstream.spec")) != expected:
+    signature = signature_of(spec)
+    if (label.get("millstream.kernel"), label.get("millstream.state")) != (signature.kind, signature.digest):
         raise StateError(
             "saved state belongs to another query",
             detail=f"it was saved by a {label.get('millstream.kernel', 'unknown')} with other columns or constants",
             hint="restore it with the query that saved it, or start without saved state",
         )
-    return Saved(columns)
+    return Saved({name: _named(column, signature) for name, column in columns.items()})
 
 
-def _columns(name: str, part: npt.NDArray[Any] | pa.Array | pa.RecordBatch | Batch) -> Iterator[tuple[str, pa.Array]]:
+def _named(column: pa.Array, signature: Signature) -> pa.Array:
+    """A saved column; rows have the names that the spec has for their columns."""
+    if not pa.types.is_struct(column.type) or not column.type.num_fields:
+        return column
+    return signature.named(pa.RecordBatch.from_struct_array(column)).to_struct_array()
+
+
+def _columns(
+    name: str, part: npt.NDArray[Any] | pa.Array | pa.RecordBatch | Batch, signature: Signature
+) -> Iterator[tuple[str, pa.Array]]:
     if isinstance(part, Batch):
-        yield from _columns(name, part.rows)
+        yield from _columns(name, part.rows, signature)
         times = {"time": part.time, "seq": part.seq, "other": part.other}
         for suffix, values in times.items():
             if values is not None:
                 yield f"{name}.{suffix}", pa.array(values)
     elif isinstance(part, pa.RecordBatch):
-        yield name, part.to_struct_array()
+        yield name, signature.placed(part).to_struct_array()
     else:
         yield name, pa.array(part.reshape(-1)) if isinstance(part, np.ndarray) else part

@@ -92,6 +92,9 @@ class EndedSpec:
     def keys(self) -> tuple[str, ...] | None:
         return self.spec.keys
 
+    def state_signature(self) -> object:
+        return self.spec
+
     def build(self) -> EndedKernel:
         return EndedKernel(self)
 

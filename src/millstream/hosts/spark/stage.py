@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from functools import cache
 
@@ -11,8 +10,9 @@ import numpy as np
 from millstream.kernels.batch import BEGIN, Ints
 from millstream.kernels.contract import Kernel, KernelSpec
 from millstream.kernels.one_input import KeepsColumns
+from millstream.kernels.signatures import signature_of
 
-FORMAT = 3
+FORMAT = 4
 """The version of what a stage keeps in the state store."""
 
 
@@ -85,9 +85,9 @@ class Stage:
     """microseconds after which a clock that stands still is left out; None is never"""
 
     @property
-    def fingerprint(self) -> str:
+    def signature(self) -> str:
         """Equal for stages that can continue each other's state."""
-        return hashlib.sha256(f"{self.buckets} {len(self.beating)} {self.spec!r}".encode()).hexdigest()[:16]
+        return f"{self.buckets} buckets, {len(self.beating)} clocks, {signature_of(self.spec).digest}"
 
     def reached(self, clocks: Ints, moved: Ints, watermark: int, now: int) -> int:
         """How far time has come: the slowest of the clocks that still move."""

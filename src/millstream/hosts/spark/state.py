@@ -28,7 +28,7 @@ LIVE_BUCKETS = 256
 class Head:
     """The small part of a bucket's state, read and written as a whole."""
 
-    fingerprint: str
+    signature: str
     format: int = FORMAT
     upto: int = BEGIN
     timer: int = -1
@@ -48,11 +48,11 @@ class Head:
     @staticmethod
     def first(stage: Stage, now: int) -> Head:
         count = len(stage.beating)
-        return Head(stage.fingerprint, clocks=[BEGIN] * count, moved=[now] * count)
+        return Head(stage.signature, clocks=[BEGIN] * count, moved=[now] * count)
 
     def check(self, stage: Stage) -> None:
         """Refuse the state of another query."""
-        if self.fingerprint != stage.fingerprint:
+        if self.signature != stage.signature:
             raise StateError(
                 "the checkpoint belongs to another query",
                 detail="a kernel, its columns or the number of buckets changed since the state was saved",
@@ -133,7 +133,7 @@ _LIVE: OrderedDict[tuple[str, int], tuple[str, State]] = OrderedDict()
 
 def live_state(kernel: Kernel, store: Store, head: Head, bucket: int) -> State:
     """The bucket's kernel state: as this process left it if nobody changed it since, otherwise put together again."""
-    token, live = _LIVE.pop((head.fingerprint, bucket), ("", None))
+    token, live = _LIVE.pop((head.signature, bucket), ("", None))
     if live is not None and token and token == head.token:
         return live
     return kernel.assemble(store.pieces(head)) if head.pieces else kernel.open()
@@ -141,7 +141,7 @@ def live_state(kernel: Kernel, store: Store, head: Head, bucket: int) -> State:
 
 def keep_live(head: Head, bucket: int, live: State) -> None:
     """Remember the state for the next micro-batch."""
-    _LIVE[(head.fingerprint, bucket)] = (head.token, live)
+    _LIVE[(head.signature, bucket)] = (head.token, live)
     while len(_LIVE) > LIVE_BUCKETS:
         _LIVE.popitem(last=False)
 

@@ -46,6 +46,9 @@ class DeliverSpec:
     def stage(self) -> ValidityStage:
         return ValidityStage(self.input, self.output, self.type)
 
+    def state_signature(self) -> object:
+        return self.input
+
     def build(self) -> DeliverKernel:
         return DeliverKernel(self)
 

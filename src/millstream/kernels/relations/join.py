@@ -90,6 +90,21 @@ class JoinSpec:
         """Whether rows of this side are results while nothing matches them."""
         return self.how != "semi" and self.tracks(side)
 
+    def state_signature(self) -> object:
+        """Of each side the columns that are kept. Which rows are matched is kept only if results depend on it, and then
+        so does what they were matched by."""
+        return {
+            "left": self.left,
+            "right": self.right,
+            "by": self.by,
+            "columns": tuple(name for _, name in self.columns),
+            "sides": tuple(side for side, _ in self.results),
+            "read": tuple(name for _, name in self.read) if self.residual is not None else None,
+            "how": self.how,
+            "matched": None if self.how == "inner" else self.residual,
+            "form": self.form,
+        }
+
     def build(self) -> Kernel:
         if self.form == "changes":
             from millstream.kernels.relations.join_changes import ChangesJoinKernel

@@ -30,6 +30,10 @@ class RangeChangesSpec(MakesChanges):
     def keys(self) -> tuple[str, ...]:
         return self.by
 
+    def state_signature(self) -> object:
+        """Rows that wait for their ends: those that a window of another length took up go when they would have gone."""
+        return {"input": self.input, "by": self.by, "slides": self.window.slide > 1}
+
     def build(self) -> RangeChangesKernel:
         return RangeChangesKernel(self)
 
