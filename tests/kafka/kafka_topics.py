@@ -7,6 +7,8 @@ from typing import Any
 
 from broker import Broker
 
+from millstream.connectors.kafka.client import Cluster, TopicClient
+
 
 class Topics:
     """Makes topics on a broker, fills them and reads them raw."""
@@ -18,7 +20,7 @@ class Topics:
         self.broker = broker
         self._numbers = itertools.count()
         self._admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
-        settings = {"bootstrap.servers": broker.address, "linger.ms": 1, "log_level": 0}
+        settings = {"bootstrap.servers": broker.address, "linger.ms": 1, "log_level": 0, "enable.idempotence": True}
         self._producer = Producer({**settings, "topic.metadata.refresh.interval.ms": 200})
 
     def make(self, partitions: int = 1) -> str:
@@ -26,12 +28,18 @@ class Topics:
 
         name = f"topic-{next(self._numbers)}"
         self._admin.create_topics([NewTopic(name, partitions, 1)])[name].result(20)
+        self._await_leaders(name)
         return name
 
     def grow(self, topic: str, partitions: int) -> None:
         from confluent_kafka.admin import NewPartitions
 
         self._admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(20)
+        self._await_leaders(topic)
+
+    def _await_leaders(self, topic: str) -> None:
+        with TopicClient(Cluster(self.broker.address), topic) as client:
+            client.await_leaders()
 
     def send(self, topic: str, *values: str | bytes | None, partition: int = 0, time: int = 0) -> None:
         """Send values; `time` is the timestamp of the first, and each is a millisecond after the one before."""

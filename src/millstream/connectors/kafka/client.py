@@ -130,6 +130,20 @@ class TopicClient:
             raise self._cluster.unreachable(reason(error)) from error
         return int(low), int(high)
 
+    def await_leaders(self) -> None:
+        """Wait until every partition answers. Messages sent to a topic so new that a leader is not ready yet come in
+        another order, or are confirmed without being there: what is sent again meets what overtook it."""
+        until = time.monotonic() + self._cluster.timeout_seconds
+        for partition in self.partitions():
+            while True:
+                try:
+                    self.reach(partition)
+                    break
+                except ConnectorError:
+                    if time.monotonic() > until:
+                        raise
+                    time.sleep(0.05)
+
     def seen_end(self, partition: int) -> int:
         """The end of a partition as of the last fetch; -1 before the first."""
         known = self.consumer.get_watermark_offsets(self._at(partition), cached=True)

@@ -93,7 +93,7 @@ class KafkaSink:
             own |= {"transactional.id": f"millstream-{self._id}", "transaction.timeout.ms": _TRANSACTION_MS}
         kafka = library()
         with TopicClient(self._cluster, self._topic, self._group) as client:
-            client.partitions()
+            client.await_leaders()
             try:
                 self._producer = kafka.Producer(self._cluster.settings(_BATCHING, own))
                 if self._exactly_once:
