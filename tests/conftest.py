@@ -12,13 +12,19 @@ from quick_java import QUICK
 
 os.environ["SPARK_SUBMIT_OPTS"] = QUICK
 
+PLAIN = {
+    # a few rows are done long before code for them would be compiled; programs run by tests have it compiled
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+
 
 @pytest.fixture(scope="session")
 def spark() -> Any:
     pytest.importorskip("pyspark")
     from millstream.hosts.spark.session import get_session
 
-    return get_session("local[2]")
+    return get_session("local[2]", PLAIN)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -2,5 +2,9 @@
 
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("connectors", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+from tiers import examples
+
+settings.register_profile(
+    "connectors", deadline=None, max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("connectors")

@@ -11,6 +11,7 @@ from millstream.connectors.sinks.writers import open_writer
 from millstream.connectors.text.csv_format import CsvFormat
 from millstream.schema import Schema
 from millstream.types import DOUBLE, INTEGER, TIMESTAMP, VARCHAR
+from tiers import examples
 
 PAIR = Schema.of(a=INTEGER, b=VARCHAR)
 
@@ -123,7 +124,7 @@ WILD = st.lists(st.lists(FIELDS, min_size=1, max_size=3).map(",".join), max_size
 
 
 @given(WILD, st.integers(1, 4), st.booleans())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_the_fast_way_and_the_exact_way_agree(text, limit, cut):
     data = text.encode()
     if cut:

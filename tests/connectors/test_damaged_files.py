@@ -16,6 +16,7 @@ from millstream.connectors.registry import make_source
 from millstream.connectors.sinks.writers import open_writer
 from millstream.schema import Schema
 from millstream.types import INTEGER, VARCHAR
+from tiers import examples
 
 PAIR = Schema.of(a=INTEGER, b=VARCHAR)
 ROWS = [(n, f"word{n % 7}") for n in range(400)]
@@ -48,7 +49,7 @@ def arrow_bytes(tmp: Path) -> bytes:
 
 @pytest.mark.parametrize("compression", ["gzip", "zstd"])
 @given(share=st.floats(0, 0.999))
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 def test_a_truncated_compressed_file_gives_all_rows_before_the_cut(tmp_path_factory, compression, share):
     tmp_path = tmp_path_factory.mktemp("cut")
     whole = gzip.compress(TEXT) if compression == "gzip" else pa.compress(TEXT, codec="zstd", asbytes=True)
@@ -77,7 +78,7 @@ def test_every_decompressible_byte_is_used(tmp_path):
 
 @given(st.integers(0, 10_000), st.binary(min_size=1, max_size=8), st.booleans())
 @example(600, b"\x01", False)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_a_corrupted_parquet_file_loses_nothing_silently(tmp_path_factory, place, noise, cut):
     """Row groups that read are right, the others are named with the rows they held."""
     tmp_path = tmp_path_factory.mktemp("parquet")
@@ -109,7 +110,7 @@ def test_a_damaged_row_group_is_named_and_the_others_are_read(tmp_path):
 
 
 @given(st.floats(0, 0.999))
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_a_truncated_arrow_file_gives_its_complete_batches(tmp_path_factory, share):
     tmp_path = tmp_path_factory.mktemp("arrow")
     whole = arrow_bytes(tmp_path)
@@ -124,7 +125,7 @@ def test_a_truncated_arrow_file_gives_its_complete_batches(tmp_path_factory, sha
 @given(
     st.lists(st.tuples(st.integers(0, 20_000), st.binary(max_size=20), st.integers(0, 20)), max_size=6), st.booleans()
 )
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_corrupted_text_files_keep_every_untouched_line(tmp_path_factory, wounds, as_json):
     """Lines that no corruption touched are rows or, within a quote that corruption opened, in a rejected text."""
     tmp_path = tmp_path_factory.mktemp("text")

@@ -22,6 +22,7 @@ from millstream.physical.expressions import compile_filter
 from millstream.plan.expr import Call, Cast, Column, Expr, Literal
 from millstream.schema import Schema
 from millstream.types import BIGINT, BOOLEAN, DATE, DECIMAL, DOUBLE, INTEGER, TIMESTAMP, VARCHAR
+from tiers import examples
 
 SCHEMA = Schema.of(
     place=VARCHAR, day=DATE, n=INTEGER, x=DOUBLE, word=VARCHAR, money=DECIMAL(8, 2), spare=BIGINT, ts=TIMESTAMP
@@ -153,7 +154,7 @@ def kept(source_, predicate: Expr) -> tuple[list[str], list]:
 
 
 @given(parts=st.lists(conditions(), min_size=1, max_size=3))
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 def test_the_same_rows_are_kept_whatever_is_left_unread(dataset, parts):
     predicate = reduce(lambda a, b: call("and", a, b), parts)
     whole = source(dataset)

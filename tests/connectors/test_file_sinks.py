@@ -15,6 +15,7 @@ from millstream.connectors.registry import make_sink, make_source
 from millstream.errors import ConnectorError
 from millstream.schema import Schema, unique_names
 from millstream.types import INTEGER, VARCHAR
+from tiers import examples
 
 PAIR = Schema.of(a=INTEGER, b=VARCHAR)
 
@@ -40,7 +41,7 @@ STEPS = st.lists(st.sampled_from(["write", "write", "write", "commit", "crash"])
      ("jsonl", {"single_file": True})],
 )  # fmt: skip
 @given(steps=STEPS, rows_per_file=st.sampled_from([2, 5, 1000]), forget=st.booleans())
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_a_crash_anywhere_leaves_exactly_the_committed_rows(
     tmp_path_factory, form, options, steps, rows_per_file, forget
 ):
@@ -81,7 +82,7 @@ def test_a_crash_anywhere_leaves_exactly_the_committed_rows(
 
 @pytest.mark.parametrize("form", ["parquet", "csv", "jsonl", "arrow"])
 @given(rows=rows_of_every_type(max_size=8))
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 def test_every_type_in_every_format(tmp_path_factory, form, rows):
     path = tmp_path_factory.mktemp("sink") / "out"
     batch = to_record_batch(rows, EVERY_TYPE)

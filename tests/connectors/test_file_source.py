@@ -19,6 +19,7 @@ from millstream.connectors.sinks.writers import SUFFIXES, open_writer
 from millstream.errors import ConnectorError
 from millstream.schema import Schema
 from millstream.types import BIGINT, DOUBLE, INTEGER, TIMESTAMP, VARCHAR
+from tiers import examples
 
 PAIR = Schema.of(a=INTEGER, b=VARCHAR)
 
@@ -39,7 +40,7 @@ def write(path: Path, batch: pa.RecordBatch, schema: Schema) -> None:
 
 @pytest.mark.parametrize("suffix", SUFFIXES.values())
 @given(rows=rows_of_every_type())
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_every_format_round_trips(tmp_path_factory, suffix, rows):
     path = tmp_path_factory.mktemp("files") / f"rows{suffix}"
     batch = to_record_batch(rows, EVERY_TYPE)

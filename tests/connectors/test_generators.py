@@ -20,6 +20,7 @@ from millstream.connectors.registry import make_source
 from millstream.errors import ConnectorError
 from millstream.schema import Schema
 from millstream.types import BIGINT, DATE, DECIMAL, DOUBLE, INTEGER, TIMESTAMP, TIMESTAMPTZ, VARCHAR
+from tiers import examples
 
 ALL = [(kind, table) for kind, tables in TABLES.items() for table in tables]
 
@@ -38,7 +39,7 @@ def table_of(generator, **options):
 
 @pytest.mark.parametrize(("kind", "table"), ALL)
 @given(seed=st.integers(0, 3), start=st.integers(0, 3000), sizes=st.lists(st.integers(1, 700), min_size=1, max_size=4))
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 def test_chunks_and_offsets_change_nothing(kind, table, seed, start, sizes):
     total = start + sum(sizes)
     for extra in ({}, {"disorder": "700 ms"}):

@@ -14,6 +14,7 @@ from millstream.connectors.sinks.writers import open_writer
 from millstream.connectors.text.json_format import JsonFormat
 from millstream.schema import Schema
 from millstream.types import BIGINT, BOOLEAN, DECIMAL, DOUBLE, INTEGER, TIMESTAMP, VARCHAR
+from tiers import examples
 
 PAIR = Schema.of(a=INTEGER, b=VARCHAR)
 
@@ -128,7 +129,7 @@ LINES = st.one_of(
 
 
 @given(st.lists(LINES, max_size=12), st.integers(1, 3))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_arrow_and_python_agree(lines, limit):
     data = "\n".join(lines).encode()
     schema = Schema.of(a=BIGINT, b=VARCHAR)

@@ -16,8 +16,9 @@ from millstream.physical.expressions import Evaluator, compile_arrow, compile_fi
 from millstream.plan.expr import Expr, Literal, walk
 from millstream.testing.expressions import KERNEL_SCHEMA, SCHEMA, batches, expressions, is_exact, same
 from millstream.types import BOOLEAN
+from tiers import examples
 
-BROAD = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=150)
+BROAD = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=examples(150))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -79,7 +80,7 @@ def test_kernel_source(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(BROAD, max_examples=60)
+@settings(BROAD, max_examples=examples(60))
 def test_a_filter_keeps_what_is_true(data: st.DataObject) -> None:
     predicate, rows = data.draw(expressions(type_=BOOLEAN, depth=2)), data.draw(batches())
     values = outcome(compile_arrow([predicate], SCHEMA), rows)
@@ -89,7 +90,7 @@ def test_a_filter_keeps_what_is_true(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(BROAD, max_examples=60)
+@settings(BROAD, max_examples=examples(60))
 def test_rows_do_not_depend_on_their_batch(data: st.DataObject) -> None:
     """Any split of a batch gives the same rows, whatever an evaluator has met before."""
     expr, rows = data.draw(expressions(depth=3)), data.draw(batches())

@@ -17,6 +17,7 @@ from millstream.kernels.accumulators import Accumulator, Argument, Place, import
 from millstream.kernels.aggregates import result_type
 from millstream.kernels.jit import compile_kernel, using
 from millstream.types import BIGINT, DECIMAL, DOUBLE, INTEGER, VARCHAR
+from tiers import examples
 
 _TYPES = {"int": INTEGER, "wide": BIGINT, "decimal": DECIMAL(18, 2), "float": DOUBLE, "text": VARCHAR}
 _ANY = ("count", "min", "max", "first_value", "last_value", "first_known", "last_known")
@@ -95,7 +96,7 @@ def _same(left: Any, right: Any) -> bool:
 def test_merged_parts_are_one_pass(kind: str, fn: str) -> None:
     of = _accumulator(kind, fn)
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=examples(60), deadline=None)
     @given(values=st.lists(st.none() | _VALUES[kind], max_size=20), cuts=st.lists(st.integers(0, 3), max_size=20))
     def law(values: list[Any], cuts: list[int]) -> None:
         parts = sorted((cuts + [0] * len(values))[: len(values)])
@@ -109,7 +110,7 @@ def test_merged_parts_are_one_pass(kind: str, fn: str) -> None:
 def test_compiled_is_python(kind: str) -> None:
     accumulators = [_accumulator(kind, fn) for other, fn in _CASES if other == kind]
 
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=examples(30), deadline=None)
     @given(values=st.lists(st.none() | _VALUES[kind], max_size=12))
     def law(values: list[Any]) -> None:
         parts = [i * 3 // max(1, len(values)) for i in range(len(values))]
@@ -131,7 +132,7 @@ def _exactly(fn: str, values: list[Fraction]) -> float | None:
 
 
 @pytest.mark.parametrize("fn", _NUMERIC)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(values=st.lists(st.none() | _NEAR, max_size=20))
 def test_of_floats_is_exact(fn: str, values: list[Any]) -> None:
     with using(mode="off"):
@@ -153,7 +154,7 @@ def test_digits_that_a_large_value_hides_come_back() -> None:
             assert _run(total, list(range(len(values))), values) == 2.0
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False, min_value=-1e250, max_value=1e250), max_size=15))
 def test_any_floats_are_summed_as_closely_as_a_hundred_digits_allow(values: list[float]) -> None:
     with using(mode="off"):

@@ -19,6 +19,7 @@ from millstream.kernels.relations.starts import StartsStage
 from millstream.plan.event_joins import Lasting
 from millstream.schema import Schema
 from millstream.types import BIGINT
+from tiers import examples
 
 COMPARE = {
     ">=": lambda left, right: left >= right,
@@ -56,7 +57,7 @@ def rows_of(outputs: list[Batch]) -> list[tuple[Any, ...]]:
     )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(data=st.data())
 def test_asof_is_the_nearest_row(data: st.DataObject) -> None:
     op, outer = data.draw(st.sampled_from(OPS)), data.draw(st.booleans())

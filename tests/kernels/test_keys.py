@@ -31,6 +31,7 @@ from millstream.types import (
     SqlType,
     from_arrow,
 )
+from tiers import examples
 
 VALUES: dict[SqlType, st.SearchStrategy[Any]] = {
     BIGINT: st.integers(-(2**63), 2**63 - 1) | st.integers(0, 3),
@@ -68,7 +69,7 @@ def tuples(columns: list[pa.Array]) -> list[tuple[Any, ...]]:
     return [tuple(map(plain, row)) for row in zip(*(column.to_pylist() for column in columns), strict=True)]
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(data=st.data())
 def test_slots_are_a_bijection(data: st.DataObject) -> None:
     types = data.draw(st.lists(st.sampled_from(list(VALUES)), min_size=1, max_size=3))
@@ -87,7 +88,7 @@ def test_slots_are_a_bijection(data: st.DataObject) -> None:
         assert [column.type for column in table.keys().columns] == [type_.arrow for type_ in types]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(data=st.data())
 def test_released_slots_are_used_again(data: st.DataObject) -> None:
     types = data.draw(st.sampled_from([[BIGINT], [VARCHAR], [VARCHAR, BIGINT], [DOUBLE, VARCHAR, BLOB]]))
@@ -127,7 +128,7 @@ def test_compiled_and_parallel_equal_python(types: list[SqlType]) -> None:
             assert bucket_of([column.slice(0, 3_000) for column in columns], 7).tolist() == buckets.tolist()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(data=st.data())
 def test_buckets_depend_on_values_alone(data: st.DataObject) -> None:
     types = data.draw(st.lists(st.sampled_from(list(VALUES)), min_size=1, max_size=3))

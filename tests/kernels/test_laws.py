@@ -30,6 +30,7 @@ from millstream.kernels.keys import bucket_of
 from millstream.kernels.over import Frame, OverCall, OverSpec
 from millstream.kernels.registry import registered
 from millstream.schema import Schema
+from tiers import examples
 
 SCENARIOS = {
     **EVENT_SCENARIOS, **EVENT_JOIN_SCENARIOS, **JOIN_SCENARIOS, **PATTERN_SCENARIOS, **RELATION_SCENARIOS,
@@ -37,7 +38,7 @@ SCENARIOS = {
 }  # fmt: skip
 
 laws = settings(
-    deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    deadline=None, max_examples=examples(30), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 each_kernel = pytest.mark.parametrize("name", registered())
 

@@ -16,6 +16,7 @@ from millstream.kernels.distinct import DistinctSpec
 from millstream.kernels.merge import MergeSpec
 from millstream.schema import Schema
 from millstream.types import BIGINT, DOUBLE
+from tiers import examples
 
 ONE = Schema.of(v=BIGINT)
 
@@ -25,7 +26,7 @@ def rows(values: list[Any], times: list[int], upto: int, port: int = 0, schema: 
     return Batch(table, np.array(times, dtype=np.int64), np.arange(len(times), dtype=np.int64), upto, port=port)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(merge_scenarios())
 def test_merge_orders_by_time_then_port(scenario: Scenario) -> None:
     kernel = scenario.spec.build()
@@ -69,7 +70,7 @@ def test_indivisible_state_is_not_divided() -> None:
         kernel.split(kernel.open(), 2)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(distinct_scenarios())
 def test_distinct_keeps_the_first_of_equal_rows(scenario: Scenario) -> None:
     batch = scenario.ports[0]

@@ -23,6 +23,7 @@ from millstream.kernels.batch import FOREVER, Batch
 from millstream.kernels.over import Between, Frame, OverCall, OverSpec
 from millstream.schema import Schema
 from millstream.types import BIGINT, DECIMAL, DOUBLE, INTEGER, VARCHAR
+from tiers import examples
 
 XS = Schema.of(k=BIGINT, x=DOUBLE, s=VARCHAR, b=BIGINT, i=INTEGER, d=DECIMAL(18, 2))
 
@@ -60,7 +61,7 @@ def same(found: Any, wanted: Any, exact: bool) -> bool:
     return found == wanted if exact else math.isclose(found, wanted, rel_tol=1e-9, abs_tol=1e-24)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(data=st.data())
 def test_equals_the_slow_way(data: st.DataObject) -> None:
     spec = data.draw(over_specs(6))
@@ -81,7 +82,7 @@ def test_equals_the_slow_way(data: st.DataObject) -> None:
             )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(data=st.data())
 def test_what_reaches_ahead_equals_the_slow_way(data: st.DataObject) -> None:
     spec = data.draw(ahead_specs())

@@ -28,6 +28,7 @@ from millstream.plan.row_patterns import Check, Either, Pattern, Repeat, Sequenc
 from millstream.testing.pattern_strategies import COLUMNS, Arrival, arrivals, searches
 from millstream.testing.patterns import told_when
 from millstream.types import BIGINT, DOUBLE, VARCHAR
+from tiers import examples
 
 Told = tuple[int, int, int, tuple[Any, ...]]
 """A partition, a time, an arrival number, and the values of a match."""
@@ -208,7 +209,7 @@ def _outcome(make: Any) -> Any:
         return "error"
 
 
-@settings(_RANDOMLY, max_examples=100)
+@settings(_RANDOMLY, max_examples=examples(100))
 @given(st.one_of(chains(), trends(), trends()), arrivals(max_size=40, keys=2), st.randoms(use_true_random=True))
 def test_same_as_the_reference(search: Search, rows: list[Arrival], random: Random) -> None:
     assume(why_not(search) is None)
@@ -223,7 +224,7 @@ def test_same_as_the_reference(search: Search, rows: list[Arrival], random: Rand
     assert quick.state.evaluations <= naive.state.evaluations
 
 
-@settings(_RANDOMLY, max_examples=40)
+@settings(_RANDOMLY, max_examples=examples(40))
 @given(st.one_of(chains(), trends(), trends()), arrivals(max_size=30), st.randoms(use_true_random=True))
 def test_same_as_the_general_machine(search: Search, rows: list[Arrival], random: Random) -> None:
     assume(why_not(search) is None)

@@ -26,9 +26,10 @@ from millstream.plan.row_patterns import Edge, Either
 from millstream.testing.pattern_strategies import COLUMNS, Arrival, arrivals, searches
 from millstream.testing.patterns import Told, told, told_when
 from millstream.types import BIGINT
+from tiers import examples
 
 random_searches = settings(
-    deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    deadline=None, max_examples=examples(200), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 

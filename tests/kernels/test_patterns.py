@@ -31,6 +31,7 @@ from millstream.schema import Schema
 from millstream.testing.pattern_strategies import COLUMNS, Arrival, arrivals, searches
 from millstream.testing.patterns import told_when
 from millstream.types import BIGINT, BLOB, BOOLEAN, DECIMAL, DOUBLE, VARCHAR, SqlType
+from tiers import examples
 
 INPUT = Schema.of(k=BIGINT, x=BIGINT, s=VARCHAR)
 
@@ -459,7 +460,7 @@ def expected(search: Search, rows: list[Arrival]) -> Any:
 @settings(
     phases=[Phase.generate],
     deadline=None,
-    max_examples=120,
+    max_examples=examples(120),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 @given(searches(ahead=False).filter(is_supported), arrivals(), st.data())

@@ -46,6 +46,7 @@ from millstream.testing.programs import (
     tuples_for,
 )
 from millstream.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, TIMESTAMP, VARCHAR, SqlType
+from tiers import examples
 
 PAPER = {**BASE_PROGRAMS, **WINDOW_PROGRAMS}
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
@@ -72,7 +73,7 @@ def agree(program: Program, mode: Mode, tuples: list[Tuple], keyed: bool = True,
 
 @pytest.mark.parametrize("name", PAPER)
 @given(data=st.data())
-@settings(deadline=None, max_examples=40, suppress_health_check=SLOW)
+@settings(deadline=None, max_examples=examples(40), suppress_health_check=SLOW)
 def test_papers_aggregates_compile_and_agree(name: str, data: st.DataObject) -> None:
     program = PAPER[name]()
     mode = data.draw(modes_for(program))
@@ -84,7 +85,7 @@ def test_papers_aggregates_compile_and_agree(name: str, data: st.DataObject) -> 
 
 
 @given(data=st.data())
-@settings(deadline=None, max_examples=50, suppress_health_check=SLOW)
+@settings(deadline=None, max_examples=examples(50), suppress_health_check=SLOW)
 def test_random_programs_agree(data: st.DataObject) -> None:
     program = data.draw(programs(grouping=False))
     mode = data.draw(modes_for(program))
@@ -122,7 +123,7 @@ REMAINDERS = st.lists(st.one_of(st.none(), st.integers(-12, 12)), max_size=40)
 
 @pytest.mark.parametrize("deletes", ["by value", "by scan"])
 @given(values=REMAINDERS, size=st.integers(1, 9), cuts=st.lists(st.integers(0, 40), max_size=3), reload=st.booleans())
-@settings(deadline=None, max_examples=60, suppress_health_check=SLOW)
+@settings(deadline=None, max_examples=examples(60), suppress_health_check=SLOW)
 def test_rows_that_have_a_cell_for_their_value(
     deletes: str, values: list[int | None], size: int, cuts: list[int], reload: bool
 ) -> None:
@@ -228,7 +229,7 @@ def values_of(random: Random, kind: SqlType, rows: int) -> list[Tuple]:
 
 
 @given(seed=st.integers(0, 2**32), cuts=st.lists(st.integers(0, 60), max_size=2), reload=st.booleans())
-@settings(deadline=None, max_examples=60, suppress_health_check=SLOW)
+@settings(deadline=None, max_examples=examples(60), suppress_health_check=SLOW)
 def test_rows_kept_in_order_of_a_column_agree(seed: int, cuts: list[int], reload: bool) -> None:
     random = Random(seed)
     kind = random.choice([BIGINT, DOUBLE, INTEGER, TIMESTAMP])

@@ -27,6 +27,7 @@ from millstream.plan.programs import Insert, Program, Range, Rows, ScalarQuery, 
 from millstream.schema import Schema
 from millstream.testing.programs import Builder, call, programs, run_engine, same_results, tuples_for
 from millstream.types import BIGINT, DOUBLE, VARCHAR
+from tiers import examples
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 CLOSING = Closing()
@@ -62,7 +63,7 @@ def outcome(engine: Any, program: Program, tuples: Any, **how: Any) -> Any:
     reload=st.booleans(),
     data=st.data(),
 )
-@settings(deadline=None, max_examples=80, suppress_health_check=SLOW)
+@settings(deadline=None, max_examples=examples(80), suppress_health_check=SLOW)
 def test_products_agree(names: list[str], cuts: list[int], reload: bool, data: st.DataObject) -> None:
     program = together(*names)
     tuples = data.draw(tuples_for(program))
@@ -72,7 +73,7 @@ def test_products_agree(names: list[str], cuts: list[int], reload: bool, data: s
 
 
 @given(data=st.data())
-@settings(deadline=None, max_examples=200, suppress_health_check=SLOW)
+@settings(deadline=None, max_examples=examples(200), suppress_health_check=SLOW)
 def test_random_programs_agree(data: st.DataObject) -> None:
     """Random statements on two tables, of which the end of a group tells how much they hold."""
     random = data.draw(programs(window=False, subqueries=False))

@@ -46,6 +46,7 @@ from millstream.testing.programs import (
     window_max,
 )
 from millstream.types import BIGINT, DECIMAL, DOUBLE, INTEGER, VARCHAR
+from tiers import examples
 
 PAPER = {**BASE_PROGRAMS, **WINDOW_PROGRAMS}
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -61,7 +62,7 @@ def values(program: Program, mode: Mode, *numbers: float | None) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", sorted(PAPER))
-@settings(max_examples=5, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=examples(5), deadline=None, suppress_health_check=SLOW)
 @given(data=st.data())
 def test_paper_aggregates_do_what_duckdb_does(name: str, data: st.DataObject) -> None:
     program = PAPER[name]()
@@ -71,7 +72,7 @@ def test_paper_aggregates_do_what_duckdb_does(name: str, data: st.DataObject) ->
     assert same_results(found, run_reference(program, mode, tuples)), f"{program}\n{mode}\n{tuples}\n{found}"
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=examples(50), deadline=None, suppress_health_check=SLOW)
 @given(st.data())
 def test_random_programs_do_what_duckdb_does(data: st.DataObject) -> None:
     program = data.draw(programs())
@@ -81,7 +82,7 @@ def test_random_programs_do_what_duckdb_does(data: st.DataObject) -> None:
     assert same_results(found, run_reference(program, mode, tuples)), f"{program}\n{mode}\n{tuples}\n{found}"
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=SLOW)
 @given(st.data())
 def test_batches_and_exports_change_nothing(data: st.DataObject) -> None:
     program = data.draw(st.sampled_from(sorted(PAPER)).map(lambda name: PAPER[name]()) | programs())
@@ -95,7 +96,7 @@ def test_batches_and_exports_change_nothing(data: st.DataObject) -> None:
     )
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=examples(80), deadline=None, suppress_health_check=SLOW)
 @given(batches(max_rows=3), expressions())
 def test_expressions_mean_what_they_mean_on_batches(rows: Any, expr: Expr) -> None:
     columns = {f.name: to_values(rows.column(i), f.type) for i, f in enumerate(SCHEMA)}

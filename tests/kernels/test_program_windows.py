@@ -39,6 +39,7 @@ from millstream.testing.program_reference import Tuple
 from millstream.testing.program_runs import run_engine, same_results
 from millstream.testing.program_strategies import programs, tuples_for
 from millstream.types import BIGINT, DOUBLE
+from tiers import examples
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
@@ -85,7 +86,7 @@ def side_by_side(parts: list[Any]) -> Any:
 
 
 @given(data=st.data(), cuts=st.lists(st.integers(0, 30), max_size=3), reload=st.booleans(), keyed=st.booleans())
-@settings(deadline=None, max_examples=40, suppress_health_check=SLOW)
+@settings(deadline=None, max_examples=examples(40), suppress_health_check=SLOW)
 def test_windows_that_share_their_rows_agree_with_windows_of_their_own(
     data: st.DataObject, cuts: list[int], reload: bool, keyed: bool
 ) -> None:

@@ -20,6 +20,7 @@ from millstream.kernels.relations.join import JoinSpec
 from millstream.plan.expr import Call, Column
 from millstream.schema import Schema
 from millstream.types import BIGINT, BOOLEAN, DOUBLE, VARCHAR
+from tiers import examples
 
 
 def holds(spec: JoinSpec, left: tuple[Any, ...], right: tuple[Any, ...]) -> bool:
@@ -83,7 +84,7 @@ def snapshot(spec: JoinSpec, results: Rows, instant: int) -> Counter[tuple[Any, 
     return Counter({values: count for values, count in there.items() if count})
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @pytest.mark.parametrize("form", ["intervals", "changes"])
 @pytest.mark.parametrize("how", HOWS)
 @given(data=st.data())

@@ -11,6 +11,7 @@ from kernel_scenarios import SMALL, Scenario, arrivals, whole
 
 from millstream.kernels.batch import BEGIN, FOREVER, Batch
 from millstream.kernels.reorder import LateSpec, ReorderSpec
+from tiers import examples
 
 
 def by_the_rule(scenario: Scenario, slack: int) -> tuple[list[Any], list[Any]]:
@@ -34,7 +35,7 @@ def rows(numbers: list[int], times: list[int], upto: int) -> Batch:
     return Batch(table, np.array(times, dtype=np.int64), np.array(numbers, dtype=np.int64), upto)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(arrivals(ReorderSpec))
 def test_rows_in_time_come_out_in_order(scenario: Scenario) -> None:
     assert isinstance(scenario.spec, ReorderSpec)
@@ -46,7 +47,7 @@ def test_rows_in_time_come_out_in_order(scenario: Scenario) -> None:
     assert state.late_count == len(late)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(arrivals(LateSpec))
 def test_late_rows_come_out_at_the_time_reached(scenario: Scenario) -> None:
     assert isinstance(scenario.spec, LateSpec)

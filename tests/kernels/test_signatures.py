@@ -28,6 +28,7 @@ from millstream.plan.relations import SnapshotCall
 from millstream.plan.window_tables import END, START
 from millstream.schema import Field, Schema
 from millstream.types import BIGINT, BOOLEAN, INTEGER, VARCHAR
+from tiers import examples
 
 OWN_NAMES = {SIGN.name, START, END, CLASSIFIER, MATCH_NUMBER, TIMED_OUT}
 """columns that the engine names"""
@@ -73,7 +74,7 @@ def called_otherwise(batch: Batch) -> Batch:
 
 
 @pytest.mark.parametrize("name", registered())
-@settings(deadline=None, max_examples=12, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=examples(12), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_state_goes_on_under_other_names(name: str, data: st.DataObject) -> None:
     scenario = data.draw(SCENARIOS[name])

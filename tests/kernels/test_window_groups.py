@@ -29,6 +29,7 @@ from millstream.plan.program_product import product
 from millstream.plan.window_tables import Cumulating, Hopping, Windows
 from millstream.schema import Schema
 from millstream.types import BIGINT, DECIMAL, DOUBLE, INTEGER, SqlType
+from tiers import examples
 
 BOUNDS = {"begin": "window_start", "end": "window_end"}
 
@@ -69,7 +70,7 @@ def assert_same(ours: list[tuple[Any, ...]], theirs: list[tuple[Any, ...]]) -> N
         assert all(map(same, mine, other)), (mine, other)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(data=st.data())
 def test_same_rows_as_programs(data: st.DataObject) -> None:
     scenario: Scenario = data.draw(window_group_scenarios())

@@ -26,10 +26,11 @@ from millstream.plan.program_product import product
 from millstream.plan.window_tables import Cumulating, Hopping, Windows
 from millstream.schema import Schema
 from millstream.types import BIGINT, DECIMAL, DOUBLE, INTEGER, TIMESTAMP, VARCHAR, SqlType
+from tiers import examples
 
 ONE = Schema.of(v=BIGINT)
 START = dt.datetime(2020, 1, 1)
-quick = settings(deadline=None, max_examples=40)
+quick = settings(deadline=None, max_examples=examples(40))
 
 
 def batch(times: list[int], upto: int = FOREVER, seq: list[int] | None = None) -> Batch:
@@ -180,7 +181,7 @@ TABLES = {
 }
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=examples(15))
 @given(ROWS)
 @pytest.mark.parametrize("table", TABLES)
 def test_groups_are_those_of_duckdb(table: str, given_rows: list[tuple[str | None, int | None, int]]) -> None:

@@ -9,7 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from oracle_data import Feed, feeds, ours, theirs
 
-PATIENT = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+from tiers import examples
+
+PATIENT = settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 NEAR = [
     "a.ts = b.ts",

@@ -10,7 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from oracle_data import Feed, assert_same, feeds, ours, theirs
 
-PATIENT = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+from tiers import examples
+
+PATIENT = settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 CALLS = [
     "count(*)", "count(v)", "count(g)", "count(DISTINCT v)", "count(DISTINCT g)", "sum(v)", "sum(x)", "sum(DISTINCT v)",
@@ -127,7 +129,7 @@ def test_over(windows: list[Call], condition: str, feed: Feed) -> None:
     compare(windows, condition, feed)
 
 
-@settings(PATIENT, max_examples=30)
+@settings(PATIENT, max_examples=examples(30))
 @given(windows=st.lists(calls(), min_size=1, max_size=2), feed=feeds(jitter=7))
 def test_over_out_of_order_within_slack(windows: list[Call], feed: Feed) -> None:
     compare(windows, "TRUE", feed, slack=7)
@@ -141,13 +143,13 @@ def test_frames_that_reach_ahead(windows: list[Ahead], condition: str, feed: Fee
 
 @pytest.mark.parametrize("unit", ["ROWS", "RANGE"])
 @pytest.mark.parametrize("call", CALLS + PICKS)
-@settings(PATIENT, max_examples=3)
+@settings(PATIENT, max_examples=examples(3))
 @given(length=st.sampled_from([None, 0, 2, 5]), key=st.sampled_from(["", "k"]), feed=feeds(max_size=60))
 def test_every_aggregate(call: str, unit: str, length: int | None, key: str, feed: Feed) -> None:
     compare([Call(call, key, unit, length)], "TRUE", feed)
 
 
-@settings(PATIENT, max_examples=30)
+@settings(PATIENT, max_examples=examples(30))
 @given(
     inner=calls("sum(v)", "max(v)", "count(*)"),
     outer=calls("sum(v)", "avg(v)", "min(v)", "count(DISTINCT v)"),

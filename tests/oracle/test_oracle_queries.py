@@ -6,7 +6,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from oracle_data import Feed, assert_same, feeds, ours, theirs
 
-PATIENT = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+from tiers import examples
+
+PATIENT = settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 EXPRESSIONS = [
     "v + k", "v * 2 - 1", "v / 3", "v % 3", "v // 2", "-v", "x * x", "abs(x)", "round(x, 1)", "floor(x)", "sign(v)",

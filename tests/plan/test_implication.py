@@ -21,6 +21,7 @@ from millstream.plan.implication import contradictory, excludes, implies, tautol
 from millstream.plan.nodes import Filter, walk
 from millstream.plan.program_builder import call
 from millstream.types import BIGINT, BOOLEAN, DOUBLE, VARCHAR
+from tiers import examples
 
 DECLARATION = """CREATE STREAM t (x DOUBLE, prev DOUBLE, z DOUBLE, i INT, j INT, k BIGINT, m DECIMAL(8, 2),
     w DECIMAL(8, 2), s VARCHAR, u VARCHAR, b BOOLEAN, c BOOLEAN, at TIMESTAMP, since TIMESTAMP, d DATE) ORDER BY at"""
@@ -259,7 +260,7 @@ def _compiled(expr: Expr) -> Closure:
     return Expressions(column, other)(expr)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.randoms(use_true_random=True))
 def test_verdicts_are_never_contradicted_by_values(random: Random) -> None:
     maker = _Maker(random)

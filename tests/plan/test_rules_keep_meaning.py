@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import millstream as ms
 from millstream.rules import RULE_NAMES
+from tiers import examples
 
 START = dt.datetime(2020, 1, 1, 10)
 DECLARATIONS = """
@@ -97,7 +98,7 @@ def push_random_rows(database: ms.Database, random: Random) -> None:
         database.push(stream, rows)
 
 
-@settings(max_examples=60, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(max_examples=examples(60), deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(seed=st.integers(0, 2**32))
 def test_rules_keep_meaning(seed: int) -> None:
     random = Random(seed)

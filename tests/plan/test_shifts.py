@@ -29,6 +29,7 @@ from millstream.plan.shifts import Place, Shifts, Start, shifts_of
 from millstream.testing.chain_search import Asked, ChainSearch, Match
 from millstream.testing.patterns import told
 from millstream.types import BIGINT, BOOLEAN, DOUBLE, VARCHAR
+from tiers import examples
 
 PRICE, PREVIOUS = Column(DOUBLE, "price"), Column(DOUBLE, "previous")
 DOWN, UP = call("<", PRICE, PREVIOUS), call(">", PRICE, PREVIOUS)
@@ -409,7 +410,7 @@ class _Maker:
         return rows, times
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(st.randoms(use_true_random=True))
 def test_shifts_change_the_work_and_nothing_else(random: Random) -> None:
     maker = _Maker(random)

@@ -8,6 +8,7 @@ from golden_cases import cases, play
 from millstream.testing.slt import Config, Script
 
 
+@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(("script", "config"), cases("spark"))
 def test_slt_on_spark(script: Script, config: Config) -> None:
     play(script, config)

@@ -21,6 +21,7 @@ from millstream.kernels.runs import in_order
 from millstream.plan.expr import Literal
 from millstream.schema import Schema, unique_names
 from millstream.types import BOOLEAN, TIME, TIMESTAMP, VARCHAR
+from tiers import examples
 
 
 def arrived(rows: list[tuple[object, ...]], first: int = 0) -> Batch:
@@ -34,7 +35,7 @@ def given_rows(out: list[Batch]) -> list[tuple[object, ...]]:
     return as_rows(in_order(out).rows) if out else []
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     count=st.integers(0, 60),
     cuts=st.lists(st.integers(0, 60), max_size=4),

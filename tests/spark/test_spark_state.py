@@ -22,6 +22,7 @@ from millstream.hosts.spark.stateful import KernelProcessor
 from millstream.hosts.spark.steps import Pack
 from millstream.kernels.batch import BEGIN, Batch
 from millstream.kernels.contract import KernelSpec
+from tiers import examples
 
 
 class PretendedStore:
@@ -119,7 +120,7 @@ class PretendedSpark:
         return as_rows(ordered.select(ordered.schema.names[2:]))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     cuts=st.lists(st.integers(0, 80), max_size=6),
     restarts=st.sets(st.integers(0, 6)),

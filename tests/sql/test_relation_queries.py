@@ -9,6 +9,7 @@ from sqlglot import exp
 from millstream.errors import ParseError
 from millstream.sql import parse, span_of, to_sql
 from millstream.sql.relations import Windowed
+from tiers import examples
 
 PAPER = {
     "Q1": "SELECT itemID, DolToEuro(bid_price), bidderID\nFROM Bid;",
@@ -201,7 +202,7 @@ def queries(draw: st.DrawFn, depth: int = 2) -> str:
     return f"SELECT {wanted} FROM {draw(items(depth))}{join}{where}"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(queries())
 def test_random_queries_round_trip(text: str) -> None:
     try:

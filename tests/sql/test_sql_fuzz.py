@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from millstream.errors import ParseError
 from millstream.sql import Statement, parse, span_of, to_sql
 from millstream.sql.dialect import Millstream
+from tiers import examples
 
 CORPUS = parse((Path(__file__).parent / "identity.sql").read_text(encoding="utf-8"))
 FOREIGN = """
@@ -49,19 +50,19 @@ def read(text: str) -> list[Statement]:
     return statements
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.text(max_size=60))
 def test_any_text(text: str) -> None:
     read(text)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(st.sampled_from(VOCABULARY), max_size=12).map(" ".join))
 def test_any_sequence_of_tokens(text: str) -> None:
     read(text)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.sampled_from(PIECES), st.data())
 def test_damaged_statements(tokens: list[str], data: st.DataObject) -> None:
     tokens = list(tokens)
