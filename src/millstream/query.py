@@ -119,6 +119,12 @@ class Query:
         """How the query runs; mode VERBOSE adds the plan after every rule, RULES the reasons."""
         return self._explain(mode.upper())
 
+    def plan_json(self) -> str:
+        """The plan that runs, as JSON text; `millstream.plan_form.loads` reads it."""
+        from millstream.plan_form import dumps
+
+        return dumps(self._program)
+
     def stop(self) -> None:
         """End the query; what nobody has fetched is gone."""
         self._database.stop(self.name)
