@@ -16,7 +16,7 @@ from millstream.connectors.registry import make_sink, make_source
 from millstream.errors import CatalogError, ConnectorError, DataError, MillstreamError
 from millstream.hosts.contract import Program, Progress, Report, not_running
 from millstream.hosts.embedded.content import Held, still_to_come, valid_at
-from millstream.hosts.embedded.graph import Graph, Outlet, Vertex, as_table
+from millstream.hosts.embedded.graph import Graph, Outlet, Vertex, as_table, tell_progress
 from millstream.hosts.embedded.readers import LiveReader, read_in_order
 from millstream.hosts.embedded.streams import Stream
 from millstream.hosts.tables import TableStore
@@ -126,9 +126,9 @@ class EmbeddedHost:
             running.top = self._graph.attach(program.name, program.plan, Outlet(running.deliver, running.fail), ids)
             self.queries[program.name.lower()] = running
             if ids is None:
-                for stream in physical.streams_of(program.plan):
-                    self.streams[stream].tell_progress()
-            self.start_readers()
+                reached = {side: stream.frontier for stream in running.streams for side in stream.sides.values()}
+                tell_progress(running.top, reached, running.deliver)
+            self._start_readers(program)
 
     def stop(self, name: str) -> None:
         with self.lock:
@@ -218,10 +218,11 @@ class EmbeddedHost:
 
     def start_readers(self) -> None:
         """Live sources are read from the moment a query wants them; bounded ones wait for `run`."""
-        if self.paused:
-            return
-        wanted = (stream for running in self.queries.values() for stream in physical.streams_of(running.program.plan))
-        for stream in dict.fromkeys(wanted):
+        for running in self.queries.values():
+            self._start_readers(running.program)
+
+    def _start_readers(self, program: Program) -> None:
+        for stream in () if self.paused else physical.streams_of(program.plan):
             source = self.sources.get(stream)
             if source is not None and not source.bounded and stream not in self._readers:
                 self._readers[stream] = LiveReader(source, self.offsets[stream], self._taker(stream))

@@ -75,12 +75,6 @@ class Stream:
         self._enter(Batch.empty(self.definition.schema.arrow, upto))
         emit(self.sides["errors"], Batch.empty(ERRORS_SCHEMA.arrow, upto))
 
-    def tell_progress(self) -> None:
-        """Say again how far the stream has come: a query that has just started does not know."""
-        if self.frontier > BEGIN:
-            for side, vertex in self.sides.items():
-                emit(vertex, Batch.empty(self.definition.side(side).arrow, self.frontier))
-
     def _enter(self, batch: Batch) -> None:
         # late rows are told by the same progress as rows in time, so it is kept once
         before = replace(self._reorder.state.progress)
