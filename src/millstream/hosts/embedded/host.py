@@ -367,7 +367,7 @@ class EmbeddedHost:
                     hint="ask for an instant that its streams have not passed yet",
                 )
             schema = running.program.plan.schema.arrow
-            coming = [] if all(stream.ended for stream in running.streams) else still_to_come(running.top)
+            coming = [] if all(stream.ended for stream in running.streams) else still_to_come(running.top, at)
             rows = valid_at([*running.held.batches, *coming], schema, at)
             return rows.rename_columns(list(running.program.columns[:-2]))
 
