@@ -15,6 +15,7 @@ from millstream.hosts.embedded.graph import vertices
 from millstream.hosts.embedded.host import EmbeddedHost
 from millstream.hosts.embedded.streams import Stream
 from millstream.physical import nodes as physical
+from millstream.statistics import StreamObserver
 
 Saved = dict[str, Any]
 Blobs = dict[str, bytes]
@@ -33,6 +34,7 @@ def save(host: EmbeddedHost) -> tuple[Saved, Blobs]:
             "rejected": stream.rejected,
             "offset": host.offsets.get(key, {}),
         }
+        blobs[f"measured-{key}"] = to_ipc([stream.observer.saved()])
         for side, vertex in stream.sides.items():
             _keep(blobs, f"stream-{side}-{key}", vertex.operator.snapshot())
     queries: Saved = {}
@@ -67,6 +69,7 @@ def restore_streams(host: EmbeddedHost, saved: Saved, blobs: Blobs) -> None:
         stream.progress, stream.frontier = state["progress"], state["frontier"]
         stream.latest = state["latest"]
         stream.rows, stream.rejected = state["rows"], state["rejected"]
+        stream.observer = StreamObserver.restored(from_ipc(blobs[f"measured-{key}"])[0])
         if key in host.offsets:
             host.offsets[key] = state["offset"]
         for side, vertex in stream.sides.items():
