@@ -37,7 +37,7 @@ from millstream.errors import (
     refusing_depth,
 )
 from millstream.explain import explain_text
-from millstream.hosts.contract import Host, Program, Report
+from millstream.hosts.contract import Counts, Host, Program, Report
 from millstream.hosts.tables import TableStore
 from millstream.kernels.programs.spec import why_slow
 from millstream.listings import description, listing
@@ -261,14 +261,15 @@ class Database:
 
     # -- data ------------------------------------------------------------------------------------------------------
 
-    def push(self, stream: str, rows: Any) -> None:
-        """Rows of a stream: a list of tuples or dicts, Arrow, pandas or polars.
+    def push(self, stream: str, rows: Any) -> Counts:
+        """Rows of a stream: a list of tuples or dicts, Arrow, pandas or polars; how many were accepted.
 
-        A row that does not fit the schema is not an error here: it goes to ERRORS(stream) with the reason.
+        A row that does not fit the schema is not an error here: it is counted as rejected and goes to ERRORS(stream)
+        with the reason, as one that comes too late is counted and goes to LATE(stream).
         """
         definition = self.catalog.get(stream, StreamDef)
         batch, rejected = conversion.to_batch(rows, definition.given, definition.name)
-        self._host.push(definition.name, batch, rejected)
+        return self._host.push(definition.name, batch, rejected)
 
     def advance(self, stream: str, time: Moment) -> None:
         """Heartbeat: no later row of `stream` is before `time`."""
@@ -439,6 +440,8 @@ class Database:
         if self.listener is not None:
             self.listener.before_close()
         self._host.close()
+        for query in self._queries.values():
+            query.wait_for_callbacks()
         self.tables.close()
         if self.listener is not None:
             self.listener.after_close()

@@ -52,8 +52,8 @@ def save(host: EmbeddedHost) -> tuple[Saved, Blobs]:
         }
         for vertex in placed:
             _keep(blobs, f"vertex-{vertex.id}", vertex.operator.snapshot())
-        if running.produced:
-            blobs[f"produced-{key}"] = to_ipc(running.produced)
+        if unfetched := running.results.unfetched():
+            blobs[f"produced-{key}"] = to_ipc(unfetched)
         if running.held.batches:
             blobs[f"held-{key}"] = to_ipc(running.held.batches)
     return {"arrivals": host.arrivals, "stamp": host.stamp, "streams": streams, "queries": queries}, blobs
@@ -94,7 +94,9 @@ def restore_query(host: EmbeddedHost, program: Program, saved: Saved, blobs: Blo
         if blob is not None and vertex.id not in loaded:
             vertex.operator.restore(blob)
             loaded.add(vertex.id)
-    running.produced = _saved_rows(blobs, f"produced-{program.name.lower()}")
+    running.results.restore(_saved_rows(blobs, f"produced-{program.name.lower()}"), saved["rows"])
+    if saved["ended"] or running.error is not None or all(stream.ended for stream in running.streams):
+        running.results.close(running.error)
     running.held = Held(_saved_rows(blobs, f"held-{program.name.lower()}"), saved["held"])
 
 
@@ -115,7 +117,8 @@ def replay(host: EmbeddedHost, note: dict[str, Any], rows: pa.RecordBatch | None
         case "end":
             host.end(note["stream"])
         case "fetch":
-            host.queries[note["name"].lower()].produced.clear()
+            results = host.queries[note["name"].lower()].results
+            results.skip_to(note.get("upto", results.end))
         case "finish":
             host.finish_streams()
 
