@@ -17,6 +17,7 @@ from millstream.errors import CatalogError, ConnectorError, DataError, Millstrea
 from millstream.hosts.contract import Counts, Program, Progress, Report, not_running
 from millstream.hosts.embedded.content import Held, still_to_come, valid_at
 from millstream.hosts.embedded.graph import Graph, Outlet, Vertex, as_table, tell_progress
+from millstream.hosts.embedded.ordering import InOrder
 from millstream.hosts.embedded.readers import LiveReader, read_in_order
 from millstream.hosts.embedded.streams import Stream
 from millstream.hosts.results import Gate, ResultLog
@@ -101,6 +102,9 @@ class EmbeddedHost:
                     self.bind_source(stream.name, source)
 
     def bind_source(self, stream: str, source: Source) -> None:
+        definition = self._find(stream).definition
+        if source.bounded and definition.clock is Clock.EXTERNAL:
+            source = InOrder(source, definition)
         self.sources[stream.lower()] = source
         self.offsets[stream.lower()] = {}
 
