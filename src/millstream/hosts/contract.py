@@ -49,6 +49,14 @@ class Counts:
     late: int = 0
     rejected: int = 0
 
+    @property
+    def lost(self) -> int:
+        """How many of them no query sees, but those that ask for LATE(s) or ERRORS(s)."""
+        return self.late + self.rejected
+
+    def __str__(self) -> str:
+        return f"{self.accepted} accepted, {self.late} late, {self.rejected} rejected"
+
     def __add__(self, other: Counts) -> Counts:
         return Counts(self.accepted + other.accepted, self.late + other.late, self.rejected + other.rejected)
 
