@@ -19,7 +19,7 @@ from millstream.kernels.jit import using
 from millstream.kernels.patterns.chain import ChainMachine, why_not
 from millstream.kernels.patterns.kernel import MatchKernel
 from millstream.kernels.patterns.log import RowLog
-from millstream.kernels.patterns.machine import Found, Part, far_shifts
+from millstream.kernels.patterns.machine import Found, Part
 from millstream.kernels.patterns.spec import MatchSpec
 from millstream.plan.expr import Column, Expr, Literal
 from millstream.plan.patterns import CLASSIFIER, MATCH_NUMBER, TIMED_OUT, Given, Reach, Search, Summary
@@ -120,8 +120,7 @@ class Run:
         self.told: list[Told] = []
 
     def _new_log(self) -> RowLog:
-        types = {name: _TYPES[name] for name in self.search.read - {"k"}}
-        return RowLog(types, self.search.variables, None, far=far_shifts(self.search))
+        return RowLog({name: _TYPES[name] for name in self.search.read - {"k"}}, self.search.variables, None)
 
     def push(self, rows: list[Arrival], upto: int) -> None:
         slot = np.array([self.slots.setdefault(row["k"], len(self.slots)) for _, row in rows], dtype=np.int64)
@@ -293,7 +292,8 @@ def double_bottom(least: int = 3) -> Search:
     return Search(
         ("k",), Sequence(tuple(items)), tuple((name, call("<=" if name in "WY" else ">=", x, px)) for name in "WXYZ"),
         (Reach("x", "x", BIGINT), Reach("px", "x", BIGINT, shift=-1), Reach("low", "x", BIGINT, ("X",), first=True)),
-        tuple(Summary(f"n{name}", "count", (), BIGINT, (name,)) for name in "WXYZ"), ("low", "nW", "nZ"), time=BIGINT,
+        tuple(Summary(f"n{name}", "count", (), BIGINT, (name,)) for name in "WXYZ"), ("low", "nW", "nZ"),
+        time=BIGINT,
     )  # fmt: skip
 
 
@@ -393,8 +393,8 @@ def rests(ending: tuple[Pattern, ...], within: int | None = None) -> Search:
     return Search(
         ("k",), Sequence((Variable("A"), *runs, *ending)),
         tuple((name, call(how, x, px)) for name, how in conditions if Variable(name) in ending or name[0] in "ADR"),
-        reaches, (Summary("n", "count", (), BIGINT, ("REST",)),), ("A.x", "before A.x", "DOWN.x", "n"), within=within,
-        time=BIGINT,
+        reaches, (Summary("n", "count", (), BIGINT, ("REST",)),), ("A.x", "before A.x", "DOWN.x", "n"),
+        within=within, time=BIGINT,
     )  # fmt: skip
 
 

@@ -523,8 +523,9 @@ def compiled_searches() -> list[Search]:
     )  # fmt: skip
     summaries = (
         COUNT, Summary("total", "sum", (x,), BIGINT, ("B",)), Summary("mean", "avg", (x,), DOUBLE),
-        Summary("low", "min", (x,), BIGINT, ("B", "C")), Summary("kinds", "count", (Column(VARCHAR, "s"),), BIGINT,
-        distinct=True), Summary("spread", "stddev_pop", (x,), DOUBLE),
+        Summary("low", "min", (x,), BIGINT, ("B", "C")),
+        Summary("kinds", "count", (Column(VARCHAR, "s"),), BIGINT, distinct=True),
+        Summary("spread", "stddev_pop", (x,), DOUBLE),
     )  # fmt: skip
     falls, rises = call("<", x, before), call("or", call(">", x, before), call("=", Column(BIGINT, "total"), 3))
     told = ("first", "l1", "n", "total", "mean", "low", "spread", MATCH_NUMBER)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal as OneOf
 
-from millstream.plan.node import Binary, Kind, Pairs, Unary, require_names, require_pairs
+from millstream.plan.node import Binary, Kind, Pairs, Unary, read_by, require_names, require_pairs
 from millstream.schema import Schema
 
 Comparison = OneOf[">=", ">", "<=", "<"]
@@ -19,6 +19,7 @@ class AtWindowEnd(Unary):
 
     end: str
     after: bool = False
+    works_by_row = True
 
     def __post_init__(self) -> None:
         if self.input.kind is not Kind.EVENTS:
@@ -28,6 +29,10 @@ class AtWindowEnd(Unary):
     @property
     def kind(self) -> Kind:
         return Kind.RELATION
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset([self.end])
 
     def label(self) -> str:
         return f"{'After' if self.after else 'At'} {self.end}"
@@ -53,15 +58,16 @@ class Starts(Unary):
 
     times: tuple[str, ...] = ()
     lasting: tuple[Lasting, ...] = ()
+    works_by_row = True
 
     def __post_init__(self) -> None:
         if self.input.kind is not Kind.RELATION:
             raise ValueError("starts are of a relation")
-        require_names(self.read, self.input.schema, "starts")
+        require_names(tuple(sorted(self.reads)), self.input.schema, "starts")
 
     @property
-    def read(self) -> tuple[str, ...]:
-        return tuple(each.match for each in self.lasting if each.match is not None)
+    def reads(self) -> frozenset[str]:
+        return frozenset(each.match for each in self.lasting if each.match is not None)
 
     @property
     def kind(self) -> Kind:
@@ -81,6 +87,7 @@ class AsofJoin(Binary):
     outer: bool = False
     times: tuple[str, ...] = ()
     """columns that hold the time of the result"""
+    works_by_row = True
 
     def __post_init__(self) -> None:
         if {self.left.kind, self.right.kind} != {Kind.EVENTS}:
@@ -90,6 +97,10 @@ class AsofJoin(Binary):
     @cached_property
     def schema(self) -> Schema:
         return Schema(self.left.schema.fields + self.right.schema.fields)
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return read_by(self.pairs)
 
     def label(self) -> str:
         on = "".join(f" AND {mine} = {theirs}" for mine, theirs in self.pairs)

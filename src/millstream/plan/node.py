@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
@@ -47,6 +47,42 @@ class Node:
         """The operator on one line, without its inputs."""
         raise NotImplementedError
 
+    # -- traits, by which rules know operators -------------------------------------------------------------------------
+
+    @property
+    def passes_columns(self) -> bool:
+        """Whether the columns of its inputs are also its own."""
+        return True
+
+    @property
+    def compares_rows(self) -> bool:
+        """Whether all columns of its inputs count, as those of rows that may be equal."""
+        return False
+
+    @property
+    def works_by_row(self) -> bool:
+        """Whether what becomes of a row of its first input does not depend on the other rows there."""
+        return False
+
+    @property
+    def gives_its_rows(self) -> bool:
+        """Whether its rows are just those that come in, so that a condition that can fail fails for no others."""
+        return False
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The columns of its inputs that it looks at, whoever wants them."""
+        return frozenset()
+
+    @property
+    def sieves(self) -> frozenset[str]:
+        """The columns by which rows may be left out before it as well as after it."""
+        return frozenset(self.inputs[0].schema.names) if self.works_by_row else frozenset()
+
+    def narrowed(self, wanted: Set[str]) -> Node:
+        """The operator without what it does for other columns than these: over the same inputs, or its only one."""
+        return self
+
     @cached_property
     def fingerprint(self) -> str:
         """Equal for equal plans, different (for all practical purposes) for others, on every machine."""
@@ -72,6 +108,21 @@ class Unary(Node):
     @property
     def schema(self) -> Schema:
         return self.input.schema
+
+
+@dataclass(frozen=True)
+class Keyed(Unary):
+    """What operators have in common that treat rows with other values of `keys` apart."""
+
+    keys: tuple[str, ...]
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset(self.keys)
+
+    @property
+    def sieves(self) -> frozenset[str]:
+        return frozenset(self.keys)
 
 
 @dataclass(frozen=True)
@@ -123,6 +174,17 @@ def require_pairs(pairs: Pairs, left: Schema, right: Schema) -> None:
         require(theirs, right)
         if mine.type != theirs.type:
             raise ValueError(f"join of {mine.type} with {theirs.type}")
+
+
+def read_by(pairs: Pairs, residual: Expr | None = None) -> frozenset[str]:
+    """The columns that the conditions of a join read."""
+    conditions = [side for pair in pairs for side in pair] + ([] if residual is None else [residual])
+    return frozenset().union(*map(columns_of, conditions))
+
+
+def some(schema: Schema, wanted: Set[str]) -> Schema:
+    """The columns that are wanted, at least one."""
+    return Schema(tuple(field for field in schema if field.name in wanted) or schema.fields[:1])
 
 
 def condition_text(pairs: Pairs, residual: Expr | None) -> str:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal as OneOf
 
-from millstream.plan.expr import Column, Expr
+from millstream.plan.expr import Column, Expr, columns_of
 from millstream.plan.lengths import length_told
 from millstream.plan.modes import Mode
 from millstream.plan.node import (
+    Keyed,
     Kind,
     Node,
     Pairs,
     Unary,
     condition_text,
     listed,
+    read_by,
     rebuild,
     require,
     require_names,
     require_pairs,
+    some,
     walk,
 )
 from millstream.plan.programs import Program
@@ -75,6 +79,9 @@ class Scan(Node):
     def kind(self) -> Kind:
         return Kind.EVENTS
 
+    def narrowed(self, wanted: Set[str]) -> Node:
+        return replace(self, columns=some(self.columns, wanted))
+
     def label(self) -> str:
         name = self.stream if self.side == "main" else f"{self.side.upper()}({self.stream})"
         return f"Scan {name} {', '.join(self.columns.names)}"
@@ -94,6 +101,9 @@ class TableScan(Node):
     @property
     def kind(self) -> Kind:
         return Kind.TABLE
+
+    def narrowed(self, wanted: Set[str]) -> Node:
+        return replace(self, columns=some(self.columns, wanted))
 
     def label(self) -> str:
         return f"Table {self.table} {', '.join(self.columns.names)}"
@@ -115,6 +125,9 @@ class TableQuery(Node):
     def kind(self) -> Kind:
         return Kind.TABLE
 
+    def narrowed(self, wanted: Set[str]) -> Node:
+        return replace(self, columns=some(self.columns, wanted))
+
     def label(self) -> str:
         return f"TableQuery {self.sql}"
 
@@ -130,6 +143,10 @@ class Filter(Unary):
             raise ValueError(f"a filter needs a condition, not {self.predicate.type}")
         require(self.predicate, self.input.schema)
 
+    @property
+    def reads(self) -> frozenset[str]:
+        return columns_of(self.predicate)
+
     def label(self) -> str:
         return f"Filter {self.predicate}"
 
@@ -139,6 +156,7 @@ class Project(Unary):
     """New columns computed from each row."""
 
     columns: tuple[tuple[str, Expr], ...]
+    passes_columns = False
 
     def __post_init__(self) -> None:
         for _, expr in self.columns:
@@ -149,6 +167,14 @@ class Project(Unary):
     def schema(self) -> Schema:
         return Schema(tuple(Field(name, expr.type) for name, expr in self.columns))
 
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset().union(*(columns_of(expr) for _, expr in self.columns))
+
+    def narrowed(self, wanted: Set[str]) -> Node:
+        kept = tuple(column for column in self.columns if column[0] in wanted)
+        return replace(self, columns=kept or self.columns[:1])
+
     def label(self) -> str:
         return "Project " + ", ".join(name if _is(expr, name) else f"{name} := {expr}" for name, expr in self.columns)
 
@@ -158,6 +184,7 @@ class Union(Node):
     """Several streams of the same columns merged in order of time (UNION ALL)."""
 
     branches: tuple[Node, ...]
+    works_by_row = gives_its_rows = True
 
     def __post_init__(self) -> None:
         if len(self.branches) < 2:
@@ -183,6 +210,8 @@ class Union(Node):
 @dataclass(frozen=True)
 class Distinct(Unary):
     """Of equal events at the same time only the first (what UNION without ALL removes)."""
+
+    works_by_row = gives_its_rows = compares_rows = True
 
     def label(self) -> str:
         return "Distinct"
@@ -230,6 +259,10 @@ class JoinTable(Node):
     def schema(self) -> Schema:
         return table_join_schema(self.input.schema, self.table.schema, self.how, self.mark)
 
+    @property
+    def reads(self) -> frozenset[str]:
+        return read_by(self.pairs, self.residual)
+
     def label(self) -> str:
         how = "" if self.how == "inner" else self.how.capitalize()
         return f"{how}JoinTable {condition_text(self.pairs, self.residual)}"
@@ -246,10 +279,9 @@ def table_join_schema(stream: Schema, table: Schema, how: TableHow, mark: str) -
 
 
 @dataclass(frozen=True)
-class Over(Unary):
+class Over(Keyed):
     """Aggregates over the rows before each row: one output row per input row, with `calls` added as columns."""
 
-    keys: tuple[str, ...]
     calls: tuple[WindowCall, ...]
     ends: str | None = None
     """a key that is the time of the rows: once time has passed it, no row of that partition comes any more"""
@@ -263,13 +295,21 @@ class Over(Unary):
     def schema(self) -> Schema:
         return Schema(self.input.schema.fields + tuple(Field(call.name, call.type) for call in self.calls))
 
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset((*self.keys, *(call.arg for call in self.calls if call.arg is not None)))
+
+    def narrowed(self, wanted: Set[str]) -> Node:
+        calls = tuple(call for call in self.calls if call.name in wanted)
+        return replace(self, calls=calls) if calls else self.input
+
     def label(self) -> str:
         by = f" by {', '.join(self.keys)}" if self.keys else ""
         return f"Over{by}: {'; '.join(map(str, self.calls))}"
 
 
 @dataclass(frozen=True)
-class Aggregate(Unary):
+class Aggregate(Keyed):
     """A program over the rows of each partition: for every row that it returns, the row that was worked on and what was
     returned.
 
@@ -277,7 +317,6 @@ class Aggregate(Unary):
     its windows in another way.
     """
 
-    keys: tuple[str, ...]
     program: Program
     args: tuple[str, ...]
     mode: Mode
@@ -293,16 +332,19 @@ class Aggregate(Unary):
         results = zip(self.results, self.program.result, strict=True)
         return Schema((*self.input.schema.fields, *(Field(name, field.type) for name, field in results)))
 
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset((*self.keys, *self.args))
+
     def label(self) -> str:
         by = f" by {listed(self.keys)}" if self.keys else ""
         return f"Aggregate{by}: {listed(self.results)} := {self.program.name}({listed(self.args)}) {self.mode}"
 
 
 @dataclass(frozen=True)
-class Yield(Unary):
+class Yield(Keyed):
     """Of each partition only the rows that yield: every `every`-th, or the last in each slot of `every` µs."""
 
-    keys: tuple[str, ...]
     unit: OneOf["rows", "range"]
     every: int
 
@@ -321,6 +363,7 @@ class AssignWindows(Unary):
 
     windows: Windows
     type: SqlType
+    works_by_row = True
 
     def __post_init__(self) -> None:
         self.schema  # noqa: B018 - refuses duplicate names
@@ -334,11 +377,10 @@ class AssignWindows(Unary):
 
 
 @dataclass(frozen=True)
-class Sessions(Unary):
+class Sessions(Keyed):
     """Each row, once its session has ended, with the session's bounds: a session of a key ends when no row has come
     for `gap`. The rows' time is then the last instant of the session."""
 
-    keys: tuple[str, ...]
     gap: int
     type: SqlType
 
@@ -356,15 +398,15 @@ class Sessions(Unary):
 
 
 @dataclass(frozen=True)
-class Group(Unary):
+class Group(Keyed):
     """A program over the rows of each group: what it returns with the group's keys, when time has come to the value of
     the key `ends`, which is then the time of that row."""
 
-    keys: tuple[str, ...]
     ends: str
     program: Program
     args: tuple[str, ...]
     results: tuple[str, ...]
+    passes_columns = False
 
     def __post_init__(self) -> None:
         require_names((*self.keys, *self.args), self.input.schema, "GROUP BY")
@@ -377,6 +419,10 @@ class Group(Unary):
         keys = tuple(self.input.schema[key] for key in self.keys)
         results = zip(self.results, self.program.result, strict=True)
         return Schema((*keys, *(Field(name, field.type) for name, field in results)))
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset((*self.keys, *self.args))
 
     def label(self) -> str:
         what = f"{listed(self.results)} := {self.program.name}({listed(self.args) or '*'})"

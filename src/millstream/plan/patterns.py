@@ -1,8 +1,8 @@
 """Row patterns: what is looked for in the rows of a partition, and what is told of each match.
 
 A match labels neighbouring rows of a partition with variables. Conditions and measures are ordinary expressions over
-columns that stand for values of the match: a `Reach` is a value of one of its rows, a `Summary` an aggregate over some
-of them, and two columns have fixed names, `MATCH_NUMBER` and `TIMED_OUT`.
+columns that stand for values of the match: a `Reach` is a value of one of its rows, a `Summary` an aggregate over
+some of them, and two columns have fixed names, `MATCH_NUMBER` and `TIMED_OUT`.
 
 Of the matches that begin at a row, the preferred one counts: the first one that backtracking finds if it tries
 alternatives from left to right, one more repetition first where a quantifier is greedy, and one less first where it is
@@ -12,12 +12,13 @@ condition reaches by the variable under test, or by none, includes the row at ha
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal as OneOf
 
 from millstream.plan.expr import Column, Expr, columns_of, transform
-from millstream.plan.node import Kind, Unary, listed, require_names
+from millstream.plan.node import Kind, Node, Unary, listed, require_names
 from millstream.plan.programs import Program
 from millstream.plan.row_patterns import Check, Either, Excluded, Pattern, Repeat, Sequence, Variable, walk_pattern
 from millstream.plan.window_tables import length_text
@@ -217,7 +218,7 @@ class Search:
         named = {*self.keys, *reached, *(name for names in args for name in names)}
         return frozenset(named - {CLASSIFIER, MATCH_NUMBER})
 
-    def telling(self, wanted: set[str]) -> Search:
+    def telling(self, wanted: Set[str]) -> Search:
         """The search that tells only those of its columns that are wanted, and reads no more than it needs."""
         told = tuple(name for name in self.columns if name in wanted)
         if self.given.rows == "one" and not self.keys:
@@ -285,6 +286,21 @@ class Match(Unary):
     @cached_property
     def schema(self) -> Schema:
         return self.search.output(self.input.schema)
+
+    @property
+    def passes_columns(self) -> bool:
+        return self.search.given.rows != "one"
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset(self.search.read)
+
+    @property
+    def sieves(self) -> frozenset[str]:
+        return frozenset(self.search.keys)
+
+    def narrowed(self, wanted: Set[str]) -> Node:
+        return replace(self, search=self.search.telling(wanted))
 
     def label(self) -> str:
         return f"Match {self.search}"

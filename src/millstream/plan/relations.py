@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Set
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal as OneOf
 
@@ -10,11 +11,14 @@ from millstream.plan.expr import Expr
 from millstream.plan.lengths import length_told
 from millstream.plan.node import (
     Binary,
+    Keyed,
     Kind,
+    Node,
     Pairs,
     Unary,
     condition_text,
     listed,
+    read_by,
     require,
     require_names,
     require_pairs,
@@ -87,6 +91,19 @@ class Window(Unary):
     def kind(self) -> Kind:
         return Kind.RELATION
 
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset(() if isinstance(self.window, RangeWindow) else self.window.by)
+
+    @property
+    def sieves(self) -> frozenset[str]:
+        # a window of time holds a row whatever other rows there are; one of rows would reach further back
+        return frozenset(self.schema.names) if isinstance(self.window, RangeWindow) else self.reads
+
+    @property
+    def gives_its_rows(self) -> bool:
+        return isinstance(self.window, RangeWindow) and self.window.slide == 1
+
     def label(self) -> str:
         return f"Window {self.window}"
 
@@ -96,6 +113,7 @@ class Coarsen(Unary):
     """A relation at instants that are multiples of `granule` (GRANULARITY)."""
 
     granule: int
+    works_by_row = True
 
     def label(self) -> str:
         return f"Granularity {length_told(self.granule)}"
@@ -133,6 +151,10 @@ class Join(Binary):
     def schema(self) -> Schema:
         return self.left.schema if self.how in ("semi", "anti") else self.both
 
+    @property
+    def reads(self) -> frozenset[str]:
+        return read_by(self.pairs, self.residual)
+
     def label(self) -> str:
         how = "" if self.how == "inner" else self.how.capitalize()
         return f"{how}Join {condition_text(self.pairs, self.residual)}"
@@ -158,11 +180,11 @@ class SnapshotCall:
 
 
 @dataclass(frozen=True)
-class Summarize(Unary):
+class Summarize(Keyed):
     """At each instant one row for each group that has rows then: the keys, and aggregates over its rows."""
 
-    keys: tuple[str, ...]
     calls: tuple[SnapshotCall, ...]
+    passes_columns = False
 
     def __post_init__(self) -> None:
         require_names((*self.keys, *(arg for call in self.calls for arg in call.args)), self.input.schema, "GROUP BY")
@@ -176,6 +198,14 @@ class Summarize(Unary):
         made = tuple(Field(*pair) for call in self.calls for pair in zip(call.names, call.types, strict=True))
         return Schema((*keys, *made))
 
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset((*self.keys, *(arg for call in self.calls for arg in call.args)))
+
+    def narrowed(self, wanted: Set[str]) -> Node:
+        calls = tuple(call for call in self.calls if wanted & set(call.names))
+        return replace(self, calls=calls or (() if self.keys else self.calls[:1]))
+
     def label(self) -> str:
         by = f" by {listed(self.keys)}" if self.keys else ""
         return f"Summarize{by}: {'; '.join(map(str, self.calls))}"
@@ -187,6 +217,7 @@ class SetOperation(Binary):
 
     op: OneOf["except", "intersect"]
     all: bool
+    works_by_row = compares_rows = True
 
     def __post_init__(self) -> None:
         if self.left.schema != self.right.schema:
@@ -207,6 +238,7 @@ class ToEvents(Unary):
 
     how: OneOf["istream", "dstream", "rstream"]
     granule: int = 1
+    works_by_row = True
 
     def __post_init__(self) -> None:
         if self.input.kind is not Kind.RELATION:
@@ -215,6 +247,10 @@ class ToEvents(Unary):
     @property
     def kind(self) -> Kind:
         return Kind.EVENTS
+
+    @property
+    def compares_rows(self) -> bool:
+        return self.how != "rstream"
 
     def label(self) -> str:
         return f"{self.how.capitalize()}"
@@ -225,6 +261,7 @@ class Validity(Unary):
     """A relation's rows with the bounds of their validity as columns: what a query delivers."""
 
     type: SqlType
+    compares_rows = True
 
     @cached_property
     def schema(self) -> Schema:

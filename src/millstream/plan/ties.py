@@ -25,11 +25,16 @@ class Ties(Unary):
 
     keys: tuple[str, ...]
     by: tuple[SortKey, ...]
+    works_by_row = True
 
     def __post_init__(self) -> None:
         if self.input.kind is not Kind.EVENTS:
             raise ValueError("only events have ties")
         require_names((*self.keys, *(key.column for key in self.by)), self.input.schema, "ORDER BY")
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset((*self.keys, *(key.column for key in self.by)))
 
     def label(self) -> str:
         within = f" by {listed(self.keys)}" if self.keys else ""

@@ -6,27 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from millstream.functions import can_fail
-from millstream.plan.event_joins import AsofJoin, AtWindowEnd, Starts
 from millstream.plan.expr import Expr, columns_of, conjunction, conjuncts, may_fail, substitute
 from millstream.plan.joins import equality
-from millstream.plan.nodes import (
-    Aggregate,
-    AssignWindows,
-    Distinct,
-    Filter,
-    Group,
-    JoinTable,
-    Node,
-    Over,
-    Project,
-    Sessions,
-    Unary,
-    Union,
-    Yield,
-)
-from millstream.plan.patterns import Match
-from millstream.plan.relations import Coarsen, RangeWindow, SetOperation, Summarize, ToEvents, Window
-from millstream.plan.ties import Ties
+from millstream.plan.nodes import Filter, JoinTable, Node, Project
 
 
 def push_down_filter(node: Node) -> Node:
@@ -45,50 +27,23 @@ def push_down_filter(node: Node) -> Node:
         case Filter(input=Project() as below, predicate=predicate):
             moved = substitute(predicate, dict(below.columns))
             return node if may_fail(moved) else replace(below, input=Filter(below.input, moved))
-        case Filter(input=Union(branches=branches), predicate=predicate):
-            return Union(tuple(Filter(branch, predicate) for branch in branches))
-        case Filter(input=Distinct(input=below), predicate=predicate):
-            return Distinct(Filter(below, predicate))
-        case Filter(input=(Over() | Aggregate() | Yield() | Sessions() | Group() | Summarize()) as below):
-            return _below(node, below, set(below.keys))
-        case Filter(input=Match(search=search) as below):
-            return _below(node, below, set(search.keys))
-        case Filter(input=(AssignWindows() | AtWindowEnd() | Coarsen() | Starts() | Ties() | ToEvents()) as below):
-            return _below(node, below, set(below.input.schema.names))
-        case Filter(input=Window(window=RangeWindow(slide=1)) as below, predicate=predicate):
-            return replace(below, input=Filter(below.input, predicate))
-        case Filter(input=Window(window=window) as below):
-            names = below.schema.names if isinstance(window, RangeWindow) else window.by
-            return _below(node, below, set(names))
-        case Filter(input=SetOperation() as below):
-            return _into_both(node, below)
-        case Filter(input=AsofJoin() as below):
-            return _into_left(node, below)
         case Filter(input=JoinTable() as below):
             return _into_join(node, below)
+        case Filter(input=below) if below.sieves:
+            return _below(node, below)
     return node
 
 
-def _below(node: Filter, below: Unary, readable: set[str]) -> Node:
-    """Move the conjuncts that read only these columns."""
-    moving, staying = _part(node.predicate, lambda part: columns_of(part) <= readable and not can_fail(part))
+def _below(node: Filter, below: Node) -> Node:
+    """Move the conjuncts that read only columns by which rows may be left out before."""
+    moving, staying = _part(
+        node.predicate, lambda part: columns_of(part) <= below.sieves and (below.gives_its_rows or not can_fail(part))
+    )
     if not moving:
         return node
-    return _filter(replace(below, input=_filter(below.input, moving)), staying)
-
-
-def _into_both(node: Filter, sets: SetOperation) -> Node:
-    moving, staying = _part(node.predicate, lambda part: not can_fail(part))
-    if not moving:
-        return node
-    return _filter(sets.with_inputs(tuple(_filter(side, moving) for side in sets.inputs)), staying)
-
-
-def _into_left(node: Filter, join: AsofJoin) -> Node:
-    """What a row of the left side meets does not depend on other rows of that side."""
-    readable = set(join.left.schema.names)
-    moving, staying = _part(node.predicate, lambda part: columns_of(part) <= readable and not can_fail(part))
-    return _filter(replace(join, left=_filter(join.left, moving)), staying) if moving else node
+    read = columns_of(conjunction(tuple(moving)))
+    inputs = (_filter(each, moving) if read <= set(each.schema.names) else each for each in below.inputs)
+    return _filter(below.with_inputs(tuple(inputs)), staying)
 
 
 def _into_join(node: Filter, join: JoinTable) -> Node:

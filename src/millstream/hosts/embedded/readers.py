@@ -88,10 +88,7 @@ def read_in_order(
     try:
         while queues and not stopped():
             name = min(sorted(queues), key=frontier)
-            try:
-                item = queues[name].get(timeout=0.1)
-            except Empty:  # it may take its time, to sort for instance; look whether this is still wanted
-                continue
+            item = queues[name].get()
             if isinstance(item, Exception):
                 raise item
             if item is None:

@@ -26,8 +26,6 @@ class JoinSpec:
     change as one more column.
     """
 
-    by_instant = True
-
     left: Schema
     right: Schema
     by: tuple[str, ...]
