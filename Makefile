@@ -32,6 +32,7 @@ types: $(STAMP)
 	$(BIN)/mypy
 
 all-tests: $(STAMP)
+	$(BIN)/python tests/quick_java.py
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=25
 
 check: $(STAMP) ## lint, types and the fast tests, under a minute or two

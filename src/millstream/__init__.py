@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from millstream.errors import (
@@ -18,9 +19,11 @@ from millstream.errors import (
 )
 
 if TYPE_CHECKING:
+    from millstream.hosts.contract import Counts
     from millstream.python_aggregates import aggregate
     from millstream.query import Query, Result
     from millstream.session import Database
+    from millstream.subscriptions import Reader
 
 __version__ = "0.1.0"
 
@@ -41,32 +44,35 @@ def connect(
     return open_session(path, engine, spark, clock, aggregates, settings)
 
 
+_LATER = {
+    "Counts": "hosts.contract",
+    "Database": "session",
+    "Query": "query",
+    "Reader": "subscriptions",
+    "Result": "query",
+    "aggregate": "python_aggregates",
+}
+"""Names whose modules are imported when they are asked for."""
+
+
 def __getattr__(name: str) -> Any:
-    if name in ("Query", "Result"):
-        from millstream import query
-
-        return getattr(query, name)
-    if name == "aggregate":
-        from millstream.python_aggregates import aggregate
-
-        return aggregate
-    if name == "Database":
-        from millstream.session import Database
-
-        return Database
-    raise AttributeError(f"module 'millstream' has no attribute {name!r}")
+    if name not in _LATER:
+        raise AttributeError(f"module 'millstream' has no attribute {name!r}")
+    return getattr(import_module(f"millstream.{_LATER[name]}"), name)
 
 
 __all__ = [
     "BindError",
     "CatalogError",
     "ConnectorError",
+    "Counts",
     "DataError",
     "Database",
     "EngineError",
     "MillstreamError",
     "ParseError",
     "Query",
+    "Reader",
     "Result",
     "Span",
     "StateError",

@@ -20,7 +20,7 @@ import pyarrow as pa
 from millstream.durable import from_ipc, sync_directory, to_ipc
 from millstream.errors import StateError
 
-FORMAT = 1
+FORMAT = 2
 _HEAD = struct.Struct("<IIQ")
 
 

@@ -44,9 +44,9 @@ def _open(
     # Arrow looks for pandas when it makes its first array: now, not while the first row waits
     pa.array([0])
     if path is not None:
-        from millstream.persistent import PersistentDatabase
+        from millstream.persistent import open_persistent
 
-        return PersistentDatabase(Path(path).expanduser(), config, now, aggregates)
+        return open_persistent(Path(path).expanduser(), config, now, aggregates)
     tables = TableStore()
     return Database(EmbeddedHost(tables, config, now), tables, config)
 

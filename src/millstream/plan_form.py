@@ -27,6 +27,7 @@ _LISTED = {
     "schema": "Field Schema",
     "catalog": "Clock StreamDef DerivedDef ViewDef TableDef SinkDef",
     "hosts.contract": "Query:Program",
+    "planned": "Planned",
     "plan.expr": "Column Literal Call Cast Case",
     "plan.event_joins": "AtWindowEnd Lasting Starts AsofJoin",
     "plan.modes": "Running Sliding Tumbling Closing",

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from threading import Thread
+from contextlib import suppress
+from functools import partial
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from millstream.catalog import StreamDef
-from millstream.errors import UnsupportedError
-from millstream.hosts.contract import Host, Program
+from millstream.errors import CatalogError, UnsupportedError
+from millstream.hosts.contract import Counts, Host, Program
+from millstream.hosts.results import ResultLog, WhenFull
 from millstream.physical.nodes import streams_of
+from millstream.subscriptions import Reader, await_news
 from millstream.times import Moment, instant_of
 
 if TYPE_CHECKING:
     from millstream.session import Database
-
-POLL_SECONDS = 0.02
 
 
 class Query:
@@ -31,6 +33,7 @@ class Query:
         self._program = program
         self._explain = explain
         self._looked_at: pa.Table | None = None
+        self._callbacks: list[Reader] = []
         self.sql = sql
 
     @property
@@ -60,28 +63,80 @@ class Query:
         return self.arrow().to_pandas()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """The rows in batches as they are produced, until the sources end or the query is stopped."""
-        failure: list[BaseException] = []
+        """The rows that `fetch` would give, in batches as they are produced.
+
+        Declared sources are read meanwhile. It ends when all inputs of the query have, or when it is stopped.
+        """
+        log = self._host.results(self.name)
+        read, failure = Event(), []
 
         def work() -> None:
             try:
                 self._host.run((self.name,))
             except BaseException as error:
                 failure.append(error)
+            read.set()
+            log.wake()
 
         thread = Thread(target=work, daemon=True)
         thread.start()
         try:
-            while thread.is_alive():
-                thread.join(POLL_SECONDS)
-                yield from self.fetch().to_batches()
-            if failure:
-                raise failure[0]
-            yield from self.fetch().to_batches()
+            while True:
+                done = read.is_set()
+                ended = log.closed or (done and not self._host.waits(self.name))
+                position = log.end
+                try:
+                    rows = self.fetch()
+                except CatalogError:
+                    if log.closed:  # somebody stopped the query
+                        return
+                    raise
+                yield from rows.to_batches()
+                if failure:
+                    raise failure[0]
+                if ended:
+                    return
+                await_news(log, partial(_nothing_new, log, position, read, done))
         finally:
             if thread.is_alive():
                 self._host.interrupt()
                 thread.join()
+
+    def subscribe(
+        self,
+        callback: Callable[[pa.RecordBatch], Any] | None = None,
+        *,
+        since: int | None = None,
+        buffer: int = 10_000,
+        when_full: WhenFull = "block",
+    ) -> Reader:
+        """A reader of the rows to come, without taking them from `fetch` or from other readers.
+
+        It begins with the next row, or at the position `since` that another reader has had, if that is still kept. With
+        a callback, a thread gives it every batch. `buffer` is how many rows may wait for the reader. When they are
+        more, `push` waits ("block"), the oldest are dropped and counted ("drop"), or reading fails ("end").
+        """
+        reader = Reader(self._host.results(self.name), self.schema, since, buffer, when_full)
+        if callback is not None:
+            reader.call(callback)
+            self._callbacks.append(reader)
+        return reader
+
+    def wait_for_callbacks(self, timeout: float = 10.0) -> None:
+        """Give subscribed functions the time to take what is there, when no more comes."""
+        for reader in self._callbacks:
+            with suppress(Exception):  # its thread has told
+                reader.wait(timeout)
+
+    @property
+    def dropped(self) -> int:
+        """How many rows were given up before they were fetched: if it has readers, only the latest million wait."""
+        return self._host.results(self.name).unfetched_lost
+
+    @property
+    def counts(self) -> Counts:
+        """What became of the rows of its streams so far: accepted, late and rejected ones."""
+        return self._host.counts(self.name)
 
     def snapshot(self, at: Moment | None = None) -> pa.Table:
         """The content of a relation now, or at an instant still held: one that its streams have not passed.
@@ -158,6 +213,10 @@ class Result:
 
     def __repr__(self) -> str:
         return f"<result of {self._table.num_rows} rows>"
+
+
+def _nothing_new(log: ResultLog, position: int, read: Event, done: bool) -> bool:
+    return log.end == position and not log.closed and read.is_set() is done
 
 
 def text_table(column: str, lines: list[str]) -> Result:

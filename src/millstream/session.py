@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
@@ -17,6 +17,7 @@ from millstream.catalog import (
     Catalog,
     Clock,
     DerivedDef,
+    Entry,
     Options,
     SinkDef,
     StreamDef,
@@ -26,9 +27,17 @@ from millstream.catalog import (
 from millstream.config import Config
 from millstream.connectors import rows as conversion
 from millstream.connectors.registry import make_sink, make_source
-from millstream.errors import BindError, CatalogError, ConnectorError, DataError, MillstreamError, refusing_depth
+from millstream.errors import (
+    BindError,
+    CatalogError,
+    ConnectorError,
+    DataError,
+    MillstreamError,
+    StateError,
+    refusing_depth,
+)
 from millstream.explain import explain_text
-from millstream.hosts.contract import Host, Program, Report
+from millstream.hosts.contract import Counts, Host, Program, Report
 from millstream.hosts.tables import TableStore
 from millstream.kernels.programs.spec import why_slow
 from millstream.listings import description, listing
@@ -37,13 +46,27 @@ from millstream.physical.nodes import Physical, Source, streams_of, walk
 from millstream.physical.planner import plan_physical
 from millstream.plan.lengths import lengths_told
 from millstream.plan.relations import Validity
+from millstream.planned import Planned
 from millstream.query import Query, Result, text_table
 from millstream.rules import OPTIMIZE, Trace, run_rules
-from millstream.statistics import Statistics
 from millstream.times import Moment, instant_of, ordered_stream
 
 if TYPE_CHECKING:
     from millstream.builder import Flow
+
+
+class Listener(Protocol):
+    """Hears of what a session is asked to do, before it takes effect and after it has."""
+
+    def before(self, action: act.Action) -> None: ...
+
+    def after(self, action: act.Action, text: str, result: Query | Result | None) -> None: ...
+
+    def checkpoint(self) -> None: ...
+
+    def before_close(self) -> None: ...
+
+    def after_close(self) -> None: ...
 
 
 class Database:
@@ -54,9 +77,12 @@ class Database:
         self.config = config
         self.tables = tables
         self._host = host
+        self.listener: Listener | None = None
         self._queries: dict[str, Query] = {}
+        self._planned: dict[str, Planned] = {}
         self._views: set[str] = set()
-        self._numbered = 0
+        self.numbered = 0
+        """how many queries got their names from the session"""
 
     # -- SQL -------------------------------------------------------------------------------------------------------
 
@@ -64,7 +90,7 @@ class Database:
         """Run statements separated by `;` and return what the last one gives, if it gives anything."""
         result: Query | Result | None = None
         for statement in sql.parse(text):
-            result = self._perform(bind(statement.ast, self.catalog, text), statement.text, None)
+            result = self.perform(bind(statement.ast, self.catalog, text), statement.text, None)
         return result
 
     def sql(self, text: str, name: str | None = None) -> Query | Result:
@@ -72,7 +98,7 @@ class Database:
         parsed = sql.parse(text)
         if len(parsed) != 1:
             raise BindError(f"one statement is expected, here are {len(parsed)}", hint="use execute() for several")
-        result = self._perform(bind(parsed[0].ast, self.catalog, text), parsed[0].text, name)
+        result = self.perform(bind(parsed[0].ast, self.catalog, text), parsed[0].text, name)
         if result is None:
             raise BindError("this statement gives no rows", hint="use execute() for declarations")
         return result
@@ -84,7 +110,7 @@ class Database:
         action = bind(parsed[0].ast, self.catalog, text) if len(parsed) == 1 else None
         if not isinstance(action, act.Query):
             raise BindError("a query over streams is expected here")
-        return self._program(name, action.bound, action.sink)[0]
+        return self._plan(name, action.bound, action.sink).program
 
     def explain(self, text: str, mode: str = "") -> str:
         """How a query would run, as EXPLAIN shows it."""
@@ -99,16 +125,25 @@ class Database:
             raise BindError("EXPLAIN takes a query over streams")
         return self._explain(action, mode.upper())
 
-    def _perform(self, action: act.Action, text: str, name: str | None) -> Query | Result | None:
+    def perform(self, action: act.Action, text: str = "", name: str | None = None) -> Query | Result | None:
+        """Do what a statement asks for."""
+        if self.listener is None:
+            return self._do(action, text, name)
+        self.listener.before(action)
+        result = self._do(action, text, name)
+        self.listener.after(action, text, result)
+        return result
+
+    def _do(self, action: act.Action, text: str, name: str | None) -> Query | Result | None:
         match action:
             case act.Query(bound=bound, uses=uses, sink=sink):
                 return self._start(bound, uses, sink, text, name)
             case act.Define():
-                self._define(action, text)
+                self._define(action)
             case act.Remove():
                 self._remove(action)
             case act.OnTables():
-                return self._on_tables(action, text)
+                return self._on_tables(action)
             case act.ExplainPlan(of=query, mode=mode):
                 return text_table("plan", self._explain(query, mode).splitlines())
             case act.ShowList(kind=kind):
@@ -116,31 +151,33 @@ class Database:
             case act.DescribeEntry(name=entry):
                 return description(entry, self.catalog)
             case act.StopQuery(name=query):
-                self.query(query).stop()
+                self._stop(query)
             case act.ChangeSetting(name=setting, value=value):
                 self._configure(self.config.with_setting(setting, value))
         return None
 
-    def _program(self, name: str, bound: Bound, sink: SinkDef | None) -> tuple[Program, Trace]:
+    def _plan(
+        self, name: str, bound: Bound, sink: SinkDef | None, uses: frozenset[str] = frozenset(), text: str = ""
+    ) -> Planned:
         disabled = self.config.disabled_rules
         steps = OPTIMIZE if self.config.rules else ()
-        plan, trace = run_rules(bound.plan, steps, disabled, self._statistics(), why_slow)
+        plan, trace = run_rules(bound.plan, steps, disabled, self._host.statistics(), why_slow)
         physical = plan_physical(plan, self.config.relations)
         relation = isinstance(bound.plan, Validity)
-        return Program(name, physical, bound.names, sink, relation, name.lower() in self._views), trace
-
-    def _statistics(self) -> Statistics:
-        """What the optimizer knows of the streams."""
-        return self._host.statistics()
+        program = Program(name, physical, bound.names, sink, relation, name.lower() in self._views)
+        return Planned(program, text, uses, bound.plan, tuple(trace.changes))
 
     @refusing_depth()
     def _explain(self, query: act.Query, mode: str) -> str:
-        program, trace = self._program("query", query.bound, query.sink)
-        return self._explained(program, query.bound, trace, mode)
+        return self._explained(self._plan("query", query.bound, query.sink), mode)
 
-    def _explained(self, program: Program, bound: Bound, trace: Trace, mode: str) -> str:
+    def _explained(self, planned: Planned, mode: str) -> str:
+        program = planned.program
+        if planned.logical is None:
+            return self._host.explain(program)
+        trace = Trace(planned.logical, list(planned.changes))
         with lengths_told(by_number=any(self._is_by_number(stream) for stream in streams_of(program.plan))):
-            return explain_text(bound.plan, trace, self._host.explain(program), mode, self._statistics())
+            return explain_text(planned.logical, trace, self._host.explain(program), mode, self._host.statistics())
 
     def _is_by_number(self, stream: str) -> bool:
         return self.catalog.get(stream, StreamDef).is_by_number
@@ -149,21 +186,23 @@ class Database:
 
     @refusing_depth()
     def _start(self, bound: Bound, uses: frozenset[str], sink: SinkDef | None, text: str, name: str | None) -> Query:
-        program, trace = self._program(self._free_name(name), bound, sink)
-        self._host.start(program)
-        return self._remember(program, bound, trace, uses, text)
+        return self.go_on(self._plan(self._free_name(name), bound, sink, uses, text), self._host.start)
 
-    def _remember(self, program: Program, bound: Bound, trace: Trace, uses: frozenset[str], text: str) -> Query:
-        def explain(mode: str) -> str:
-            return self._explained(program, bound, trace, mode)
-
-        return self._hold(program, explain, uses, text)
-
-    def _hold(self, program: Program, explain: Callable[[str], str], uses: frozenset[str], text: str) -> Query:
-        query = Query(self, self._host, program, text, explain)
+    def go_on(self, planned: Planned, start: Callable[[Program], None]) -> Query:
+        """Let a query run that is planned already."""
+        program = planned.program
+        start(program)
+        query = Query(self, self._host, program, planned.text, lambda mode: self._explained(planned, mode))
         self._queries[program.name.lower()] = query
-        self.catalog.hold(program.name, uses)
+        self._planned[program.name.lower()] = planned
+        self.catalog.hold(program.name, planned.uses)
+        if program.view:
+            self._views.add(program.name.lower())
         return query
+
+    def planned(self, name: str) -> Planned:
+        """What the running query of that name was made of."""
+        return self._planned[self.query(name).name.lower()]
 
     def _free_name(self, name: str | None) -> str:
         if name is not None:
@@ -171,8 +210,8 @@ class Database:
                 raise CatalogError(f"query {name} is already running", hint="stop it first, or choose another name")
             return name
         while True:
-            self._numbered += 1
-            name = f"q{self._numbered}"
+            self.numbered += 1
+            name = f"q{self.numbered}"
             if name not in self._queries:
                 return name
 
@@ -190,11 +229,14 @@ class Database:
 
     def stop(self, name: str) -> None:
         """Stop a query; what it has produced and nobody has fetched is gone."""
+        self.perform(act.StopQuery(name))
+
+    def _stop(self, name: str) -> None:
         query = self.query(name)
         if name.lower() in self._views:
             raise CatalogError(f"{query.name} is a view", hint=f"DROP VIEW {query.name}")
         self._host.stop(query.name)
-        del self._queries[query.name.lower()]
+        del self._queries[query.name.lower()], self._planned[query.name.lower()]
         self.catalog.release(query.name)
 
     def stream(self, name: str, alias: str | None = None) -> Flow:
@@ -208,26 +250,26 @@ class Database:
         check_plan(plan, self.catalog)
         program = Program(self._free_name(name), plan, plan.schema.names, relation=is_relation(plan))
         uses = frozenset(node.stream for node in walk(plan) if isinstance(node, Source))
-        self._host.start(program)
-        return self._hold(program, lambda mode: self._host.explain(program), uses, str(plan))
+        return self.go_on(Planned(program, str(plan), uses), self._host.start)
 
     def start_bound(self, bound: Bound, uses: frozenset[str], text: str, name: str | None) -> Query:
         """Start what was built without SQL; `text` is for those who look at it."""
-        return Database._start(self, bound, uses, None, text, name)
+        return self._start(bound, uses, None, text, name)
 
     def explain_bound(self, bound: Bound, mode: str) -> str:
         return self._explain(act.Query(bound, frozenset()), mode.upper())
 
     # -- data ------------------------------------------------------------------------------------------------------
 
-    def push(self, stream: str, rows: Any) -> None:
-        """Rows of a stream: a list of tuples or dicts, Arrow, pandas or polars.
+    def push(self, stream: str, rows: Any) -> Counts:
+        """Rows of a stream: a list of tuples or dicts, Arrow, pandas or polars; how many were accepted.
 
-        A row that does not fit the schema is not an error here: it goes to ERRORS(stream) with the reason.
+        A row that does not fit the schema is not an error here: it is counted as rejected and goes to ERRORS(stream)
+        with the reason, as one that comes too late is counted and goes to LATE(stream).
         """
         definition = self.catalog.get(stream, StreamDef)
         batch, rejected = conversion.to_batch(rows, definition.given, definition.name)
-        self._host.push(definition.name, batch, rejected)
+        return self._host.push(definition.name, batch, rejected)
 
     def advance(self, stream: str, time: Moment) -> None:
         """Heartbeat: no later row of `stream` is before `time`."""
@@ -257,7 +299,7 @@ class Database:
         """
         schema, data = conversion.to_batches(source, None, name)
         if time is None:
-            self._define(act.Define(TableDef(name, schema)), "")
+            self.perform(act.Define(TableDef(name, schema)))
             for chunk in data.read({}, lambda: False):
                 self.tables.load(name, pa.Table.from_batches([chunk.rows]))
             return
@@ -275,11 +317,11 @@ class Database:
 
         for entry in definitions_of(made):
             if self.catalog.like(entry) != entry:
-                self._define(act.Define(entry), "")
+                self.perform(act.Define(entry))
 
     # -- declarations ----------------------------------------------------------------------------------------------
 
-    def _define(self, action: act.Define, text: str) -> None:
+    def _define(self, action: act.Define) -> None:
         entry = action.entry
         if action.if_not_exists and self.catalog.like(entry) is not None:
             return
@@ -292,30 +334,38 @@ class Database:
             elif isinstance(entry, ViewDef):
                 self._keep_view(entry, action.uses)
             elif isinstance(entry, TableDef):
-                self._create_table(entry)
+                self.tables.create(entry.name, entry.schema)
                 if action.rows_from is not None:
                     self._fill_table(entry, action.rows_from)
         except MillstreamError:
             self.catalog.drop(entry.name, (type(entry),))
             raise
 
+    def adopt(self, entry: Entry, uses: frozenset[str]) -> None:
+        """Make known what was defined before and is still there: nothing is started, and tables keep their rows."""
+        if isinstance(entry, ViewDef) and entry.name.lower() in self._views:
+            self._drop_view(entry.name)
+        self.catalog.add(entry, replace=True, uses=uses)
+        if isinstance(entry, StreamDef):
+            self._host.declare(entry)
+        elif isinstance(entry, TableDef):
+            self.tables.create(entry.name, entry.schema, keep=True)
+
     def _keep_view(self, entry: ViewDef, uses: frozenset[str]) -> None:
         """Start the standing query that a view is."""
         if entry.name.lower() in self._views:
             self._drop_view(entry.name)
         self._views.add(entry.name.lower())
+        bound = delivered(Bound(entry.plan, entry.names), Context(self.catalog, entry.sql))
         try:
-            Database._start(self, self._delivered(entry), uses, None, entry.sql, entry.name)
+            self._start(bound, uses, None, entry.sql, entry.name)
         except MillstreamError:
             self._views.discard(entry.name.lower())
             raise
 
-    def _delivered(self, view: ViewDef) -> Bound:
-        return delivered(Bound(view.plan, view.names), Context(self.catalog, view.sql))
-
     def _drop_view(self, name: str) -> None:
         self._views.discard(name.lower())
-        Database.stop(self, name)
+        self._stop(name)
 
     def _fill_table(self, entry: TableDef, options: Options) -> None:
         """Load a new table from a source; a table is complete or not there, so a row that does not fit is an error."""
@@ -329,9 +379,6 @@ class Database:
                 wrong = chunk.rejected[0]
                 raise DataError(f"{wrong.origin}: {wrong.error}", detail=f"table {entry.name} was not made")
             self.tables.load(entry.name, pa.Table.from_batches([chunk.rows]))
-
-    def _create_table(self, entry: TableDef) -> None:
-        self.tables.create(entry.name, entry.schema)
 
     def _remove(self, action: act.Remove) -> None:
         if action.if_exists and not self.catalog.has(action.name, action.kinds):
@@ -347,7 +394,7 @@ class Database:
         elif isinstance(entry, TableDef):
             self.tables.drop(entry.name)
 
-    def _on_tables(self, action: act.OnTables, text: str) -> Result | None:
+    def _on_tables(self, action: act.OnTables) -> Result | None:
         if action.create is not None:
             name, replace = action.create
             if self.catalog.find(name) is not None and not replace:
@@ -382,10 +429,22 @@ class Database:
 
     # -- end -------------------------------------------------------------------------------------------------------
 
+    def checkpoint(self) -> None:
+        """Save all state now; for sessions that have a directory."""
+        if self.listener is None:
+            raise StateError("this session keeps nothing", hint="open it with a directory: ms.connect(directory)")
+        self.listener.checkpoint()
+
     def close(self) -> None:
         """Stop everything; a persistent session saves its state first."""
+        if self.listener is not None:
+            self.listener.before_close()
         self._host.close()
+        for query in self._queries.values():
+            query.wait_for_callbacks()
         self.tables.close()
+        if self.listener is not None:
+            self.listener.after_close()
 
     def __enter__(self) -> Database:
         return self

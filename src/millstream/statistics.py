@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -46,6 +46,15 @@ class Statistics:
 
 
 UNKNOWN = Statistics()
+
+
+_SKETCH = pa.struct([("column", pa.string()), ("least", pa.list_(pa.uint64())), ("looked_at", pa.int64())])
+_SAVED = pa.schema(
+    [
+        ("rows", pa.int64()), ("last", pa.int64()), ("distance", pa.float64()), ("next_look", pa.int64()),
+        ("sketches", pa.list_(_SKETCH)),
+    ]
+)  # fmt: skip
 
 
 class StreamObserver:
@@ -91,13 +100,31 @@ class StreamObserver:
         # rows of equal time are as close as rows can be told apart
         return StreamStatistics(self.rows, max(self._distance, 1 / MEMORY), distinct)
 
+    def saved(self) -> pa.RecordBatch:
+        """What was seen, as one row."""
+        sketches = [{"column": name, **sketch.saved()} for name, sketch in self._sketches.items()]
+        own = {"rows": self.rows, "last": self._last, "distance": self._distance, "next_look": self._next_look}
+        return pa.RecordBatch.from_pylist([{**own, "sketches": sketches}], _SAVED)
+
+    @staticmethod
+    def restored(saved: pa.RecordBatch) -> StreamObserver:
+        """The inverse of `saved`."""
+        observer, row = StreamObserver(), saved.to_pylist()[0]
+        observer.rows, observer._last, observer._distance = row["rows"], row["last"], row["distance"]
+        observer._next_look = row["next_look"]
+        observer._sketches = {each["column"]: Sketch(each["least"], each["looked_at"]) for each in row["sketches"]}
+        return observer
+
 
 class Sketch:
     """The number of different values in a column, from the least hashes of a sample."""
 
-    def __init__(self) -> None:
-        self._least: npt.NDArray[np.uint64] = np.empty(0, np.uint64)
-        self._looked_at = 0
+    def __init__(self, least: Sequence[int] = (), looked_at: int = 0) -> None:
+        self._least: npt.NDArray[np.uint64] = np.array(least, np.uint64)
+        self._looked_at = looked_at
+
+    def saved(self) -> dict[str, object]:
+        return {"least": self._least.tolist(), "looked_at": self._looked_at}
 
     def add(self, column: pa.Array) -> None:
         """Look at the first rows of a column."""

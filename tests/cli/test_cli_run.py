@@ -82,14 +82,15 @@ def test_results_that_are_there_at_once_are_shown(invoke: Invoke) -> None:
     assert re.search(r"8 +NULL", out)
 
 
-def test_bad_rows_and_late_rows_are_counted(invoke: Invoke, tmp_path: Path) -> None:
+def test_bad_rows_are_counted_and_none_is_late_in_a_file(invoke: Invoke, tmp_path: Path) -> None:
     (tmp_path / "quotes.csv").write_text(
         "symbol,price,volume,ts\nA,1,1,2026-01-01 00:00:10\nA,dear,1,2026-01-01 00:00:11\nA,2,1,2026-01-01 00:00:01\n"
     )
     code, out, err = embedded(invoke, QUOTES + "SELECT price FROM quotes; SELECT error FROM ERRORS(quotes)")
     assert code == 0
-    assert "1 late, 1 rejected" in err
+    assert "0 late, 1 rejected" in err
     assert "dear" in out
+    assert re.search(r"price\n2\n1\n", out)
 
 
 @pytest.mark.parametrize(

@@ -169,3 +169,25 @@ def test_on_a_terminal_there_is_a_prompt_and_a_history(spawn: Spawn, tmp_path: P
     assert shell.wait(timeout=300) == 0
     os.close(screen)
     assert "CREATE TABLE t" in (tmp_path / "cache" / "millstream" / "history").read_text()
+
+
+def test_late_and_rejected_rows_are_told(invoke: Invoke, tmp_path: Path) -> None:
+    (tmp_path / "f.csv").write_text("v,t\n2,2\nx,3\n1,1\n")
+    result = invoke(
+        "shell",
+        input="""\
+CREATE STREAM s (v INT, t INT) ORDER BY t;
+CREATE STREAM f (v INT, t INT) ORDER BY t WITH (connector = 'file', path = 'f.csv');
+SELECT v FROM s;
+SELECT v FROM f;
+\\push s [1, 1]
+\\push s [2, 5] [3, 4] [4, "x"] [5, 6]
+\\run q2
+\\d q1
+""",
+    )
+    assert result.exit_code == 0, result.stderr
+    assert "1 accepted" not in result.stdout
+    assert "2 accepted, 1 late, 1 rejected" in result.stdout
+    assert "q2: 2 accepted, 0 late, 1 rejected" in result.stdout
+    assert "input: 3 accepted, 1 late, 1 rejected" in result.stdout

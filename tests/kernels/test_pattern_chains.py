@@ -19,7 +19,7 @@ from millstream.kernels.jit import using
 from millstream.kernels.patterns.chain import ChainMachine, why_not
 from millstream.kernels.patterns.kernel import MatchKernel
 from millstream.kernels.patterns.log import RowLog
-from millstream.kernels.patterns.machine import Found, Part
+from millstream.kernels.patterns.machine import Found, Part, far_shifts
 from millstream.kernels.patterns.spec import MatchSpec
 from millstream.plan.expr import Column, Expr, Literal
 from millstream.plan.patterns import CLASSIFIER, MATCH_NUMBER, TIMED_OUT, Given, Reach, Search, Summary
@@ -120,7 +120,8 @@ class Run:
         self.told: list[Told] = []
 
     def _new_log(self) -> RowLog:
-        return RowLog({name: _TYPES[name] for name in self.search.read - {"k"}}, self.search.variables, None)
+        types = {name: _TYPES[name] for name in self.search.read - {"k"}}
+        return RowLog(types, self.search.variables, None, far=far_shifts(self.search))
 
     def push(self, rows: list[Arrival], upto: int) -> None:
         slot = np.array([self.slots.setdefault(row["k"], len(self.slots)) for _, row in rows], dtype=np.int64)

@@ -6,6 +6,7 @@ from collections.abc import Sequence as SequenceOf
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ from pattern_searches import AFTER, HERE, LABEL, A, B, C, D, search, seq, star, 
 from millstream.errors import DataError
 from millstream.kernels import jit
 from millstream.kernels.batch import FOREVER, Batch
+from millstream.kernels.patterns import chain, chain_plan, registers
 from millstream.kernels.patterns.spec import MatchSpec
 from millstream.plan.chains import NoChain, chain_of
 from millstream.plan.expr import Column
@@ -122,6 +124,31 @@ def given_by(batch: Batch) -> dict[int, list[Any]]:
 def test_kernel_gives_what_backtracking_gives(
     searched: Search, rows: list[Arrival], cuts: list[int], beats: list[int]
 ) -> None:
+    require_what_backtracking_gives(searched, rows, cuts, beats)
+
+
+@random_searches
+@given(searches() | searches(chains=True), arrivals(), st.lists(st.integers(1, 14)), st.lists(st.integers(1, 14)))
+def test_rows_far_back_are_found_in_the_same_way(
+    searched: Search, rows: list[Arrival], cuts: list[int], beats: list[int]
+) -> None:
+    """As if every offset were a large one."""
+    with (
+        patch.object(registers, "MARKED_BACK", -1),
+        patch.object(chain, "LANES_BACK", 0),
+        patch.object(chain_plan, "LANES_BACK", 0),
+    ):
+        forget_plans()
+        require_what_backtracking_gives(searched, rows, cuts, beats)
+    forget_plans()
+
+
+def forget_plans() -> None:
+    chain.why_not.cache_clear()
+    chain.plan_of.cache_clear()
+
+
+def require_what_backtracking_gives(searched: Search, rows: list[Arrival], cuts: list[int], beats: list[int]) -> None:
     def by_backtracking() -> dict[int, list[Any]]:
         found = {}
         for key in range(3):

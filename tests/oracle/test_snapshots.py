@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import random
+from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+import millstream as ms
 from millstream.plan.relations import RangeWindow, RowsWindow
 from millstream.testing.snapshot_queries import random_case
 from millstream.testing.snapshots import (
     Case,
     MismatchError,
+    Row,
     UnansweredError,
     Windowed,
+    answer,
     check,
     check_events,
     main,
@@ -50,6 +56,32 @@ def test_snapshots(block: int) -> None:
 )
 def test_snapshots_whatever_is_set(settings: dict[str, Any], block: int) -> None:
     _run_block(1000 + block * _BLOCK, **settings)
+
+
+@pytest.mark.parametrize("form", ["auto", "intervals", "changes"])
+def test_what_a_relation_holds_before_its_streams_end(form: str) -> None:
+    """The content at an instant is what the rows delivered in the end say, however far each stream has come."""
+    looked = 0
+    for seed in range(2000, 2000 + 2 * _BLOCK):
+        chance = random.Random(seed)
+        case = random_case(seed)
+        streams = {name: rows[: chance.randint(0, len(rows))] for name, rows in case.streams.items()}
+        if case.how is None and any(streams.values()):
+            at = max(row[-1] for rows in streams.values() for row in rows) + chance.randint(0, 2)
+            held: list[Row] = []
+
+            def look(query: ms.Query, at: int = at, held: list[Row] = held) -> None:
+                held += _rows(query.snapshot(at))
+
+            found = answer(replace(case, streams=streams), seed, look, relations=form)
+            wanted = [row[:-2] for row in found if row[-2] <= at and (row[-1] is None or at < row[-1])]
+            assert sorted(map(repr, held)) == sorted(map(repr, wanted)), (case.ours, streams, at)
+            looked += bool(wanted)
+    assert looked > 10
+
+
+def _rows(table: pa.Table) -> list[Row]:
+    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
 WINDOWS = {"w": Windowed("s", RangeWindow(3)), "n": Windowed("s", RowsWindow(1, ("k",)))}

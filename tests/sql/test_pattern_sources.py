@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 
 import pytest
 from bound_plans import perform, plan_of
 
+import millstream as ms
 from millstream.catalog import Catalog
 from millstream.kernels.patterns.chain import ChainMachine
 from millstream.kernels.patterns.kernel import machine_for
@@ -86,3 +88,52 @@ def test_no_words_of_the_query_stand_in_the_source(pattern: str) -> None:
     for source in sources(machine_of(text)):
         for word in ("wombat", "badger", "lynx", "ocelot", "marmot", "stoat", "ferret", "vole", "424242", "sym"):
             assert word not in source.lower()
+
+
+NAVIGATION = [
+    "PREV(B.big, {n})",
+    "LAST(B.big, {n})",
+    "FIRST(B.big, {n})",
+    "NEXT(B.big, {n})",
+    "PREV(FIRST(B.big, {n}), {n})",
+]
+"""What looks at rows some way off."""
+
+
+@pytest.mark.parametrize("pattern", ["A B+ C", "(A | B)* C"])
+@pytest.mark.parametrize("reach", NAVIGATION)
+@pytest.mark.parametrize("clause", ["MEASURES", "DEFINE"])
+def test_offsets_are_arguments(pattern: str, reach: str, clause: str) -> None:
+    """Nothing is written, kept or copied for each of the rows between."""
+
+    def made(n: int) -> ChainMachine | ThreadMachine:
+        value = reach.format(n=n)
+        condition = f"AND B.big > coalesce({value}, 3)" if clause == "DEFINE" else ""
+        define = f"DEFINE B AS B.price > PREV(B.price) {condition}, C AS C.price <= PREV(C.price)"
+        return machine_of(recognize(f"PATTERN ({pattern}) {define}", f"{value if not condition else 'ts'} AS x"))
+
+    far, further = made(1_000), made(2_000_000_000)
+    assert sources(far) == sources(further)
+    assert _lanes(further) == _lanes(far) <= 24
+    assert sum(map(len, sources(further))) < 40_000
+
+
+def _lanes(machine: ChainMachine | ThreadMachine) -> int:
+    return machine.layout.width if isinstance(machine, ChainMachine) else machine.generated.lanes
+
+
+@pytest.mark.parametrize("reach", NAVIGATION)
+def test_memory_is_that_of_the_rows_there_are(reach: str) -> None:
+    db = ms.connect()
+    db.execute("CREATE STREAM s (t INT, big BIGINT) ORDER BY t")
+    value = reach.format(n=1_000_000)
+    tracemalloc.start()
+    try:
+        q = db.sql(f"""SELECT * FROM s MATCH_RECOGNIZE (ORDER BY t MEASURES {value} AS far, count(*) AS n
+            PATTERN (A B+) DEFINE B AS {value} IS NULL)""")
+        db.push("s", [(i, i) for i in range(3)])
+        db.finish()
+        assert q.fetch().to_pylist() == [{"far": None, "n": 3}]
+        assert tracemalloc.get_traced_memory()[1] < 30_000_000
+    finally:
+        tracemalloc.stop()

@@ -62,6 +62,14 @@ class Source(Protocol):
         ...
 
 
+class Scannable(Protocol):
+    """A source of which a column can be looked at without the rest, to see whether its rows lie in order."""
+
+    def values(self, column: str) -> Iterator[pa.Array]:
+        """The column of all rows as they lie, rejected ones or not; any error says that only reading tells."""
+        ...
+
+
 class Divisible(Protocol):
     """A source whose rows between two offsets can be read in parts, independently and anywhere. It can be pickled."""
 

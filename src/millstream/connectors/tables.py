@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from millstream.connectors.contract import Chunk, Offset, Rejected
 from millstream.connectors.convert.common import DEFAULT_RULES, Fitted
-from millstream.connectors.convert.fit import fit_batch
+from millstream.connectors.convert.fit import fit_batch, locate
 from millstream.schema import Schema
 
 _ROWS_PER_CHUNK = 65_536
@@ -28,6 +28,9 @@ class TableSource:
 
     def size(self) -> int | None:
         return int(self._table.num_rows)
+
+    def values(self, column: str) -> Iterator[pa.Array]:
+        return iter(self._table.column(_own_name(self._table.schema, self._schema, column)).chunks)
 
     def read(self, offset: Offset, stop: Callable[[], bool], limit: int | None = None) -> Iterator[Chunk]:
         start = int(offset.get("row", 0))
@@ -52,6 +55,10 @@ class DatasetSource:
     def size(self) -> int | None:
         return int(self._dataset.count_rows())
 
+    def values(self, column: str) -> Iterator[pa.Array]:
+        name = _own_name(self._dataset.schema, self._schema, column)
+        return (batch.column(0) for batch in self._dataset.to_batches(columns=[name]))
+
     def read(self, offset: Offset, stop: Callable[[], bool], limit: int | None = None) -> Iterator[Chunk]:
         wanted = int(offset.get("row", 0))
         rows = limit or _ROWS_PER_CHUNK
@@ -65,6 +72,14 @@ class DatasetSource:
                 if stop():
                     return
                 yield _chunk(batch.slice(first, rows), self._schema, self._name, start + first)
+
+
+def _own_name(arrow: pa.Schema, schema: Schema, column: str) -> str:
+    """What a declared column is called in the data."""
+    place = locate(arrow.names, schema)[schema.index(column)]
+    if place is None:
+        raise ValueError(column)
+    return str(arrow.names[place])
 
 
 def _chunk(part: pa.RecordBatch, schema: Schema, name: str, start: int) -> Chunk:

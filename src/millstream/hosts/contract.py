@@ -11,6 +11,7 @@ import pyarrow as pa
 from millstream.catalog import SinkDef, StreamDef
 from millstream.connectors.contract import Rejected, Source
 from millstream.errors import CatalogError
+from millstream.hosts.results import ResultLog
 from millstream.physical.nodes import Physical
 from millstream.statistics import Statistics
 
@@ -40,6 +41,26 @@ class Progress:
     total: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What became of rows that arrived: taken, too late for their stream's slack, or not fitting its schema."""
+
+    accepted: int = 0
+    late: int = 0
+    rejected: int = 0
+
+    @property
+    def lost(self) -> int:
+        """How many of them no query sees, but those that ask for LATE(s) or ERRORS(s)."""
+        return self.late + self.rejected
+
+    def __str__(self) -> str:
+        return f"{self.accepted} accepted, {self.late} late, {self.rejected} rejected"
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(self.accepted + other.accepted, self.late + other.late, self.rejected + other.rejected)
+
+
 Report = Callable[[Progress], None]
 
 
@@ -60,8 +81,12 @@ class Host(Protocol):
 
     def stop(self, name: str) -> None: ...
 
-    def push(self, stream: str, rows: pa.RecordBatch, rejected: tuple[Rejected, ...]) -> None:
+    def push(self, stream: str, rows: pa.RecordBatch, rejected: tuple[Rejected, ...]) -> Counts:
         """Rows of a stream, in order of arrival, with those that were refused on the way."""
+        ...
+
+    def counts(self, name: str) -> Counts:
+        """What became of all rows of the streams that a query reads, as far as it is known."""
         ...
 
     def advance(self, stream: str, upto: int) -> None:
@@ -74,6 +99,14 @@ class Host(Protocol):
 
     def fetch(self, name: str) -> pa.Table:
         """What a query has produced since the last fetch."""
+        ...
+
+    def results(self, name: str) -> ResultLog:
+        """All that a query produces, for readers."""
+        ...
+
+    def waits(self, name: str) -> bool:
+        """Whether rows that are pushed feed the query, so that it goes on when declared sources have ended."""
         ...
 
     def content(self, name: str, at: int | None) -> pa.Table:

@@ -25,6 +25,8 @@ class MergeSpec:
     """The rows of `ports` ordered inputs in order of time, then of port, then of their own order; a row leaves once no
     input can bring one that comes before it."""
 
+    by_instant = True
+
     input: Schema
     ports: int
 

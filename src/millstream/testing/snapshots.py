@@ -17,7 +17,7 @@ import re
 import sys
 import time as clock
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Literal
@@ -181,8 +181,8 @@ def check_events(case: Case, events: Sequence[Row]) -> int:
     return len(oracle)
 
 
-def answer(case: Case, seed: int = 0, **options: Any) -> list[Row]:
-    """Our answer as a query gives it, the rows pushed in random batches."""
+def answer(case: Case, seed: int = 0, look: Callable[[ms.Query], None] | None = None, **options: Any) -> list[Row]:
+    """Our answer as a query gives it, the rows pushed in random batches; `look` at it before the streams end."""
     chance = random.Random(seed)
     with ms.connect(**options) as db:
         for name in case.streams:
@@ -200,6 +200,9 @@ def answer(case: Case, seed: int = 0, **options: Any) -> list[Row]:
             size = chance.randint(1, 4)
             db.push(name, left[name][:size])
             left[name] = left[name][size:]
+        if look is not None:
+            assert isinstance(query, ms.Query)
+            look(query)
         db.finish()
         table = query.fetch()
     return list(zip(*(column.to_pylist() for column in table.columns), strict=True))

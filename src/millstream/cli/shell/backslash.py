@@ -75,7 +75,9 @@ class Backslash:
         stream, _, text = rest.partition(" ")
         if not stream or not text.strip():
             raise MillstreamError("\\push takes a stream and rows", hint='\\push quotes {"symbol": "A", "price": 1.5}')
-        self._shell.database.push(stream, list(_rows(text)))
+        counts = self._shell.database.push(stream, list(_rows(text)))
+        if counts.lost:
+            typer.echo(str(counts))
 
     def _advance(self, rest: str) -> None:
         stream, _, text = rest.partition(" ")
@@ -91,6 +93,9 @@ class Backslash:
         with Signals().caught() as signals:
             watch(lambda: database.run(*names), database.interrupt, lambda: None, signals)
         self._fetch(name)
+        for query in [database.query(name)] if name else database.queries():
+            if query.counts.lost:
+                typer.echo(f"{query.name}: {query.counts}")
 
     def _finish(self, _: str) -> None:
         self._shell.database.finish()

@@ -60,7 +60,7 @@ def _describe_query(database: Database, name: str) -> RenderableType:
     table = _table("column", "type")
     for field in query.schema:
         table.add_row(field.name, str(field.type))
-    return Group(Text(f"query {query.name}", style="bold"), table, Text(query.sql))
+    return Group(Text(f"query {query.name}", style="bold"), table, Text(query.sql), Text(f"input: {query.counts}"))
 
 
 def _what(entry: Entry) -> str:

@@ -61,6 +61,12 @@ class _BinaryFile:
             Field(file.names[i], field.type) for field, i in zip(self._schema, places, strict=True) if i is not None
         ]
 
+    def _own_name(self, file: pa.Schema, column: str) -> str:
+        place = locate(file.names, self._schema)[self._schema.index(column)]
+        if place is None:
+            raise ValueError(column)
+        return str(file.names[place])
+
     def _is_unwanted(self) -> bool:
         """Whether no row of the file is wanted, as its path tells."""
         return contradicts(self._conditions, self._values.values, self._schema)
@@ -118,6 +124,11 @@ class ParquetFile(_BinaryFile):
                     yield piece
             start += count
         file.close()
+
+    def values(self, column: str) -> Iterator[pa.Array]:
+        with self._open() as file:
+            for batch in file.iter_batches(columns=[self._own_name(file.schema_arrow, column)]):
+                yield batch.column(0)
 
     def estimate_rows(self) -> int | None:
         try:
@@ -211,6 +222,13 @@ class ArrowFile(_BinaryFile):
                     raise EOFError("the file ends early")
         except _UNREADABLE as error:
             yield self._lost(f"not a readable Arrow file: {_brief(error)}", at, None, done=True)
+
+    def values(self, column: str) -> Iterator[pa.Array]:
+        with pa.memory_map(str(self._path)) as file:
+            reader = pa.ipc.open_stream(_after_magic(file))
+            name = self._own_name(reader.schema, column)
+            for batch in reader:
+                yield batch.column(name)
 
     def estimate_rows(self) -> int | None:
         return None

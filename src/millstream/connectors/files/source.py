@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from millstream.connectors.contract import Chunk, Offset
 from millstream.connectors.convert.common import Rules, empty
 from millstream.connectors.files.binary_file import ArrowFile, ParquetFile
@@ -109,6 +111,10 @@ class FileSource:
     def read(self, offset: Offset, stop: Callable[[], bool], limit: int | None = None) -> Iterator[Chunk]:
         rows = ROWS_PER_CHUNK if limit is None else max(1, limit)
         return self._read_following(offset, stop, rows) if self._follow else self._read_all(offset, stop, rows)
+
+    def values(self, column: str) -> Iterator[pa.Array]:
+        for path in self.files():
+            yield from self._reader(path).values(column)
 
     def read_file(self, path: str) -> Iterator[Chunk]:
         """The rows of one of the files."""

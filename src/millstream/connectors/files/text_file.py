@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
+
 from millstream.connectors.contract import Rejected
 from millstream.connectors.convert.common import empty
 from millstream.connectors.files.path_values import NO_VALUES, PathValues
@@ -56,6 +58,18 @@ class TextFile:
             yield from self._read(stream, position, limit, final)
         finally:
             stream.close()
+
+    def values(self, column: str) -> Iterator[pa.Array]:
+        if self._begun is None:
+            stream = ByteStream(self._path, self._compression)
+            self._begin(stream, _BLOCK, True)
+            stream.close()
+        if self._begun is None:
+            return
+        decoder, first, _ = self._begun
+        with pa.input_stream(str(self._path), compression=self._compression) as file:
+            file.read(first)
+            yield from decoder.values(file, column)
 
     def estimate_rows(self) -> int | None:
         if self._compression is not None:

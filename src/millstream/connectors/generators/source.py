@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
@@ -155,13 +155,19 @@ class GeneratorSource:
 
     def make(self, start: int, end: int, settings: Settings | None = None) -> pa.RecordBatch:
         """The rows with numbers start..end, in the order they arrive."""
-        numbers = np.arange(start, end) if self._shuffled == 1 else self._arrivals(start, end)
-        rows = self._table(numbers, settings or self._settings, self._draws)
-        arrays = [
-            as_declared(rows.column(name), self._table.columns[name].type, field.type)
-            for name, field in zip(self._columns, self._schema, strict=True)
-        ]
+        arrays = self._arrays(start, end, settings or self._settings, range(len(self._schema)))
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema.arrow)
+
+    def values(self, column: str) -> Iterator[pa.Array]:
+        for start in range(0, self._rows or 0, _ROWS_PER_CHUNK):
+            end = min(start + _ROWS_PER_CHUNK, self._rows or 0)
+            yield from self._arrays(start, end, self._settings, [self._schema.index(column)])
+
+    def _arrays(self, start: int, end: int, settings: Settings, places: Iterable[int]) -> list[pa.Array]:
+        numbers = np.arange(start, end) if self._shuffled == 1 else self._arrivals(start, end)
+        rows = self._table(numbers, settings, self._draws)
+        chosen = [(self._columns[place], self._schema.fields[place].type) for place in places]
+        return [as_declared(rows.column(name), self._table.columns[name].type, type_) for name, type_ in chosen]
 
     def _events_of(self, rows: int) -> int:
         """How many events hold so many rows of the table."""

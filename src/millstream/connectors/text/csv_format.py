@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,6 +110,22 @@ class CsvDecoder:
         typed = {str(p): f.type.arrow for f, p in zip(form.schema, places, strict=True) if _is_direct(f.type.name)}
         self._as_declared = arrow_csv.ConvertOptions(column_types={**texts, **typed}, **common)
         self._any_typed = bool(typed)
+
+    def values(self, file: pa.NativeFile, column: str) -> Iterator[pa.Array]:
+        place = self._places[self._schema.index(column)]
+        if place is None or self._rules != DEFAULT_RULES:
+            raise ValueError(column)
+        reader = arrow_csv.open_csv(
+            file,
+            arrow_csv.ReadOptions(column_names=self._names, block_size=1 << 22),
+            arrow_csv.ParseOptions(**self._parse, newlines_in_values=True, invalid_row_handler=lambda _: "skip"),
+            arrow_csv.ConvertOptions(
+                include_columns=[str(place)],
+                column_types={str(place): self._schema[column].type.arrow},
+                null_values=["", self._dialect.null_value],
+            ),
+        )
+        return (batch.column(0) for batch in reader)
 
     def missing(self) -> list[str]:
         return [field.name for field, place in zip(self._schema, self._places, strict=True) if place is None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -41,6 +41,10 @@ class RowDecoder(Protocol):
 
     def decode(self, data: bytes, final: bool, limit: int) -> Decoded:
         """At most `limit` complete rows from the start of `data`; the last may lack its line end if `final`."""
+        ...
+
+    def values(self, file: pa.NativeFile, column: str) -> Iterator[pa.Array]:
+        """A column of all rows of a file, from the first row on; an error if only decoding tells."""
         ...
 
     def missing(self) -> list[str]:

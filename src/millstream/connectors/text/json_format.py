@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from json.scanner import make_scanner
@@ -67,6 +68,17 @@ class JsonDecoder:
         self._other_keys = False
         decimals = any(field.type.name == "DECIMAL" for field in schema)
         self._scan: Any = make_scanner(cast(Any, json.JSONDecoder(parse_float=Decimal if decimals else None)))
+
+    def values(self, file: pa.NativeFile, column: str) -> Iterator[pa.Array]:
+        if self._rules != replace(DEFAULT_RULES, json=True):
+            raise ValueError(column)
+        wanted = pa.schema([(self._spelling.get(column.lower(), column), self._schema[column].type.arrow)])
+        parse = arrow_json.ParseOptions(explicit_schema=wanted, unexpected_field_behavior="ignore")
+        for batch in arrow_json.open_json(file, arrow_json.ReadOptions(block_size=1 << 22), parse):
+            if batch.column(0).null_count:
+                # a row may spell the name in another way
+                raise ValueError(column)
+            yield batch.column(0)
 
     def missing(self) -> list[str]:
         return [f.name for f in self._schema if self._read_any and f.name.lower() not in self._seen]

@@ -15,6 +15,7 @@ from millstream.hosts.embedded.graph import vertices
 from millstream.hosts.embedded.host import EmbeddedHost
 from millstream.hosts.embedded.streams import Stream
 from millstream.physical import nodes as physical
+from millstream.statistics import StreamObserver
 
 Saved = dict[str, Any]
 Blobs = dict[str, bytes]
@@ -33,6 +34,7 @@ def save(host: EmbeddedHost) -> tuple[Saved, Blobs]:
             "rejected": stream.rejected,
             "offset": host.offsets.get(key, {}),
         }
+        blobs[f"measured-{key}"] = to_ipc([stream.observer.saved()])
         for side, vertex in stream.sides.items():
             _keep(blobs, f"stream-{side}-{key}", vertex.operator.snapshot())
     queries: Saved = {}
@@ -50,8 +52,8 @@ def save(host: EmbeddedHost) -> tuple[Saved, Blobs]:
         }
         for vertex in placed:
             _keep(blobs, f"vertex-{vertex.id}", vertex.operator.snapshot())
-        if running.produced:
-            blobs[f"produced-{key}"] = to_ipc(running.produced)
+        if unfetched := running.results.unfetched():
+            blobs[f"produced-{key}"] = to_ipc(unfetched)
         if running.held.batches:
             blobs[f"held-{key}"] = to_ipc(running.held.batches)
     return {"arrivals": host.arrivals, "stamp": host.stamp, "streams": streams, "queries": queries}, blobs
@@ -67,6 +69,7 @@ def restore_streams(host: EmbeddedHost, saved: Saved, blobs: Blobs) -> None:
         stream.progress, stream.frontier = state["progress"], state["frontier"]
         stream.latest = state["latest"]
         stream.rows, stream.rejected = state["rows"], state["rejected"]
+        stream.observer = StreamObserver.restored(from_ipc(blobs[f"measured-{key}"])[0])
         if key in host.offsets:
             host.offsets[key] = state["offset"]
         for side, vertex in stream.sides.items():
@@ -91,7 +94,9 @@ def restore_query(host: EmbeddedHost, program: Program, saved: Saved, blobs: Blo
         if blob is not None and vertex.id not in loaded:
             vertex.operator.restore(blob)
             loaded.add(vertex.id)
-    running.produced = _saved_rows(blobs, f"produced-{program.name.lower()}")
+    running.results.restore(_saved_rows(blobs, f"produced-{program.name.lower()}"), saved["rows"])
+    if saved["ended"] or running.error is not None or all(stream.ended for stream in running.streams):
+        running.results.close(running.error)
     running.held = Held(_saved_rows(blobs, f"held-{program.name.lower()}"), saved["held"])
 
 
@@ -112,7 +117,8 @@ def replay(host: EmbeddedHost, note: dict[str, Any], rows: pa.RecordBatch | None
         case "end":
             host.end(note["stream"])
         case "fetch":
-            host.queries[note["name"].lower()].produced.clear()
+            results = host.queries[note["name"].lower()].results
+            results.skip_to(note.get("upto", results.end))
         case "finish":
             host.finish_streams()
 

@@ -7,7 +7,9 @@ import pyarrow as pa
 
 from millstream.hosts.embedded.graph import Vertex
 from millstream.hosts.embedded.operators import Operator, RunKernel
-from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
+from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
+from millstream.kernels.relations.signs import SIGN
+from millstream.physical.nodes import Apply, Compute, Staged, TableJoin
 
 
 class Held:
@@ -38,21 +40,53 @@ def valid_at(batches: list[pa.RecordBatch], schema: pa.Schema, at: int) -> pa.Ta
     return table.select(list(range(table.num_columns - 2)))
 
 
-def still_to_come(top: Vertex) -> list[pa.RecordBatch]:
-    """What a query would still deliver if all its inputs ended now; nothing of what runs is changed."""
-    done: dict[int, list[Batch]] = {}
+def still_to_come(top: Vertex, at: int) -> list[pa.RecordBatch]:
+    """What a query would still deliver if all its inputs ended now, as far as it is valid at an instant; what runs is
+    not changed by it."""
+    seen: set[tuple[Vertex, bool]] = set()
+    done: dict[Vertex, Batch] = {}
 
-    def outputs(vertex: Vertex) -> list[Batch]:
-        if id(vertex) not in done:
+    def need(vertex: Vertex, whole: bool) -> None:
+        if (vertex, whole) not in seen:
+            seen.add((vertex, whole))
+            for source in vertex.inputs:
+                need(source, whole or not _is_by_instant(vertex))
+
+    def output(vertex: Vertex) -> Batch:
+        if vertex not in done:
             copy = _copied(vertex.operator)
-            if vertex.inputs:
-                arriving = [b.on_port(port) for port, source in enumerate(vertex.inputs) for b in outputs(source)]
-            else:
-                arriving = [Batch.empty(vertex.operator.schema.arrow, FOREVER)]
-            done[id(vertex)] = [copy.step(batch) for batch in arriving]
-        return done[id(vertex)]
+            arriving = [output(source).on_port(port) for port, source in enumerate(vertex.inputs)]
+            made = [copy.step(batch) for batch in arriving or [Batch.empty(vertex.operator.schema.arrow, FOREVER)]]
+            if (vertex, True) not in seen:
+                made = [_cut(batch, at) for batch in made]
+            done[vertex] = concat([batch for batch in made if len(batch)] or made[-1:], FOREVER)
+        return done[vertex]
 
-    return [batch.rows for batch in outputs(top) if len(batch)]
+    need(top, False)
+    made = output(top)
+    return [made.rows] if len(made) else []
+
+
+def _is_by_instant(vertex: Vertex) -> bool:
+    """Whether what an operator gives at an instant depends on what it gets at that instant alone: then other rows need
+    not pass through copies, and work does not grow from join to join. Kernels and stages say so of themselves."""
+    match vertex.key:
+        case (Apply(spec=spec), *_):
+            return getattr(spec, "by_instant", False)
+        case (Staged(stage=stage), *_):
+            return getattr(stage, "by_instant", False)
+        case (Compute() | TableJoin(), *_):
+            return True
+    return False
+
+
+def _cut(batch: Batch, at: int) -> Batch:
+    """The rows of a relation that are valid at an instant, or the changes up to it."""
+    if batch.other is not None:
+        return batch.take(np.flatnonzero((batch.time <= at) & (batch.other > at)))
+    if SIGN.name in batch.rows.schema.names:
+        return batch.slice(0, int(np.searchsorted(batch.time, at, side="right")))
+    return batch
 
 
 def _copied(operator: Operator) -> Operator:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ from millstream.hosts.embedded.operators import (
     SelectColumns,
 )
 from millstream.hosts.tables import TableStore
-from millstream.kernels.batch import Batch
+from millstream.kernels.batch import BEGIN, Batch, concat
 from millstream.physical.nodes import Apply, Compute, Physical, Source, Staged, StoredTable, TableJoin
 
 Key = tuple[Physical, tuple[str, ...], int]
@@ -149,6 +149,24 @@ def emit(vertex: Vertex, batch: Batch) -> None:
             vertex.consumers = [edge for edge in vertex.consumers if edge[0] is not consumer]
             continue
         emit(consumer, result)
+
+
+def tell_progress(top: Vertex, reached: Mapping[Vertex, int], deliver: Deliver) -> None:
+    """Tell a query that has just started how far its streams have come, and nobody else: vertices that it shares with
+    others know it already."""
+    told: dict[Vertex, list[Batch]] = {}
+
+    def progress_of(vertex: Vertex) -> list[Batch]:
+        if vertex not in told:
+            now = reached.get(vertex, BEGIN)
+            made = [Batch.empty(vertex.operator.schema.arrow, now)] if now > BEGIN else []
+            for port, source in enumerate(vertex.inputs):
+                made += [vertex.operator.step(batch.on_port(port)) for batch in progress_of(source)]
+            told[vertex] = [concat([batch for batch in made if len(batch)] or made[-1:], made[-1].upto)] if made else []
+        return told[vertex]
+
+    for batch in progress_of(top):
+        deliver(batch)
 
 
 def _cut(vertex: Vertex, error: MillstreamError) -> None:

@@ -14,11 +14,13 @@ from millstream.config import Config
 from millstream.connectors.contract import Offset, Rejected, Sink, Source
 from millstream.connectors.registry import make_sink, make_source
 from millstream.errors import CatalogError, ConnectorError, DataError, MillstreamError
-from millstream.hosts.contract import Program, Progress, Report, not_running
+from millstream.hosts.contract import Counts, Program, Progress, Report, not_running
 from millstream.hosts.embedded.content import Held, still_to_come, valid_at
-from millstream.hosts.embedded.graph import Graph, Outlet, Vertex, as_table
+from millstream.hosts.embedded.graph import Graph, Outlet, Vertex, as_table, tell_progress
+from millstream.hosts.embedded.ordering import InOrder
 from millstream.hosts.embedded.readers import LiveReader, read_in_order
 from millstream.hosts.embedded.streams import Stream
+from millstream.hosts.results import Gate, ResultLog
 from millstream.hosts.tables import TableStore
 from millstream.kernels import jit
 from millstream.kernels.batch import FOREVER, Batch
@@ -34,13 +36,13 @@ Journal = Callable[[dict[str, Any], pa.RecordBatch | None], None]
 
 @dataclass(eq=False)
 class Running:
-    """A query in the graph: its rows wait in `produced` until they are fetched, or go to a sink."""
+    """A query in the graph: its rows go to a sink, or wait in the log of its results until they are fetched."""
 
     program: Program
     streams: list[Stream]
+    results: ResultLog
     top: Vertex = field(init=False)
     sink: Sink | None = None
-    produced: list[pa.RecordBatch] = field(default_factory=list)
     held: Held = field(default_factory=Held)
     rows: int = 0
     error: MillstreamError | None = None
@@ -56,16 +58,16 @@ class Running:
         if self.program.relation:
             # a window that slides, or coarse time, is further than the streams it is of
             self.held.add(batch.rows, min(batch.upto, self.now))
-        if not len(batch):
-            return
         self.rows += len(batch)
-        if self.sink is not None:
+        if self.sink is not None and len(batch):
             self.sink.write(batch.rows)
-        elif not self.program.view:
-            self.produced.append(batch.rows)
+        self.results.append(batch.rows)
+        if batch.upto == FOREVER:
+            self.results.close()
 
     def fail(self, error: MillstreamError) -> None:
         self.error = self.error or error
+        self.results.close(self.error)
 
 
 class EmbeddedHost:
@@ -87,6 +89,7 @@ class EmbeddedHost:
         self.arrivals = 0
         self.stamp = 0
         self._stop = Event()
+        self.gate = Gate()
 
     # -- streams and queries ---------------------------------------------------------------------------------------
 
@@ -99,6 +102,9 @@ class EmbeddedHost:
                     self.bind_source(stream.name, source)
 
     def bind_source(self, stream: str, source: Source) -> None:
+        definition = self._find(stream).definition
+        if source.bounded and definition.clock is Clock.EXTERNAL:
+            source = InOrder(source, definition)
         self.sources[stream.lower()] = source
         self.offsets[stream.lower()] = {}
 
@@ -119,16 +125,18 @@ class EmbeddedHost:
             self._set_policy()
             if ids is None:
                 self._rewind(program)
-            running = Running(program, [self.streams[stream] for stream in physical.streams_of(program.plan)])
+            feeds = physical.streams_of(program.plan)
+            kept = program.sink is None and not program.view
+            running = Running(program, [self.streams[name] for name in feeds], ResultLog(feeds, self.gate, kept))
             if program.sink is not None:
                 running.sink = make_sink(program.sink.options, program.sink.name)
                 running.sink.open(program.plan.schema, committed)
             running.top = self._graph.attach(program.name, program.plan, Outlet(running.deliver, running.fail), ids)
             self.queries[program.name.lower()] = running
             if ids is None:
-                for stream in physical.streams_of(program.plan):
-                    self.streams[stream].tell_progress()
-            self.start_readers()
+                reached = {side: stream.frontier for stream in running.streams for side in stream.sides.values()}
+                tell_progress(running.top, reached, running.deliver)
+            self._start_readers(program)
 
     def stop(self, name: str) -> None:
         with self.lock:
@@ -136,6 +144,7 @@ class EmbeddedHost:
             self._graph.detach(running.program.name, running.top)
             if running.sink is not None:
                 running.sink.close()
+            running.results.close()
 
     def _entry(self, node: physical.Source) -> tuple[Vertex, int]:
         """Where a stream enters the graph, and from which arrival on a query that starts now reads it."""
@@ -152,7 +161,8 @@ class EmbeddedHost:
 
     # -- input -----------------------------------------------------------------------------------------------------
 
-    def push(self, stream: str, rows: pa.RecordBatch, rejected: tuple[Rejected, ...] = ()) -> None:
+    def push(self, stream: str, rows: pa.RecordBatch, rejected: tuple[Rejected, ...] = ()) -> Counts:
+        self.gate.pass_(stream)
         with self.lock:
             entry = self._find(stream)
             if entry.ended:
@@ -160,17 +170,23 @@ class EmbeddedHost:
             rows = self._stamped(entry.definition, rows)
             if self.journal is not None:
                 self.journal({"op": "push", "stream": stream, "rejected": _plain(rejected)}, rows)
-            self.arrive(stream, rows, rejected)
+            return self.arrive(stream, rows, rejected)
 
-    def arrive(self, stream: str, rows: pa.RecordBatch, rejected: tuple[Rejected, ...]) -> None:
+    def arrive(self, stream: str, rows: pa.RecordBatch, rejected: tuple[Rejected, ...]) -> Counts:
         """Rows with all their columns enter the graph."""
         entry = self._find(stream)
         self._set_policy()
         first, self.arrivals = self.arrivals, self.arrivals + rows.num_rows
-        entry.arrive(rows, rejected, first, self.config.batch_rows)
+        counts = entry.arrive(rows, rejected, first, self.config.batch_rows)
         self._advance_clock(entry)
+        return counts
+
+    def counts(self, name: str) -> Counts:
+        with self.lock:
+            return sum((stream.counts for stream in self._running(name).streams), Counts())
 
     def advance(self, stream: str, upto: int) -> None:
+        self.gate.pass_(stream)
         with self.lock:
             if self.journal is not None:
                 self.journal({"op": "advance", "stream": stream, "upto": upto}, None)
@@ -218,20 +234,23 @@ class EmbeddedHost:
 
     def start_readers(self) -> None:
         """Live sources are read from the moment a query wants them; bounded ones wait for `run`."""
-        if self.paused:
-            return
-        wanted = (stream for running in self.queries.values() for stream in physical.streams_of(running.program.plan))
-        for stream in dict.fromkeys(wanted):
+        for running in self.queries.values():
+            self._start_readers(running.program)
+
+    def _start_readers(self, program: Program) -> None:
+        for stream in () if self.paused else physical.streams_of(program.plan):
             source = self.sources.get(stream)
             if source is not None and not source.bounded and stream not in self._readers:
                 self._readers[stream] = LiveReader(source, self.offsets[stream], self._taker(stream))
 
     def stop_readers(self) -> None:
-        for reader in self._readers.values():
-            reader.stop()
+        with self.gate.lifted():
+            for reader in self._readers.values():
+                reader.stop()
 
     def _taker(self, stream: str) -> Callable[[pa.RecordBatch, tuple[Rejected, ...], Offset], None]:
         def take(rows: pa.RecordBatch, rejected: tuple[Rejected, ...], offset: Offset) -> None:
+            self.gate.pass_(stream)
             with self.lock:
                 if rows.num_rows or rejected:
                     self.take(stream, rows, rejected, offset)
@@ -275,6 +294,7 @@ class EmbeddedHost:
         for stream, chunk in read_in_order(
             bounded, self.offsets, self._frontier, self._stop.is_set, self.config.batch_rows
         ):
+            self.gate.pass_(stream, self._stop.is_set)
             with self.lock:
                 if chunk is None:
                     self.end(stream)
@@ -336,6 +356,7 @@ class EmbeddedHost:
         for running in self.queries.values():
             if running.sink is not None:
                 running.sink.commit()
+            running.results.close()
 
     def _running(self, name: str) -> Running:
         if name.lower() not in self.queries:
@@ -343,14 +364,23 @@ class EmbeddedHost:
         return self.queries[name.lower()]
 
     def fetch(self, name: str) -> pa.Table:
-        with self.lock:
-            running = self._running(name)
-            if running.error is not None:
-                raise running.error
-            if self.journal is not None:
-                self.journal({"op": "fetch", "name": name}, None)
-            batches, running.produced = running.produced, []
-            return as_table(batches, running.program.plan.schema.arrow, running.program.columns)
+        running = self._running(name)
+        if running.error is not None:
+            raise running.error
+        if self.journal is None:
+            batches = running.results.fetch()
+        else:
+            with self.lock:
+                if running.results.unfetched():
+                    self.journal({"op": "fetch", "name": name, "upto": running.results.end}, None)
+                batches = running.results.fetch()
+        return as_table(batches, running.program.plan.schema.arrow, running.program.columns)
+
+    def results(self, name: str) -> ResultLog:
+        return self._running(name).results
+
+    def waits(self, name: str) -> bool:
+        return not all(stream in self.sources for stream in physical.streams_of(self._running(name).program.plan))
 
     def content(self, name: str, at: int | None) -> pa.Table:
         """What a relation holds: without `at` at the latest time that any of its streams has come to."""
@@ -366,7 +396,7 @@ class EmbeddedHost:
                     hint="ask for an instant that its streams have not passed yet",
                 )
             schema = running.program.plan.schema.arrow
-            coming = [] if all(stream.ended for stream in running.streams) else still_to_come(running.top)
+            coming = [] if all(stream.ended for stream in running.streams) else still_to_come(running.top, at)
             rows = valid_at([*running.held.batches, *coming], schema, at)
             return rows.rename_columns(list(running.program.columns[:-2]))
 
@@ -382,6 +412,7 @@ class EmbeddedHost:
         self.stop_readers()
         with self.lock:
             for running in self.queries.values():
+                running.results.close()
                 if running.sink is not None:
                     running.sink.close()
 

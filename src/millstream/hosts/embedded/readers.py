@@ -88,7 +88,10 @@ def read_in_order(
     try:
         while queues and not stopped():
             name = min(sorted(queues), key=frontier)
-            item = queues[name].get()
+            try:
+                item = queues[name].get(timeout=0.1)
+            except Empty:  # it may take its time, to sort for instance; look whether this is still wanted
+                continue
             if isinstance(item, Exception):
                 raise item
             if item is None:

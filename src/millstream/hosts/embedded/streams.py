@@ -10,6 +10,7 @@ import pyarrow as pa
 from millstream.catalog import ERRORS_SCHEMA, Clock, StreamDef
 from millstream.connectors.contract import Rejected
 from millstream.hosts.arrivals import refuse_untimed, times_of
+from millstream.hosts.contract import Counts
 from millstream.hosts.embedded.graph import Vertex, emit
 from millstream.hosts.embedded.operators import RunKernel, SelectColumns
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
@@ -51,8 +52,14 @@ class Stream:
     def late(self) -> int:
         return int(self._reorder.state.late_count)
 
-    def arrive(self, rows: pa.RecordBatch, rejected: tuple[Rejected, ...], first: int, batch_rows: int) -> None:
+    @property
+    def counts(self) -> Counts:
+        """What became of all rows so far."""
+        return Counts(self.rows - self.late, self.late, self.rejected)
+
+    def arrive(self, rows: pa.RecordBatch, rejected: tuple[Rejected, ...], first: int, batch_rows: int) -> Counts:
         """Rows in order of arrival, numbered from `first`; refused ones go to the errors side."""
+        late = self.late
         if self.definition.clock is not Clock.LATENT:
             rows, untimed = refuse_untimed(rows, self.definition)
             rejected += untimed
@@ -65,6 +72,8 @@ class Stream:
         for start in range(0, rows.num_rows, batch_rows):
             part = slice(start, start + batch_rows)
             self._enter(Batch(rows.slice(start, batch_rows), time[part], seq[part], self.progress))
+        late = self.late - late
+        return Counts(rows.num_rows - late, late, sum(row.count for row in rejected))
 
     def advance(self, upto: int) -> None:
         """No later row is below `upto`."""
@@ -74,12 +83,6 @@ class Stream:
         self.latest = max(self.latest, upto) if upto < FOREVER else self.latest
         self._enter(Batch.empty(self.definition.schema.arrow, upto))
         emit(self.sides["errors"], Batch.empty(ERRORS_SCHEMA.arrow, upto))
-
-    def tell_progress(self) -> None:
-        """Say again how far the stream has come: a query that has just started does not know."""
-        if self.frontier > BEGIN:
-            for side, vertex in self.sides.items():
-                emit(vertex, Batch.empty(self.definition.side(side).arrow, self.frontier))
 
     def _enter(self, batch: Batch) -> None:
         # late rows are told by the same progress as rows in time, so it is kept once

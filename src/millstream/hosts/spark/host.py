@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from tempfile import TemporaryDirectory
 from threading import Event
 from time import time_ns
@@ -14,7 +14,8 @@ import pyarrow as pa
 from millstream.catalog import Clock, StreamDef
 from millstream.connectors.contract import Rejected, Source
 from millstream.errors import CatalogError, DataError, EngineError, MillstreamError, UnsupportedError
-from millstream.hosts.contract import Program, Progress, Report, not_running
+from millstream.hosts.contract import Counts, Program, Progress, Report, not_running
+from millstream.hosts.results import Gate, ResultLog
 from millstream.hosts.spark import streaming
 from millstream.hosts.spark.arrive import stamped
 from millstream.hosts.spark.branches import Branch, Clockwork
@@ -51,10 +52,20 @@ class Running:
 
     program: Program
     since: int
-    produced: list[pa.Table] = field(default_factory=list)
+    results: ResultLog
     rows: int = 0
+    late: int = 0
     ended: bool = False
     error: MillstreamError | None = None
+
+    def deliver(self, tables: list[pa.Table]) -> None:
+        for table in tables:
+            for batch in table.to_batches():
+                self.results.append(batch)
+
+    def fail(self, error: MillstreamError) -> None:
+        self.error = error
+        self.results.close(error)
 
 
 class SparkHost:
@@ -90,8 +101,8 @@ class SparkHost:
         self._stamp = 0
         self._finished = False
         self._stop = Event()
+        self._gate = Gate()
         self._read: dict[str, tuple[int, int]] = {}
-        self._late = 0
         self._metered: Meters | None = None
 
     # -- streams, tables and queries -------------------------------------------------------------------------------
@@ -117,10 +128,11 @@ class SparkHost:
         self._inputs.pop(stream.lower(), None)
 
     def start(self, program: Program) -> None:
-        self._queries[program.name.lower()] = Running(program, self._arrivals)
+        results = ResultLog(physical.streams_of(program.plan), self._gate, program.sink is None)
+        self._queries[program.name.lower()] = Running(program, self._arrivals, results)
 
     def stop(self, name: str) -> None:
-        del self._queries[name.lower()]
+        self._queries.pop(name.lower()).results.close()
 
     def _find(self, stream: str) -> Input:
         found = self._inputs.get(stream.lower())
@@ -130,20 +142,36 @@ class SparkHost:
 
     # -- input -----------------------------------------------------------------------------------------------------
 
-    def push(self, stream: str, rows: pa.RecordBatch, rejected: tuple[Rejected, ...] = ()) -> None:
+    def push(self, stream: str, rows: pa.RecordBatch, rejected: tuple[Rejected, ...] = ()) -> Counts:
         entry = self._find(stream)
         if self._finished:
             raise DataError(f"stream {entry.stream.name} has ended", hint="finish() comes last")
-        if not isinstance(entry, PushedRows | Spooled):
+        pushed = _pushed(entry)
+        if pushed is None:
             raise DataError(f"stream {entry.stream.name} has a source of its own", hint="push() is for streams without")
         self._stamp = max(self._stamp, self._now())
         rows = stamped(rows, entry.stream, self._stamp)
-        entry.chunks.append((self._arrivals, rows, rejected))
-        self._arrivals += rows.num_rows + len(rejected)
+        first, self._arrivals = self._arrivals, self._arrivals + rows.num_rows + len(rejected)
+        return pushed.take(first, rows, rejected)
 
     def advance(self, stream: str, upto: int) -> None:
-        """In a bounded run all rows are put in order at the end: heartbeats add nothing."""
-        self._find(stream)
+        """All rows are put in order at the end: a heartbeat only makes later rows below it late."""
+        pushed = _pushed(self._find(stream))
+        if pushed is not None:
+            pushed.advance(upto)
+
+    def counts(self, name: str) -> Counts:
+        """Of rows that are read, late ones are known of streaming queries only: in a bounded run none is."""
+        running = self._running(name)
+        entries = [self._find(stream) for stream in physical.streams_of(running.program.plan)]
+        counts = Counts(late=running.late)
+        for entry in entries:
+            pushed = _pushed(entry)
+            counts += Counts() if pushed is None else pushed.counts
+            if not isinstance(entry, PushedRows):
+                rows, rejected = self._read.get(entry.stream.name.lower(), (0, 0))
+                counts += Counts(accepted=rows, rejected=rejected)
+        return replace(counts, accepted=counts.accepted - running.late)
 
     # -- programs --------------------------------------------------------------------------------------------------
 
@@ -240,7 +268,7 @@ class SparkHost:
         try:
             return self._clockwork(query.program.plan).streaming
         except MillstreamError as error:
-            query.error = error
+            query.fail(error)
             return None
 
     def _run_bounded(self, query: Running, report: Report | None) -> None:
@@ -252,12 +280,13 @@ class SparkHost:
         try:
             outcome = watched(self.spark, work, self._stop, lambda: self._tell(report, meters))
         except MillstreamError as error:
-            query.error = error
+            query.fail(error)
             return
         if outcome is not None:
             query.ended = True
             query.rows += outcome.count
-            query.produced += outcome.fetched
+            query.deliver(outcome.fetched)
+            query.results.close()
             self._tell(report, meters)
 
     def _run_unbounded(self, queries: list[Running], report: Report | None) -> None:
@@ -272,7 +301,7 @@ class SparkHost:
                 name = query.program.name
                 before[name] += news[name].rows
                 query.rows = max(query.rows, before[name] + outlets[WRITTEN + name].counted[0])
-                self._late += news[name].late
+                query.late += news[name].late
             for entry in map(self._find, meters.by_stream):
                 if isinstance(entry, Spooled):
                     entry.check()
@@ -288,20 +317,22 @@ class SparkHost:
             streaming.wait(started, self._stop, look)
         for query in queries:
             query.ended = True
+            query.results.close()
 
     def _tell(self, report: Report | None, meters: Meters) -> None:
-        if report is None:
-            return
         for name, meter in meters.by_stream.items():
             now, before = meter.counted, self._read.get(name, (0, 0))
             self._read[name] = (max(now[0], before[0]), max(now[1], before[1]))
+        if report is None:
+            return
         sizes = [self._find(name).size() for name in self._read]
         report(
             Progress(
                 {self._find(name).stream.name: rows for name, (rows, _) in self._read.items()},
                 {query.program.name: query.rows for query in self._queries.values()},
                 sum(rejected for _, rejected in self._read.values()),
-                self._late,
+                sum(query.late for query in self._queries.values())
+                + sum(pushed.counts.late for pushed in map(_pushed, self._inputs.values()) if pushed is not None),
                 total=None if None in sizes else sum(size or 0 for size in sizes),
             )
         )
@@ -315,8 +346,10 @@ class SparkHost:
 
         def deliver(rows: pa.Table) -> None:
             if running is not None:
+                # Spark's next micro-batch waits with this one for readers that must not miss a row
+                self._gate.pass_(next(iter(running.results.feeds)), self._stop.is_set)
                 running.rows += rows.num_rows
-                running.produced.append(rows)
+                running.deliver([rows])
 
         branches = self.branches(program, meters=self._metered)
         written = Meter() if self._metered is None else self._metered[WRITTEN + program.name]
@@ -324,17 +357,24 @@ class SparkHost:
 
     # -- output ----------------------------------------------------------------------------------------------------
 
-    def fetch(self, name: str) -> pa.Table:
+    def _running(self, name: str) -> Running:
         if name.lower() not in self._queries:
             raise not_running(name)
-        running = self._queries[name.lower()]
+        return self._queries[name.lower()]
+
+    def fetch(self, name: str) -> pa.Table:
+        running = self._running(name)
         if running.error is not None:
             raise running.error
-        tables, running.produced = running.produced, []
-        if tables:
-            return pa.concat_tables(tables)
-        arrays = [pa.array([], field.type.arrow) for field in running.program.plan.schema]
-        return pa.Table.from_arrays(arrays, names=list(running.program.columns))
+        fields = zip(running.program.columns, running.program.plan.schema, strict=True)
+        schema = pa.schema([(column, field.type.arrow) for column, field in fields])
+        return pa.Table.from_batches(running.results.fetch(), schema=schema)
+
+    def results(self, name: str) -> ResultLog:
+        return self._running(name).results
+
+    def waits(self, name: str) -> bool:
+        return self._waits(self._running(name).program.plan)
 
     def content(self, name: str, at: int | None) -> pa.Table:
         raise UnsupportedError(
@@ -358,5 +398,14 @@ class SparkHost:
         for entry in self._inputs.values():
             if isinstance(entry, Spooled):
                 entry.close()
+        for query in self._queries.values():
+            query.results.close()
         self._queries.clear()
         self._inputs.clear()
+
+
+def _pushed(entry: Input) -> PushedRows | None:
+    """The rows that were pushed to a stream, if it takes any."""
+    if isinstance(entry, Spooled):
+        return entry.pushed
+    return entry if isinstance(entry, PushedRows) else None

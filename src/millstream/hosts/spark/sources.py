@@ -7,13 +7,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
 import pyarrow as pa
 
-from millstream.catalog import Options, StreamDef
+from millstream.catalog import Clock, Options, StreamDef
 from millstream.connectors.contract import Chunk, Divisible, Offset, Rejected
 from millstream.connectors.contract import Source as BoundSource
 from millstream.connectors.files.source import FileSource
 from millstream.connectors.registry import make_source
+from millstream.hosts.arrivals import refuse_untimed, times_of
+from millstream.hosts.contract import Counts
 from millstream.hosts.spark.arrive import (
     FILE_BITS,
     Entry,
@@ -30,7 +33,8 @@ from millstream.hosts.spark.session import cores_of
 from millstream.hosts.spark.steps import Numbered, Opening
 from millstream.hosts.spark.tables import arrow_frame
 from millstream.hosts.spark.times import time_sql, zone_of
-from millstream.kernels.batch import Batch
+from millstream.kernels.batch import BEGIN, Batch
+from millstream.kernels.reorder import Progress
 from millstream.physical.nodes import Source
 from millstream.schema import Schema
 
@@ -83,23 +87,50 @@ class Input(Protocol):
 
 @dataclass
 class PushedRows:
-    """Rows handed over in the driver, each chunk with the arrival number of its first row."""
+    """Rows handed over in the driver. Which of them are late is known when they come, as it is in-process."""
 
     stream: StreamDef
     chunks: list[tuple[int, pa.RecordBatch, tuple[Rejected, ...]]] = field(default_factory=list)
+    """rows in time, each chunk with the arrival number of its first row"""
+    late: list[Batch] = field(default_factory=list)
+    counts: Counts = field(default_factory=Counts)
     streaming: bool = False
+
+    def __post_init__(self) -> None:
+        self._progress = Progress()
+
+    def take(self, first: int, rows: pa.RecordBatch, rejected: tuple[Rejected, ...]) -> Counts:
+        """Rows arrive, numbered from `first`."""
+        late = 0
+        if self.stream.clock is Clock.EXTERNAL:
+            rows, untimed = refuse_untimed(rows, self.stream)
+            rejected += untimed
+            seq = np.arange(first, first + rows.num_rows, dtype=np.int64)
+            batch = Batch(rows, times_of(rows, self.stream), seq, BEGIN)
+            reached, is_late, _ = self._progress.advance(batch, self.stream.slack)
+            if late := int(np.count_nonzero(is_late)):
+                self.late.append(replace(batch.take(np.flatnonzero(is_late)), time=reached[is_late]))
+                rows = batch.take(np.flatnonzero(~is_late)).rows
+        self.chunks.append((first, rows, rejected))
+        counts = Counts(rows.num_rows, late, sum(row.count for row in rejected))
+        self.counts += counts
+        return counts
+
+    def advance(self, upto: int) -> None:
+        """No later row is below `upto`: one that is, is late."""
+        self._progress.advance(Batch.empty(self.stream.schema.arrow, upto), self.stream.slack)
 
     def branch(self, node: Source, reading: Reading) -> Branch:
         entry = reading.entry(self.stream, node)
-        entered = [
-            entry.rows(rows, rejected, first)
-            for first, rows, rejected in self.chunks
-            if first >= reading.since and node.side != "late"
-        ]
-        return in_driver(entered, node.schema, reading)
+        if node.side == "late":
+            names = list(node.schema.names)
+            late = [batch for batch in self.late if int(batch.seq[0]) >= reading.since]
+            return in_driver([batch.with_rows(batch.rows.select(names)) for batch in late], node.schema, reading)
+        given = [chunk for chunk in self.chunks if chunk[0] >= reading.since]
+        return in_driver([entry.rows(rows, rejected, first) for first, rows, rejected in given], node.schema, reading)
 
     def size(self) -> int | None:
-        return sum(int(rows.num_rows) for _, rows, _ in self.chunks)
+        return self.counts.accepted
 
 
 @dataclass

@@ -9,7 +9,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
 from time import monotonic, time_ns
@@ -39,11 +39,11 @@ class Spooled:
     source: Source
     directory: Path | None = None
     """where spooled files are kept beyond this process; None is a temporary place"""
-    chunks: list[tuple[int, pa.RecordBatch, tuple[Rejected, ...]]] = field(default_factory=list)
     streaming: bool = True
     error: Exception | None = None
 
     def __post_init__(self) -> None:
+        self.pushed = PushedRows(self.stream)
         self._stop = Event()
         self._thread: Thread | None = None
         self._place: Path | None = None
@@ -56,7 +56,7 @@ class Spooled:
 
     def as_bounded(self) -> PushedRows:
         """What was pushed, as if nothing else ever came."""
-        return PushedRows(self.stream, self.chunks)
+        return self.pushed
 
     def size(self) -> int | None:
         return None

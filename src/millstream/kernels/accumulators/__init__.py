@@ -1,7 +1,7 @@
 """The built-in aggregates, each written once: what is kept of the values seen so far, and how that changes.
 
 `Accumulator(fn, argument, type)` is an aggregate over an argument. Its `state` says which lanes a record has and writes
-the source text that changes them; states of one argument can share a record (`state.joined`). Any driver can use them:
+the source text that changes them; `Sums` of one argument can be `joined`. Any driver can use them:
 it says by a `Place` what the lanes of a record are called where its source stands, elements of arrays or plain
 variables.
 

@@ -20,9 +20,6 @@ class Edge:
     def lanes(self) -> tuple[Lane, ...]:
         return (Lane("known"), Lane("value", self.arg.is_float))
 
-    def joined(self, other: Edge) -> Edge:
-        return self
-
     def begin(self, at: Place) -> Iterator[str]:
         yield f"{at['known']} = 0"
         yield f"{self._value(at)} = {'0.0' if self.arg.is_float else '0'}"

@@ -20,9 +20,6 @@ class Extreme:
     def lanes(self) -> tuple[Lane, ...]:
         return (Lane("any"), Lane("best", self.arg.is_float))
 
-    def joined(self, other: Extreme) -> Extreme:
-        return self
-
     def begin(self, at: Place) -> Iterator[str]:
         yield f"{at['any']} = 0"
         yield f"{self._best(at)} = {'0.0' if self.arg.is_float else '0'}"

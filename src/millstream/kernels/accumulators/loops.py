@@ -18,6 +18,7 @@ LOW_HALF = 0xFFFF_FFFF
 LARGEST_SQUARED = 1e140
 MULTIPLIER = -7046029254386353131
 SPLITTER = 134217729.0
+NEAR = 2.0**-48
 
 
 def added(high: Any, low: Any, error: Any, value: Any) -> Any:
@@ -28,9 +29,12 @@ def added(high: Any, low: Any, error: Any, value: Any) -> Any:
     lower = low + rest
     back = lower - low
     lost = (low - (lower - back)) + (rest - back)
+    # High and low are put in order only where that keeps more: doing it every time would make each addition wait for
+    # the one before.
     if lost == 0.0:
-        # High and low need not be put in order: that would make every addition wait for the one before.
         return total, lower, error
+    if abs(lower) <= abs(total) * NEAR:
+        return total, lower, error + abs(lost)
     return added_closely(high, low, error, value)
 
 
@@ -58,9 +62,19 @@ def ordered(high: Any, low: Any) -> Any:
 
 def merged(high: Any, low: Any, error: Any, other_high: Any, other_low: Any, other_error: Any) -> Any:
     """The sum of two sums."""
-    high, low, error = added(high, low, error, other_high)
-    high, low, error = added(high, low, error, other_low)
-    return high, low, error + other_error
+    total = high + other_high
+    back = total - high
+    rest = (high - (total - back)) + (other_high - back)
+    lower = low + other_low
+    back = lower - low
+    lost = (low - (lower - back)) + (other_low - back)
+    lowest = lower + rest
+    back = lowest - lower
+    lost = abs(lost) + abs((lower - (lowest - back)) + (rest - back))
+    if lost == 0.0 or abs(lowest) <= abs(total) * NEAR:
+        return total, lowest, error + other_error + lost
+    high, low, error = added_closely(high, low, error + other_error, other_high)
+    return added_closely(high, low, error, other_low)
 
 
 def product_error(left: Any, right: Any, product: Any) -> Any:
@@ -77,8 +91,11 @@ def product_error(left: Any, right: Any, product: Any) -> Any:
 def with_square(high: Any, low: Any, error: Any, value: Any, sign: Any) -> Any:
     """A sum with one more square, or without it."""
     square = value * value
-    high, low, error = added(high, low, error, sign * square)
-    return added(high, low, error, sign * product_error(value, value, square))
+    scaled = SPLITTER * value
+    upper = scaled - (scaled - value)
+    under = value - upper
+    rest = ((upper * upper - square) + 2.0 * upper * under) + under * under
+    return merged(high, low, error, sign * square, sign * rest, 0.0)
 
 
 def unsure(high: Any, low: Any, error: Any) -> Any:

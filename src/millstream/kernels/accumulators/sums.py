@@ -44,8 +44,9 @@ class Sums:
         """The first lanes of its exact sums."""
         return tuple(lane.name.removesuffix("_error") for lane in self.lanes if lane.name.endswith("_error"))
 
-    def joined(self, other: Sums) -> Sums:
+    def joined(self, other: object) -> Sums:
         """What serves the calls of both."""
+        assert isinstance(other, Sums) and other.arg == self.arg
         return replace(self, has_sum=self.has_sum or other.has_sum, has_squares=self.has_squares or other.has_squares)
 
     def begin(self, at: Place) -> Iterator[str]:
@@ -62,8 +63,12 @@ class Sums:
         for name in self.exact_sums:
             lanes = _texts(at, name)
             yield f"{lanes} = merged({lanes}, {_texts(other, name)})"
+        rare = {"odd": ("odd", "net"), "huge": ("huge",)}
         for lane in self.lanes:
-            if not lane.is_float:
+            if lane.name in rare:
+                yield f"if {other[lane.name]} != 0:"
+                yield from (f"    {at[name]} += {other[name]}" for name in rare[lane.name])
+            elif not lane.is_float and lane.name != "net":
                 yield f"{at[lane.name]} += {other[lane.name]}"
 
     def _left(self, at: Place, value: str) -> Iterator[str]:

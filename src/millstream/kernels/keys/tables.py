@@ -105,6 +105,11 @@ class ByteTable(SlotIndex):
         self.length_of = np.zeros(8, dtype=np.int64)
         self.arena = np.zeros(64, dtype=np.uint8)
 
+    @property
+    def arrays(self) -> tuple[npt.NDArray[Any], ...]:
+        """Where the bytes of each slot begin, how many there are, and all bytes."""
+        return self.start_of, self.length_of, self.arena
+
     def slots(self, column: pa.Array, add: bool) -> Slots:
         """The slot of each string; an unknown one gets a new slot if `add`, else -1."""
         rows = len(column)

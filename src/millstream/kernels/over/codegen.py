@@ -10,7 +10,7 @@ from millstream.kernels import accumulators
 from millstream.kernels.accumulators import Sums, indented
 from millstream.kernels.over import loops
 from millstream.kernels.over.emit import emit
-from millstream.kernels.over.layout import Arg, Held, Layout, NamedFrame, Part, Queue, Rank
+from millstream.kernels.over.layout import Held, Layout, NamedFrame, Part, Queue, Rank
 from millstream.kernels.over.parts import cell_at, count_up, expire, load_cell, offer, put, take
 
 DONE, CELLS_NEEDED, TABLE_NEEDED, OVERFLOW = 0, 1, 1_000, 2_000
@@ -42,27 +42,13 @@ def parameters(layout: Layout) -> list[str]:
     """The names of what `step` is called with, in order."""
     names = ["rows", "at", "state", "widths", "time"]
     for arg in layout.args:
-        names += argument_names(arg)
+        names += arg.arrays
     names += ["slots", "sums"]
     if layout.logged:
         names += ["cells", "fcells", "regions", "shape"]
     names += [f"table{i}" for i in range(len(layout.tables))]
     for i in range(len(layout.spec.calls)):
         names += [f"out{i}", f"ok{i}"]
-    return names
-
-
-def argument_names(arg: Arg) -> list[str]:
-    """The arrays that carry an argument column."""
-    names = []
-    if arg.valued:
-        names.append(arg.name)
-        if arg.kind == "float":
-            names.append(f"{arg.name}_bits")
-        if arg.kind == "text":
-            names += [f"{arg.name}_starts", f"{arg.name}_lengths", f"{arg.name}_arena"]
-    if arg.flagged:
-        names.append(f"{arg.name}_ok")
     return names
 
 
@@ -147,7 +133,7 @@ def _enter(layout: Layout) -> Iterator[str]:
         if not frame.is_range:
             yield from _enter_at_distance(layout, frame)
     for arg in layout.args:
-        yield from _load_from_row(arg)
+        yield from arg.load("r")
     for frame in layout.logged:
         if not frame.is_delayed:
             yield from _leave(layout, frame)
@@ -282,17 +268,6 @@ def _pause(answer: str) -> Iterator[str]:
     yield "    state[FIRST] = p"
     yield "    state[ADDED] = q"
     yield f"    return {answer}"
-
-
-def _load_from_row(arg: Arg) -> Iterator[str]:
-    if arg.valued:
-        yield f"{arg.name}_v = {arg.name}[r]"
-    if arg.flagged:
-        yield f"{arg.name}_in = {arg.name}_ok[r]"
-    elif arg.kind == "float":
-        yield f"{arg.name}_in = {arg.name}_bits[r] != NULL_FLOAT"
-    else:
-        yield f"{arg.name}_in = {arg.name}_v {'>= 0' if arg.kind == 'text' else '!= NULL_INT'}"
 
 
 def _leave(layout: Layout, frame: NamedFrame) -> Iterator[str]:

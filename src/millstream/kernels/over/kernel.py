@@ -11,9 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.errors import DataError
+from millstream.kernels.accumulators.columns import Array, argument_arrays, result_arrays, result_column
+from millstream.kernels.aggregates import RANKS
 from millstream.kernels.batch import Batch, concat
 from millstream.kernels.jit import as_input, compile_kernel, run_all, source_of, threads
-from millstream.kernels.keys import Slots
+from millstream.kernels.keys import ByteTable, Slots
 from millstream.kernels.over import loops
 from millstream.kernels.over.codegen import (
     ADDED,
@@ -26,16 +28,16 @@ from millstream.kernels.over.codegen import (
     WANTED,
     generate,
 )
-from millstream.kernels.over.columns import Array, argument_arrays, result_arrays, result_column
 from millstream.kernels.over.layout import Layout
 from millstream.kernels.over.portable import combine, divide, export, rebuild
 from millstream.kernels.over.saving import assembled, changed_pieces, load_portable, save_portable
-from millstream.kernels.over.spec import OverSpec
+from millstream.kernels.over.spec import OverCall, OverSpec
 from millstream.kernels.over.state import OverState, Shard, new_state
 from millstream.kernels.over.sweep import sweep
 
 _deal = compile_kernel(source_of(loops), "deal")
 _PARALLEL_ROWS = 8_192
+_NEVER_NULL = RANKS | {"count"}
 
 
 class OverKernel:
@@ -102,7 +104,7 @@ class OverKernel:
 
     def _results(self, state: OverState, batch: Batch) -> list[pa.Array]:
         rows = len(batch)
-        results = [result_arrays(call, rows) for call in self.spec.calls]
+        results = [result_arrays(call.type, rows, call.fn not in _NEVER_NULL) for call in self.spec.calls]
         if rows:
             slots = self._slots(state, batch)
             inputs = [self._widths, as_input(batch.time)]
@@ -113,9 +115,12 @@ class OverKernel:
             if state.pieces is not None:
                 state.pieces.touch(slots, state.slot_count)
         return [
-            result_column(self.layout, call, values, ok, state.texts)
+            result_column(call.type, values, ok, self._texts(state, call))
             for call, (values, ok) in zip(self.spec.calls, results, strict=True)
         ]
+
+    def _texts(self, state: OverState, call: OverCall) -> ByteTable | None:
+        return state.texts[self.layout.arg(call).name] if call.type.is_coded else None
 
     def _slots(self, state: OverState, batch: Batch) -> Slots:
         if state.keys is None:

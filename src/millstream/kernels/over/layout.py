@@ -11,23 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from millstream.kernels.accumulators import Accumulator, Argument, Extreme, Place, State, Sums
+from millstream.kernels.accumulators import Accumulator, Extreme, Place, State, Sums
+from millstream.kernels.accumulators.columns import ArgumentColumn
 from millstream.kernels.aggregates import RANKS
 from millstream.kernels.over.spec import Frame, OverCall, OverSpec
-
-_FULL_RANGE = ("BIGINT", "TIMESTAMP", "TIMESTAMPTZ", "INTERVAL")
-
-
-@dataclass(frozen=True)
-class Arg(Argument):
-    """An argument column. NULL travels as a value that cannot occur; where all values can, as a flag beside it."""
-
-    column: str
-    valued: bool
-
-    @property
-    def flagged(self) -> bool:
-        return not self.valued or self.type.name in _FULL_RANGE
 
 
 @dataclass(frozen=True)
@@ -63,9 +50,9 @@ class Held:
     distinct: bool = False
 
     @property
-    def arg(self) -> Arg | None:
+    def arg(self) -> ArgumentColumn | None:
         arg = self.state.arg
-        assert arg is None or isinstance(arg, Arg)
+        assert arg is None or isinstance(arg, ArgumentColumn)
         return arg
 
     @property
@@ -86,9 +73,7 @@ class Held:
 
     def joined(self, other: Held) -> Held:
         """What serves the calls of both, which have the same name."""
-        if isinstance(self.state, Sums) and isinstance(other.state, Sums):
-            return replace(self, state=self.state.joined(other.state))
-        return self
+        return replace(self, state=self.state.joined(other.state)) if isinstance(self.state, Sums) else self
 
 
 @dataclass(frozen=True)
@@ -96,7 +81,7 @@ class Queue:
     """The candidates for the least, greatest, first known or last known value in a bounded frame, by position."""
 
     frame: NamedFrame
-    arg: Arg
+    arg: ArgumentColumn
     fn: str
 
     @property
@@ -134,14 +119,14 @@ class Layout:
     spec: OverSpec
 
     @cached_property
-    def args(self) -> tuple[Arg, ...]:
+    def args(self) -> tuple[ArgumentColumn, ...]:
         columns = list(dict.fromkeys(call.arg.lower() for call in self.spec.calls if call.arg is not None))
         result = []
         for i, column in enumerate(columns):
             uses = [call for call in self.spec.calls if call.arg is not None and call.arg.lower() == column]
             valued = any(call.fn != "count" or call.distinct for call in uses)
             field = self.spec.input[column]
-            result.append(Arg(f"a{i}", field.type, field.name, valued))
+            result.append(ArgumentColumn(f"a{i}", field.type, field.name, valued))
         return tuple(result)
 
     @cached_property
@@ -149,7 +134,7 @@ class Layout:
         distinct = dict.fromkeys(call.frame for call in self.spec.calls)
         return tuple(NamedFrame(f"f{i}", frame) for i, frame in enumerate(distinct))
 
-    def arg(self, call: OverCall) -> Arg:
+    def arg(self, call: OverCall) -> ArgumentColumn:
         return next(arg for arg in self.args if call.arg is not None and arg.column.lower() == call.arg.lower())
 
     def frame(self, call: OverCall) -> NamedFrame:
@@ -210,7 +195,7 @@ class Layout:
         return all(call.fn == "last_value" for call in self.spec.calls if call.frame == frame.frame)
 
     @cached_property
-    def logged_args(self) -> tuple[Arg, ...]:
+    def logged_args(self) -> tuple[ArgumentColumn, ...]:
         """The arguments that cells hold."""
         frames = {frame.frame for frame in self.logged}
         needed = {
@@ -259,15 +244,15 @@ class Layout:
         ]
         return (len(self.cell_lanes), *(lane for queue in queues for lane in queue))
 
-    def flag_bit(self, arg: Arg) -> int:
+    def flag_bit(self, arg: ArgumentColumn) -> int:
         return [other.name for other in self.logged_args if other.flagged].index(arg.name)
 
     @cached_property
-    def texts(self) -> tuple[Arg, ...]:
+    def texts(self) -> tuple[ArgumentColumn, ...]:
         """The arguments whose values are strings, seen as codes."""
         return tuple(arg for arg in self.args if arg.kind == "text" and arg.valued)
 
-    def text_lanes(self, arg: Arg) -> list[tuple[int, int]]:
+    def text_lanes(self, arg: ArgumentColumn) -> list[tuple[int, int]]:
         """The slot lanes that hold codes of a text argument, each with the lane that is 1 if it holds one."""
         lanes = self.slot_lanes
         held = (part for part in self.parts if isinstance(part, Held) and not isinstance(part.state, Sums))

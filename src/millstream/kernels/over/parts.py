@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from millstream.kernels.accumulators import Extreme, Sums, indented
+from millstream.kernels.accumulators.columns import ArgumentColumn
 from millstream.kernels.aggregates import KNOWN
-from millstream.kernels.over.layout import Arg, Held, Layout, Queue, Rank
+from millstream.kernels.over.layout import Held, Layout, Queue, Rank
 
 
 def cell_at(position: str) -> str:
@@ -15,7 +16,7 @@ def cell_at(position: str) -> str:
     return f"((base + ({position} & mask) * CELL) & POSITIVE)"
 
 
-def cell_value(layout: Layout, arg: Arg) -> tuple[str, str]:
+def cell_value(layout: Layout, arg: ArgumentColumn) -> tuple[str, str]:
     """The value of an argument in cell c, and whether it is one."""
     lane = f"c + CELL_{arg.name.upper()}"
     value = f"fcells[{lane}]" if arg.kind == "float" else f"cells[{lane}]"
@@ -26,7 +27,7 @@ def cell_value(layout: Layout, arg: Arg) -> tuple[str, str]:
     return value, f"cells[{lane}] != {'NULL_FLOAT' if arg.kind == 'float' else 'NULL_INT'}"
 
 
-def load_cell(layout: Layout, arg: Arg) -> Iterator[str]:
+def load_cell(layout: Layout, arg: ArgumentColumn) -> Iterator[str]:
     """The argument of the row in cell c, under the names that an arriving row's has."""
     value, known = cell_value(layout, arg)
     yield f"{arg.name}_in = {known}"

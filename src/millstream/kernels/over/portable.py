@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from millstream.kernels.accumulators.columns import ArgumentColumn
 from millstream.kernels.batch import BEGIN, Batch, Ints, concat
 from millstream.kernels.keys import bucket_of
-from millstream.kernels.over.layout import Arg, Layout
+from millstream.kernels.over.layout import Layout
 from millstream.kernels.over.rings import place_rings, queue_runs, row_runs
 from millstream.kernels.over.state import OverState, new_state
 
@@ -87,7 +88,7 @@ class Portable:
             tables=tuple(table.between(start, stop) for table in self.tables),
         )
 
-    def codes(self, layout: Layout, arg: Arg) -> list[tuple[Ints, npt.NDArray[np.bool_]]]:
+    def codes(self, layout: Layout, arg: ArgumentColumn) -> list[tuple[Ints, npt.NDArray[np.bool_]]]:
         """Everywhere that numbers of an argument's strings stand: the lane, and which of its rows hold one."""
         found = [(self.records[:, value], self.records[:, known] == 1) for known, value in layout.text_lanes(arg)]
         if arg.name in layout.cell_lanes:
@@ -98,12 +99,12 @@ class Portable:
                 found.append((table.rows[:, 0], np.ones(len(table.rows), dtype=np.bool_)))
         return found
 
-    def used_codes(self, layout: Layout, arg: Arg) -> Ints:
+    def used_codes(self, layout: Layout, arg: ArgumentColumn) -> Ints:
         """The numbers of the strings that are held."""
         held = [codes[where] for codes, where in self.codes(layout, arg)]
         return np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *held]))
 
-    def renumber(self, layout: Layout, arg: Arg, number: Callable[[Ints], Any]) -> None:
+    def renumber(self, layout: Layout, arg: ArgumentColumn, number: Callable[[Ints], Any]) -> None:
         """Give the strings of an argument other numbers."""
         for codes, where in self.codes(layout, arg):
             codes[where] = number(codes[where])

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from millstream.kernels.accumulators.columns import ArgumentColumn
 from millstream.kernels.batch import BEGIN
 from millstream.kernels.keys.words import to_words
-from millstream.kernels.over.layout import Arg, Layout
+from millstream.kernels.over.layout import Layout
 from millstream.kernels.over.loops import FIRST_CAPACITY
 from millstream.kernels.over.rings import row_runs
 from millstream.kernels.over.state import OverState, Shard
@@ -76,7 +77,7 @@ def _free_regions(shard: Shard, base: npt.NDArray[np.int64], capacity: npt.NDArr
         kind, size = kind + 1, size * 2
 
 
-def _used_codes(layout: Layout, arg: Arg, shard: Shard) -> npt.NDArray[np.int64]:
+def _used_codes(layout: Layout, arg: ArgumentColumn, shard: Shard) -> npt.NDArray[np.int64]:
     records = shard.records
     used = [records[records[:, known] == 1, value] for known, value in layout.text_lanes(arg)]
     if arg.name in layout.cell_lanes:

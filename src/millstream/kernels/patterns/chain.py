@@ -15,7 +15,7 @@ from millstream.kernels.batch import FOREVER, Ints
 from millstream.kernels.coded_text import NotCompilable
 from millstream.kernels.jit import Compiled, compile_kernel, run_all, threads
 from millstream.kernels.keys.words import all_true
-from millstream.kernels.patterns.chain_layout import FLAGS_AT_MOST
+from millstream.kernels.patterns.chain_layout import FLAGS_AT_MOST, LANES_BACK
 from millstream.kernels.patterns.chain_plan import Plan, naive
 from millstream.kernels.patterns.chain_source import (
     EVALUATIONS,
@@ -57,6 +57,8 @@ def why_not(search: Search) -> str | None:
             return f"{reach} is further on"
         if is_odd(reach.type) or (reach.column == CLASSIFIER and reach.shift):
             return f"{reach} is not kept by value"
+        if not reach.first and reach.offset > LANES_BACK:
+            return f"{reach} is far back"
     for summary in search.summaries:
         if not is_incremental(summary) or summary.fn not in ("count", "sum", "avg", "min", "max"):
             return f"{summary} needs the rows"
@@ -160,7 +162,7 @@ class ChainMachine:
         constants = self.generated[state.nulls].constants.arrays(lambda texts: state.code_of(log, texts))
         inputs: list[Any] = [*constants, state.labels(log), self.search.within or 0, log.time, log.seq]
         if self.layout.logged:
-            inputs += [log.next, log.prev]
+            inputs += [log.next, log.prev, *(log.link(-back) for back in self.layout.backs if back > 1)]
         return [*inputs, *state.columns(log, since), state.record, state.record.view(np.float64)]
 
     def _piece(self, state: ChainState, shard: int, count: int, log: RowLog) -> Piece:

@@ -79,7 +79,7 @@ class Dispatch(Moves):
         elif is_counted(one):
             if some:
                 most = self.values.constants.number(("most", element), one.most or 0)
-                with write.block(f"if record[s + COUNT] == {most}:"):
+                with write.block(f"if record[s + COUNT] == v_i{most}:"):
                     self._complete_with(element)
             else:
                 write(f"state = {self.plan.state(element, True)}")

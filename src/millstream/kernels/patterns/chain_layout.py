@@ -19,6 +19,8 @@ from millstream.types import DOUBLE, SqlType
 
 FLAGS_AT_MOST = 60
 """How many flags a record has room for."""
+LANES_BACK = 8
+"""How many values of rows one after the other are kept in lanes; what is further back is looked up in the log."""
 
 
 @dataclass(frozen=True)
@@ -179,9 +181,13 @@ class Layout:
         return tuple(Cell(column, back) for column in self.columns for back in range(1, furthest[column] + 1))
 
     @cached_property
-    def behind(self) -> int:
-        """How many rows before one may be looked at."""
-        return max((0, *(cell.back for cell in self.cells)))
+    def backs(self) -> tuple[int, ...]:
+        """How many rows before one others are that may be looked at."""
+        return tuple(sorted({cell.back for cell in self.cells} - {0}))
+
+    def place(self, back: int) -> str:
+        """The name of the position of a row so many before the one at hand."""
+        return f"p{self.backs.index(back) + 1}" if back else "p"
 
     @cached_property
     def lead(self) -> int:

@@ -31,9 +31,8 @@ class Moves:
     def look_at(self, position: str) -> None:
         """A row of the log becomes the one at hand."""
         self.write(f"p = place({position})")
-        for back in range(1, self.layout.behind + 1):
-            before = f"p{back - 1}"
-            self.write("p1 = prev[p]" if back == 1 else f"p{back} = prev[{before}] if {before} >= 0 else -1")
+        for i, back in enumerate(self.layout.backs, 1):
+            self.write(f"p{i} = {'prev' if back == 1 else f'back{i}'}[p]")
 
     def begin_at(self, row: str) -> None:
         if self.layout.search.within is not None:

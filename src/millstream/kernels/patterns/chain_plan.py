@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
-from millstream.kernels.patterns.chain_layout import Layout
+from millstream.kernels.patterns.chain_layout import LANES_BACK, Layout
+from millstream.kernels.patterns.machine import behind
 from millstream.plan.chains import Chain
 from millstream.plan.patterns import Search
 from millstream.plan.shift_tables import Place, Shift, Shifts, Start
@@ -70,7 +71,11 @@ class Plan:
     @cached_property
     def logged(self) -> bool:
         """Whether rows may be looked at again."""
-        return self.search.skip.to != "past last" or any(oldest_run(start) < here for here, start in self._starts())
+        return (
+            self.search.skip.to != "past last"
+            or behind(self.search) > LANES_BACK
+            or any(oldest_run(start) < here for here, start in self._starts())
+        )
 
     @property
     def resumes(self) -> bool:

@@ -75,7 +75,7 @@ class _Source(Dispatch):
     def _parameters(self) -> list[str]:
         names = ["meta", "whole", "real", "labels", "within", "time", "seq"]
         if self.layout.logged:
-            names += ["next", "prev"]
+            names += ["next", "prev", *(f"back{i}" for i, back in enumerate(self.layout.backs, 1) if back > 1)]
         names += [name for i in range(len(self.layout.columns)) for name in (f"col{i}", f"ok{i}")]
         names += ["record", "floats", "out_slot", "out_time", "out_seq"]
         for i, (_, null) in enumerate(self.outputs):

@@ -17,7 +17,7 @@ from millstream.kernels.over import loops
 from millstream.kernels.patterns.chain_layout import Layout
 from millstream.kernels.patterns.chain_plan import Plan
 from millstream.kernels.patterns.log import RowLog, renumbered
-from millstream.kernels.patterns.machine import Array, Part
+from millstream.kernels.patterns.machine import Array, Part, floors
 from millstream.types import VARCHAR
 
 _deal = compile_kernel(source_of(loops), "deal")
@@ -157,24 +157,18 @@ class ChainState:
     def floors(self, log: RowLog, plan: Plan) -> Ints:
         """For each slot the oldest position that is needed: of the attempt under way, and what may be looked at before
         it or before the next one."""
-        end = len(log)
-        floors = np.full(log.slots, end, dtype=np.int64)
         if not self.layout.logged:
-            return floors
+            return np.full(log.slots, len(log), dtype=np.int64)
         records = self.records[: log.slots]
         state = records[:, self.layout.lanes["state"]]
+        first, under_way = np.full(log.slots, -1), np.zeros(log.slots, dtype=np.bool_)
+        under_way[: len(state)] = state != 0
         for number, (element, some) in enumerate(plan.states[1:], 1):
             run = plan.oldest_runs[element]
             if run is not None and (run < element or (run == element and some)):
                 stands = np.flatnonzero(state == number)
-                floors[stands] = records[stands, self.layout.lanes[f"begin{run}"]]
-        last = log.last[: log.slots]
-        needed = np.full(log.slots, self.layout.lead)
-        needed[: len(state)][state != 0] = self.layout.behind
-        for step in range(self.layout.behind if end else 0):
-            before = np.where(floors == end, last, log.prev[np.minimum(floors, end - 1)])
-            floors = np.where((before >= 0) & (step < needed), before, floors)
-        return floors
+                first[stands] = records[stands, self.layout.lanes[f"begin{run}"]]
+        return floors(log, first, self.layout.search, under_way)
 
     def move(self, new: Ints) -> None:
         """Positions in the log have changed."""

@@ -68,7 +68,7 @@ class Values:
         if back and not self.layout.logged:
             name = self.layout.cell_lane(cell)
             return self._loaded(name, self.layout.types[cell.column]), self._flagged(name, exists)
-        at = f"p{back}" if back else "p"
+        at = self.layout.place(back)
         absent = "False" if exists else f"({at} < 0)"
         return f"col{column}[{at}]", or_(absent, f"(not ok{column}[{at}])" if self.nulls else "False")
 
@@ -90,7 +90,7 @@ class Values:
         if reach.offset == 0 and not some and layout.is_fresh(group, element):
             return here
         count = self._group_count(group)
-        at_hand = f"({count} == {reach.offset})"
+        at_hand = f"({count} == {self._offset(reach.offset)})"
         return choose(at_hand, here[0], stored[0]), choose(at_hand, here[1], stored[1])
 
     def reach_after(self, reach: Reach, elements: int) -> Pair:
@@ -108,6 +108,9 @@ class Values:
 
     def _group_count(self, group: tuple[int, ...]) -> str:
         return self.lane(f"group{self.layout.counted_groups.index(group)}")
+
+    def _offset(self, rows: int) -> str:
+        return f"v_i{self.constants.number(('offset', rows), rows)}" if rows else "0"
 
     # -- expressions -----------------------------------------------------------------------------------------------
 
@@ -189,7 +192,7 @@ class Values:
         if kept.depth == 0 and not some and layout.is_fresh(kept.elements, element):
             yield from self._store(kept, name, element)
         else:
-            yield f"if {self._group_count(kept.elements)} == {kept.depth}:"
+            yield f"if {self._group_count(kept.elements)} == {self._offset(kept.depth)}:"
             yield from (f"    {line}" for line in self._store(kept, name, element))
 
     def _store(self, kept: Kept, name: str, element: int) -> Iterator[str]:

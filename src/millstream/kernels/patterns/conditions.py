@@ -31,7 +31,7 @@ class Constants:
         self._whole: list[int | str] = []
         self._floats: list[float] = []
         self._lifted: dict[Hashable, tuple[Expr, tuple[str, ...]]] = {}
-        self._numbers: dict[Hashable, str] = {}
+        self._numbers: dict[Hashable, int] = {}
 
     def compiled(self, place: Hashable, condition: Expr, names: Mapping[str, str]) -> KernelExpr:
         """A condition as source over `v_<name>` and `n_<name>`, and over constants; `place` tells one condition from
@@ -46,11 +46,11 @@ class Constants:
             raise NotCompilable(f"{condition} has no compiled form")
         return source
 
-    def number(self, place: Hashable, value: int) -> str:
-        """The source of a number that is no part of an expression."""
+    def number(self, place: Hashable, value: int) -> int:
+        """The place among the whole numbers of one that is no part of a condition."""
         if place not in self._numbers:
             self._whole.append(value)
-            self._numbers[place] = f"v_i{len(self._whole) - 1}"
+            self._numbers[place] = len(self._whole) - 1
         return self._numbers[place]
 
     def lines(self, place: Hashable = None) -> list[str]:

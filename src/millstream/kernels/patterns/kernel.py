@@ -16,7 +16,7 @@ from millstream.kernels.patterns.chain import ChainMachine
 from millstream.kernels.patterns.chain import why_not as why_no_chain
 from millstream.kernels.patterns.coding import decode
 from millstream.kernels.patterns.log import Array, Bools, RowLog
-from millstream.kernels.patterns.machine import Found, Machine, needed_columns
+from millstream.kernels.patterns.machine import Found, Machine, far_shifts, needed_columns
 from millstream.kernels.patterns.saving import Exported, Loaded, export_slots, from_saved, loaded, to_saved
 from millstream.kernels.patterns.spec import MatchSpec
 from millstream.kernels.patterns.threads import ThreadMachine
@@ -80,7 +80,7 @@ class MatchKernel:
 
     def _new_log(self) -> RowLog:
         rows = self.spec.input.arrow if self._holds_rows else None
-        return RowLog(self._types, self.search.variables, rows, self.machine.needs_rows)
+        return RowLog(self._types, self.search.variables, rows, self.machine.needs_rows, far_shifts(self.search))
 
     def step(self, state: MatchState, batch: Batch) -> Batch:
         if batch.upto > state.upto:
@@ -142,15 +142,7 @@ class MatchKernel:
         table = None
         if isinstance(value, Reach) and value.column != CLASSIFIER:
             table = state.log.tables.get(value.column)
-        elif value is not None and not isinstance(value, Reach) and value.fn in ("first_value", "last_value"):
-            table = state.log.tables.get(next(iter(self._read_by(name)), ""))
         return decode(values, ok, self.search.values[name], state.log.texts, table)
-
-    def _read_by(self, name: str) -> frozenset[str]:
-        from millstream.plan.expr import columns_of
-
-        value = self.search.named[name]
-        return frozenset() if isinstance(value, Reach) else columns_of(value.args[0])
 
     def _forget(self, state: MatchState) -> None:
         """Forget rows and keys that nothing needs any more, once they may be half of all."""

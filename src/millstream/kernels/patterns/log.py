@@ -20,10 +20,10 @@ from millstream.types import VARCHAR, SqlType
 Array = npt.NDArray[Any]
 Bools = npt.NDArray[np.bool_]
 
-_link = compile_kernel(source_of(log_loops), "link")
-_choose = compile_kernel(source_of(log_loops), "choose")
+_link, _count, _link_far, _choose = (
+    compile_kernel(source_of(log_loops), name) for name in ("link", "count", "link_far", "choose")
+)
 _SMALLEST = 1_024
-_LINKS = ("next", "prev")
 _NONE: Ints = np.zeros(0, dtype=np.int64)
 
 
@@ -36,14 +36,20 @@ class RowLog:
     dropped: then the oldest one that is left is not the partition's first). `nulls` tells whether a value was NULL
     since the log was last empty. `labels` are the codes of the variables' names, `tables` number the values of types
     that have no form in kernels. `held` has the rows themselves, if they come out. What is not `linked` has no `next`,
-    `prev` and `last`.
+    `prev` and `last`. Rows that are as far apart in their partition as one of `far` says (from 2 on) are linked, too.
     """
 
     def __init__(
-        self, types: Mapping[str, SqlType], variables: Sequence[str], rows: pa.Schema | None, linked: bool = True
+        self,
+        types: Mapping[str, SqlType],
+        variables: Sequence[str],
+        rows: pa.Schema | None,
+        linked: bool = True,
+        far: Sequence[int] = (),
     ) -> None:
         self.types = dict(types)
-        self._linked = linked
+        self._linked, self._far = linked, tuple(far) if linked else ()
+        self._links = (*(("next", "prev") * linked), *(f"{way}{n}" for n in self._far for way in ("back", "ahead")))
         self.texts = ByteTable(VARCHAR)
         self.labels = as_input(self.texts.slots(pa.array(list(variables), pa.string()), add=True).astype(np.int64))
         self.tables = {name: KeyTable([type_]) for name, type_ in types.items() if is_odd(type_)}
@@ -52,6 +58,8 @@ class RowLog:
         self._texts_kept = 0
         self.last: Ints = np.zeros(0, dtype=np.int64)
         self.cut: Bools = np.zeros(0, dtype=np.bool_)
+        self._rows_of, self._oldest = _NONE, _NONE
+        """how many rows each slot has, and the first of them, where far ones are linked"""
         self._size = 0
         self._arrays: dict[str, Array] = {}
         self._is_own = False
@@ -74,6 +82,9 @@ class RowLog:
         if count > self.slots:
             self.last = np.concatenate([self.last, np.full(more, -1, dtype=np.int64)])
             self.cut = np.concatenate([self.cut, np.zeros(more, dtype=np.bool_)])
+            if self._far:
+                self._rows_of = np.concatenate([self._rows_of, np.zeros(more, dtype=np.int64)])
+                self._oldest = np.concatenate([self._oldest, np.zeros(more, dtype=np.int64)])
 
     def add(
         self,
@@ -92,17 +103,45 @@ class RowLog:
             new |= {f"v:{name}": values, f"ok:{name}": ok}
             self.nulls = self.nulls or not bool(ok.all())
         if since == 0:
-            links = {name: np.empty(count, dtype=np.int32) for name in _LINKS[: 2 * self._linked]}
+            links = {name: np.empty(count, dtype=np.int32) for name in self._links}
             self._arrays, self._is_own = new | links, False
         else:
             self._append(new, since, count)
         self._size = since + count
         if self._linked:
-            _link(count, self._arrays["slot"], since, self._size, self.last, self._arrays["next"], self._arrays["prev"])
+            self._link(since, count)
         if self.held is not None and rows is not None:
             self.held.add(rows)
         self._show()
         return since
+
+    def _link(self, since: int, count: int) -> None:
+        arrays, end = self._arrays, self._size
+        next_, prev, slot = arrays["next"], arrays["prev"], arrays["slot"]
+        _link(count, slot, since, end, self.last, next_, prev)
+        if self._far:
+            before = np.empty(count, dtype=np.int64)
+            _count(count, slot, since, end, self._rows_of, self._oldest, before)
+            for far in self._far:
+                _link_far(
+                    count, far, slot, since, end, self._oldest, before, next_, prev, arrays[f"back{far}"],
+                    arrays[f"ahead{far}"],
+                )  # fmt: skip
+
+    def link(self, rows: int) -> Array:
+        """For each row the position of the one so many further on, or before it, in its partition; -1: none."""
+        near = {-1: "prev", 1: "next"}.get(rows)
+        return self._shown[near or f"{'back' if rows < 0 else 'ahead'}{abs(rows)}"]
+
+    def rows_before(self, positions: Ints, rows: int) -> Ints:
+        """The rows that are so many before others in their partitions, or the oldest there are; -1 stays."""
+        if not self._size:
+            return positions
+        is_known = positions >= 0
+        at = np.where(is_known, positions, 0)
+        before = self.link(-rows)[at]
+        oldest = at if rows == 1 else self._oldest[self.slot[at]]
+        return np.where(is_known, np.where(before < 0, oldest, before), -1)
 
     def encode(self, name: str, column: pa.Array) -> tuple[Array, Bools]:
         """An Arrow column as the column of this name has its values here."""
@@ -136,7 +175,7 @@ class RowLog:
         is_roomy = max(map(len, self._arrays.values())) > 4 * self._size + _SMALLEST
         for name, array in self._arrays.items():
             values = array[chosen]
-            if name in _LINKS:
+            if name in self._links:
                 values = renumbered(values, new).astype(np.int32)
             if self._is_own and not is_roomy and len(chosen):
                 array[: len(chosen)] = values
@@ -148,6 +187,9 @@ class RowLog:
         self._show()
         if not self._size:
             self.nulls = False
+        if self._far:
+            self._rows_of = np.bincount(self.slot, minlength=self.slots)
+            self._oldest[self.slot[::-1]] = np.arange(self._size - 1, -1, -1)
         if self.held is not None:
             self.held.keep(chosen)
         self._forget_values()
@@ -168,6 +210,7 @@ class RowLog:
             return
         self.cut[self.slot] = True
         self.last[:] = -1
+        self._rows_of[:] = 0
         self._size, self.nulls = 0, False
         self._adopt(self._nothing)
         if self.held is not None:
@@ -192,7 +235,7 @@ class RowLog:
 
     def _empty(self) -> dict[str, Array]:
         arrays: dict[str, Array] = {name: np.empty(0, dtype=np.int64) for name in ("time", "seq")}
-        arrays |= {name: np.empty(0, dtype=np.int32) for name in ("slot", *_LINKS[: 2 * self._linked])}
+        arrays |= {name: np.empty(0, dtype=np.int32) for name in ("slot", *self._links)}
         for name, type_ in self.types.items():
             arrays |= {f"v:{name}": np.empty(0, dtype=type_.kernel), f"ok:{name}": np.empty(0, dtype=np.bool_)}
         return arrays
@@ -214,10 +257,10 @@ class RowLog:
         self._is_own = True
 
     def _show(self) -> None:
-        shown = {name: as_input(array[: self._size]) for name, array in self._arrays.items()}
+        shown = self._shown = {name: as_input(array[: self._size]) for name, array in self._arrays.items()}
         self.time, self.seq, self.slot = shown["time"], shown["seq"], shown["slot"]
         none = as_input(np.empty(0, dtype=np.int32))
-        self.next, self.prev = (shown.get(name, none) for name in _LINKS)
+        self.next, self.prev = (shown.get(name, none) for name in ("next", "prev"))
         self.values = {name: shown[f"v:{name}"] for name in self.types}
         self.ok = {name: shown[f"ok:{name}"] for name in self.types}
 

@@ -17,6 +17,30 @@ def link(slot: Any, since: int, stop: int, last: Any, next_: Any, prev: Any) -> 
         last[s] = i
 
 
+def count(slot: Any, since: int, stop: int, held: Any, oldest: Any, before: Any) -> None:
+    """How many rows of its partition lie before each new row, and the oldest row of each partition."""
+    for i in range(since, stop):
+        s = slot[i]
+        if held[s] == 0:
+            oldest[s] = i
+        before[i - since] = held[s]
+        held[s] += 1
+
+
+def link_far(
+    distance: int, slot: Any, since: int, stop: int, oldest: Any, before: Any, next_: Any, prev: Any, back: Any,
+    ahead: Any,
+) -> None:  # fmt: skip
+    """Link new rows with the rows some way before them in their partitions: those of neighbours are neighbours."""
+    for i in range(since, stop):
+        back[i] = -1
+        ahead[i] = -1
+        if before[i - since] >= distance:
+            far = oldest[slot[i]] if before[i - since] == distance else next_[back[prev[i]]]
+            back[i] = far
+            ahead[far] = i
+
+
 def choose(last: Any, floors: Any, prev: Any, cut: Any, chosen: Any) -> int:
     """Note the rows at or above the floors of their partitions, from the newest back, and which partitions have older
     ones; the number of rows."""

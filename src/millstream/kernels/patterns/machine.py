@@ -141,6 +141,26 @@ def behind(search: Search) -> int:
     return max((0, *(-reach.shift for reach in search.reaches)))
 
 
+def far_shifts(search: Search) -> tuple[int, ...]:
+    """How far apart rows are that are looked at from one another, beyond neighbours."""
+    return tuple(sorted({abs(reach.shift) for reach in search.reaches} - {0, 1}))
+
+
+def floors(log: RowLog, first: Ints, search: Search, under_way: Bools | None = None) -> Ints:
+    """For each slot the oldest position that is needed: `first` is that of an attempt (-1: none), and rows before it,
+    or before the next row, may be looked at; how many there are depends on whether an attempt is `under_way`."""
+    back = behind(search)
+    if back:
+        before_next = np.full(len(first), lead(search))
+        if under_way is not None:
+            before_next[under_way] = back
+        is_waiting = first < 0
+        # The next row will look back from behind the last one.
+        first = np.where(is_waiting & (before_next > 0), log.last, first)
+        first = np.where(is_waiting & (before_next <= 1), first, log.rows_before(first, back))
+    return np.where(first < 0, len(log), first)
+
+
 def lead(search: Search) -> int:
     """How many rows before the first of a match may be looked at: a partition without an attempt needs no others."""
     conditions = dict(search.conditions)

@@ -1,7 +1,6 @@
 """What is remembered of the rows taken so far, in numbered lanes, and the source that keeps it up to date.
 
-Marks of rows are positions in the log for threads, and numbers of rows within the match where values are told. Either
-way the lanes are those of an array `{regs}` and its view as floats, `f{regs}`.
+The lanes are those of an array `{regs}` and its view as floats, `f{regs}`. Some mark rows, by positions in the log.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from millstream.kernels.patterns.machine import far_shifts
 from millstream.plan.expr import Column
 from millstream.plan.patterns import CLASSIFIER, MATCH_NUMBER, Reach, Search, Summary
 from millstream.types import DOUBLE, SqlType
@@ -19,8 +19,14 @@ Group = tuple[str, ...] | None
 Within = Callable[[Group], str]
 """Source of whether the row at hand is labelled with one of some variables."""
 
+Numbered = Callable[[int], str]
+"""Source of a number that is an argument of the loop."""
+
 _SPREADS = ("var_samp", "var_pop", "stddev_samp", "stddev_pop")
-_INCREMENTAL = frozenset(("count", "sum", "avg", "min", "max", "first_value", "last_value", *_SPREADS))
+_INCREMENTAL = frozenset(("count", "sum", "avg", "min", "max", *_SPREADS))
+
+MARKED_BACK = 8
+"""How many of the last rows of a group are marked; what is further back is found by the labels of rows."""
 
 
 def is_incremental(summary: Summary) -> bool:
@@ -32,19 +38,29 @@ def is_incremental(summary: Summary) -> bool:
     arg = summary.args[0]
     if not isinstance(arg, Column) or arg.name in (CLASSIFIER, MATCH_NUMBER):
         return False
-    if summary.fn in ("count", "first_value", "last_value"):
+    if summary.fn == "count":
         return True
     # Codes are in no order, and decimals are summed up to 37 digits.
     return not arg.type.is_coded and arg.type.name not in ("NULL", "DECIMAL")
 
 
-@dataclass
-class _Places:
-    """How many first and last rows of a group are marked, and their lanes."""
+def is_marked(reach: Reach) -> bool:
+    """Whether the row that a reach goes by is marked as rows are taken."""
+    return reach.first or reach.offset <= MARKED_BACK
 
-    first: int = 0
+
+@dataclass
+class _Marks:
+    """Which first rows of a group are marked, and how many last ones, with their lanes. `counted` is the lane of how
+    many rows there are, up to the last one of the first that is marked."""
+
+    first: set[int] = field(default_factory=set)
     last: int = 0
+    counted: int | None = None
     lanes: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def owned(self) -> tuple[int, ...]:
+        return (*self.lanes.values(), *(() if self.counted is None else (self.counted,)))
 
 
 class Registers:
@@ -52,7 +68,7 @@ class Registers:
 
     def __init__(self, search: Search, names: Iterable[str], width: int = 0) -> None:
         self._search = search
-        self._places: dict[Group, _Places] = {}
+        self._marks: dict[Group, _Marks] = {}
         self.summaries: list[Summary] = []
         self.starts: dict[str, int] = {}
         self.marks: list[int] = []
@@ -61,50 +77,42 @@ class Registers:
         """the lanes that each value is computed from"""
         wanted = [search.named[name] for name in dict.fromkeys(names) if name in search.named]
         for value in wanted:
-            self._plan(value)
-        for group, places in self._places.items():
-            for side, count in (("first", places.first), ("last", places.last)):
-                for k in range(count):
-                    places.lanes[side, k] = width
-                    self.marks.append(width)
-                    width += 1
-            self._places[group] = places
+            if isinstance(value, Reach) and is_marked(value):
+                marks = self._marks.setdefault(value.variables, _Marks())
+                if value.first:
+                    marks.first.add(value.offset)
+                else:
+                    marks.last = max(marks.last, value.offset + 1)
+        for marks in self._marks.values():
+            for place in [*(("first", k) for k in sorted(marks.first)), *(("last", k) for k in range(marks.last))]:
+                marks.lanes[place] = width
+                self.marks.append(width)
+                width += 1
+            if max(marks.first, default=0):
+                marks.counted = width
+                width += 1
         for value in wanted:
-            if isinstance(value, Summary) and value.fn not in ("first_value", "last_value"):
+            if isinstance(value, Summary):
                 self.summaries.append(value)
                 self.starts[value.name] = width
                 count = len(_lanes(value))
                 self.owned[value.name] = tuple(range(width, width + count))
                 width += count
             else:
-                self.owned[value.name] = tuple(self._places[value.variables].lanes.values())
+                self.owned[value.name] = self._marks[value.variables].owned() if is_marked(value) else ()
         self.width = width
 
-    def _plan(self, value: Reach | Summary) -> None:
-        if isinstance(value, Summary) and value.fn not in ("first_value", "last_value"):
-            return
-        places = self._places.setdefault(value.variables, _Places())
-        first, offset = _edge(value)
-        if first:
-            places.first = max(places.first, offset + 1)
-        else:
-            places.last = max(places.last, offset + 1)
-
-    def update(self, within: Within, mark: str, row: str, regs: str, column: Callable[[str], int]) -> Iterator[str]:
-        """Source that takes in a row: `mark` is its mark, `row` its position in the log, `column` tells where the
-        arrays of a column are."""
-        for group, places in self._places.items():
-            lines = [*_noted(places, mark, regs)]
-            yield from _guarded(within(group), lines)
+    def update(self, within: Within, regs: str, column: Callable[[str], int], number: Numbered) -> Iterator[str]:
+        """Source that takes in the row p; `column` tells where the arrays of a column are."""
+        for group, marks in self._marks.items():
+            yield from guarded(within(group), [*_noted(marks, regs, number)])
         for summary in self.summaries:
-            at = self.starts[summary.name]
-            lines = [*_added(summary, at, row, regs, column)]
-            yield from _guarded(within(summary.variables), lines)
+            lines = [*_added(summary, self.starts[summary.name], regs, column)]
+            yield from guarded(within(summary.variables), lines)
 
-    def mark(self, value: Reach | Summary, regs: Callable[[int], str]) -> str:
-        """Source of the mark of the row that a reach goes by."""
-        first, offset = _edge(value)
-        return regs(self._places[value.variables].lanes["first" if first else "last", offset])
+    def mark(self, reach: Reach, regs: Callable[[int], str]) -> str:
+        """Source of the position of the row that a reach goes by."""
+        return regs(self._marks[reach.variables].lanes["first" if reach.first else "last", reach.offset])
 
     def summed(self, summary: Summary, regs: Callable[[int], str], fregs: Callable[[int], str]) -> tuple[str, str]:
         """Source of a summary, and of whether it is NULL."""
@@ -127,13 +135,6 @@ class Registers:
         return f"np.sqrt({value})" if summary.fn.startswith("stddev") else value, f"({count} <= {lost})"
 
 
-def _edge(value: Reach | Summary) -> tuple[bool, int]:
-    """Whether a value is of a first row, and how many further on or back."""
-    if isinstance(value, Reach):
-        return value.first, value.offset
-    return value.fn == "first_value", 0
-
-
 def _lanes(summary: Summary) -> str:
     """The kinds of an aggregate's lanes: the count or whether there is a value, and what else it needs, integers or
     floats."""
@@ -143,7 +144,8 @@ def _lanes(summary: Summary) -> str:
     return {"count": "i", "avg": "if" if kind == "f" else "iii"}.get(summary.fn, "i" + kind)
 
 
-def _guarded(condition: str, lines: list[str]) -> Iterator[str]:
+def guarded(condition: str, lines: list[str]) -> Iterator[str]:
+    """Lines that run where a condition holds."""
     if condition == "False" or not lines:
         return
     if condition == "True":
@@ -153,25 +155,29 @@ def _guarded(condition: str, lines: list[str]) -> Iterator[str]:
     yield from (f"    {line}" for line in lines)
 
 
-def _noted(places: _Places, mark: str, regs: str) -> Iterator[str]:
-    for k in range(places.first):
-        yield f"{'if' if k == 0 else 'elif'} {regs}[{places.lanes['first', k]}] < 0:"
-        yield f"    {regs}[{places.lanes['first', k]}] = {mark}"
-    for k in range(places.last - 1, 0, -1):
-        yield f"{regs}[{places.lanes['last', k]}] = {regs}[{places.lanes['last', k - 1]}]"
-    if places.last:
-        yield f"{regs}[{places.lanes['last', 0]}] = {mark}"
+def _noted(marks: _Marks, regs: str, number: Numbered) -> Iterator[str]:
+    for k in sorted(marks.first):
+        lane = marks.lanes["first", k]
+        yield f"if {regs}[{lane}] < 0:" if k == 0 else f"if {regs}[{marks.counted}] == {number(k)}:"
+        yield f"    {regs}[{lane}] = p"
+    if marks.counted is not None:
+        yield f"if {regs}[{marks.counted}] <= {number(max(marks.first))}:"
+        yield f"    {regs}[{marks.counted}] += 1"
+    for k in range(marks.last - 1, 0, -1):
+        yield f"{regs}[{marks.lanes['last', k]}] = {regs}[{marks.lanes['last', k - 1]}]"
+    if marks.last:
+        yield f"{regs}[{marks.lanes['last', 0]}] = p"
 
 
-def _added(summary: Summary, at: int, row: str, regs: str, column: Callable[[str], int]) -> Iterator[str]:
+def _added(summary: Summary, at: int, regs: str, column: Callable[[str], int]) -> Iterator[str]:
     if not summary.args:
         yield f"{regs}[{at}] += 1"
         return
     arg = summary.args[0]
     assert isinstance(arg, Column)
     place = column(arg.name)
-    yield f"if cols[{place + 1}][{row}]:"
-    for line in _counted(summary, at, f"cols[{place}][{row}]", arg.type, regs):
+    yield f"if cols[{place + 1}][p]:"
+    for line in _counted(summary, at, f"cols[{place}][p]", arg.type, regs):
         yield f"    {line}"
 
 
@@ -212,14 +218,11 @@ def helpers_of(registers: Registers) -> set[str]:
     return names
 
 
-def shifted(shift: int) -> Iterator[str]:
+def shifted(shift: int, search: Search) -> Iterator[str]:
     """Source that goes some rows of the partition on or back from q."""
-    array = "next_" if shift > 0 else "prev"
-    if abs(shift) <= 2:
-        for _ in range(abs(shift)):
-            yield "if q >= 0:"
-            yield f"    q = {array}[q]"
-        return
-    yield f"for _ in range({abs(shift)}):"
-    yield "    if q >= 0:"
-    yield f"        q = {array}[q]"
+    if shift:
+        link = "next_" if shift > 0 else "prev"
+        if abs(shift) > 1:
+            link = f"far[{2 * far_shifts(search).index(abs(shift)) + (shift > 0)}]"
+        yield "if q >= 0:"
+        yield f"    q = {link}[q]"

@@ -6,8 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from millstream.kernels.patterns.registers import Group, Registers, helpers_of, is_incremental, shifted
-from millstream.plan.expr import Column
+from millstream.kernels.patterns.registers import (
+    Group,
+    Numbered,
+    Registers,
+    guarded,
+    helpers_of,
+    is_incremental,
+    shifted,
+)
+from millstream.kernels.patterns.thread_parts import ENV
 from millstream.plan.patterns import CLASSIFIER, MATCH_NUMBER, TIMED_OUT, Reach, Search, Summary
 
 
@@ -17,6 +25,10 @@ class Tell:
 
     source: str
     needs_labels: bool
+    width: int
+    """the lanes of aggregates"""
+    groups: int
+    """of how many groups of variables it notes which rows have them"""
 
 
 def told_by_loop(search: Search) -> list[str]:
@@ -30,17 +42,22 @@ def is_replayed(search: Search, name: str) -> bool:
     return isinstance(value, Summary) and not is_incremental(value)
 
 
-def tell_source(search: Search, columns: dict[str, int]) -> tuple[Tell, set[str]]:
+def tell_source(search: Search, columns: dict[str, int], number: Numbered) -> tuple[Tell, set[str]]:
     """The loop for a search over columns whose arrays are at these places, and the helpers that it calls."""
-    writer = _Writer(search, columns)
-    return Tell(writer.source(), writer.needs_labels()), helpers_of(writer.registers)
+    writer = _Writer(search, columns, number)
+    told = Tell(writer.source(), writer.needs_labels(), writer.registers.width, len(writer.groups))
+    return told, helpers_of(writer.registers)
 
 
 class _Writer:
-    def __init__(self, search: Search, columns: dict[str, int]) -> None:
-        self._search, self._columns = search, columns
+    def __init__(self, search: Search, columns: dict[str, int], number: Numbered) -> None:
+        self._search, self._columns, self._number = search, columns, number
         self._names = told_by_loop(search)
-        self.registers = Registers(search, self._names)
+        values = [search.named[name] for name in self._names if name in search.named]
+        self.registers = Registers(search, [value.name for value in values if isinstance(value, Summary)])
+        reached = [value.variables for value in values if isinstance(value, Reach)]
+        self.groups = [group for group in dict.fromkeys(reached) if group is not None]
+        """rows are noted for each one: which of the match's rows have its labels, one after the other"""
 
     def needs_labels(self) -> bool:
         search = self._search
@@ -55,7 +72,8 @@ class _Writer:
     def source(self) -> str:
         outs = "".join(f", v{i}, ok{i}" for i in range(len(self._names)))
         lines = [
-            f"def tell(found, count, begins, rows, labels, next_, prev, codes, cols, regs, fregs, of, at{outs}):",
+            f"def tell(found, count, begins, rows, labels, env, marks, regs, fregs, of, at{outs}):",
+            f"    {', '.join(ENV)} = env",
             "    r = 0",
             "    for f in range(count):",
             "        m = f * FOUND",
@@ -76,6 +94,7 @@ class _Writer:
         yield from self._reset()
         if given != "all":
             yield from self._loop([])
+            yield "i = size - 1"
             place = "found[m + M_ROW]" if given == "each" else "-1"
             yield from self._row(place, [*chain(*(self._value(i, name) for i, name in enumerate(self._names)))])
             return
@@ -110,8 +129,7 @@ class _Writer:
         if self.registers.width:
             yield f"for i in range({self.registers.width}):"
             yield "    regs[i] = 0"
-        for lane in self.registers.marks:
-            yield f"regs[{lane}] = -1"
+        yield from (f"n{g} = 0" for g in range(len(self.groups)))
 
     def _loop(self, then: list[str]) -> Iterator[str]:
         def within(group: Group) -> str:
@@ -120,7 +138,9 @@ class _Writer:
             numbers = [self._search.variables.index(name) for name in group if name in self._search.variables]
             return " or ".join(f"label == {number}" for number in numbers) or "False"
 
-        update = [*self.registers.update(within, "i", "p", "regs", self._columns.__getitem__)]
+        update = [*self.registers.update(within, "regs", self._columns.__getitem__, self._number)]
+        for g, group in enumerate(self.groups):
+            update += guarded(within(group), [f"marks[{self._noted(g)} + n{g}] = i", f"n{g} += 1"])
         if not update and not then:
             return
         yield "for i in range(size):"
@@ -139,26 +159,38 @@ class _Writer:
         if name == TIMED_OUT:
             return [f"v{i}[r] = kind == TIMEOUT", f"ok{i}[r] = True"]
         value = self._search.named[name]
-        if isinstance(value, Summary) and value.fn not in ("first_value", "last_value"):
+        if isinstance(value, Summary):
             text, null = self.registers.summed(value, lambda lane: f"regs[{lane}]", lambda lane: f"fregs[{lane}]")
             return [f"ok{i}[r] = not {null}", f"if ok{i}[r]:", f"    v{i}[r] = {text}"]
         return [*self._reached(i, value)]
 
-    def _reached(self, i: int, value: Reach | Summary) -> Iterator[str]:
-        shift = value.shift if isinstance(value, Reach) else 0
-        column = value.column if isinstance(value, Reach) else _column_of(value)
-        yield f"j = {self.registers.mark(value, lambda lane: f'regs[{lane}]')}"
+    def _noted(self, group: int) -> str:
+        """Source of where the rows of a group are noted."""
+        return f"{group} * len(rows) + begin" if group else "begin"
+
+    def _place(self, reach: Reach) -> str:
+        """Source of the number within the match of the row that a reach goes by, below 0 if there is none."""
+        offset = self._number(reach.offset) if reach.offset else "0"
+        if reach.variables is None:
+            return f"({offset} if {offset} <= i else -1)" if reach.first else f"i - {offset}"
+        group = self.groups.index(reach.variables)
+        place = offset if reach.first else f"n{group} - 1 - {offset}"
+        return f"(marks[{self._noted(group)} + {place}] if {offset} < n{group} else -1)"
+
+    def _reached(self, i: int, value: Reach) -> Iterator[str]:
+        shift, column = value.shift, value.column
+        yield f"j = {self._place(value)}"
         yield f"ok{i}[r] = False"
         yield "if j >= 0:"
         if shift:
-            yield f"    k = j + {shift}"
+            yield f"    k = j + {self._number(shift)}"
             yield "    if 0 <= k < size:"
             yield "        q = rows[begin + k]"
             yield "        label = labels[begin + k] >> 1"
             yield "    else:"
             yield "        q = rows[begin + j]"
             yield "        label = -1"
-            for line in shifted(shift):
+            for line in shifted(shift, self._search):
                 yield f"        {line}"
         else:
             yield "    q = rows[begin + j]"
@@ -174,7 +206,7 @@ class _Writer:
             yield "        q = -1"
             if shift > 0 and self._search.given.most is not None:
                 yield "    high = low"
-                yield f"    for _ in range({self._search.given.most}):"
+                yield f"    for _ in range({self._number(self._search.given.most)}):"
                 yield "        if next_[high] >= 0:"
                 yield "            high = next_[high]"
                 yield "    if q > high:"
@@ -182,12 +214,6 @@ class _Writer:
         yield f"    if q >= 0 and cols[{place + 1}][q]:"
         yield f"        v{i}[r] = cols[{place}][q]"
         yield f"        ok{i}[r] = True"
-
-
-def _column_of(summary: Summary) -> str:
-    arg = summary.args[0]
-    assert isinstance(arg, Column)
-    return arg.name
 
 
 def _indented(lines: list[str]) -> list[str]:

@@ -93,12 +93,14 @@ def note(
 
 
 def run(
-    touched: Any, first_new: Any, upto: int, time: Any, seq: Any, next_: Any, prev: Any, last: Any, cut: Any,
-    slots: Any, pool: Any, meta: Any, now: Any, fnow: Any, then: Any, fthen: Any, rec: Any, frec: Any, fresh: Any,
-    cells: Any, stack: Any, seen: Any, head: Any, link: Any, code: Any, relevant: Any, limits: Any, found: Any,
-    env: Any,
+    touched: Any, first_new: Any, upto: int, time: Any, seq: Any, next_: Any, prev: Any, ahead: Any, last: Any,
+    cut: Any, slots: Any, pool: Any, meta: Any, now: Any, fnow: Any, then: Any, fthen: Any, rec: Any, frec: Any,
+    fresh: Any, cells: Any, stack: Any, seen: Any, head: Any, link: Any, code: Any, relevant: Any, limits: Any,
+    found: Any, env: Any,
 ) -> int:  # fmt: skip
     """Try new rows of the partitions `touched`, beginning with `first_new` (-1: none), and see what time has decided.
+
+    `ahead` links each row with the furthest that must be there before it is tried.
 
     Returns DONE, or what there is not enough of: then it can be called again with more.
     """
@@ -214,11 +216,8 @@ def run(
                 elif 0 <= at <= limit:
                     if BOUNDED and slots[s + LATE] == 0 and at != start and time[at] - time[start] > within:
                         phase = TOO_LATE
-                    elif AHEAD > 0 and not ended:
-                        i = at
-                        for _ in range(AHEAD):
-                            if i >= 0:
-                                i = next_[i]
+                    elif AHEAD and not ended:
+                        i = ahead[at]
                         if i < 0 or i > limit:
                             break
                 elif pending or (
@@ -248,7 +247,7 @@ def run(
                 high = FOREVER
                 if EACH:
                     low = slots[s + ORIGIN]
-                    if AHEAD > 0 and most >= 0:
+                    if AHEAD and most >= 0:
                         high = low
                         for _ in range(most):
                             if next_[high] >= 0:

@@ -12,8 +12,8 @@ TOGETHER = False
 """Whether attempts that begin at different rows run at the same time: then a thread also knows where it began."""
 CELLS = True
 """Whether labels of rows that have been taken are wanted."""
-AHEAD = 0
-"""How many rows behind a row must be there before it is tried."""
+AHEAD = False
+"""Whether some row behind a row must be there before it is tried."""
 BOUNDED = False
 """Whether there is a deadline."""
 TIMEOUTS = False
@@ -25,9 +25,9 @@ SKIP = 0
 """0: behind the last row, 1: to the next row, 2: to the first of some variables, 3: to the last of them."""
 
 
-ENV = ("next_", "prev", "codes", "whole", "real", "cols", "ask")
-"""What conditions read besides what threads know: links between rows, codes of labels, constants, columns with their
-validity, and whom to ask for what has no compiled form."""
+ENV = ("next_", "prev", "far", "codes", "whole", "real", "cols", "ask")
+"""What conditions read besides what threads know: links between rows, near and far, codes of labels, constants, columns
+with their validity, and whom to ask for what has no compiled form."""
 
 
 def take(

@@ -17,9 +17,18 @@ from millstream.kernels.patterns import cell_loops
 from millstream.kernels.patterns import thread_loops as loops
 from millstream.kernels.patterns.cell_loops import FOUND, M_SEQ, M_SLOT, M_TIME
 from millstream.kernels.patterns.log import Bools, RowLog
-from millstream.kernels.patterns.machine import Array, Found, Part, behind, lead, needed_columns, nothing_found
+from millstream.kernels.patterns.machine import (
+    Array,
+    Found,
+    Part,
+    ahead,
+    far_shifts,
+    floors,
+    lead,
+    needed_columns,
+    nothing_found,
+)
 from millstream.kernels.patterns.program import Instructions
-from millstream.kernels.patterns.registers import Registers
 from millstream.kernels.patterns.replay import Matches, replayed
 from millstream.kernels.patterns.row_by_row import RowByRow
 from millstream.kernels.patterns.telling import told_by_loop
@@ -45,8 +54,7 @@ class ThreadMachine:
         self._fresh[1] = -1
         self._fresh[self.generated.marks] = -1
         self._told = told_by_loop(search)
-        self._told_width = Registers(search, self._told).width
-        self._behind, self._lead = behind(search), lead(search)
+        self._lead = lead(search)
         self._is_numbered = _reads_number(search, self.generated.program)
 
     @property
@@ -80,7 +88,10 @@ class ThreadMachine:
         most = self.search.given.most
         limits = np.array([self.search.within or 0, -1 if most is None else most])
         ask = RowByRow(self.search, self.generated, log) if self.generated.asked else None
-        env = (log.next, log.prev, log.labels, *self.generated.constants.arrays(log.code_of), cols, ask)
+        constants = self.generated.constants.arrays(log.code_of)
+        far = tuple(log.link(way * shift) for shift in far_shifts(self.search) for way in (-1, 1))
+        env = (log.next, log.prev, far, log.labels, *constants, cols, ask)
+        furthest = log.link(ahead(self.search) or 1)
         run = self._form(self._run, (len(log) - since) * state.room // FIRST_ROOM)
         rec = np.zeros(self._lanes, dtype=np.int64)
         while True:
@@ -92,13 +103,13 @@ class ThreadMachine:
             link = np.zeros(2 * room, dtype=np.int64)
             with _fitting():
                 status = run(
-                    touched, first_new, upto, log.time, log.seq, log.next, log.prev, log.last, log.cut, state.slots,
-                    state.pool, state.meta, now, now.view(np.float64), then, then.view(np.float64), rec,
+                    touched, first_new, upto, log.time, log.seq, log.next, log.prev, furthest, log.last, log.cut,
+                    state.slots, state.pool, state.meta, now, now.view(np.float64), then, then.view(np.float64), rec,
                     rec.view(np.float64), self._fresh, state.cells, stack, seen, head, link, program, relevant, limits,
                     state.found, env,
                 )  # fmt: skip
             if status in (loops.DONE, loops.CELLS_FULL, loops.FOUND_FULL):
-                results.append(self._flush(state, log, cols))
+                results.append(self._flush(state, log, env))
             if status == loops.DONE:
                 break
             # Where a second try does not get on either, it is one row alone that needs so much.
@@ -160,7 +171,7 @@ class ThreadMachine:
                     detail="the search would find the same match again",
                 )
 
-    def _flush(self, state: ThreadState, log: RowLog, cols: tuple[Array, ...]) -> Found:
+    def _flush(self, state: ThreadState, log: RowLog, env: tuple[Any, ...]) -> Found:
         """What is told of the matches found so far."""
         count = int(state.meta[loops.FOUND_USED])
         state.meta[loops.FOUND_USED] = 0
@@ -176,13 +187,13 @@ class ThreadMachine:
         of, at = np.zeros(room, dtype=np.int64), np.zeros(room, dtype=np.int64)
         types = [self.search.values[name] for name in self._told]
         outs = [(np.zeros(room, dtype=type_.kernel), np.zeros(room, dtype=np.bool_)) for type_ in types]
-        regs = np.zeros(self._told_width + 1, dtype=np.int64)
+        regs = np.zeros(self.generated.tell.width + 1, dtype=np.int64)
+        marks = np.zeros(self.generated.tell.groups * total, dtype=np.int64)
         flat = [array for pair in outs for array in pair]
         with _fitting():
             made = int(
                 self._form(self._tell, total + count)(
-                    state.found, count, begins, rows, labels, log.next, log.prev, log.labels, cols, regs,
-                    regs.view(np.float64), of, at, *flat,
+                    state.found, count, begins, rows, labels, env, marks, regs, regs.view(np.float64), of, at, *flat,
                 )
             )  # fmt: skip
         of, at = of[:made], at[:made]
@@ -207,15 +218,7 @@ class ThreadMachine:
         table = state.table[: log.slots]
         start, origin = table[:, loops.START], table[:, loops.ORIGIN]
         first = np.where((origin >= 0) & (start >= 0), np.minimum(origin, start), np.maximum(origin, start))
-        steps = np.full(len(first), self._behind)
-        if self._lead:
-            # The next row will look back from behind the last one.
-            steps[first < 0] = self._lead - 1
-            first = np.where(first < 0, log.last, first)
-        for step in range(self._behind):
-            before = np.append(log.prev, -1)[first]
-            first = np.where((before >= 0) & (steps > step), before, first)
-        return np.where(first < 0, len(log), first)
+        return floors(log, first, self.search)
 
     def moved(self, state: ThreadState, new: Ints) -> None:
         state.move(new)

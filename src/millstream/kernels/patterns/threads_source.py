@@ -15,8 +15,8 @@ from millstream.kernels.patterns import thread_loops
 from millstream.kernels.patterns.conditions import Constants, evaluated
 from millstream.kernels.patterns.machine import ahead
 from millstream.kernels.patterns.program import ACCEPT, CHECK, FAIL, SPLIT, TAKE, TRY, WIDTH, Instructions, instructions
-from millstream.kernels.patterns.registers import Group, Registers, helpers_of, is_incremental, shifted
-from millstream.kernels.patterns.telling import tell_source
+from millstream.kernels.patterns.registers import Group, Registers, helpers_of, is_incremental, is_marked, shifted
+from millstream.kernels.patterns.telling import Tell, tell_source
 from millstream.kernels.patterns.thread_parts import ENV
 from millstream.physical.expressions.kernel_forms import zero
 from millstream.physical.expressions.kernel_helpers import helper_source
@@ -36,6 +36,7 @@ class Generated:
     source: str
     program: Instructions
     lanes: int
+    tell: Tell
     marks: list[int]
     """the lanes of a thread that are positions"""
     relevant: Ints
@@ -71,12 +72,20 @@ class _Source:
         names = [name for read in (*self._reads.values(), *self._check_reads) for name in sorted(read)]
         self._registers = Registers(search, names, _OWN_LANES)
         self._reads_cells = False
+        self._groups: list[Group] = []
+        """those whose last rows are found by their labels"""
+
+    def _number(self, value: int) -> str:
+        return f"whole[{self._constants.number(value, value)}]"
+
+    def _numbers(self, group: Group) -> list[int]:
+        return [v for v, name in enumerate(self._search.variables) if group is None or name in group]
 
     def generated(self) -> Generated:
         search = self._search
         takes = [self._take(v) for v in range(len(search.variables))]
         checks = [self._check(c, expr) for c, expr in enumerate(self._program.checks)]
-        told, told_helpers = tell_source(search, self._columns)
+        told, told_helpers = tell_source(search, self._columns, self._number)
         self._helpers |= helpers_of(self._registers) | told_helpers
         relevant = self._relevant()
         shared = not relevant.any()
@@ -87,7 +96,7 @@ class _Source:
             relevant = np.zeros(len(self._program) * lanes, dtype=np.int64)
         wanted = self._reads_cells or told.needs_labels or search.skip.to in ("first", "last")
         constants = {
-            "LANES": lanes, "SHARED": shared, "TOGETHER": together, "CELLS": wanted, "AHEAD": ahead(search),
+            "LANES": lanes, "SHARED": shared, "TOGETHER": together, "CELLS": wanted, "AHEAD": ahead(search) > 0,
             "BOUNDED": search.within is not None, "TIMEOUTS": search.timeouts,
             "UNMATCHED": search.given.rows == "all" and search.given.unmatched, "EMPTY": search.given.empty,
             "EACH": search.given.rows == "each", "SEEK": search.given.rows == "each" and search.given.seek,
@@ -99,6 +108,7 @@ class _Source:
             "\n".join(f"{name} = {value}" for name, value in constants.items()),
             helper_source(self._helpers),
             _LABEL_OF,
+            *(_last_of(g, self._numbers(group)) for g, group in enumerate(self._groups)),
             *takes,
             *checks,
             _chosen("take", "v", len(takes), _TAKE_ARGS),
@@ -108,8 +118,8 @@ class _Source:
             told.source,
         ]
         return Generated(
-            "\n\n".join(part for part in parts if part), self._program, lanes, marks, relevant, self._constants,
-            self._asked, self._asked_types, self._reason, together,
+            "\n\n".join(part for part in parts if part), self._program, lanes, told, marks, relevant,
+            self._constants, self._asked, self._asked_types, self._reason, together,
         )  # fmt: skip
 
     def _may_fail_silently(self) -> bool:
@@ -145,7 +155,7 @@ class _Source:
         def within(group: Group) -> str:
             return str(group is None or here in group)
 
-        update = [*copy, *self._registers.update(within, "p", "p", "rec", self._columns.__getitem__)]
+        update = [*copy, *self._registers.update(within, "rec", self._columns.__getitem__, self._number)]
         condition = self._conditions.get(v)
         if condition is None:
             lines = [*update, "return True"]
@@ -217,31 +227,40 @@ class _Source:
             yield f"v_{to} = ask.summed({self._summary_number(name)}, cells, {newest}, {own}, number)"
             yield f"n_{to} = v_{to} is None"
             return
-        if isinstance(value, Summary) and value.fn not in ("first_value", "last_value"):
+        if isinstance(value, Summary):
             text, null = self._registers.summed(value, regs, fregs)
             yield f"n_{to} = {null}"
             yield f"v_{to} = {zero(value.type) if not value.type.is_coded else '0'}"
             yield f"if not n_{to}:"
             yield f"    v_{to} = {text}"
             return
-        mark = self._at_hand(value, v) if v is not None and isinstance(value, Reach) else None
-        yield f"q = {mark or self._registers.mark(value, regs)}"
-        yield from shifted(value.shift if isinstance(value, Reach) else 0)
+        yield f"q = {self._position(value, v, regs, newest, own)}"
+        yield from shifted(value.shift, self._search)
         if self._search.given.rows == "each":
             yield "if q < low or q > high:"
             yield "    q = -1"
-        column = value.column if isinstance(value, Reach) else next(iter(columns_of(value.args[0])))
-        if column == CLASSIFIER:
+        if value.column == CLASSIFIER:
             self._reads_cells = True
             yield f"label = label_of(cells, {newest}, q, {own})"
             yield f"n_{to} = label < 0"
             yield f"v_{to} = codes[label] if label >= 0 else 0"
             return
-        place = self._columns[column]
+        place = self._columns[value.column]
         yield f"n_{to} = q < 0 or not cols[{place + 1}][q]"
         yield f"v_{to} = {zero(value.type)}" if not value.type.is_coded else f"v_{to} = 0"
         yield f"if not n_{to}:"
         yield f"    v_{to} = cols[{place}][q]"
+
+    def _position(self, reach: Reach, v: int | None, regs: Callable[[int], str], newest: str, own: str) -> str:
+        """Source of where the row is that a reach goes by."""
+        at_hand = None if v is None else self._at_hand(reach, v)
+        if at_hand is not None or is_marked(reach):
+            return at_hand or self._registers.mark(reach, regs)
+        self._reads_cells = True
+        if reach.variables not in self._groups:
+            self._groups.append(reach.variables)
+        number = self._groups.index(reach.variables)
+        return f"last_of{number}(cells, {newest}, {own}, {self._number(reach.offset)})"
 
     def _relevant(self) -> Ints:
         """For each place of the program, which lanes of a thread that stands there decide what becomes of it."""
@@ -278,10 +297,10 @@ class _Source:
             names = columns_of(expr) & self._search.named.keys()
             values = [self._search.named[name] for name in names]
             return any(map(self._is_replayed, names)) or any(
-                isinstance(value, Reach)
-                and value.column == CLASSIFIER
-                and (v is None or value.shift or self._at_hand(value, v) != "p")
+                not is_marked(value)
+                or (value.column == CLASSIFIER and (v is None or value.shift != 0 or self._at_hand(value, v) != "p"))
                 for value in values
+                if isinstance(value, Reach)
             )
 
         found = {(0, v) for v, expr in self._conditions.items() if reads(expr, v)}
@@ -301,6 +320,25 @@ def label_of(cells, c, q, v, p):
     while c >= 0:
         if cells[3 * c + 1] == q:
             return cells[3 * c + 2] >> 1
+        c = cells[3 * c]
+    return -1
+"""
+
+
+def _last_of(number: int, labels: list[int]) -> str:
+    return f"""\
+def last_of{number}(cells, c, v, p, back):
+    # The row that is so many before the last one with some labels, by the cells of a thread and the row p as v.
+    if {_among("v", labels)}:
+        if back == 0:
+            return p
+        back -= 1
+    while c >= 0:
+        v = cells[3 * c + 2] >> 1
+        if {_among("v", labels)}:
+            if back == 0:
+                return cells[3 * c + 1]
+            back -= 1
         c = cells[3 * c]
     return -1
 """

@@ -41,6 +41,8 @@ class BagSpec:
     """Rows by how often each is in the inputs at an instant; NULL equals NULL. With `all`, copies count: EXCEPT takes
     as many away as there are on the right, INTERSECT keeps as many as both have."""
 
+    by_instant = True
+
     input: Schema
     ports: int
     op: Literal["distinct", "except", "intersect"]
@@ -74,6 +76,8 @@ class BagSpec:
 @dataclass(frozen=True)
 class ToIntervalsSpec:
     """Changes as rows with their validity: of equal rows the one that came first goes first."""
+
+    by_instant = True
 
     input: Schema
 

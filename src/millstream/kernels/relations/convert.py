@@ -43,6 +43,8 @@ class ToChangesSpec(MakesChanges):
     """Rows with validity as changes. Any columns may be `by`, to divide the rows that wait for their end as the next
     operator divides its own."""
 
+    by_instant = True
+
     by: tuple[str, ...] = ()
 
     @property

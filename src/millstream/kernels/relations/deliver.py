@@ -30,6 +30,8 @@ class DeliverSpec:
     """Changes as events at the end of each row's validity, with both ends as columns; what is valid when all input ends
     comes last, its end NULL."""
 
+    by_instant = True
+
     input: Schema
     output: Schema
     type: SqlType

@@ -26,6 +26,8 @@ class JoinSpec:
     change as one more column.
     """
 
+    by_instant = True
+
     left: Schema
     right: Schema
     by: tuple[str, ...]

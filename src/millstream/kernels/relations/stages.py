@@ -66,6 +66,8 @@ class CoarsenStage(AtMostOne, KeepsColumns):
 class ValidityStage(AtMostOne):
     """A relation's rows as events at their start, with both ends as columns; the end of what stays is NULL."""
 
+    by_instant = True
+
     input: Schema
     output: Schema
     type: SqlType

@@ -20,6 +20,8 @@ class SummarySpec:
     """At each instant one row for each group that has rows then: the keys, and aggregates over its rows. A group's row
     ends when what it says changes, or when all rows that it began with have ended."""
 
+    by_instant = True
+
     input: Schema
     by: tuple[str, ...]
     calls: tuple[SnapshotCall, ...]

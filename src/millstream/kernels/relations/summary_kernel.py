@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.errors import DataError
+from millstream.kernels.accumulators.columns import argument_arrays, result_column
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
 from millstream.kernels.jit import as_input, compile_kernel, source_of
 from millstream.kernels.keys.words import all_true
-from millstream.kernels.over.columns import argument_arrays, result_column
 from millstream.kernels.relations import stair_loops, sweeping, tree_loops
 from millstream.kernels.relations.back import Lanes, Places, columns_of
 from millstream.kernels.relations.front import END, SLOT, Front
@@ -155,7 +155,8 @@ class SummaryKernel(KeepsSweep):
             valid = (nulls >> i) & 1 == 0 if has_nulls else none
             if call.type == DOUBLE:
                 values = values.view(np.float64)
-            columns.append(result_column(self.layout.layout, call, values, valid, state.extras.texts))
+            texts = state.extras.texts[self.layout.layout.arg(call).name] if call.type.is_coded else None
+            columns.append(result_column(call.type, values, valid, texts))
         return pa.RecordBatch.from_arrays(columns, schema=self.spec.made.arrow)
 
     # -- saving ----------------------------------------------------------------------------------------------------

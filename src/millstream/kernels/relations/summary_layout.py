@@ -8,8 +8,9 @@ from functools import cached_property
 import numpy as np
 
 from millstream.kernels.accumulators import Sums
+from millstream.kernels.accumulators.columns import ArgumentColumn
 from millstream.kernels.batch import Ints
-from millstream.kernels.over.layout import Arg, Held, Layout
+from millstream.kernels.over.layout import Held, Layout
 from millstream.kernels.over.spec import Frame, OverCall, OverSpec
 from millstream.kernels.relations.front import ROW_LANES
 from millstream.kernels.relations.groups import GROUP_LANES
@@ -24,7 +25,7 @@ class Ranked:
     """The values of an argument in a group, ranked so that the extreme is at hand when any of them goes: where they
     begin, and where they end."""
 
-    arg: Arg
+    arg: ArgumentColumn
     fn: str
 
     @property
@@ -53,7 +54,7 @@ class SummaryLayout:
         self.layout = Layout(OverSpec(spec.input, spec.by, tuple(calls) or (rows,)))
 
     @property
-    def args(self) -> tuple[Arg, ...]:
+    def args(self) -> tuple[ArgumentColumn, ...]:
         return self.layout.args
 
     @cached_property
@@ -86,7 +87,7 @@ class SummaryLayout:
         return np.array([self.group_lanes[f"{part.name}_first"] for part in self.extremes], dtype=np.int64)
 
     @cached_property
-    def text_extremes(self) -> tuple[Arg, ...]:
+    def text_extremes(self) -> tuple[ArgumentColumn, ...]:
         """The arguments whose strings are compared."""
         used = {part.arg.name for part in self.extremes if part.arg.kind == "text"}
         return tuple(arg for arg in self.args if arg.name in used)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from millstream.kernels.over.layout import Arg, Layout
+from millstream.kernels.accumulators.columns import ArgumentColumn
+from millstream.kernels.over.layout import Layout
 from millstream.kernels.over.parts import cell_value
 from millstream.kernels.relations import tree_loops
 from millstream.kernels.relations.stair_source import TEXT_ARRAYS
@@ -125,5 +126,5 @@ def _call(way: str, part: Ranked, value: str) -> str:
     return f"{root} = {way}_{part.arg.kind}(steps, pool, {root}, {value}{_texts(part.arg)})"
 
 
-def _texts(arg: Arg) -> str:
+def _texts(arg: ArgumentColumn) -> str:
     return "".join(f", {arg.name}_{array}" for array in TEXT_ARRAYS) if arg.kind == "text" else ""

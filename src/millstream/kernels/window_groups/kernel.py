@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from math import gcd
 
 import numpy as np
@@ -13,11 +14,11 @@ from millstream.kernels import snapshots
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
 from millstream.kernels.hop import check_range
 from millstream.kernels.jit import as_input, compile_kernel, source_of
-from millstream.kernels.keys import KeyTable, bucket_of
+from millstream.kernels.keys import ByteTable, KeyTable, bucket_of
 from millstream.kernels.pieces import Pieces
 from millstream.kernels.piecewise import Assembly, Parts, changed_pieces
 from millstream.kernels.window_groups import loops
-from millstream.kernels.window_groups.lanes import Layout, merged_counts
+from millstream.kernels.window_groups.lanes import PaneLayout
 from millstream.kernels.window_groups.loops import GROUPS, PAIRS
 from millstream.kernels.window_groups.panes import Panes, Slots
 from millstream.kernels.window_groups.portable import Portable, combined, export_each, loaded, saved_parts
@@ -27,7 +28,9 @@ from millstream.types import from_kernel
 
 _find_entries = compile_kernel(source_of(loops), "find_entries")
 _gather_windows = compile_kernel(source_of(loops), "gather_windows")
+_count_rows = compile_kernel(source_of(loops), "count_rows")
 
+_TEXTS_AT_LEAST = 1_024
 _MOST_PAIRS = 1 << 18
 """about how many entries are put together at once"""
 
@@ -75,8 +78,11 @@ class WindowGroupState:
 
     keys: KeyTable | None
     panes: Panes
+    texts: dict[str, ByteTable]
+    """the strings of columns whose codes are in records"""
     upto: int = BEGIN
     pieces: Pieces | None = None
+    kept_texts: dict[str, int] = field(default_factory=dict)
 
 
 class WindowGroupKernel:
@@ -85,12 +91,13 @@ class WindowGroupKernel:
     def __init__(self, spec: WindowGroupSpec) -> None:
         self.spec = spec
         self.shape = Shape.of(spec.windows)
-        self.layout = Layout(spec)
+        self.layout = PaneLayout(spec)
         self._keys = [spec.input.index(name) for name in spec.by]
         self._types = [spec.input[name].type for name in spec.by]
 
     def open(self) -> WindowGroupState:
-        return WindowGroupState(KeyTable(self._types) if self._types else None, Panes(self.layout))
+        texts = {name: ByteTable(self.spec.input[name].type) for name in self.layout.text_lanes.values()}
+        return WindowGroupState(KeyTable(self._types) if self._types else None, Panes(self.layout), texts)
 
     def step(self, state: WindowGroupState, batch: Batch) -> Batch:
         if len(batch):
@@ -108,7 +115,16 @@ class WindowGroupKernel:
                 state.keys.release(gone)
             if state.pieces is not None:
                 state.pieces.release(gone)
+        self._forget_strings(state)
         return concat(parts, batch.upto) if parts else Batch.empty(self.spec.output.arrow, batch.upto)
+
+    def _forget_strings(self, state: WindowGroupState) -> None:
+        """Give up strings that no entry has, once there may be as many of them as others."""
+        records = state.panes.records[state.panes.head : state.panes.count]
+        for name, table in state.texts.items():
+            if len(table) > 2 * state.kept_texts.get(name, 0) + _TEXTS_AT_LEAST:
+                table.release(np.setdiff1d(table.live(), self.layout.codes(records, name)))
+                state.kept_texts[name] = len(table)
 
     def _arrive(self, state: WindowGroupState, batch: Batch) -> None:
         """Take rows into the entries of their panes."""
@@ -126,7 +142,7 @@ class WindowGroupKernel:
             self.shape.offset, panes.meta, panes.newest, panes.slot_at, panes.pane_at, panes.first_at, panes.rows_at,
             places,
         )  # fmt: skip
-        self.layout.take_rows(places, batch.rows, panes.lanes)
+        self.layout.take_rows(places, batch.rows, panes.records, state.texts)
         if state.pieces is not None:
             state.pieces.touch(slots, size)
 
@@ -156,17 +172,16 @@ class WindowGroupKernel:
     ) -> Batch:
         """The rows of groups, each of which is made of the entries at the sources that are aimed at it."""
         panes = state.panes
-        rows = merged_counts(targets, sources, panes.rows_at, len(slots))
-        lanes = self.layout.new(len(slots))
-        given, own = self.layout.divided(panes.lanes), self.layout.divided(lanes)
-        for part in self.layout.parts:
-            part.take_entries(targets, sources, given[part], own[part])
+        rows = np.zeros(len(slots), dtype=np.int64)
+        _count_rows(len(targets), as_input(targets), as_input(sources), as_input(panes.rows_at), rows)
+        records = self.layout.new(len(slots))
+        self.layout.merge(targets, sources, panes.records, records, state.texts)
         if np.any((first[1:] < first[:-1]) & (window[1:] == window[:-1])):
             order = np.lexsort((first, window))
             slots, first, window, rows = slots[order], first[order], window[order], rows[order]
-            lanes = [lane[order] for lane in lanes]
+            records = records[order]
         start, end = self.shape.bounds(window)
-        columns = self._key_columns(state, slots, start, end) + self.layout.columns(rows, lanes)
+        columns = self._key_columns(state, slots, start, end) + self.layout.columns(rows, records, state.texts)
         made = pa.RecordBatch.from_arrays(columns, schema=self.spec.output.arrow)
         return Batch(made, end, first.copy(), state.upto)
 
@@ -202,7 +217,7 @@ class WindowGroupKernel:
             return _head(state)
 
         def export(groups: Sequence[Ints]) -> Iterator[Parts]:
-            return map(saved_parts, export_each(state.keys, state.panes, groups))
+            return map(saved_parts, export_each(self.layout, state.keys, state.panes, state.texts, groups))
 
         return changed_pieces(self.spec, pieces, export, head)
 
@@ -227,7 +242,8 @@ class WindowGroupKernel:
         return self._built([self._exported(state) for state in states], max(state.upto for state in states))
 
     def _exported(self, state: WindowGroupState) -> Portable:
-        return next(iter(export_each(state.keys, state.panes, [state.panes.live().astype(np.int64)])))
+        export = partial(export_each, self.layout, state.keys, state.panes, state.texts)
+        return next(export([state.panes.live().astype(np.int64)]))
 
     def _built(self, portables: Sequence[Portable], upto: int) -> WindowGroupState:
         """A state with these keys, whose slots are in this order, and those of their entries that are still needed."""
@@ -243,7 +259,7 @@ class WindowGroupKernel:
         order = needed[np.argsort(whole.pane[needed], kind="stable")]
         state.panes.load(
             slots[whole.owner[order]], whole.pane[order], whole.first[order], whole.rows[order],
-            [lane[order] for lane in whole.lanes],
+            self.layout.coded(whole.records[order], [text.take(pa.array(order)) for text in whole.texts], state.texts),
         )  # fmt: skip
         return state
 

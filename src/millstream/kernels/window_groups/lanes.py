@@ -1,197 +1,173 @@
-"""What is kept of an argument in each entry, how rows and entries are taken into it, and what calls make of it."""
+"""The record of an entry: the states of accumulators, and the loops that take rows and other entries into them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from textwrap import indent
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from millstream.errors import DataError
+from millstream.kernels.accumulators import Accumulator, Place, State, Sums, imports
+from millstream.kernels.accumulators.columns import ArgumentColumn, argument_arrays, result_arrays, result_column
+from millstream.kernels.aggregates import KNOWN
 from millstream.kernels.batch import Ints
-from millstream.kernels.jit import as_input, compile_kernel, source_of
-from millstream.kernels.keys.words import NO_MASK, Bools, from_words, plain, to_words, validity
-from millstream.kernels.window_groups import loops
+from millstream.kernels.jit import Compiled, as_input, compile_kernel
+from millstream.kernels.keys import ByteTable
 from millstream.kernels.window_groups.spec import GroupedCall, WindowGroupSpec
-from millstream.types import BIGINT, DOUBLE, SqlType, from_kernel, to_kernel
+from millstream.types import BIGINT, from_kernel
 
-Lane = npt.NDArray[Any]
-Lanes = Sequence[Lane]
+Records = npt.NDArray[np.int64]
+"""one row of lanes for each entry"""
 
-_UPDATES = {
-    name: compile_kernel(source_of(loops), name)
-    for name in ("count_known", "add_values", "add_halves", "keep_least", "keep_greatest", "add_spread")
-}
-_merge_spread = compile_kernel(source_of(loops), "merge_spread")
+Texts = Mapping[str, ByteTable]
+"""the strings of a column by their codes"""
+
+_EXTREMES_AND_EDGES = KNOWN | {"min", "max", "first_value", "last_value"}
 
 
-@dataclass(frozen=True)
 class Part:
-    """Some lanes that the loop `update` keeps of an argument."""
+    """All that is kept of an argument, in the lanes of each record from `start` on: states, each under a name.
 
-    update: str
-    arg: str
-    fresh: tuple[int | float, ...]
-    """what each lane holds before the first row; its type is the lane's"""
+    Neither the argument's name nor the place in records is in the source of its loops, so that many queries share their
+    compiled forms.
+    """
 
-    def new(self, length: int) -> list[Lane]:
-        """Lanes for entries that have seen nothing."""
-        return [np.full(length, value) for value in self.fresh]
+    def __init__(self, arg: ArgumentColumn, states: Mapping[str, State], start: int) -> None:
+        self.arg, self.states, self.start = arg, states, start
+        lanes = [f"{name}_{lane.name}".upper() for name, state in states.items() for lane in state.lanes]
+        self._lanes = {lane: i for i, lane in enumerate(lanes)}
+        self.width = len(lanes)
+        own = [("ints", "floats", f"at + {name.upper()}") for name in states]
+        other = [("given", "fgiven", f"other + {name.upper()}") for name in states]
+        self._places = [(Place.named(*one), Place.named(*two)) for one, two in zip(own, other, strict=True)]
 
-    def take_rows(self, places: Ints, argument: Argument, lanes: Lanes) -> None:
-        """Take rows into the lanes of their entries."""
-        mask = (as_input(NO_MASK if argument.valid is None else argument.valid), argument.valid is not None)
-        values = () if self.update == "count_known" else (argument.values,)
-        _UPDATES[self.update](len(places), as_input(places), *values, *mask, *lanes)
+    @property
+    def code_lanes(self) -> list[int]:
+        """The lanes that hold the code of a string if the one before it is not 0."""
+        if self.arg.kind != "text":
+            return []
+        held = (name for name, state in self.states.items() if not isinstance(state, Sums))
+        return [self.start + self._lanes[f"{name}_{self.states[name].lanes[1].name}".upper()] for name in held]
 
-    def take_entries(self, targets: Ints, sources: Ints, given: Lanes, lanes: Lanes) -> None:
-        """Take entries into the lanes of other entries."""
-        targets = as_input(targets)
-        if self.update == "add_spread":
-            _merge_spread(len(targets), targets, as_input(sources), *map(as_input, given), *lanes)
-            return
-        # Counts and halves are added like sums.
-        update = _UPDATES[self.update if self.update.startswith("keep") else "add_values"]
-        for one, lane in zip(given, lanes, strict=True):
-            update(len(targets), targets, as_input(one[sources]), as_input(NO_MASK), False, lane)
+    @cached_property
+    def take_rows(self) -> Compiled:
+        """The loop that takes rows into the records at their places."""
+        lines = ["at = places[i] * width + start", *self.arg.load("i")]
+        for state, (own, _) in zip(self.states.values(), self._places, strict=True):
+            lines += state.enter(own, "a_v", "a_in")
+        return self._loop(["places", "width", "start", *self.arg.arrays, "ints", "floats"], "len(places)", lines)
 
+    @cached_property
+    def merge(self) -> Compiled:
+        """The loop that takes records into others."""
+        lines = ["at = targets[i] * width + start", "other = sources[i] * width + start"]
+        for state, (own, other) in zip(self.states.values(), self._places, strict=True):
+            lines += state.merge(own, other)
+        texts = self.arg.texts.split(", ") if self.code_lanes else []
+        given = ["targets", "sources", "width", "start", "given", "fgiven", *texts]
+        return self._loop([*given, "ints", "floats"], "len(targets)", lines)
 
-def merged_counts(targets: Ints, sources: Ints, counts: Ints, groups: int) -> Ints:
-    """How many rows there are in the entries of each group."""
-    rows = np.zeros(groups, dtype=np.int64)
-    given = as_input(counts[sources])
-    _UPDATES["add_values"](len(targets), as_input(targets), given, as_input(NO_MASK), False, rows)
-    return rows
+    def tell(self, call: GroupedCall) -> Compiled:
+        """The loop that writes what a call comes to for each record; it answers the number of one whose sum is too
+        large, or -1."""
+        own, _ = self._places[list(self.states).index(_state_name(call))]
+        lines = Accumulator(call.fn, self.arg, call.type).result(own, "out[i]", "ok[i]", "return i")
+        given = ["width", "start", "ints", "floats", "out", "ok"]
+        return self._loop(given, "len(out)", ["at = i * width + start", *lines], "return -1")
 
-
-@dataclass(frozen=True)
-class Argument:
-    """A column as the loops see it; `valid` is None if nothing is NULL."""
-
-    values: Lane
-    valid: Bools | None
-
-    @staticmethod
-    def of(column: pa.Array, type_: SqlType) -> Argument:
-        if type_.is_coded or type_.name == "NULL" or (type_.name == "DECIMAL" and type_.precision > 18):
-            # only counted
-            return Argument(as_input(np.zeros(0, dtype=np.int64)), validity(column))
-        column = plain(column, type_)
-        values = to_kernel(column, type_) if type_ == DOUBLE else to_words(column, type_)[0]
-        return Argument(as_input(values), validity(column))
-
-    def as_floats(self) -> Argument:
-        return Argument(as_input(self.values.astype(np.float64, copy=False)), self.valid)
+    def _loop(self, parameters: list[str], rows: str, lines: Iterable[str], last: str = "return 0") -> Compiled:
+        lanes = "".join(f"{lane} = {i}\n" for lane, i in self._lanes.items())
+        body = indent("\n".join(lines), " " * 8)
+        text = f"{lanes}\n\ndef run({', '.join(parameters)}):\n    for i in range({rows}):\n{body}\n    {last}\n"
+        return compile_kernel(f"{imports(text)}\n{text}", "run")
 
 
-class Layout:
+class PaneLayout:
     """The parts that the calls of a spec need, each once."""
 
     def __init__(self, spec: WindowGroupSpec) -> None:
         self.spec = spec
-        self.parts: tuple[Part, ...] = tuple(
-            dict.fromkeys(part for call in spec.calls for part in _parts(call, self._type(call)))
-        )
-        self.width = sum(len(part.fresh) for part in self.parts)
+        self.parts: dict[str, Part] = {}
+        self.width = 0
+        for column in dict.fromkeys(call.arg for call in spec.calls if call.arg is not None):
+            self.parts[column] = self._part(column, [call for call in spec.calls if call.arg == column])
+            self.width += self.parts[column].width
+        self.text_lanes = {lane: part.arg.column for part in self.parts.values() for lane in part.code_lanes}
+        """the lanes that have codes of strings, and the columns of these"""
+        self._tell = {call: self.parts[call.arg].tell(call) for call in spec.calls if call.arg is not None}
 
-    def divided(self, lanes: Lanes) -> dict[Part, Lanes]:
-        """The lanes of each part."""
-        found, start = {}, 0
-        for part in self.parts:
-            found[part] = lanes[start : start + len(part.fresh)]
-            start += len(part.fresh)
-        return found
+    def _part(self, column: str, calls: Sequence[GroupedCall]) -> Part:
+        arg = ArgumentColumn("a", self.spec.input[column].type, column, any(call.fn != "count" for call in calls))
+        states: dict[str, State] = {}
+        for call in calls:
+            state, before = Accumulator(call.fn, arg, call.type).state, states.get(_state_name(call))
+            states[_state_name(call)] = state.joined(before) if isinstance(state, Sums) and before else state
+        return Part(arg, states, self.width)
 
-    def new(self, length: int) -> list[Lane]:
-        return [lane for part in self.parts for lane in part.new(length)]
+    def new(self, length: int) -> Records:
+        """Records that have seen nothing."""
+        return np.zeros((length, self.width), dtype=np.int64)
 
-    def take_rows(self, places: Ints, rows: pa.RecordBatch, lanes: Lanes) -> None:
-        """Take rows into the entries at their places."""
-        arguments: dict[str, Argument] = {}
-        for part, own in self.divided(lanes).items():
-            if part.arg not in arguments:
-                type_ = self.spec.input[part.arg].type
-                arguments[part.arg] = Argument.of(rows.column(self.spec.input.index(part.arg)), type_)
-            argument = arguments[part.arg]
-            part.take_rows(places, argument.as_floats() if part.update == "add_spread" else argument, own)
+    def take_rows(self, places: Ints, rows: pa.RecordBatch, records: Records, texts: Texts) -> None:
+        """Take rows into the records at their places."""
+        places, ints = as_input(places), records.reshape(-1)
+        for part in self.parts.values():
+            column = rows.column(self.spec.input.index(part.arg.column))
+            arrays = argument_arrays(
+                part.arg, column, {part.arg.name: texts[part.arg.column]} if part.code_lanes else {}
+            )
+            part.take_rows(len(places), places, self.width, part.start, *arrays, ints, ints.view(np.float64))
 
-    def columns(self, rows: Ints, lanes: Lanes) -> list[pa.Array]:
+    def merge(self, targets: Ints, sources: Ints, given: Records, records: Records, texts: Texts) -> None:
+        """Take records into others, one after the other."""
+        pairs, own, other = (as_input(targets), as_input(sources)), records.reshape(-1), as_input(given.reshape(-1))
+        views = (other, other.view(np.float64))
+        for part in self.parts.values():
+            strings = texts[part.arg.column].arrays if part.code_lanes else ()
+            part.merge(
+                len(targets), *pairs, self.width, part.start, *views, *map(as_input, strings), own, own.view(np.float64)
+            )
+
+    def columns(self, rows: Ints, records: Records, texts: Texts) -> list[pa.Array]:
         """What the calls make of groups: `rows` counts theirs."""
-        parts = {(part.update, part.arg): own for part, own in self.divided(lanes).items()}
-        return [_result(call, self._type(call), rows, parts) for call in self.spec.calls]
+        return [self._column(call, rows, records.reshape(-1), texts) for call in self.spec.calls]
 
-    def _type(self, call: GroupedCall) -> SqlType | None:
-        return None if call.arg is None else self.spec.input[call.arg].type
+    def _column(self, call: GroupedCall, rows: Ints, ints: Ints, texts: Texts) -> pa.Array:
+        if call.arg is None:
+            return from_kernel(rows, None, BIGINT)
+        part = self.parts[call.arg]
+        out, ok = result_arrays(call.type, len(rows), call.fn != "count")
+        answer = self._tell[call](len(rows), self.width, part.start, ints, ints.view(np.float64), out, ok)
+        if answer >= 0:
+            raise DataError(f"sum overflows {call.type}", detail=str(call), hint="cast its argument to DOUBLE")
+        return result_column(call.type, out, ok, texts.get(part.arg.column))
 
+    # -- strings ---------------------------------------------------------------------------------------------------
 
-_LEAST, _GREATEST = -(2**63), 2**63 - 1
+    def codes(self, records: Records, column: str) -> Ints:
+        """The codes of a column's strings in records."""
+        found = [records[records[:, lane - 1] != 0, lane] for lane, name in self.text_lanes.items() if name == column]
+        return np.unique(np.concatenate(found))
 
+    def strings(self, records: Records, texts: Texts) -> list[pa.Array]:
+        """The strings in records, a column for each lane that has their codes."""
+        return [
+            texts[name].values(np.where(records[:, lane - 1] == 1, records[:, lane], -1))
+            for lane, name in self.text_lanes.items()
+        ]
 
-def _parts(call: GroupedCall, type_: SqlType | None) -> list[Part]:
-    if call.arg is None or type_ is None:
-        return []
-    floats = type_ == DOUBLE
-    if call.fn.startswith(("var_", "stddev_")):
-        return [Part("add_spread", call.arg, (0, 0.0, 0.0))]
-    known = Part("count_known", call.arg, (0,))
-    match call.fn:
-        case "count":
-            return [known]
-        case "min":
-            return [known, Part("keep_least", call.arg, (np.nan if floats else _GREATEST,))]
-        case "max":
-            return [known, Part("keep_greatest", call.arg, (-np.inf if floats else _LEAST,))]
-    if _in_halves(type_):
-        return [known, Part("add_halves", call.arg, (0, 0))]
-    # Only minus zero leaves every number as it is, minus zero too.
-    return [known, Part("add_values", call.arg, (-0.0 if floats else 0,))]
-
-
-def _in_halves(type_: SqlType) -> bool:
-    return type_ == BIGINT or type_.name == "DECIMAL"
-
-
-def _result(call: GroupedCall, type_: SqlType | None, rows: Ints, parts: Mapping[tuple[str, str], Lanes]) -> pa.Array:
-    if call.arg is None or type_ is None:
-        return from_kernel(rows, None, BIGINT)
-    if call.fn.startswith(("var_", "stddev_")):
-        return _spread(call, *parts["add_spread", call.arg])
-    (known,) = parts["count_known", call.arg]
-    if call.fn == "count":
-        return from_kernel(known, None, BIGINT)
-    valid: Bools = known > 0
-    if call.fn in ("min", "max"):
-        (values,) = parts["keep_least" if call.fn == "min" else "keep_greatest", call.arg]
-    elif _in_halves(type_):
-        high, low = parts["add_halves", call.arg]
-        values = _whole(call, high, low, valid) if call.fn == "sum" else high * 2.0**32 + low
-    else:
-        (values,) = parts["add_values", call.arg]
-    if call.fn == "avg":
-        values = values / np.maximum(known, 1)
-    if call.type == DOUBLE:
-        return from_kernel(values, valid, call.type)
-    return from_words([np.where(valid, values, 0)], None if valid.all() else valid, call.type)
+    def coded(self, records: Records, strings: Sequence[pa.Array], texts: Texts) -> Records:
+        """The inverse: records with codes of these tables, which get to know the strings."""
+        records = records.copy()
+        for column, (lane, name) in zip(strings, self.text_lanes.items(), strict=True):
+            records[:, lane] = texts[name].slots(column, add=True)
+        return records
 
 
-def _whole(call: GroupedCall, high: Ints, low: Ints, valid: Bools) -> Ints:
-    """The numbers of two halves."""
-    high = high + (low >> 32)
-    values = (high << 32) | (low & loops.LOW_HALF)
-    fits = (high >> 31 == 0) | (high >> 31 == -1)
-    if call.type.name == "DECIMAL":
-        fits &= (values < 10**call.type.precision) & (values > -(10**call.type.precision))
-    if not bool((fits | ~valid).all()):
-        raise DataError(f"sum overflows {call.type}", detail=str(call), hint="cast its argument to DOUBLE")
-    return values
-
-
-def _spread(call: GroupedCall, known: Ints, _: Lane, squares: Lane) -> pa.Array:
-    lost = 1 if call.fn.endswith("samp") else 0
-    values = squares / np.maximum(known - lost, 1)
-    if call.fn.startswith("stddev"):
-        values = np.sqrt(values)
-    return from_kernel(values, known > lost, call.type)
+def _state_name(call: GroupedCall) -> str:
+    """The same for calls of one argument that share a state."""
+    return call.fn if call.fn in _EXTREMES_AND_EDGES else "sums"

@@ -9,7 +9,6 @@ from typing import Any
 
 COUNT, BASE, OPEN_PANE, OPEN_FIRST = 0, 1, 2, 3
 NEXT_WINDOW, NEXT_ENTRY, PAIRS, GROUPS = 0, 1, 2, 3
-LOW_HALF = 0xFFFFFFFF
 
 
 def find_entries(
@@ -90,72 +89,7 @@ def gather_windows(
     cursor[NEXT_WINDOW], cursor[NEXT_ENTRY], cursor[PAIRS], cursor[GROUPS] = window, begin, pairs, groups
 
 
-def count_known(places: Any, valid: Any, nulls: bool, counts: Any) -> None:
-    """Count the rows that are not NULL."""
-    for i in range(len(places)):
-        if not nulls or valid[i]:
-            counts[places[i]] += 1
-
-
-def add_values(places: Any, values: Any, valid: Any, nulls: bool, totals: Any) -> None:
-    """Add what is not NULL."""
-    for i in range(len(places)):
-        if not nulls or valid[i]:
-            totals[places[i]] += values[i]
-
-
-def add_halves(places: Any, values: Any, valid: Any, nulls: bool, highs: Any, lows: Any) -> None:
-    """Add what is not NULL, in two halves: the sum of a few large numbers leaves 64 bits."""
-    for i in range(len(places)):
-        if not nulls or valid[i]:
-            highs[places[i]] += values[i] >> 32
-            lows[places[i]] += values[i] & LOW_HALF
-
-
-def keep_least(places: Any, values: Any, valid: Any, nulls: bool, least: Any) -> None:
-    """Keep the least that is not NULL; nothing is greater than NaN."""
-    for i in range(len(places)):
-        if not nulls or valid[i]:
-            best = least[places[i]]
-            if values[i] < best or best != best:
-                least[places[i]] = values[i]
-
-
-def keep_greatest(places: Any, values: Any, valid: Any, nulls: bool, greatest: Any) -> None:
-    """Keep the greatest that is not NULL; nothing is greater than NaN."""
-    for i in range(len(places)):
-        if (not nulls or valid[i]) and (values[i] > greatest[places[i]] or values[i] != values[i]):
-            greatest[places[i]] = values[i]
-
-
-def add_spread(places: Any, values: Any, valid: Any, nulls: bool, counts: Any, means: Any, squares: Any) -> None:
-    """Welford's way: the mean so far, and the sum of squared distances from it."""
-    for i in range(len(places)):
-        if not nulls or valid[i]:
-            place = places[i]
-            counts[place] += 1
-            away = values[i] - means[place]
-            mean = means[place] + away / counts[place]
-            squares[place] += away * (values[i] - mean)
-            means[place] = mean
-
-
-def merge_spread(
-    targets: Any, sources: Any, given_counts: Any, given_means: Any, given_squares: Any, counts: Any, means: Any,
-    squares: Any,
-) -> None:  # fmt: skip
-    """The spread of two sets from that of each, and the distance of their means."""
+def count_rows(targets: Any, sources: Any, rows_at: Any, rows: Any) -> None:
+    """How many rows there are in the entries of each group."""
     for i in range(len(targets)):
-        source, target = sources[i], targets[i]
-        if given_counts[source] == 0:
-            continue
-        before = counts[target]
-        counts[target] = before + given_counts[source]
-        if before == 0:
-            means[target] = given_means[source]
-            squares[target] = given_squares[source]
-            continue
-        away = given_means[source] - means[target]
-        share = given_counts[source] / counts[target]
-        means[target] += away * share
-        squares[target] += given_squares[source] + away * away * before * share
+        rows[targets[i]] += rows_at[sources[i]]

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.kernels.batch import Ints
-from millstream.kernels.window_groups.lanes import Lane, Layout
+from millstream.kernels.window_groups.lanes import PaneLayout, Records
 from millstream.kernels.window_groups.loops import BASE, COUNT, OPEN_FIRST, OPEN_PANE
 
 Slots = npt.NDArray[np.int32]
@@ -18,13 +18,13 @@ _NAMES = ("slot_at", "pane_at", "first_at", "rows_at")
 
 class Panes:
     """Entries in order of their panes, those from place `head` on. Each has a key's slot, its pane, the arrival number
-    of its first row, how many rows it has, and the lanes of the layout.
+    of its first row, how many rows it has, and its record.
 
     `newest` tells by slot the number of the key's last entry, which is the place plus a base that grows as old
     entries are dropped; so numbers are never used again, and a slot that is need not be wiped.
     """
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: PaneLayout) -> None:
         self._layout = layout
         self.meta: Ints = np.zeros(4, dtype=np.int64)
         self.head = 0
@@ -32,7 +32,7 @@ class Panes:
         self.pane_at: Ints = np.zeros(0, dtype=np.int64)
         self.first_at: Ints = np.zeros(0, dtype=np.int64)
         self.rows_at: Ints = np.zeros(0, dtype=np.int64)
-        self.lanes: list[Lane] = layout.new(0)
+        self.records: Records = layout.new(0)
         self.newest: Ints = np.zeros(0, dtype=np.int64)
         self.group_of: Ints = np.zeros(0, dtype=np.int64)
         self.groups = 0
@@ -60,7 +60,7 @@ class Panes:
         for name in _NAMES:
             setattr(self, name, _moved(getattr(self, name)[live], np.empty(length, getattr(self, name).dtype)))
         kept = len(self)
-        self.lanes = [_moved(old[live], new) for old, new in zip(self.lanes, self._layout.new(length), strict=True)]
+        self.records = _moved(self.records[live], self._layout.new(length))
         self.meta[BASE] += self.head
         self.meta[COUNT] = kept
         self.head = 0
@@ -80,15 +80,14 @@ class Panes:
         self.meta[OPEN_FIRST] = max(int(self.meta[OPEN_FIRST]), int(self.meta[BASE]) + place)
         return gone
 
-    def load(self, slots: npt.NDArray[Any], pane: Ints, first: Ints, rows: Ints, lanes: list[Lane]) -> None:
+    def load(self, slots: npt.NDArray[Any], pane: Ints, first: Ints, rows: Ints, records: Records) -> None:
         """Take in entries in order of their panes, when there are none yet."""
         count = len(slots)
         self.reserve(count, int(slots.max(initial=-1)) + 1)
         self.slot_at[:count], self.pane_at[:count], self.first_at[:count], self.rows_at[:count] = (
             slots, pane, first, rows,
         )  # fmt: skip
-        for own, lane in zip(self.lanes, lanes, strict=True):
-            own[:count] = lane
+        self.records[:count] = records
         self.newest[slots] = np.arange(count)
         self.meta[COUNT] = count
         if count:
@@ -96,6 +95,6 @@ class Panes:
             self.meta[OPEN_FIRST] = np.searchsorted(pane, pane[-1])
 
 
-def _moved(old: Lane, new: Lane) -> Lane:
+def _moved(old: npt.NDArray[Any], new: npt.NDArray[Any]) -> npt.NDArray[Any]:
     new[: len(old)] = old
     return new

@@ -12,7 +12,7 @@ import pyarrow as pa
 from millstream.kernels.batch import Ints
 from millstream.kernels.keys import KeyTable
 from millstream.kernels.snapshots import Saved
-from millstream.kernels.window_groups.lanes import Lane, Layout
+from millstream.kernels.window_groups.lanes import PaneLayout, Records, Texts
 from millstream.kernels.window_groups.panes import Panes
 
 
@@ -26,7 +26,9 @@ class Portable:
     pane: Ints
     first: Ints
     rows: Ints
-    lanes: list[Lane]
+    records: Records
+    texts: list[pa.Array]
+    """the strings in records, a column for each lane that has their codes"""
 
     def of(self, own: Ints) -> Portable:
         """Some of the keys, in increasing order of their places."""
@@ -37,11 +39,13 @@ class Portable:
         keys = None if self.keys is None else self.keys.take(pa.array(own))
         return Portable(
             keys, len(own), owner[kept], self.pane[kept], self.first[kept], self.rows[kept],
-            [lane[kept] for lane in self.lanes],
+            self.records[kept], [text.take(pa.array(kept)) for text in self.texts],
         )  # fmt: skip
 
 
-def export_each(keys: KeyTable | None, panes: Panes, groups: Sequence[Ints]) -> Iterator[Portable]:
+def export_each(
+    layout: PaneLayout, keys: KeyTable | None, panes: Panes, texts: Texts, groups: Sequence[Ints]
+) -> Iterator[Portable]:
     """What the keys of each group of slots have."""
     live = slice(panes.head, panes.count)
     place = np.full(len(panes.newest), -1, dtype=np.int64)
@@ -55,9 +59,10 @@ def export_each(keys: KeyTable | None, panes: Panes, groups: Sequence[Ints]) -> 
     start = 0
     for slots, begin, end in zip(groups, edges[:-1], edges[1:], strict=True):
         own = order[begin:end]
+        records = panes.records[live][own]
         yield Portable(
             None if keys is None else keys.keys(slots), len(slots), owner[own] - start, panes.pane_at[live][own],
-            panes.first_at[live][own], panes.rows_at[live][own], [lane[live][own] for lane in panes.lanes],
+            panes.first_at[live][own], panes.rows_at[live][own], records, layout.strings(records, texts),
         )  # fmt: skip
         start += len(slots)
 
@@ -81,7 +86,8 @@ def combined(portables: Sequence[Portable]) -> Portable:
         np.concatenate([one.pane for one in portables]),
         np.concatenate([one.first for one in portables]),
         np.concatenate([one.rows for one in portables]),
-        [np.concatenate(lanes) for lanes in zip(*(one.lanes for one in portables), strict=True)],
+        np.concatenate([one.records for one in portables]),
+        [pa.concat_arrays(texts) for texts in zip(*(one.texts for one in portables), strict=True)],
     )
 
 
@@ -89,16 +95,21 @@ def saved_parts(portable: Portable) -> dict[str, Any]:
     """Named parts for a snapshot."""
     parts: dict[str, Any] = {"count": np.array([portable.count])}
     parts |= {name: getattr(portable, name) for name in ("owner", "pane", "first", "rows")}
-    parts |= {f"lane{i}": lane for i, lane in enumerate(portable.lanes)}
+    parts |= {f"lane{i}": lane for i, lane in enumerate(portable.records.T)}
+    parts |= {f"text{i}": text for i, text in enumerate(portable.texts)}
     return parts if portable.keys is None else {**parts, "keys": portable.keys}
 
 
-def loaded(parts: Saved, layout: Layout) -> Portable:
+def loaded(parts: Saved, layout: PaneLayout) -> Portable:
     """The inverse of `saved_parts`."""
     columns: Mapping[str, Ints] = {name: parts.array(name) for name in ("owner", "pane", "first", "rows")}
+    records = layout.new(len(columns["rows"]))
+    for i in range(layout.width):
+        records[:, i] = parts.array(f"lane{i}")
     return Portable(
         parts.rows("keys") if layout.spec.by else None,
         int(parts.array("count")[0]),
         **columns,
-        lanes=[parts.array(f"lane{i}") for i in range(layout.width)],
+        records=records,
+        texts=[parts.column(f"text{i}") for i in range(len(layout.text_lanes))],
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from millstream.kernels.aggregates import result_type
+from millstream.kernels.aggregates import KNOWN, NAMES, result_type
 from millstream.kernels.registry import register
 from millstream.plan.window_tables import Windows
 from millstream.schema import Field, Schema
@@ -14,8 +14,6 @@ from millstream.types import SqlType
 
 if TYPE_CHECKING:
     from millstream.kernels.window_groups.kernel import WindowGroupKernel
-
-_SPREADS = frozenset(("stddev_samp", "stddev_pop", "var_samp", "var_pop"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +30,10 @@ class GroupedCall:
 
 
 def has_lanes(fn: str, arg: SqlType | None) -> bool:
-    """Whether an aggregate over an argument can be put together from panes by the loops that there are."""
+    """Whether an aggregate over an argument can be put together from panes."""
     if fn == "count":
         return True
-    if arg is None or arg.is_coded or arg.name == "NULL" or (arg.name == "DECIMAL" and arg.precision > 18):
-        return False
-    if fn == "avg" or fn in _SPREADS:
-        # a decimal's exact quotient needs more digits than a lane has
-        return arg.is_numeric and arg.name != "DECIMAL"
-    return fn in ("sum", "min", "max")
+    return fn in NAMES | KNOWN and arg is not None and arg.name != "NULL" and result_type(fn, False, arg) is not None
 
 
 @register

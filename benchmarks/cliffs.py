@@ -1,0 +1,62 @@
+"""Costs that must not grow: with how many queries run, and with how many windows a relation joins.
+
+    python benchmarks/cliffs.py [name …]
+
+Each line compares something small with something large, measured in this run.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable
+
+import millstream as ms
+
+STREAM = "CREATE STREAM {} (k BIGINT, v BIGINT, t BIGINT) ORDER BY t"
+
+
+def starting_a_query() -> None:
+    """What starting a window query costs while 20 and while 1,000 others run."""
+    taken = []
+    with ms.connect() as db:
+        db.execute(STREAM.format("s"))
+        db.push("s", [(i % 5, i, i) for i in range(100)])
+        for i in range(1_020):
+            text = f"SELECT k, sum(v) OVER (PARTITION BY k ORDER BY t ROWS {i % 97} PRECEDING) FROM s WHERE v > {i}"
+            began = time.perf_counter()
+            db.sql(text)
+            taken.append(1e3 * (time.perf_counter() - began))
+    few, many = (statistics.median(taken[first : first + 20]) for first in (20, 1_000))
+    print(f"starting a query: {few:.1f} ms beside 20 others, {many:.1f} ms beside 1,000: {many / few:.1f} times")
+
+
+def looking_at_a_join() -> None:
+    """What snapshot() of a join costs, beside all pushes before it, for 10 and for 40 windows."""
+    ratios = []
+    for windows in (10, 40):
+        with ms.connect(jit="off") as db:
+            for i in range(windows):
+                db.execute(STREAM.format(f"s{i}"))
+            sources = ", ".join(f"s{i} [RANGE {5 * windows}]" for i in range(windows))
+            equal = " AND ".join(f"s{i - 1}.k = s{i}.k" for i in range(1, windows))
+            query = db.sql(
+                f"SELECT s0.k, {', '.join(f's{i}.v AS v{i}' for i in range(windows))} FROM {sources} WHERE {equal}"
+            )
+            assert isinstance(query, ms.Query)
+            began = time.perf_counter()
+            for i in range(windows):
+                db.push(f"s{i}", [(j % 5, j, windows * j + i) for j in range(50)])
+            pushed = time.perf_counter() - began
+            query.snapshot()
+            ratios.append((time.perf_counter() - began - pushed) / pushed)
+    small, large = ratios
+    print(f"snapshot() of a join: {small:.2f} of all pushes for 10 windows, {large:.2f} for 40")
+
+
+LINES: dict[str, Callable[[], None]] = {"starting": starting_a_query, "looking": looking_at_a_join}
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or LINES:
+        LINES[name]()

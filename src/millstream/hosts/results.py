@@ -1,0 +1,370 @@
+"""What a query has produced: rows with absolute positions, in a log that any number of cursors read.
+
+The log is a chain. A piece knows the next one, a cursor the piece it stands in, the log itself only the open end. So a
+piece that all cursors have passed belongs to nobody and goes, a reader that is forgotten holds nothing, and adding rows
+costs the same for one cursor and for ten thousand. Nothing here has threads or waits, except those who bring rows and
+find a `Gate` closed; they do so before they take any lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from threading import Condition, Lock, get_ident
+from time import monotonic
+from typing import Literal
+from weakref import WeakSet, ref
+
+import pyarrow as pa
+
+from millstream.errors import DataError, MillstreamError
+
+WhenFull = Literal["block", "drop", "end"]
+
+UNFETCHED = 1_000_000
+"""Rows that wait for `fetch()` at most, once a query has readers: who reads in another way may never fetch."""
+
+FIRST_READ_SECONDS = 5.0
+"""How long a full buffer that nobody has read from yet holds up the thread that made its reader."""
+
+LOOK_SECONDS = 0.1
+
+
+class _Piece:
+    """Some rows from position `start` on; the open end of the log has no rows and no next piece yet."""
+
+    __slots__ = ("__weakref__", "next", "rows", "start")
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self.rows: pa.RecordBatch | None = None
+        self.next: _Piece | None = None
+
+
+class ResultLog:
+    """The rows of one query, from position 0 on; `feeds` are the streams that they are made of.
+
+    One thread at a time appends (that of the host's lock, or of a streaming query); cursors may be read by others.
+    """
+
+    def __init__(self, feeds: Iterable[str] = (), gate: Gate | None = None, fetched: bool = True) -> None:
+        self.feeds = frozenset(feeds)
+        self.closed = False
+        self.error: MillstreamError | None = None
+        self._gate = gate or Gate()
+        self._lock = Lock()
+        self._open = _Piece(0)
+        self._waiting: list[Callable[[], None]] = []
+        self._blocking: WeakSet[Cursor] = WeakSet()
+        self._room_until = 0
+        # rows that cursors which may drop some can still ask for are held here, not by each of them
+        self._bounded: WeakSet[Cursor] = WeakSet()
+        self._window = 0
+        self._floor: _Piece | None = None
+        self._fetched = Cursor(self, self._open) if fetched else None
+        self._is_read = False
+
+    @property
+    def end(self) -> int:
+        """The position behind the last row."""
+        return self._open.start
+
+    def append(self, rows: pa.RecordBatch) -> None:
+        if not rows.num_rows:
+            return
+        with self._lock:
+            piece = self._open
+            self._open = _Piece(piece.start + rows.num_rows)
+            piece.rows = rows
+            piece.next = self._open
+            self._move_floor()
+        if self._is_read and self._fetched is not None and self._fetched.behind > UNFETCHED:
+            self._fetched.keep_last(UNFETCHED)
+        if self._blocking and self.end >= self._room_until and self.is_full():
+            self._gate.close(self)
+        self.wake()
+
+    def close(self, error: MillstreamError | None = None) -> None:
+        """No more rows come; readers end when they have had the others, with the error if there is one."""
+        if not self.closed:
+            self.error = error
+            self.closed = True
+            self._gate.open(self)
+            self.wake()
+
+    def cursor(self, since: int | None, buffer: int, when_full: WhenFull) -> Cursor:
+        """A new cursor at a position that is still kept; None is here, at the end."""
+        with self._lock:
+            piece, position = self._open, self.end
+            if since is not None:
+                piece, position = self._find(since), since
+            made = Cursor(self, piece, position, buffer, when_full)
+            if when_full == "block":
+                self._blocking.add(made)
+                self._room_until = 0
+            else:
+                self._hold_for(made, piece)
+            self._is_read = True
+            return made
+
+    def fetch(self) -> list[pa.RecordBatch]:
+        """What was produced since the last fetch."""
+        return [] if self._fetched is None else self._fetched.take()
+
+    def unfetched(self) -> list[pa.RecordBatch]:
+        """What the next fetch would give."""
+        return [] if self._fetched is None else self._fetched.take(keep=True)
+
+    @property
+    def unfetched_lost(self) -> int:
+        """Rows that were no longer there when they were fetched."""
+        return 0 if self._fetched is None else self._fetched.dropped
+
+    def restore(self, unfetched: list[pa.RecordBatch], end: int) -> None:
+        """Go on where the log was that these rows were saved from, before anybody reads."""
+        self._open = _Piece(end - sum(rows.num_rows for rows in unfetched))
+        if self._fetched is not None:
+            self._fetched = Cursor(self, self._open)
+        for rows in unfetched:
+            self.append(rows)
+
+    def skip_to(self, position: int) -> None:
+        """Rows up to here have been fetched before."""
+        if self._fetched is not None:
+            self._fetched.take(most=position - self._fetched.position)
+
+    @contextmanager
+    def telling(self, call: Callable[[], None]) -> Iterator[None]:
+        """Meanwhile `call` is called, once, when there are more rows or none will come; it must be quick."""
+        self._waiting.append(call)
+        try:
+            yield
+        finally:
+            with suppress(ValueError):
+                self._waiting.remove(call)
+
+    def is_full(self) -> bool:
+        """Whether a cursor that must not miss rows has no room."""
+        limits = [cursor.position + (cursor.buffer or 0) for cursor in list(self._blocking)]
+        self._room_until = min(limits, default=0)
+        return bool(limits) and self.end >= self._room_until and not self.closed
+
+    def full_cursors(self) -> list[Cursor]:
+        return [cursor for cursor in list(self._blocking) if self.end >= cursor.position + (cursor.buffer or 0)]
+
+    def release(self, cursor: Cursor) -> None:
+        """A cursor is not read any more."""
+        with self._lock:
+            self._blocking.discard(cursor)
+            self._bounded.discard(cursor)
+            self._fit_window()
+        self._gate.look_again(self)
+
+    def moved(self) -> None:
+        """A cursor that must not miss rows has been read."""
+        self._gate.look_again(self)
+
+    @property
+    def floor(self) -> _Piece:
+        """The first piece that is held for cursors which may drop rows."""
+        return self._floor or self._open
+
+    def _find(self, position: int) -> _Piece:
+        """The piece in which a row is, or the open end."""
+        known = [cursor.piece for cursor in (*self._blocking, *self._bounded)]
+        known += [self._floor, self._open, None if self._fetched is None else self._fetched.piece]
+        pieces = sorted((piece for piece in known if piece is not None), key=lambda piece: piece.start)
+        first = pieces[0].start
+        if not first <= position <= self.end:
+            raise DataError(
+                f"rows from position {position} on cannot be read",
+                detail=f"those from {first} to {self.end} are kept"
+                if position < first
+                else f"the query has come to {self.end}",
+                hint="since=None begins with the next row",
+            )
+        piece = pieces[0]
+        while piece.next is not None and piece.next.start <= position:
+            piece = piece.next
+        return piece
+
+    def _hold_for(self, cursor: Cursor, piece: _Piece) -> None:
+        self._bounded.add(cursor)
+        if self._floor is None or piece.start < self._floor.start:
+            self._floor = piece
+        self._fit_window()
+
+    def _fit_window(self) -> None:
+        self._window = max((cursor.buffer or 0 for cursor in self._bounded), default=0)
+        self._move_floor()
+
+    def _move_floor(self) -> None:
+        if self._floor is not None:
+            first = self.end - self._window
+            while self._floor.next is not None and self._floor.next.start <= first:
+                self._floor = self._floor.next
+
+    def wake(self) -> None:
+        """Let everybody who waits look again."""
+        while self._waiting:
+            try:
+                call = self._waiting.pop()
+            except IndexError:
+                return
+            call()
+
+
+class Cursor:
+    """A place in a log. Without a buffer it keeps all rows behind it; so it does where those who bring rows wait."""
+
+    def __init__(
+        self,
+        log: ResultLog,
+        piece: _Piece,
+        position: int | None = None,
+        buffer: int | None = None,
+        when_full: WhenFull = "block",
+    ) -> None:
+        self.log = log
+        self.position = piece.start if position is None else position
+        self.buffer = buffer
+        self.when_full = when_full
+        self.dropped = 0
+        self.made_by = get_ident()
+        self.read_by: int | None = None
+        """the thread that has read from it last"""
+        self._lock = Lock()
+        self._held: _Piece | None = None
+        self._known = ref(piece)
+        self._stand(piece)
+
+    @property
+    def piece(self) -> _Piece | None:
+        return self._held or self._known()
+
+    @property
+    def behind(self) -> int:
+        """How many rows it has not read yet."""
+        return self.log.end - self.position
+
+    def take(self, most: int | None = None, keep: bool = False) -> list[pa.RecordBatch]:
+        """Rows from here on, at most so many; the cursor moves behind them, unless it is to keep its place."""
+        with self._lock:
+            self.read_by = get_ident()
+            piece, position = self._here(), self.position
+            last = None if most is None else position + most
+            found = []
+            while piece.next is not None and (last is None or position < last):
+                assert piece.rows is not None
+                stop = piece.next.start if last is None else min(last, piece.next.start)
+                found.append(piece.rows.slice(position - piece.start, stop - position))
+                position = stop
+                if position == piece.next.start:
+                    piece = piece.next
+            if not keep:
+                self.position = position
+                self._stand(piece)
+        if found and self.when_full == "block" and self.buffer is not None:
+            self.log.moved()
+        return found
+
+    def keep_last(self, count: int) -> None:
+        """Move on until only so many rows are behind it."""
+        with self._lock:
+            piece = self.piece
+            assert piece is not None
+            self._stand(self._drop(piece, self.log.end - count))
+
+    def close(self) -> None:
+        self._held = None
+        self.log.release(self)
+
+    def _stand(self, piece: _Piece) -> None:
+        self._known = ref(piece)
+        self._held = piece if self.when_full == "block" else None
+
+    def _here(self) -> _Piece:
+        """The piece that it stands in, further on if it has fallen behind by more than its buffer."""
+        known = self.piece
+        end = self.log.end
+        if self.buffer is None or self.when_full == "block" or (known and end - self.position <= self.buffer):
+            assert known is not None
+            return known
+        if self.when_full == "end":
+            raise DataError(
+                f"this reader fell behind by {end - self.position} rows, and was to end after {self.buffer}",
+                detail=f"it has read up to position {self.position}",
+                hint="read faster, give it a larger buffer, or let it drop rows: when_full='drop'",
+            )
+        return self._drop(self.log.floor, end - self.buffer)
+
+    def _drop(self, piece: _Piece, position: int) -> _Piece:
+        """Go to a position, from a piece that may be the first to reach it."""
+        position = max(position, piece.start)
+        while piece.next is not None and piece.next.start <= position:
+            piece = piece.next
+        self.dropped += position - self.position
+        self.position = position
+        return piece
+
+
+class Gate:
+    """Where those who bring rows wait while readers that must not miss any have no room."""
+
+    def __init__(self) -> None:
+        self._full: set[ResultLog] = set()
+        self._changed = Condition()
+        self._lifted = 0
+
+    def close(self, log: ResultLog) -> None:
+        with self._changed:
+            self._full.add(log)
+
+    def open(self, log: ResultLog) -> None:
+        with self._changed:
+            self._full.discard(log)
+            self._changed.notify_all()
+
+    def look_again(self, log: ResultLog) -> None:
+        if log in self._full and not log.is_full():
+            self.open(log)
+
+    @contextmanager
+    def lifted(self) -> Iterator[None]:
+        """Meanwhile nobody waits: what is on its way must arrive."""
+        with self._changed:
+            self._lifted += 1
+            self._changed.notify_all()
+        try:
+            yield
+        finally:
+            self._lifted -= 1
+
+    def pass_(self, stream: str, stopped: Callable[[], bool] = lambda: False) -> None:
+        """Wait until rows of this stream may come."""
+        since = monotonic()
+        while self._full and not self._lifted and not stopped():
+            full = [log for log in tuple(self._full) if stream.lower() in log.feeds]
+            for log in full:
+                # a reader may have gone without a word
+                self.look_again(log)
+            full = [log for log in full if log in self._full]
+            if not full:
+                return
+            for log in full:
+                _refuse_own_reader(log.full_cursors(), monotonic() - since)
+            with self._changed:
+                if self._full:
+                    self._changed.wait(LOOK_SECONDS)
+
+
+def _refuse_own_reader(cursors: list[Cursor], waited: float) -> None:
+    """A thread that waits for itself waits for ever."""
+    for cursor in cursors:
+        by = cursor.read_by
+        if by == get_ident() or (by is None and cursor.made_by == get_ident() and waited > FIRST_READ_SECONDS):
+            raise DataError(
+                f"the buffer of a reader is full, with {cursor.behind} rows",
+                detail="rows cannot come before some are read, and this is the thread that reads them",
+                hint="read first, on another thread, with a larger buffer=, or use when_full='drop'",
+            )

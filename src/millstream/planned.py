@@ -1,0 +1,21 @@
+"""A query with all that was made of it on its way from text to what runs: data that can be kept and gone on with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millstream.hosts.contract import Program
+from millstream.plan.nodes import Node
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A program, the text it came from and the names that it uses."""
+
+    program: Program
+    text: str
+    uses: frozenset[str] = frozenset()
+    logical: Node | None = None
+    """the plan as it was bound; None if the program was given as it is"""
+    changes: tuple[tuple[str, Node], ...] = ()
+    """the rules that changed it, each with the plan it left"""
