@@ -25,7 +25,6 @@ from millstream.kernels.hop import WindowStage
 from millstream.kernels.merge import MergeSpec
 from millstream.kernels.over import Between, Frame, OverCall, OverSpec
 from millstream.kernels.programs.engine import Closing
-from millstream.kernels.programs.rows_values import to_arrow
 from millstream.kernels.programs.spec import AggregateSpec
 from millstream.kernels.reorder import LateSpec, ReorderSpec
 from millstream.kernels.session import SessionSpec
@@ -33,6 +32,7 @@ from millstream.kernels.ties import TieOrderSpec
 from millstream.kernels.window_groups import GroupedCall, WindowGroupSpec
 from millstream.kernels.window_groups.spec import has_lanes
 from millstream.kernels.yields import YieldSpec
+from millstream.physical.expressions.object_values import to_arrow
 from millstream.plan.builtin_programs import builtin_program
 from millstream.plan.expr import Call, Column, Expr, Literal
 from millstream.plan.program_product import product

@@ -16,7 +16,7 @@ from millstream.kernels import jit
 from millstream.kernels.programs.compiled import CompiledEngine, why_not_compiled
 from millstream.kernels.programs.engine import Closing, Groups, Mode, Running, Sliding, TableRows, Tumbling
 from millstream.kernels.programs.rows import RowEngine
-from millstream.kernels.programs.rows_values import to_arrow
+from millstream.physical.expressions.object_values import to_arrow
 from millstream.plan.expr import Expr
 from millstream.plan.program_builder import Use, every
 from millstream.plan.programs import (

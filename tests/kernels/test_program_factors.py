@@ -19,7 +19,7 @@ from millstream.kernels.programs.factored import FactoredEngine
 from millstream.kernels.programs.factors import factors
 from millstream.kernels.programs.kernel import engine_of
 from millstream.kernels.programs.rows import RowEngine
-from millstream.kernels.programs.rows_values import to_arrow
+from millstream.physical.expressions.object_values import to_arrow
 from millstream.plan.builtin_programs import builtin_program
 from millstream.plan.expr import Column
 from millstream.plan.program_product import product, shared

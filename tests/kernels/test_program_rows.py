@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from millstream.errors import DataError
 from millstream.functions import can_fail, cast, resolve
 from millstream.kernels.programs.engine import Closing, Engine, Mode, Running, Sliding, Tumbling
-from millstream.kernels.programs.evaluate import Expressions
 from millstream.kernels.programs.rows import RowEngine
-from millstream.kernels.programs.rows_values import to_arrow, to_values
+from millstream.kernels.source.objects import compile_objects
 from millstream.physical.expressions import compile_arrow
+from millstream.physical.expressions.object_values import to_arrow, to_values
 from millstream.plan.expr import Expr, Literal
 from millstream.plan.programs import Insert, Order, Program, Rows, ScalarQuery, Summary
 from millstream.schema import Schema
@@ -101,14 +101,11 @@ def test_batches_and_exports_change_nothing(data: st.DataObject) -> None:
 def test_expressions_mean_what_they_mean_on_batches(rows: Any, expr: Expr) -> None:
     columns = {f.name: to_values(rows.column(i), f.type) for i, f in enumerate(SCHEMA)}
 
-    def other(part: Expr) -> Any:
-        raise AssertionError(part)
-
-    closure = Expressions(lambda column: lambda frame: columns[column.name][frame[0]], other)(expr)
+    evaluate = compile_objects(expr, lambda module, part: f"row[{module.constant(part.name)}]")
     for i in range(rows.num_rows):
         try:
             (wanted,) = compile_arrow((expr,), SCHEMA)(rows.slice(i, 1))
-            found = to_arrow([closure([i])], expr.type)
+            found = to_arrow([evaluate({name: values[i] for name, values in columns.items()})], expr.type)
         except DataError:
             # Either may leave out what a NULL beside it makes unnecessary, and so not fail.
             assert can_fail(expr)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from random import Random
 from typing import Any
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from millstream import sql
 from millstream.bind import statements as act
 from millstream.catalog import Catalog
-from millstream.kernels.programs.evaluate import Closure, Expressions
+from millstream.kernels.source.objects import compile_objects
 from millstream.plan.expr import Column, Expr, Literal, columns_of
 from millstream.plan.implication import contradictory, excludes, implies, tautology
 from millstream.plan.nodes import Filter, walk
@@ -250,14 +251,8 @@ class _Maker:
         return Literal(DOUBLE, self.random.choice((-1.0, 0.0, 0.5, 0.98, 1.0, 1.02, 2.0, 3.0, math.inf, math.nan)))
 
 
-def _compiled(expr: Expr) -> Closure:
-    def column(part: Column) -> Closure:
-        return lambda frame: frame[0][part.name]
-
-    def other(part: Expr) -> Closure:
-        raise TypeError(str(part))
-
-    return Expressions(column, other)(expr)
+def _compiled(expr: Expr) -> Callable[[Any], Any]:
+    return compile_objects(expr, lambda module, part: f"row[0][{module.constant(part.name)}]")
 
 
 @settings(max_examples=examples(400), deadline=None)

@@ -10,8 +10,8 @@ from typing import Any
 
 from millstream.kernels.batch import FOREVER
 from millstream.kernels.programs.engine import Running
-from millstream.kernels.programs.evaluate import Closure, Expressions
-from millstream.plan.expr import Column, Expr
+from millstream.kernels.source.objects import compile_objects
+from millstream.plan.expr import Expr
 from millstream.plan.patterns import CLASSIFIER, MATCH_NUMBER, TIMED_OUT, Reach, Search, Summary
 from millstream.testing.program_reference import run_reference
 
@@ -98,16 +98,9 @@ class MatchValues:
 
 
 @lru_cache(1024)
-def _compiled(expr: Expr) -> Closure:
-    """An expression whose columns are looked up by the function in the frame."""
-
-    def column(part: Column) -> Closure:
-        return lambda frame: frame[0](part.name)
-
-    def other(part: Expr) -> Closure:
-        raise TypeError(f"{part} in a pattern")
-
-    return Expressions(column, other)(expr)
+def _compiled(expr: Expr) -> Callable[[list[Callable[[str], Any]]], Any]:
+    """An expression whose columns are looked up by the function in the list."""
+    return compile_objects(expr, lambda module, part: f"row[0]({module.constant(part.name)})")
 
 
 def _of_known(compute: Callable[[list[Any]], Any]) -> Callable[[list[tuple[Any, ...]]], Any]:

@@ -9,8 +9,8 @@ from itertools import count
 from typing import Any
 
 from millstream.kernels.programs.engine import Closing, Mode, Running, Sliding, Tumbling
-from millstream.kernels.programs.rows_values import to_values
 from millstream.physical.expressions import quote_duckdb, to_duckdb_sql
+from millstream.physical.expressions.object_values import to_values
 from millstream.plan.expr import Column, Expr, Literal, transform
 from millstream.plan.programs import (
     OLDEST,

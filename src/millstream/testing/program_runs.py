@@ -11,7 +11,7 @@ import numpy as np
 
 from millstream.kernels.batch import BEGIN, FOREVER
 from millstream.kernels.programs.engine import Closing, Engine, Mode, Returned
-from millstream.kernels.programs.rows_values import to_arrow, to_values
+from millstream.physical.expressions.object_values import to_arrow, to_values
 from millstream.plan.programs import Program
 from millstream.testing.program_reference import Result, Tuple
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from millstream.kernels.batch import Ints
 from millstream.kernels.coded_text import NotCompilable, on_codes
 from millstream.kernels.jit import as_input
-from millstream.kernels.programs.evaluate import Closure, Expressions
+from millstream.kernels.source.objects import compile_objects
 from millstream.physical.expressions.kernel import KernelExpr, to_kernel_source
 from millstream.plan.expr import Call, Cast, Column, Expr, Literal
 from millstream.types import BIGINT, DOUBLE, INTEGER, SqlType
@@ -96,13 +96,5 @@ class Constants:
 
 def evaluated(condition: Expr, places: Mapping[str, int]) -> Callable[[list[Any]], bool]:
     """A condition as a Python function of the values of its columns, at these places of a list."""
-
-    def column(part: Column) -> Closure:
-        place = places[part.name]
-        return lambda frame: frame[place]
-
-    def other(part: Expr) -> Closure:
-        raise TypeError(f"{part} in a pattern")
-
-    closure = Expressions(column, other)(condition)
-    return lambda frame: closure(frame) is True
+    evaluate = compile_objects(condition, lambda _, part: f"row[{places[part.name]}]")
+    return lambda values: evaluate(values) is True

@@ -14,7 +14,7 @@ from millstream.kernels.patterns import cell_loops as loops
 from millstream.kernels.patterns.log import RowLog
 from millstream.kernels.programs.engine import Engine, Running
 from millstream.kernels.programs.kernel import engine_of
-from millstream.kernels.programs.rows_values import to_values
+from millstream.physical.expressions.object_values import to_values
 from millstream.plan.builtin_programs import builtin_program
 from millstream.plan.expr import columns_of
 from millstream.plan.patterns import CLASSIFIER, MATCH_NUMBER, Search, Summary

@@ -10,7 +10,7 @@ from millstream.kernels.patterns.coding import decode
 from millstream.kernels.patterns.log import RowLog
 from millstream.kernels.patterns.replay import summed
 from millstream.kernels.patterns.threads_source import Generated
-from millstream.kernels.programs.rows_values import to_values
+from millstream.physical.expressions.object_values import to_values
 from millstream.plan.patterns import Search
 from millstream.types import SqlType
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from millstream.errors import DataError, MillstreamError, StateError
 from millstream.kernels.programs.python_values import PLAIN, from_python, to_python
-from millstream.kernels.programs.rows_values import to_arrow
+from millstream.physical.expressions.object_values import to_arrow
 from millstream.plan.python import Method, PythonCode, Vectorised, dump
 from millstream.schema import Schema
 

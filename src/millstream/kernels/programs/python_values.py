@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from millstream.functions.literals import decimal_value
-from millstream.kernels.programs.evaluate_functions import bounds
+from millstream.physical.expressions.object_functions import bounds
 from millstream.types import SqlType
 
 _EPOCH = dt.datetime(1970, 1, 1)

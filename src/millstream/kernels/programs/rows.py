@@ -23,9 +23,8 @@ from millstream.kernels.programs.engine import (
     TableRows,
     Tumbling,
 )
-from millstream.kernels.programs.evaluate import Frame
-from millstream.kernels.programs.rows_code import Code, Row, Tables
-from millstream.kernels.programs.rows_values import to_arrow, to_values
+from millstream.kernels.programs.rows_source import Code, Row, Tables
+from millstream.physical.expressions.object_values import to_arrow, to_values
 from millstream.plan.programs import Program
 from millstream.schema import Field, Schema
 from millstream.types import BIGINT
@@ -99,7 +98,7 @@ class RowEngine:
         """Work on tuples in order of time; an active window runs what expires before `upto`."""
         columns = [to_values(array, param.type) for array, param in zip(args, self.program.parameters, strict=True)]
         rows = list(zip(*columns, strict=True)) if columns else [()] * len(slots)
-        frame, output = self._code.frame(), _Output()
+        output = _Output()
         for i, (slot, now, id_, values) in enumerate(
             zip(slots.tolist(), time.tolist(), ids.tolist(), rows, strict=True)
         ):
@@ -108,27 +107,27 @@ class RowEngine:
                 group = state.groups[slot] = Group(self._code.fresh_tables())
             match self.mode:
                 case Sliding():
-                    self._slide(self.mode, state, group, frame, output, now, id_, values)
+                    self._slide(self.mode, state, group, output, now, id_, values)
                     every = self.mode.every if self.mode.unit == "rows" else None
                     keep = every is None or group.seen % every == 0
                 case Tumbling():
-                    keep = self._tumble(self.mode, group, frame, output, values)
+                    keep = self._tumble(self.mode, group, output, values)
                 case Running() | Closing():
-                    self._run(group, frame, output, values)
+                    self._run(group, output, values)
                     if isinstance(self.mode, Running) and self.mode.total:
-                        self._code.terminate(frame, group.tables, output.rows)
+                        self._code.terminate(group.tables, output.rows)
                     keep = True
             output.mark(i, now, keep)
-        self._expire_actively(state, frame, output, upto)
+        self._expire_actively(state, output, upto)
         return self._returned(output, timed=True)
 
     def close(self, state: State, slots: Ints) -> Returned:
         """TERMINATE these groups, in that order, and drop them."""
-        frame, output = self._code.frame(), _Output()
+        output = _Output()
         for place, slot in enumerate(slots.tolist()):
             group = state.groups.pop(slot, None)
             if group is not None:
-                self._code.terminate(frame, group.tables, output.rows)
+                self._code.terminate(group.tables, output.rows)
                 output.mark(place, 0)
         return self._returned(output, timed=False)
 
@@ -183,32 +182,32 @@ class RowEngine:
         held = len(self._held)
         return sum(len(rows) for group in state.groups.values() for rows in group.tables[:held])
 
-    def _run(self, group: Group, frame: Frame, output: _Output, values: Any) -> None:
+    def _run(self, group: Group, output: _Output, values: Any) -> None:
         step = self._code.iterate if group.seen else self._code.initialize
         group.seen += 1
-        step(frame, group.tables, values, output.rows)
+        step(group.tables, values, output.rows)
 
-    def _slide(self, mode: Sliding, state: State, group: Group, frame: Frame, output: _Output, now: int, id_: int,
+    def _slide(self, mode: Sliding, state: State, group: Group, output: _Output, now: int, id_: int,
                values: tuple[Any, ...]) -> None:  # fmt: skip
         window = self._code.window
         if window is None:
-            self._run(group, frame, output, values)
+            self._run(group, output, values)
             return
         if mode.active:
-            self._expire_actively(state, frame, output, now)
+            self._expire_actively(state, output, now)
         else:
             number = group.seen + 1
             for place, size in enumerate(self._sizes):
                 by, limit = self._limit(number, now, size)
                 while (rows := group.tables[window + place]) and rows[0][by] <= limit:
-                    self._code.expire(frame, group.tables, output.rows, place)
+                    self._code.expire(group.tables, output.rows, place)
             if mode.unit == "rows":
                 id_ = number
         row = [*values, now, id_]
         for place in range(len(self._sizes)):
             group.tables[window + place].append(row)
         self._await_expiry(state, group, row)
-        self._run(group, frame, output, row)
+        self._run(group, output, row)
 
     def _limit(self, number: int, now: int, size: int) -> tuple[int, int]:
         """Where a tuple has what tells whether it leaves a window when another comes, and up to what it does."""
@@ -219,28 +218,28 @@ class RowEngine:
         if isinstance(self.mode, Sliding) and self.mode.active:
             heapq.heappush(state.expiring, (row[_TIME] + self.mode.size, row[_ID], next(state.ties), group, row))
 
-    def _expire_actively(self, state: State, frame: Frame, output: _Output, before: int) -> None:
+    def _expire_actively(self, state: State, output: _Output, before: int) -> None:
         while state.expiring and state.expiring[0][0] < before:
             time, id_, _, group, row = heapq.heappop(state.expiring)
             assert self._code.window is not None
             rows = group.tables[self._code.window]
             # A tuple that statements deleted is not the oldest, for those before it have expired.
             if rows and rows[0] is row:
-                self._code.expire(frame, group.tables, output.rows)
+                self._code.expire(group.tables, output.rows)
                 output.mark(-1 - id_, time)
 
-    def _tumble(self, mode: Tumbling, group: Group, frame: Frame, output: _Output, values: tuple[Any, ...]) -> bool:
+    def _tumble(self, mode: Tumbling, group: Group, output: _Output, values: tuple[Any, ...]) -> bool:
         """Work on a tuple of a slot; whether what the program returned counts."""
         skipped = mode.every - mode.size
         group.seen += 1
         if group.seen > skipped:
             step = self._code.initialize if group.seen == skipped + 1 else self._code.iterate
-            step(frame, group.tables, values, output.rows)
+            step(group.tables, values, output.rows)
         if group.seen < mode.every:
             return False
         if self.program.terminate:
             output.mark(0, 0, keep=False)
-            self._code.terminate(frame, group.tables, output.rows)
+            self._code.terminate(group.tables, output.rows)
         group.seen, group.tables = 0, self._code.fresh_tables()
         return True
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from millstream.errors import DataError
 from millstream.functions.literals import decimal_value
-from millstream.kernels.programs.evaluate_functions import bounds
 from millstream.kernels.programs.python import vectorised
-from millstream.kernels.programs.rows_values import equality_key, order_key
+from millstream.physical.expressions.object_functions import bounds
+from millstream.physical.expressions.object_values import equality_key, order_key
 from millstream.plan.builtin_programs import builtin_program
 from millstream.plan.programs import Program, Summary
 from millstream.plan.python import Vectorised

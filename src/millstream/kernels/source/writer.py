@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import count
 
 _STEP = "    "
 
@@ -24,7 +25,7 @@ class Writer:
     def __init__(self, depth: int = 1) -> None:
         self.lines: list[str] = []
         self._depth = depth
-        self._names = 0
+        self._numbers = count(1)
         self.blocks: tuple[int, ...] = ()
         """the blocks that stand open, each by a number of its own"""
         self._blocks = 0
@@ -32,9 +33,14 @@ class Writer:
     def __call__(self, *lines: str) -> None:
         self.lines += indented(lines, self._depth)
 
+    def inner(self) -> Writer:
+        """A writer of its own lines, whose names are new here, too."""
+        made = Writer(0)
+        made._numbers = self._numbers
+        return made
+
     def fresh(self, stem: str) -> str:
-        self._names += 1
-        return f"{stem}{self._names}"
+        return f"{stem}{next(self._numbers)}"
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:

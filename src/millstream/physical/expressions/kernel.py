@@ -78,7 +78,7 @@ def _literal(literal: Literal) -> Form | None:
     if value is None:
         return Value(type_, zero(type_), "True")
     if isinstance(value, float):
-        return Value(type_, _float(value), "False")
+        return Value(type_, float_source(value), "False")
     if isinstance(value, Decimal):
         return Value(type_, str(int(value.scaleb(type_.scale))), "False") if type_.precision <= 18 else None
     if isinstance(value, bool | int):
@@ -87,7 +87,8 @@ def _literal(literal: Literal) -> Form | None:
     return Value(type_, zero(type_), "False") if isinstance(value, str) else None
 
 
-def _float(value: float) -> str:
+def float_source(value: float) -> str:
+    """A number that may not be finite."""
     if math.isnan(value):
         return "np.nan"
     if math.isinf(value):

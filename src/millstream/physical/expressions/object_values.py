@@ -1,4 +1,4 @@
-"""Values of the row engine: Python objects as `plan.expr.Literal` holds them, their Arrow form, and their order."""
+"""Values as Python objects, as `plan.expr.Literal` holds them: their Arrow form, and their order."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _storage(type_: SqlType) -> pa.DataType:
 
 def equality_key(type_: SqlType) -> Callable[[Value], Value] | None:
     """What maps equal values to equal keys of a dictionary; None where values are their own keys."""
-    return _float_key if type_.name == "DOUBLE" else None
+    return float_key if type_.name == "DOUBLE" else None
 
 
 def order_key(type_: SqlType) -> Callable[[Value], Value] | None:
@@ -45,7 +45,8 @@ def order_key(type_: SqlType) -> Callable[[Value], Value] | None:
     return _float_order if type_.name == "DOUBLE" else None
 
 
-def _float_key(value: Value) -> Value:
+def float_key(value: Value) -> Value:
+    """A number as a key that equal ones share: NaN equals NaN."""
     return _NAN if value != value else value
 
 
