@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from millstream import plan_form
 from millstream.bind import statements as act
+from millstream.bind.context import Context
 from millstream.catalog import (
     AggregateDef,
     DerivedDef,
@@ -203,7 +204,7 @@ class SessionKeeper:
         """Know the aggregates of the library that were used."""
         for use in uses:
             if use.startswith(aggregate_use("")):
-                self._database.catalog.aggregate(use.removeprefix(aggregate_use("")), window=False)
+                Context(self._database.catalog, "").aggregate(use.removeprefix(aggregate_use("")), window=False)
 
     def _define_again(self, key: str, record: Record) -> None:
         """Define what was defined before; code in Python is not kept, and comes with the session."""

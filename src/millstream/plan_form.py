@@ -28,6 +28,7 @@ _LISTED = {
     "catalog": "Clock StreamDef DerivedDef ViewDef TableDef SinkDef",
     "hosts.contract": "Query:Program",
     "planned": "Planned",
+    "hosts.spark.kept_plan": "KeptPlan KeptStage",
     "plan.expr": "Column Literal Call Cast Case",
     "plan.event_joins": "AtWindowEnd Lasting Starts AsofJoin",
     "plan.modes": "Running Sliding Tumbling Closing",
@@ -122,6 +123,13 @@ def read(data: Mapping[str, Any], python: Python | None = None) -> Any:
     return reader.value(data["plan"])
 
 
+def python_in(value: object) -> dict[str, Any]:
+    """The code in Python that a plan needs, by name."""
+    writer = _Writer()
+    writer.seen(value)
+    return {code.name: code for code in writer.objects() if type(code).__name__ == "PythonCode"}
+
+
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
@@ -189,6 +197,9 @@ class _Writer:
             self._uses[value.number] += 1
         for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
             self._count(part)
+
+    def objects(self) -> list[Any]:
+        return [value for value, _ in self._by_identity.values()]
 
     def written(self, top: Any) -> dict[str, Any]:
         places: dict[int, int] = {}

@@ -15,7 +15,5 @@ class Planned:
     program: Program
     text: str
     uses: frozenset[str] = frozenset()
-    logical: Node | None = None
-    """the plan as it was bound; None if the program was given as it is"""
     changes: tuple[tuple[str, Node], ...] = ()
     """the rules that changed it, each with the plan it left"""

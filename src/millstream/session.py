@@ -164,8 +164,8 @@ class Database:
         plan, trace = run_rules(bound.plan, steps, disabled, self._host.statistics(), why_slow)
         physical = plan_physical(plan, self.config.relations)
         relation = isinstance(bound.plan, Validity)
-        program = Program(name, physical, bound.names, sink, relation, name.lower() in self._views)
-        return Planned(program, text, uses, bound.plan, tuple(trace.changes))
+        program = Program(name, physical, bound.names, sink, relation, name.lower() in self._views, bound.plan)
+        return Planned(program, text, uses, tuple(trace.changes))
 
     @refusing_depth()
     def _explain(self, query: act.Query, mode: str) -> str:
@@ -173,11 +173,11 @@ class Database:
 
     def _explained(self, planned: Planned, mode: str) -> str:
         program = planned.program
-        if planned.logical is None:
+        if program.bound is None:
             return self._host.explain(program)
-        trace = Trace(planned.logical, list(planned.changes))
+        trace = Trace(program.bound, list(planned.changes))
         with lengths_told(by_number=any(self._is_by_number(stream) for stream in streams_of(program.plan))):
-            return explain_text(planned.logical, trace, self._host.explain(program), mode, self._host.statistics())
+            return explain_text(program.bound, trace, self._host.explain(program), mode, self._host.statistics())
 
     def _is_by_number(self, stream: str) -> bool:
         return self.catalog.get(stream, StreamDef).is_by_number

@@ -140,6 +140,7 @@ class Case:
     spark: Any
     shape: str = ""
     streams: dict[str, Files] = field(default_factory=dict)
+    config: Config = field(default_factory=Config)
 
     def __post_init__(self) -> None:
         rng, draw = random.Random(self.seed), np.random.default_rng(self.seed)
@@ -188,7 +189,7 @@ class Case:
             trigger={"availableNow": True},
             follow=True,
         )
-        db = Database(host, tables, Config())
+        db = Database(host, tables, self.config)
         for name, stream in self.streams.items():
             source = f"connector = 'file', path = '{stream.folder}', format = 'parquet'"
             db.execute(f"CREATE STREAM {name} {COLUMNS} WITH ({source})")
@@ -267,8 +268,41 @@ def test_another_query_is_refused_and_the_right_one_goes_on(case_of: Callable[..
         with pytest.raises(StateError, match="the checkpoint belongs to another query") as refused:
             case.run(other)
         assert refused.value.hint == "start with a new checkpoint directory"
+        assert "stage " in str(refused.value.detail)
     case.put(ALL)
     assert delivered + case.run() == expected
+
+
+EDITS: dict[str, Callable[[str], str]] = {
+    "a comment": lambda text: f"/* what it is for */ {text} -- and how",
+    "another alias": lambda text: text.replace("total", "subtotal").replace(" AS t", " AS u").replace("again", "more"),
+    "one more column": lambda text: text.replace(" AS last", " AS last, number + 1 AS next"),
+}
+
+
+@pytest.mark.parametrize("shape", ["two exchanges", "fused"])
+def test_an_edited_query_goes_on(case_of: Callable[..., Case], shape: str) -> None:
+    case = case_of(3, shape=shape)
+    case.put(1)
+    delivered, width = case.run(), 5
+    assert {len(row) for row in delivered} <= {width}
+    for number, edit in enumerate(EDITS.values(), 2):
+        assert edit(case.text) != case.text
+        case.put(ALL if number == len(EDITS) + 1 else number)
+        last = case.run(edit(case.text))
+        delivered += last
+    assert {len(row) for row in last} == {width + 1}
+    assert [row[:width] for row in delivered] == case.in_process()
+
+
+def test_other_settings_go_on_with_the_plan_that_ran(case_of: Callable[..., Case]) -> None:
+    case = case_of(0, shape="groups of a sliding window")
+    expected = case.in_process()
+    case.put(1)
+    delivered = case.run()
+    case.put(ALL)
+    case.config = Config().with_setting("rules", False).with_setting("relations", "changes")
+    assert sorted(delivered + case.run(), key=repr) == sorted(expected, key=repr)
 
 
 def test_a_checkpoint_goes_on_with_more_tasks(

@@ -13,6 +13,7 @@ from millstream.connectors.contract import Rejected, Source
 from millstream.errors import CatalogError
 from millstream.hosts.results import ResultLog
 from millstream.physical.nodes import Physical
+from millstream.plan.nodes import Node
 from millstream.statistics import Statistics
 
 
@@ -28,6 +29,8 @@ class Program:
     """whether its rows are valid during intervals, which their last two columns tell"""
     view: bool = False
     """whether nobody fetches its rows: it is there for its content"""
+    bound: Node | None = None
+    """the logical plan as it was bound, before any rule; None if physical operators were given as they are"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,8 @@ class Builder:
     source: Callable[[Source], Branch]
     table: Callable[[StoredTable], SparkTable]
     buckets: int | None = None
+    stages: list[Stage] = field(default_factory=list)
+    """those that keep state, in the order they are built"""
     _built: dict[Physical, tuple[Branch, ...]] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
@@ -129,6 +131,7 @@ class Builder:
         """Each bucket's rows with its state: a streaming query."""
         from millstream.hosts.spark.stateful import KernelProcessor, output_ddl
 
+        self.stages.append(stage)
         mode = "EventTime" if self.clockwork.watermarked else "None"
         output = packed.groupBy("bucket").transformWithStateInPandas(
             KernelProcessor(stage), output_ddl(stage), "Append", mode

@@ -23,10 +23,12 @@ from millstream.hosts.spark.build import Builder, fused, is_exchange, needs_wate
 from millstream.hosts.spark.explain import explained
 from millstream.hosts.spark.failures import telling
 from millstream.hosts.spark.inputs import bounded_input, input_of
+from millstream.hosts.spark.kept_plan import KeptPlan
 from millstream.hosts.spark.meters import Meter, Meters
 from millstream.hosts.spark.runs import Outcome, run_bounded, watched
 from millstream.hosts.spark.sources import DriverSource, FollowedFiles, Input, PushedRows, Reading, RegisteredFrame
 from millstream.hosts.spark.spool import Spooled
+from millstream.hosts.spark.stage import Stage
 from millstream.hosts.spark.streaming import Trigger
 from millstream.hosts.spark.surface import surface
 from millstream.hosts.spark.tables import SparkTable, collected, registered_table, stored_table
@@ -179,6 +181,12 @@ class SparkHost:
         self, program: Program, since: int = 0, meters: Meters | None = None, dry: bool = False, rows: bool = False
     ) -> tuple[Branch, ...]:
         """The program's rows with their hidden columns, or with `rows` only what is seen; `dry` only to look at it."""
+        return self._built(program, since, meters, dry, rows)[0]
+
+    def _built(
+        self, program: Program, since: int, meters: Meters | None, dry: bool, rows: bool
+    ) -> tuple[tuple[Branch, ...], list[Stage]]:
+        """The branches of a program, and the stages among them that keep state."""
         clockwork = self._clockwork(program.plan)
         reading = Reading(self.spark, clockwork, meters or Meters({}), since, dry)
         if not dry:
@@ -190,7 +198,8 @@ class SparkHost:
             return self._find(node.stream).branch(node, reading)
 
         with telling():
-            return Builder(self.spark, clockwork, source, self._table, self._buckets).build(program.plan, rows)
+            builder = Builder(self.spark, clockwork, source, self._table, self._buckets)
+            return builder.build(program.plan, rows), builder.stages
 
     def to_dataframe(self, program: Program) -> DataFrame:
         """The program as a DataFrame, streaming if any of its inputs is."""
@@ -341,7 +350,14 @@ class SparkHost:
         self._stop.set()
 
     def start_streaming(self, program: Program, checkpoint: str, trigger: Trigger | None = None) -> StreamingQuery:
-        """Run a program as a streaming query into its sink, resuming from `checkpoint` if there is one."""
+        """Run a program as a streaming query into its sink, resuming from `checkpoint` if there is one.
+
+        A query that is the same as the one that began there goes on with its plan, whatever the settings are now;
+        another one goes on if all its state is the same.
+        """
+        kept = KeptPlan.read(self.spark, checkpoint, program)
+        if kept is not None:
+            program = kept.resumed(program)
         running = self._queries.get(program.name.lower())
 
         def deliver(rows: pa.Table) -> None:
@@ -351,7 +367,9 @@ class SparkHost:
                 running.rows += rows.num_rows
                 running.deliver([rows])
 
-        branches = self.branches(program, meters=self._metered)
+        branches, stages = self._built(program, 0, self._metered, dry=False, rows=False)
+        # before anything is read: what does not fit is refused at the start
+        KeptPlan.of(program, stages).follow(kept, self.spark, checkpoint)
         written = Meter() if self._metered is None else self._metered[WRITTEN + program.name]
         return streaming.start(program, branches, checkpoint, trigger or self.trigger, deliver, written)
 

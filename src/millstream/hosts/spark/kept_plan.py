@@ -1,0 +1,117 @@
+"""The plan of a streaming query, kept in its checkpoint: what it goes on with, and what its state belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from millstream import plan_form
+from millstream.errors import StateError
+from millstream.hosts.contract import Program
+from millstream.hosts.spark.stage import Stage
+from millstream.plan.python import PythonCode
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PLACE = "millstream/plan.json"
+
+
+@dataclass(frozen=True)
+class KeptStage:
+    """A stage that keeps state: what it does, for people, and what its state is."""
+
+    does: str
+    signature: str
+
+
+@dataclass(frozen=True)
+class KeptPlan:
+    """A program as it ran, with the stages it became."""
+
+    program: Program
+    stages: tuple[KeptStage, ...]
+
+    @staticmethod
+    def of(program: Program, stages: Sequence[Stage]) -> KeptPlan:
+        return KeptPlan(program, tuple(KeptStage(stage.spec.describe(), stage.signature) for stage in stages))
+
+    @staticmethod
+    def read(spark: SparkSession, checkpoint: str, now: Program) -> KeptPlan | None:
+        """The plan in a checkpoint that `now` is started on; None if there is none."""
+        text = _read(spark, f"{checkpoint}/{PLACE}")
+        if text is None:
+            return None
+        codes = plan_form.python_in(now)
+
+        def python(name: str, digest: str) -> PythonCode:
+            # code whose text changed makes another plan: it is only compared, never run
+            found = codes.get(name)
+            return found if found is not None and found.digest == digest else PythonCode(name, digest, None)
+
+        kept: KeptPlan = plan_form.loads(text, python)
+        return kept
+
+    def resumed(self, program: Program) -> Program:
+        """What runs when `program` is started on the checkpoint: the plan that ran before, if it is the same query."""
+        if program.bound is None or program.bound != self.program.bound:
+            return program
+        return replace(program, plan=self.program.plan)
+
+    def follow(self, before: KeptPlan | None, spark: SparkSession, checkpoint: str) -> None:
+        """Take the place of the plan that ran before; refused if some state would be that of something else."""
+        if before is not None:
+            for number, (old, new) in enumerate(zip_longest(before.stages, self.stages), 1):
+                if old is None or new is None or old.signature != new.signature:
+                    raise StateError(
+                        "the checkpoint belongs to another query",
+                        detail=f"stage {number} was {_told(old)} and is now {_told(new)}",
+                        hint="start with a new checkpoint directory",
+                    )
+        if before != self:
+            _write(spark, f"{checkpoint}/{PLACE}", plan_form.dumps(self))
+
+
+def _told(stage: KeptStage | None) -> str:
+    return "not there" if stage is None else f"[{stage.does}] with {stage.signature.rpartition(',')[0]}"
+
+
+def _read(spark: SparkSession, path: str) -> str | None:
+    jvm = _jvm(spark)
+    if jvm is None:
+        return Path(path).read_text() if Path(path).exists() else None
+    place = jvm.org.apache.hadoop.fs.Path(path)
+    files = place.getFileSystem(spark._jsc.hadoopConfiguration())
+    if not files.exists(place):
+        return None
+    stream = files.open(place)
+    try:
+        return str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+    finally:
+        stream.close()
+
+
+def _write(spark: SparkSession, path: str, text: str) -> None:
+    jvm = _jvm(spark)
+    if jvm is None:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(f"{path}.new").write_text(text)
+        Path(f"{path}.new").rename(path)
+        return
+    place, temporary = (jvm.org.apache.hadoop.fs.Path(name) for name in (path, f"{path}.new"))
+    files = place.getFileSystem(spark._jsc.hadoopConfiguration())
+    out = files.create(temporary, True)
+    try:
+        out.write(bytearray(text.encode()))
+    finally:
+        out.close()
+    files.delete(place, False)
+    files.rename(temporary, place)
+
+
+def _jvm(spark: SparkSession) -> Any:
+    """Java, which knows the file systems that checkpoints are in; None on Spark Connect, which does not reach it."""
+    return getattr(spark, "_jvm", None) if hasattr(spark, "_jsparkSession") else None
