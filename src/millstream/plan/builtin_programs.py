@@ -78,6 +78,8 @@ def _count(m: _Maker) -> Program:
 
 
 def _sum(m: _Maker) -> Program:
+    if m.x.type == DOUBLE:
+        return _exact_sum(m)
     wide = _sum_type(m.x.type)
     x = cast(m.x, wide)
 
@@ -88,9 +90,33 @@ def _sum(m: _Maker) -> Program:
     return m.program(Schema.of(total=wide), [x], then, lambda state: cast(state["total"], m.type))
 
 
+def _exact_sum(m: _Maker) -> Program:
+    def then(state: Use, _: Expr) -> dict[str, Expr]:
+        is_first, grown = call("is_null", state["high"]), _added(state, m.x)
+        return {name: Case(DOUBLE, ((is_first, first),), grown[name]) for name, first in (("high", m.x), ("low", zero))}
+
+    zero = Literal(DOUBLE, 0.0)
+    return m.program(Schema.of(high=DOUBLE, low=DOUBLE), [m.x, zero], then, _total)
+
+
+def _added(state: Use, x: Expr) -> dict[str, Expr]:
+    """A sum in two parts with one more value, as accumulators add it: the low part has what rounding took."""
+    high = call("+", state["high"], x)
+    back = call("-", high, state["high"])
+    rest = call("+", call("-", state["high"], call("-", high, back)), call("-", x, back))
+    return {"high": high, "low": call("+", state["low"], rest)}
+
+
+def _total(state: Use) -> Expr:
+    whole = call("+", state["high"], state["low"])
+    return Case(DOUBLE, ((call("isfinite", state["high"]), whole),), state["high"])
+
+
 def _avg(m: _Maker) -> Program:
     one, none = Literal(BIGINT, 1), Literal(BIGINT, 0)
-    if m.x.type == BIGINT:
+    if m.x.type == DOUBLE:
+        parts: dict[str, Expr] = {"high": m.x, "low": Literal(DOUBLE, 0.0)}
+    elif m.x.type == BIGINT:
         # in two halves, since the sum of a few large numbers leaves 64 bits
         upper = call("//", m.x, _HALF)
         parts = {"high": upper, "low": call("-", m.x, call("*", upper, _HALF))}
@@ -100,10 +126,12 @@ def _avg(m: _Maker) -> Program:
 
     def then(use: Use, _: Expr) -> dict[str, Expr]:
         grown = {name: cast(call("+", use[name], part), part.type) for name, part in parts.items()}
-        return {**grown, "n": call("+", use["n"], one)}
+        return {**(_added(use, m.x) if m.x.type == DOUBLE else grown), "n": call("+", use["n"], one)}
 
     def result(use: Use) -> Expr:
-        if "total" in parts:
+        if m.x.type == DOUBLE:
+            total = _total(use)
+        elif "total" in parts:
             total = cast(use["total"], DOUBLE)
         else:
             total = call("+", call("*", cast(use["high"], DOUBLE), float(2**32)), cast(use["low"], DOUBLE))
