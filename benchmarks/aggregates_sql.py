@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 import millstream as ms
-from millstream.kernels import snapshots
+from millstream.kernels import saving, snapshots
 from millstream.kernels.batch import FOREVER, Batch
 from millstream.physical.nodes import Apply, Compute, Physical, Source
 
@@ -137,7 +137,7 @@ class Chain:
 
     def bytes_held(self) -> int:
         """The size of the saved state."""
-        return sum(len(kernel.snapshot(state)) for kernel, state in zip(self.kernels, self.states, strict=True))
+        return sum(len(saving.snapshot(kernel, state)) for kernel, state in zip(self.kernels, self.states, strict=True))
 
 
 def _specs(plan: Physical) -> Iterator[Any]:
@@ -153,7 +153,7 @@ def _specs(plan: Physical) -> Iterator[Any]:
 def _held(kernel: Any, state: Any) -> int:
     if hasattr(kernel, "engine"):
         return int(kernel.engine.rows_held(state.groups))
-    saved = snapshots.load(kernel.spec, kernel.snapshot(state)).columns
+    saved = snapshots.load(kernel.spec, saving.snapshot(kernel, state)).columns
     return len(saved["cells"]) if "cells" in saved else 0
 
 

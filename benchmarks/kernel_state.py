@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from millstream.kernels import jit
+from millstream.kernels import jit, saving
 from millstream.kernels.batch import Batch
 from millstream.kernels.over import Frame, OverCall, OverSpec
 from millstream.schema import Schema
@@ -51,16 +51,16 @@ def measure(over: OverSpec, idle: int, choose: Callable[[], np.ndarray], rounds:
         start = time.perf_counter()
         kernel.step(state, batch)
         stepped = time.perf_counter()
-        changes = kernel.changes(state)
+        changes = saving.changes(kernel, state)
         given = time.perf_counter()
         saved = {n: piece for n, piece in (saved | changes).items() if piece is not None}
         if at >= 10:
             spent.append([stepped - start, given - stepped, sum(len(piece or b"") for piece in changes.values()) / 1e6])
     start = time.perf_counter()
-    kernel.snapshot(state)
+    saving.snapshot(kernel, state)
     whole = time.perf_counter() - start
     start = time.perf_counter()
-    kernel.assemble(saved)
+    saving.assemble(kernel, saved)
     assembled = time.perf_counter() - start
     step, change, size = np.median(spent, axis=0) * 1e3
     return [step, change, max(change for _, change, _ in spent) * 1e3, whole * 1e3, assembled * 1e3, size]
@@ -78,7 +78,7 @@ def written(case: WindowState, window: int, rounds: int) -> tuple[float, float, 
             kernel.step(state, batch)
         given = store.save(state)
         total += given if number >= full else 0
-    return total / rounds / 1e3, len(kernel.snapshot(state)) / 1e3, len(store.pieces)
+    return total / rounds / 1e3, len(saving.snapshot(kernel, state)) / 1e3, len(store.pieces)
 
 
 def windows(rounds: int) -> None:

@@ -136,6 +136,7 @@ def row_fed(bench: Bench) -> Any:
     from pyspark.sql import functions as F
     from pyspark.sql.streaming import StatefulProcessor
 
+    from millstream.kernels import saving
     from millstream.kernels.batch import Batch
     from millstream.kernels.over.spec import Frame, OverCall, OverSpec
     from millstream.schema import Field, Schema
@@ -152,7 +153,7 @@ def row_fed(bench: Bench) -> Any:
 
         def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
             saved = self.state.get()
-            state = self.kernel.open() if saved is None else self.kernel.restore(bytes(saved[0]))
+            state = self.kernel.open() if saved is None else saving.restore(self.kernel, bytes(saved[0]))
             for frame in rows:
                 frame = frame.sort_values("ts", kind="stable")
                 time_ = frame["ts"].to_numpy().astype("datetime64[us]").astype(np.int64)
@@ -169,7 +170,7 @@ def row_fed(bench: Bench) -> Any:
                 yield pd.DataFrame(
                     {"key": out.rows.column(1).to_numpy(), "total": out.rows.column(3).to_numpy(zero_copy_only=False)}
                 )
-            self.state.update((self.kernel.snapshot(state),))
+            self.state.update((saving.snapshot(self.kernel, state),))
 
         def close(self) -> None: ...
 

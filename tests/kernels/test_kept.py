@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from millstream.errors import StateError
-from millstream.kernels import jit
+from millstream.kernels import jit, saving
 from millstream.kernels.batch import FOREVER, Batch
 from millstream.kernels.contract import Kernel
 from millstream.kernels.relations.summary import SummarySpec
@@ -47,7 +48,7 @@ def written(case: WindowState, window: int) -> tuple[float, int]:
     for turn in case.turns(window, ROWS, turns, full):
         run(kernel, state, turn)
         total += store.save(state)
-    return total / (turns * ROWS), len(kernel.snapshot(state))
+    return total / (turns * ROWS), len(saving.snapshot(kernel, state))
 
 
 @pytest.mark.parametrize("case", [*WINDOW_STATES, GROWING], ids=lambda case: case.name)
@@ -72,7 +73,7 @@ def test_space_is_bounded_and_what_has_expired_is_dropped(case: WindowState) -> 
             store.save(state)
             if number > 2 * window // 25:
                 most = max(most, store.size)
-                assert store.size < 3 * len(kernel.snapshot(state)) + 60_000
+                assert store.size < 3 * len(saving.snapshot(kernel, state)) + 60_000
         for turn in case.turns(window, 25, 1, 10_000):
             for batch in turn:
                 kernel.step(state, batch.slice(0, 0).with_upto(FOREVER))
@@ -96,10 +97,12 @@ def test_pieces_of_any_moment_are_a_snapshot(case: WindowState, restart: int) ->
             assert run(kernel, state, turn) == run(kernel, alone, turn)
             store.save(state)
             if number % restart == 0:
-                again = kernel.assemble(store.pieces)
-                assert kernel.changes(again) == {}
+                again = saving.assemble(kernel, store.pieces)
+                assert saving.changes(kernel, again) == {}
                 if case.name != "ahead":  # the OVER in it has its keys in another order
-                    assert kernel.snapshot(again) == kernel.snapshot(kernel.restore(kernel.snapshot(state)))
+                    assert saving.snapshot(kernel, again) == saving.snapshot(
+                        kernel, saving.restore(kernel, saving.snapshot(kernel, state))
+                    )
                 state = again
 
 
@@ -112,8 +115,8 @@ def test_rows_of_one_instant_are_written_once() -> None:
             run(kernel, state, turn)
             sizes.append(store.save(state))
         # As a whole, the rows would have been written thirty times.
-        assert sum(sizes) < 4 * len(kernel.snapshot(state))
-        again = kernel.assemble(store.pieces)
+        assert sum(sizes) < 4 * len(saving.snapshot(kernel, state))
+        again = saving.assemble(kernel, store.pieces)
         last = next(GROWING.turns(10**6, ROWS, 1, 30))
         assert run(kernel, again, last) == []
         kernel.step(state, last[0].slice(0, 0).with_upto(1))
@@ -129,10 +132,10 @@ def test_what_an_earlier_version_saved_is_refused(case: WindowState) -> None:
         for turn in case.turns(1_000, ROWS, 3):
             run(kernel, state, turn)
         with pytest.raises(StateError, match="incomplete"):
-            kernel.assemble({0: kernel.snapshot(state)})
+            saving.assemble(kernel, {0: saving.snapshot(kernel, state)})
         with patch("millstream.kernels.snapshots._FORMAT", "1"):
-            old = kernel.snapshot(state)
-        for read in (kernel.restore, lambda saved: kernel.assemble({0: saved})):
+            old = saving.snapshot(kernel, state)
+        for read in (partial(saving.restore, kernel), lambda saved: saving.assemble(kernel, {0: saved})):
             with pytest.raises(StateError, match="another format") as caught:
                 read(old)
             assert "format 1, this version reads 3" in str(caught.value.detail)
@@ -147,8 +150,8 @@ def test_a_result_that_lasts_goes_on_after_a_restart() -> None:
     kernel = spec.build()
     with jit.using("off", threads=1):
         for again in (
-            lambda state: kernel.restore(kernel.snapshot(state)),
-            lambda state: kernel.assemble(kernel.changes(state)),
+            lambda state: saving.restore(kernel, saving.snapshot(kernel, state)),
+            lambda state: saving.assemble(kernel, saving.changes(kernel, state)),
         ):
             state = kernel.open()
             assert run(kernel, state, [batch]) == []

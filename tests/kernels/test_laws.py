@@ -22,7 +22,7 @@ from relation_scenarios import RELATION_SCENARIOS
 from sweep_scenarios import SWEEP_SCENARIOS
 
 from millstream.errors import DataError
-from millstream.kernels import jit
+from millstream.kernels import jit, saving
 from millstream.kernels.aggregates import result_type
 from millstream.kernels.batch import BEGIN, FOREVER, Batch
 from millstream.kernels.contract import Kernel
@@ -143,9 +143,9 @@ def test_snapshots(name: str, data: st.DataObject) -> None:
         for batch, save in zip(inputs, saves, strict=True):
             outputs.append(kernel.step(state, batch))
             if save:
-                saved = kernel.snapshot(state)
+                saved = saving.snapshot(kernel, state)
                 kernel = scenario.spec.build()
-                state = kernel.restore(saved)
+                state = saving.restore(kernel, saved)
         return content(outputs)
 
     with jit.using("off", threads=data.draw(st.sampled_from([1, 2]))):
@@ -164,22 +164,22 @@ def test_pieces(name: str, data: st.DataObject) -> None:
     def with_restarts() -> list[Any]:
         kernel = scenario.spec.build()
         state = kernel.open()
-        assert kernel.changes(state) == {}
-        assert kernel.changes(kernel.assemble({})) == {}
+        assert saving.changes(kernel, state) == {}
+        assert saving.changes(kernel, saving.assemble(kernel, {})) == {}
         saved: dict[int, bytes] = {}
         outputs = []
         for batch, action in zip(inputs, done, strict=True):
             outputs.append(kernel.step(state, batch))
             if action == "rescale":
-                state = kernel.merge(kernel.split(state, 2))
+                state = saving.merge(kernel, saving.split(kernel, state, 2))
                 saved = {}
             if action != "nothing":
-                fold(saved, kernel.changes(state))
-                assert kernel.changes(state) == {}
+                fold(saved, saving.changes(kernel, state))
+                assert saving.changes(kernel, state) == {}
             if action == "restart":
                 kernel = scenario.spec.build()
-                state = kernel.assemble(saved)
-                assert kernel.changes(state) == {}
+                state = saving.assemble(kernel, saved)
+                assert saving.changes(kernel, state) == {}
         return content(outputs)
 
     # Few keys make many pieces, so that they are given up, put together and numbered again.
@@ -212,11 +212,11 @@ def test_sharding(name: str, data: st.DataObject) -> None:
         kernel = spec.build()
         state = kernel.open()
         outputs = [kernel.step(state, batch) for batch in inputs[:split_at]]
-        states = kernel.split(state, parts)
+        states = saving.split(kernel, state, parts)
         kernels = [spec.build() for _ in range(parts)]
         for batch in inputs[split_at:merge_at]:
             outputs += [k.step(s, piece) for k, s, piece in zip(kernels, states, route(batch), strict=True)]
-        state = kernel.merge(states)
+        state = saving.merge(kernel, states)
         outputs += [kernel.step(state, batch) for batch in inputs[merge_at:]]
         return sorted(content(outputs), key=lambda row: row[:2])
 
@@ -319,8 +319,8 @@ def test_full_rings_survive_restarts_and_sharding(spec: OverSpec) -> None:
         state = kernel.open()
         outputs = []
         for batch in inputs:
-            state = kernel.restore(kernel.snapshot(state))
-            state = kernel.merge(kernel.split(state, 3))
+            state = saving.restore(kernel, saving.snapshot(kernel, state))
+            state = saving.merge(kernel, saving.split(kernel, state, 3))
             outputs.append(kernel.step(state, batch))
         assert content(outputs) == undisturbed
         states = [kernel.open() for _ in range(3)]
@@ -328,6 +328,6 @@ def test_full_rings_survive_restarts_and_sharding(spec: OverSpec) -> None:
         for batch in inputs:
             buckets = bucket_of([batch.rows.column(spec.input.index(key)) for key in spec.keys], 3)
             pieces = [batch.take(np.flatnonzero(buckets == part)) for part in range(3)]
-            states = kernel.split(kernel.merge(states), 3)
+            states = saving.split(kernel, saving.merge(kernel, states), 3)
             outputs += [kernel.step(part, piece) for part, piece in zip(states, pieces, strict=True)]
         assert sorted(content(outputs), key=lambda row: row[:2]) == undisturbed

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from kernel_scenarios import Scenario, distinct_scenarios, merge_scenarios
 
+from millstream.kernels import saving
 from millstream.kernels.batch import BEGIN, FOREVER, Batch
 from millstream.kernels.distinct import DistinctSpec
 from millstream.kernels.merge import MergeSpec
@@ -67,7 +68,7 @@ def test_merge_has_room_for_sixteen_ports(ports: int) -> None:
 def test_indivisible_state_is_not_divided() -> None:
     kernel = MergeSpec(ONE, 2).build()
     with pytest.raises(ValueError, match="cannot be divided"):
-        kernel.split(kernel.open(), 2)
+        saving.split(kernel, kernel.open(), 2)
 
 
 @settings(deadline=None, max_examples=examples(60))

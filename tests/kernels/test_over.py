@@ -16,7 +16,7 @@ from kernel_scenarios import ahead_specs, ordered, over_specs
 from over_reference import over, total
 
 from millstream.errors import DataError, StateError
-from millstream.kernels import jit
+from millstream.kernels import jit, saving
 from millstream.kernels.aggregates import result_type
 from millstream.kernels.ahead import AheadSpec
 from millstream.kernels.batch import FOREVER, Batch
@@ -294,12 +294,12 @@ def test_state_of_another_spec_is_refused() -> None:
     other = OverSpec(XS, ("k",), (call("avg", "x", Frame("range", 11)),)).build()
     state = kernel.open()
     kernel.step(state, batch([1, 2], x=[1.0, 2.0], upto=2))
-    saved = kernel.snapshot(state)
+    saved = saving.snapshot(kernel, state)
     with pytest.raises(StateError, match="another query"):
-        other.restore(saved)
+        saving.restore(other, saved)
     for broken in (b"", b"nonsense", saved[: len(saved) // 2]):
         with pytest.raises(StateError, match="cannot be read"):
-            kernel.restore(broken)
+            saving.restore(kernel, broken)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from millstream.errors import DataError
+from millstream.kernels import saving
 from millstream.kernels.batch import FOREVER, Batch
 from millstream.kernels.jit import using
 from millstream.kernels.patterns.chain import ChainMachine, why_not
@@ -248,9 +249,9 @@ def test_same_as_the_general_machine(search: Search, rows: list[Arrival], random
         if quick == "error":
             return
         if random.random() < 0.2:
-            states[0] = kernels[0].restore(kernels[0].snapshot(states[0]))
+            states[0] = saving.restore(kernels[0], saving.snapshot(kernels[0], states[0]))
         if random.random() < 0.2:
-            states[0] = kernels[0].merge(kernels[0].split(states[0], 3))
+            states[0] = saving.merge(kernels[0], saving.split(kernels[0], states[0], 3))
 
 
 def _step(kernel: MatchKernel, state: Any, batch: Batch) -> Any:

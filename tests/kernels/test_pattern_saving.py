@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from pattern_searches import FALLS, HERE, RISES, A, B, plus, search, seq
 
+from millstream.kernels import saving
 from millstream.kernels.batch import FOREVER, Batch
 from millstream.kernels.patterns.kernel import MatchKernel, MatchState
 from millstream.kernels.patterns.spec import MatchSpec
@@ -57,14 +58,14 @@ def test_saved_right_after_the_end(searched: Search, keys: tuple[str, ...], gene
     kernel = MatchKernel(MatchSpec(INPUT, replace(searched, keys=keys)), general)
     state = kernel.open()
     kernel.step(state, batch_of(ROWS, len(ROWS)))
-    before = _kept(kernel.changes(state))
+    before = _kept(saving.changes(kernel, state))
 
     at_the_end = told(kernel, state)
     assert at_the_end
-    after = _kept(before | kernel.changes(state))
+    after = _kept(before | saving.changes(kernel, state))
 
-    assert told(kernel, kernel.assemble(before)) == at_the_end
+    assert told(kernel, saving.assemble(kernel, before)) == at_the_end
     assert told(kernel, state) == []
-    assert told(kernel, kernel.assemble(after)) == []
-    assert told(kernel, kernel.restore(kernel.snapshot(state))) == []
-    assert kernel.changes(kernel.assemble(after)) == {}
+    assert told(kernel, saving.assemble(kernel, after)) == []
+    assert told(kernel, saving.restore(kernel, saving.snapshot(kernel, state))) == []
+    assert saving.changes(kernel, saving.assemble(kernel, after)) == {}

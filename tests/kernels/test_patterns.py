@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pattern_scenarios import events_of, is_supported
 
 from millstream.errors import DataError, UnsupportedError
-from millstream.kernels import jit
+from millstream.kernels import jit, saving
 from millstream.kernels.batch import FOREVER, Batch
 from millstream.kernels.patterns import threads
 from millstream.kernels.patterns.kernel import MatchKernel, describe_machine
@@ -477,7 +477,7 @@ def test_the_reference_agrees(search: Search, rows: list[Arrival], data: st.Data
         for part in (*parts, Batch.empty(COLUMNS.arrow, FOREVER)):
             results.append(kernel.step(state, part))
             if data.draw(st.booleans()):
-                state = kernel.restore(kernel.snapshot(state))
+                state = saving.restore(kernel, saving.snapshot(kernel, state))
         return content(results)
 
     wanted = expected(search, rows)

@@ -10,7 +10,7 @@ import pytest
 
 from millstream import types
 from millstream.errors import StateError
-from millstream.kernels import jit, snapshots
+from millstream.kernels import jit, saving, snapshots
 from millstream.kernels.batch import Batch
 from millstream.kernels.chain import ChainSpec, why_not_chained
 from millstream.kernels.compute import ComputeStage
@@ -54,7 +54,7 @@ class Saved:
         self.pieces: dict[int, bytes] = {}
 
     def save(self, state: object) -> dict[int, bytes | None]:
-        changes = self.kernel.changes(state)
+        changes = saving.changes(self.kernel, state)
         for number, piece in changes.items():
             if piece is None:
                 del self.pieces[number]
@@ -70,7 +70,7 @@ class Saved:
 def keys_in(spec: OverSpec, changes: dict[int, bytes | None]) -> int:
     """How many keys were written."""
     pieces = [piece for number, piece in changes.items() if number and piece is not None]
-    return sum(snapshots.load(spec, piece).rows("keys").num_rows for piece in pieces)
+    return sum(snapshots.load(spec, piece).rows("slots").num_rows for piece in pieces)
 
 
 def test_keys_that_were_not_touched_are_not_saved_again() -> None:
@@ -84,7 +84,7 @@ def test_keys_that_were_not_touched_are_not_saved_again() -> None:
         scattered = np.arange(0, 20 * KEYS_PER_PIECE, 500)
         kernel.step(state, rows(scattered, 10))
         assert keys_in(LASTING, saved.save(state)) == len(scattered)
-        state = kernel.assemble(saved.pieces)
+        state = saving.assemble(kernel, saved.pieces)
         kernel.step(state, rows(np.array([3, 10**6]), 20))
         assert keys_in(LASTING, saved.save(state)) == 2
 
@@ -99,7 +99,7 @@ def test_pieces_and_their_bytes_stay_in_proportion() -> None:
         for time in range(3):
             kernel.step(state, rows(np.arange(5_000), time))
         saved.save(state)
-        alone = len(kernel.snapshot(state))
+        alone = len(saving.snapshot(kernel, state))
         for time in range(3, 153):
             keys = chance.choice(5_000, 200, replace=False)
             kernel.step(state, rows(keys, time))
@@ -108,7 +108,7 @@ def test_pieces_and_their_bytes_stay_in_proportion() -> None:
             assert len(saved.pieces) <= 1 + 2 * 5 + 8
         assert written < 3 * touched
         assert saved.size < 3 * alone
-        again = kernel.assemble(saved.pieces)
+        again = saving.assemble(kernel, saved.pieces)
         probe = rows(np.arange(5_000), 200)
         assert kernel.step(again, probe).rows.equals(kernel.step(state, probe).rows)
 
@@ -124,7 +124,7 @@ def test_expired_keys_are_freed(restart: bool) -> None:
         full, count = saved.size, len(saved.pieces)
         for time in range(WINDOW // 2, 4 * WINDOW, WINDOW // 2):
             if restart:
-                state = kernel.assemble(saved.pieces)
+                state = saving.assemble(kernel, saved.pieces)
             kernel.step(state, rows(np.arange(5), time))
             saved.save(state)
         assert len(state.keys) == 5
@@ -142,25 +142,25 @@ def test_a_kernel_without_keys_is_one_piece() -> None:
         saved.save(state)
         assert len(saved.pieces) == 2
     probe = rows(np.array([1]), 30)
-    assert kernel.step(kernel.assemble(saved.pieces), probe).rows.equals(kernel.step(state, probe).rows)
+    assert kernel.step(saving.assemble(kernel, saved.pieces), probe).rows.equals(kernel.step(state, probe).rows)
 
 
 def test_nothing_new_is_nothing_to_save() -> None:
     kernel = EXPIRING.build()
     state = kernel.open()
     kernel.step(state, rows(np.arange(3), 5).with_upto(5))
-    first = kernel.changes(state)
+    first = saving.changes(kernel, state)
     assert set(first) == {0}, "rows that wait for their peers are in the head"
     kernel.step(state, rows(np.arange(0), 5).with_upto(5))
-    assert kernel.changes(state) == {}
+    assert saving.changes(kernel, state) == {}
     kernel.step(state, rows(np.arange(0), 5).with_upto(6))
-    assert set(kernel.changes(state)) == {0, 1}
+    assert set(saving.changes(kernel, state)) == {0, 1}
     distinct = DistinctSpec(INPUT).build()
     state = distinct.open()
     distinct.step(state, rows(np.arange(3), 5))
-    assert set(distinct.changes(state)) == {0}
+    assert set(saving.changes(distinct, state)) == {0}
     distinct.step(state, rows(np.arange(0), 5).with_upto(9))
-    assert distinct.changes(state) == {}
+    assert saving.changes(distinct, state) == {}
 
 
 def test_foreign_and_mixed_pieces_are_refused() -> None:
@@ -171,32 +171,32 @@ def test_foreign_and_mixed_pieces_are_refused() -> None:
     saved.save(state)
     before = dict(saved.pieces)
     with pytest.raises(StateError, match="another query"):
-        EXPIRING.build().assemble(before)
+        saving.assemble(EXPIRING.build(), before)
     for missing in before:
         with pytest.raises(StateError, match="incomplete"):
-            kernel.assemble({number: piece for number, piece in before.items() if number != missing})
+            saving.assemble(kernel, {number: piece for number, piece in before.items() if number != missing})
     with pytest.raises(StateError, match="incomplete"):
-        kernel.assemble({0: kernel.snapshot(state)})
+        saving.assemble(kernel, {0: saving.snapshot(kernel, state)})
     with pytest.raises(StateError, match="not of one moment"):
-        kernel.assemble({0: before[0], 1: before[2], 2: before[1]})
+        saving.assemble(kernel, {0: before[0], 1: before[2], 2: before[1]})
     with pytest.raises(StateError, match="cannot be read"):
-        kernel.assemble(before | {1: before[1][:100]})
+        saving.assemble(kernel, before | {1: before[1][:100]})
     kernel.step(state, rows(np.arange(2 * KEYS_PER_PIECE), 1))
     saved.save(state)
     with pytest.raises(StateError):
-        kernel.assemble(saved.pieces | {number: before[number] for number in saved.pieces if number in (1, 2)})
+        saving.assemble(kernel, saved.pieces | {number: before[number] for number in saved.pieces if number in (1, 2)})
     distinct = DistinctSpec(INPUT).build()
     with pytest.raises(StateError, match="another query"):
-        distinct.assemble({0: before[0]})
+        saving.assemble(distinct, {0: before[0]})
     with pytest.raises(StateError, match="another query"):
-        distinct.assemble(before)
+        saving.assemble(distinct, before)
 
 
-def chain(limit: int) -> ChainSpec:
+def chain(limit: int, first: OverSpec = EXPIRING) -> ChainSpec:
     less = Call(types.BOOLEAN, "<", (Column(DOUBLE, "n_sum"), Literal(DOUBLE, float(limit))))
     columns = (("x", Column(DOUBLE, "n_sum")), ("key", Column(BIGINT, "k")), ("s", Column(VARCHAR, "s")))
-    compute = ComputeStage(EXPIRING.output, less, columns)
-    return ChainSpec((EXPIRING, compute, spec_over(Frame("rows", 1), ("key",), compute.output, "m")))
+    compute = ComputeStage(first.output, less, columns)
+    return ChainSpec((first, compute, spec_over(Frame("rows", 1), ("key",), compute.output, "m")))
 
 
 def test_a_chain_is_its_stages_in_turn() -> None:
@@ -219,14 +219,25 @@ def test_a_chain_refuses_what_another_chain_saved() -> None:
     kernel = chain(3).build()
     state = kernel.open()
     kernel.step(state, rows(np.arange(5), 5))
-    pieces = {number: piece for number, piece in kernel.changes(state).items() if piece is not None}
-    other = chain(4).build()
+    pieces = {number: piece for number, piece in saving.changes(kernel, state).items() if piece is not None}
+    other = chain(3, LASTING).build()
     with pytest.raises(StateError, match="another query"):
-        other.assemble(pieces)
+        saving.assemble(other, pieces)
     with pytest.raises(StateError, match="another query"):
-        other.restore(kernel.snapshot(state))
-    with pytest.raises(StateError, match="incomplete"):
-        kernel.assemble({number: piece for number, piece in pieces.items() if number != 2})
+        saving.restore(other, saving.snapshot(kernel, state))
+    for missing in pieces:
+        with pytest.raises(StateError, match="incomplete"):
+            saving.assemble(kernel, {number: piece for number, piece in pieces.items() if number != missing})
+
+
+def test_a_chain_goes_on_with_another_computation_between_its_kernels() -> None:
+    kernel, other = chain(3).build(), chain(4).build()
+    state = kernel.open()
+    kernel.step(state, rows(np.array([2, 4, 9]), 5))
+    pieces = {number: piece for number, piece in saving.changes(kernel, state).items() if piece is not None}
+    for again in (saving.assemble(other, pieces), saving.restore(other, saving.snapshot(kernel, state))):
+        assert other.step(again, rows(np.array([1, 2, 4]), 6)).rows.to_pydict()["m_sum"] == [0.5, 3.0]
+        assert other.step(again, rows(np.array([1]), 7)).rows.to_pydict()["m_sum"] == [1.5]
 
 
 def test_stages_that_do_not_belong_together_are_not_chained() -> None:

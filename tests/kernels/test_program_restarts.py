@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from millstream.kernels import jit
+from millstream.kernels import jit, saving
 from millstream.kernels.batch import BEGIN, FOREVER, Batch
 from millstream.kernels.programs.spec import AggregateSpec
 from millstream.plan.modes import Sliding
@@ -30,7 +30,7 @@ def test_a_group_without_keys_is_saved_before_time_is_told(restart: bool) -> Non
         state = kernel.open()
         kernel.step(state, arriving([3.0, 0.0], [16, 16], 0, BEGIN))
         if restart:
-            state = kernel.restore(kernel.snapshot(state))
+            state = saving.restore(kernel, saving.snapshot(kernel, state))
         out = kernel.step(state, arriving([2.25, -1.5], [16, 23], 2, FOREVER))
     # 3.0 has not left the window when 2.25 comes; it is returned when it leaves, and so is the next one
     assert out.rows.column(1).to_pylist() == [3.0, 2.25]
@@ -51,12 +51,12 @@ def test_rows_that_wait_for_the_end_of_their_slot_are_saved(how: str) -> None:
         # nothing is known of the time yet, so that all rows wait
         assert not len(kernel.step(state, arrive([1, 2, 1], [1.0, 2.0, 3.0], [0, 1, 2], 0, BEGIN)))
         if how == "restored":
-            state = kernel.restore(kernel.snapshot(state))
+            state = saving.restore(kernel, saving.snapshot(kernel, state))
         elif how == "assembled":
-            pieces = {number: piece for number, piece in kernel.changes(state).items() if piece is not None}
-            state = kernel.assemble(pieces)
+            pieces = {number: piece for number, piece in saving.changes(kernel, state).items() if piece is not None}
+            state = saving.assemble(kernel, pieces)
         elif how == "split and merged":
-            state = kernel.merge(kernel.split(state, 2))
+            state = saving.merge(kernel, saving.split(kernel, state, 2))
         out = kernel.step(state, arrive([2, 1], [6.0, 5.0], [3, 5], 3, 5))
         rest = kernel.step(state, arrive([], [], [], 5, FOREVER))
     assert list(zip(out.time.tolist(), out.rows.column(2).to_pylist(), strict=True)) == [(2, 2.0), (3, 4.0)]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from join_scenarios import BOTH, HOWS, LEFT, LESS, OWN, RIGHT, Rows, inputs_of, relation, relations, spec_of, specs
 from kernel_scenarios import Scenario, batches
 
-from millstream.kernels import jit
+from millstream.kernels import jit, saving
 from millstream.kernels.batch import BEGIN, FOREVER, Batch
 from millstream.kernels.relations import join_bags, join_changes, join_intervals, join_state
 from millstream.kernels.relations.join import JoinSpec
@@ -143,7 +143,9 @@ def test_long_inputs_compiled_and_restarted(how: str, form: str, monkeypatch: py
         again: Rows = []
         for i, batch in enumerate(inputs):
             if i % 3 == 0:
-                state = kernel.merge(kernel.split(kernel.restore(kernel.snapshot(state)), 3))
+                state = saving.merge(
+                    kernel, saving.split(kernel, saving.restore(kernel, saving.snapshot(kernel, state)), 3)
+                )
             out = kernel.step(state, batch)
             ends = out.time if out.other is None else out.other
             values = [tuple(row.values()) for row in out.rows.to_pylist()]
@@ -170,7 +172,7 @@ def test_state_holds_what_is_valid(how: str, form: str) -> None:
             sides = [side.count if form == "intervals" else len(side.values) for side in state.sides]
             stored = max(stored, *sides, len(state.keys))
             if i % 10 == 0:
-                saved = max(saved, len(kernel.snapshot(state)))
+                saved = max(saved, len(saving.snapshot(kernel, state)))
         assert stored < 4_000
         assert saved < 200_000
         results += sum(len(kernel.step(state, batch)) for batch in inputs[-2:])
@@ -260,7 +262,7 @@ def test_columns_that_no_one_reads_are_not_kept() -> None:
     kernel = spec.build()
     state = kernel.open()
     kernel.step(state, relation(LEFT, [((1, 2, "a long text " * 1000), 0, 10)], 0))
-    assert len(kernel.snapshot(state)) < 8_000
+    assert len(saving.snapshot(kernel, state)) < 8_000
     out = kernel.step(state, relation(RIGHT, [((2, 1, "q"), 4, 12)], 1))
     assert (out.rows.to_pylist(), out.time.tolist(), out.other.tolist()) == ([{"u": "q"}], [4], [10])
 

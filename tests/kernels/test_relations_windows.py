@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from millstream.errors import DataError
-from millstream.kernels import jit
+from millstream.kernels import jit, saving
 from millstream.kernels.batch import BEGIN, FOREVER, Batch
 from millstream.kernels.relations.coalesce import CoalesceSpec
 from millstream.kernels.relations.events import ToEventsSpec
@@ -146,7 +146,7 @@ def test_a_window_of_rows_holds_no_more_than_its_rows() -> None:
         rows = pa.RecordBatch.from_arrays([pa.array(time % 7), pa.array(time)], schema=spec.input.arrow)
         kernel.step(state, Batch(rows, time, time, start + 1000))
     assert len(state.rows) <= 2 * 3 * 7 + 1000
-    assert len(kernel.snapshot(state)) < 10_000
+    assert len(saving.snapshot(kernel, state)) < 10_000
 
 
 @many
@@ -261,7 +261,7 @@ def test_compiled_loops_equal_python() -> None:
                 for start in range(0, size, 500):
                     piece = batch.slice(start, start + 500)
                     outputs.append(kernel.step(state, piece.with_upto(int(piece.time[-1]))))
-                    state = kernel.restore(kernel.snapshot(state))
+                    state = saving.restore(kernel, saving.snapshot(kernel, state))
                 outputs.append(kernel.step(state, batch.slice(0, 0)))
                 results.append([(b.rows.to_pylist(), b.time.tolist(), b.upto) for b in outputs])
         assert results[0] == results[1]

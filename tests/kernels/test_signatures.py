@@ -13,7 +13,7 @@ from kernel_scenarios import batches
 from test_laws import SCENARIOS, content, expected, outcome
 
 from millstream.errors import StateError
-from millstream.kernels import jit
+from millstream.kernels import jit, saving
 from millstream.kernels.batch import Batch
 from millstream.kernels.registry import registered
 from millstream.kernels.relations.join import JoinSpec
@@ -88,7 +88,7 @@ def test_state_goes_on_under_other_names(name: str, data: st.DataObject) -> None
         first, then = scenario.spec.build(), spec.build()
         state = first.open()
         outputs = [first.step(state, batch) for batch in inputs[:stop]]
-        state = then.restore(first.snapshot(state))
+        state = saving.restore(then, saving.snapshot(first, state))
         later = [then.step(state, called_otherwise(batch)) for batch in inputs[stop:]]
         for batch in later:
             assert batch.rows.schema.equals(spec.output.arrow)
@@ -131,6 +131,6 @@ def test_what_is_no_state_may_change() -> None:
 
 
 def test_state_of_another_computation_is_refused() -> None:
-    saved = summary().build().snapshot(summary().build().open())
+    saved = saving.snapshot(summary().build(), summary().build().open())
     with pytest.raises(StateError, match="belongs to another query"):
-        summary(by=("name",)).build().restore(saved)
+        saving.restore(summary(by=("name",)).build(), saved)

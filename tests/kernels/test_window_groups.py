@@ -16,7 +16,7 @@ from kernel_scenarios import Scenario, batches, window_group_scenarios
 
 import millstream as ms
 from millstream.errors import DataError
-from millstream.kernels import jit
+from millstream.kernels import jit, saving
 from millstream.kernels.aggregates import result_type
 from millstream.kernels.batch import FOREVER, Batch
 from millstream.kernels.contract import Kernel
@@ -140,7 +140,7 @@ def test_compiled_in_many_batches(windows: Windows) -> None:
         outputs = []
         for batch in inputs:
             outputs.append(kernel.step(state, batch))
-            state = kernel.restore(kernel.snapshot(state))
+            state = saving.restore(kernel, saving.snapshot(kernel, state))
             assert len(state.panes) <= 300 * (windows.most * 2 + 2)
         assert sum(map(len, outputs)) == len(ours)
         assert state.keys is not None and len(state.keys) == len(state.panes) == 0
@@ -165,7 +165,7 @@ def test_strings_that_no_window_has_are_given_up() -> None:
     for batch in inputs:
         kernel.step(state, batch)
         assert len(state.texts["v"]) < 3_000
-        state = kernel.restore(kernel.snapshot(state))
+        state = saving.restore(kernel, saving.snapshot(kernel, state))
     assert run(spec.build(), inputs) == run(programs.build(), [stage.step(batch) for batch in inputs])
 
 

@@ -17,6 +17,7 @@ import pytest
 from python_twins import PYTHON_TWINS, QUERIES, SQL_TWINS, START, STREAM, Decay, Mean, Total, random_rows
 
 import millstream as ms
+from millstream.kernels import saving
 from millstream.kernels.batch import Batch
 from millstream.kernels.programs.spec import AggregateSpec
 from millstream.python_aggregates import definitions_of
@@ -448,15 +449,19 @@ def spec_of(text: str) -> AggregateSpec:
 
 
 def saved(kernel: Any, state: Any) -> Any:
-    return kernel.restore(kernel.snapshot(state))
+    return saving.restore(kernel, saving.snapshot(kernel, state))
 
 
 def divided(kernel: Any, state: Any) -> Any:
-    return kernel.merge([kernel.merge(kernel.split(part, 2)) for part in kernel.split(state, 3)])
+    return saving.merge(
+        kernel, [saving.merge(kernel, saving.split(kernel, part, 2)) for part in saving.split(kernel, state, 3)]
+    )
 
 
 def in_pieces(kernel: Any, state: Any) -> Any:
-    return kernel.assemble({piece: blob for piece, blob in kernel.changes(state).items() if blob is not None})
+    return saving.assemble(
+        kernel, {piece: blob for piece, blob in saving.changes(kernel, state).items() if blob is not None}
+    )
 
 
 @pytest.mark.parametrize("change", [saved, divided, in_pieces])

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
-import numpy as np
-
-from millstream.errors import StateError
-from millstream.kernels import snapshots
 from millstream.kernels.batch import Batch
 from millstream.kernels.compute import Computation, ComputeStage
+from millstream.kernels.content import Content, Ledger, within
 from millstream.kernels.contract import Kernel, KernelSpec, State
 from millstream.kernels.registry import register
+from millstream.kernels.snapshots import Saved
 from millstream.plan.expr import Column
 from millstream.schema import Schema
 
@@ -93,10 +92,10 @@ class ChainSpec:
 
 @dataclass
 class ChainState:
-    """The states of the kernels among the stages, and whether the pieces given so far tell whose they are."""
+    """The states of the kernels among the stages."""
 
     states: list[State]
-    labelled: bool = False
+    ledger: Ledger = field(default_factory=Ledger)
 
 
 class ChainKernel:
@@ -116,47 +115,12 @@ class ChainKernel:
             batch = stage.step(batch) if isinstance(stage, Computation) else stage.step(next(states), batch)
         return batch
 
-    def snapshot(self, state: ChainState) -> bytes:
-        saved = [kernel.snapshot(own) for kernel, own in zip(self._kernels, state.states, strict=True)]
-        return snapshots.save(
-            self.spec, {f"stage{i}": np.frombuffer(own, dtype=np.uint8) for i, own in enumerate(saved)}
-        )
+    def export(self, state: ChainState) -> Content:
+        content: dict[str, Any] = {}
+        for i, (kernel, own) in enumerate(zip(self._kernels, state.states, strict=True)):
+            content |= within(f"stage{i}", kernel.export(own), kernel.spec)
+        return content
 
-    def restore(self, saved: bytes) -> ChainState:
-        parts = snapshots.load(self.spec, saved)
-        return ChainState(
-            [kernel.restore(parts.array(f"stage{i}").tobytes()) for i, kernel in enumerate(self._kernels)]
-        )
-
-    def changes(self, state: ChainState) -> dict[int, bytes | None]:
-        # Pieces of the stages take turns; the turn after the last is that of the label, which never changes.
-        turns = len(self._kernels) + 1
-        changed = {
-            turns * number + i: piece
-            for i, (kernel, own) in enumerate(zip(self._kernels, state.states, strict=True))
-            for number, piece in kernel.changes(own).items()
-        }
-        if changed and not state.labelled:
-            state.labelled = True
-            changed[turns - 1] = snapshots.save(self.spec, {"stages": np.array([turns - 1])})
-        return changed
-
-    def assemble(self, pieces: Mapping[int, bytes]) -> ChainState:
-        turns = len(self._kernels) + 1
-        if not pieces:
-            return self.open()
-        if turns - 1 not in pieces:
-            raise StateError("saved state is incomplete", detail="it does not tell which stages it belongs to")
-        snapshots.load(self.spec, pieces[turns - 1])
-        own: list[dict[int, bytes]] = [{} for _ in range(turns)]
-        for number, piece in pieces.items():
-            own[number % turns][number // turns] = piece
-        return ChainState([kernel.assemble(own[i]) for i, kernel in enumerate(self._kernels)], labelled=True)
-
-    def split(self, state: ChainState, parts: int) -> list[ChainState]:
-        divided = [kernel.split(own, parts) for kernel, own in zip(self._kernels, state.states, strict=True)]
-        return [ChainState(list(states)) for states in zip(*divided, strict=True)]
-
-    def merge(self, states: Sequence[ChainState]) -> ChainState:
-        own = zip(*(state.states for state in states), strict=True)
-        return ChainState([kernel.merge(of_stage) for kernel, of_stage in zip(self._kernels, own, strict=True)])
+    def load(self, parts: Saved) -> ChainState:
+        states = [kernel.load(parts.within(f"stage{i}", kernel.spec)) for i, kernel in enumerate(self._kernels)]
+        return ChainState(states)

@@ -1,15 +1,31 @@
-"""The kernel contract: what every stateful operator is to the hosts that run it."""
+"""The kernel contract: what every stateful operator is to the hosts that run it.
+
+A kernel opens a state, steps it, tells what it is and makes it of that again. All else that hosts do with states
+follows from the last two, once for all kernels: `saving.py` has snapshot, restore, changes, assemble, split and merge.
+
+What a state is (`content.py`) has three kinds of parts, each under a name:
+
+- keys with all that is known of them, a row for each slot (`Slots`). The kernel says which slots a step touched or
+  released, and those are saved; a kernel without keys has one slot. What a key has many of is a list in its row.
+- rows that came and go (`Kept`), with numbers that last as long as they do. What came, went or changed is found by
+  comparing numbers, and values that may change, with those that were saved: loops need not tell.
+- the head: numbers that belong to no key and never fall, as progress (arrays; of several states the highest counts),
+  and rows that are few or soon gone (`Few`).
+
+Every state has a `ledger`, where saving notes what it has saved.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from millstream.kernels.batch import Batch
+from millstream.kernels.content import Content
+from millstream.kernels.snapshots import Saved
 from millstream.schema import Schema
 
 State = Any
-"""A kernel's own state object: arrays, reachable only through the kernel that opened it."""
+"""A kernel's own state object: arrays, reachable only through the kernel that opened it, and a `ledger`."""
 
 
 class Kernel(Protocol):
@@ -24,6 +40,9 @@ class Kernel(Protocol):
     loops equal their Python bodies.
     """
 
+    @property
+    def spec(self) -> KernelSpec: ...
+
     def open(self) -> State:
         """The state before the first batch."""
         ...
@@ -32,30 +51,13 @@ class Kernel(Protocol):
         """Take a batch in (`batch.port` tells the input) and give back what became final, in order."""
         ...
 
-    def snapshot(self, state: State) -> bytes:
-        """The state as Arrow IPC bytes."""
+    def export(self, state: State) -> Content:
+        """What the state is."""
         ...
 
-    def restore(self, saved: bytes) -> State:
-        """The inverse of `snapshot`."""
-        ...
-
-    def changes(self, state: State) -> dict[int, bytes | None]:
-        """The pieces of the state that changed since the last call, or since it was opened or assembled, by number;
-        None for one that is gone. A state that was restored, split or merged gives all of its pieces the first time."""
-        ...
-
-    def assemble(self, pieces: Mapping[int, bytes]) -> State:
-        """The state whose pieces these are: all that `changes` gave so far, later ones in place of earlier ones. The
-        next `changes` tells only what changes from here."""
-        ...
-
-    def split(self, state: State, parts: int) -> list[State]:
-        """The state divided by key: part i holds the keys whose `bucket_of(keys, parts)` is i (see `keys.py`)."""
-        ...
-
-    def merge(self, states: Sequence[State]) -> State:
-        """One state that holds all keys of `states`, which share no key."""
+    def load(self, parts: Saved) -> State:
+        """The state of this content; names that had no rows are missing. Of states that were put together, rows of
+        different keys come in order of time if they have times, otherwise in any; those of one key in theirs."""
         ...
 
 

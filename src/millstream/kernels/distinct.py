@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
-from millstream.kernels import snapshots
 from millstream.kernels.batch import BEGIN, Batch, Ints
-from millstream.kernels.kept import Content, KeepsRows, Kept, Ledger
-from millstream.kernels.keys import KeyTable, bucket_of
+from millstream.kernels.content import Content, Kept, Ledger
+from millstream.kernels.keys import KeyTable
 from millstream.kernels.one_input import KeepsColumns
 from millstream.kernels.registry import register
+from millstream.kernels.snapshots import Saved
 from millstream.types import BIGINT
 
 
@@ -54,7 +53,7 @@ class DistinctState:
         return np.arange(self.since, self.seen.size)
 
 
-class DistinctKernel(KeepsRows):
+class DistinctKernel:
     """Runs a DistinctSpec."""
 
     def __init__(self, spec: DistinctSpec) -> None:
@@ -85,40 +84,18 @@ class DistinctKernel(KeepsRows):
             state.forget(KeyTable(self._types))
         return batch
 
-    def _content(self, state: DistinctState) -> Content:
+    def export(self, state: DistinctState) -> Content:
         slots = state.current()
-        return {
-            "time": np.array([state.time]),
-            "seen": Kept(state.before + slots, lambda places: state.seen.keys(slots[places])),
-        }
+        columns = tuple(f"k{i}" for i in range(len(self.spec.input)))
+        seen = Kept(state.before + slots, lambda places: state.seen.keys(slots[places]).to_struct_array(), by=columns)
+        return {"time": np.array([state.time]), "seen": seen}
 
-    def _made_of(self, parts: snapshots.Saved) -> DistinctState:
-        time = int(parts.array("time")[0])
-        if "seen" not in parts:
-            return DistinctState(KeyTable(self._types), time)
-        state = self._state(parts.rows("seen"), time)
-        numbers = parts.numbers("seen")
-        if numbers is not None:
-            state.before = int(numbers[0])
-        return state
-
-    def split(self, state: DistinctState, parts: int) -> list[DistinctState]:
-        seen = self._current(state)
-        buckets = bucket_of(seen.columns[: len(self.spec.input)], parts)
-        return [self._state(seen.take(pa.array(np.flatnonzero(buckets == part))), state.time) for part in range(parts)]
-
-    def merge(self, states: Sequence[DistinctState]) -> DistinctState:
-        time = max(state.time for state in states)
-        seen = [self._current(state) for state in states if state.time == time]
-        merged = self._state(seen[0], time)
-        for rows in seen[1:]:
-            merged.seen.encode(rows.columns)
-        return merged
-
-    def _current(self, state: DistinctState) -> pa.RecordBatch:
-        return state.seen.keys(state.current())
-
-    def _state(self, seen: pa.RecordBatch, time: int) -> DistinctState:
-        state = DistinctState(KeyTable(self._types), time)
-        state.seen.encode(seen.columns)
+    def load(self, parts: Saved) -> DistinctState:
+        state = DistinctState(KeyTable(self._types), int(parts.array("time")[0]))
+        if "seen" in parts:
+            seen, numbers = parts.rows("seen"), parts.numbers("seen")
+            # States that are put together need not have come equally far.
+            now = np.flatnonzero(seen.columns[-1].to_numpy() == state.time)
+            state.seen.encode(seen.take(pa.array(now)).columns)
+            state.before = 0 if numbers is None else int(numbers[0])
         return state

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from millstream.kernels import snapshots
 from millstream.kernels.batch import BEGIN, FOREVER, Batch
-from millstream.kernels.indivisible import Indivisible
-from millstream.kernels.kept import Content, KeepsRows, Ledger
+from millstream.kernels.content import Content, Ledger
 from millstream.kernels.registry import register
 from millstream.kernels.runs import Runs, in_order
+from millstream.kernels.snapshots import Saved
 from millstream.plan.nodes import MOST_INPUTS
 from millstream.schema import Schema
 
@@ -60,7 +59,7 @@ class MergeState:
     ledger: Ledger = field(default_factory=Ledger)
 
 
-class MergeKernel(Indivisible, KeepsRows):
+class MergeKernel:
     """Runs a MergeSpec."""
 
     def __init__(self, spec: MergeSpec) -> None:
@@ -84,13 +83,13 @@ class MergeKernel(Indivisible, KeepsRows):
             return Batch.empty(self.spec.input.arrow, upto)
         return replace(in_order(pieces), upto=upto, port=0)
 
-    def _content(self, state: MergeState) -> Content:
+    def export(self, state: MergeState) -> Content:
         return {
             "upto": np.array(state.upto),
             **{f"waiting{port}": waiting.kept() for port, waiting in enumerate(state.waiting)},
         }
 
-    def _made_of(self, parts: snapshots.Saved) -> MergeState:
+    def load(self, parts: Saved) -> MergeState:
         state = self.open()
         state.upto = [int(value) for value in parts.array("upto")]
         for port, waiting in enumerate(state.waiting):

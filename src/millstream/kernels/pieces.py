@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from millstream.kernels.batch import BEGIN, Batch, Ints
+from millstream.kernels.batch import Ints
 
 KEYS_PER_PIECE = 1_024
 _SPARE_PIECES = 8
@@ -33,12 +33,9 @@ class Pieces:
         self._count: Ints = np.zeros(1, dtype=np.int64)
         self._serial: Ints = np.zeros(1, dtype=np.int64)
         self._last_serial = 0
-        self._is_head_old = True
-        self._upto = BEGIN
-        self._pending: Batch | None = None
 
     @staticmethod
-    def of(labels: Ints, live: Bools, upto: int, pending: Batch | None) -> Pieces:
+    def of(labels: Ints, live: Bools) -> Pieces:
         """The division of a state that was built from these pieces, its slots in their order."""
         pieces = Pieces()
         pieces._hold_pieces(int(labels[:, 0].max(initial=0)) + 1)
@@ -51,7 +48,6 @@ class Pieces:
         pieces._home = labels[index, 0].astype(np.int32)
         pieces._place = place.astype(np.int32)
         pieces._touched = np.zeros(len(place), dtype=np.bool_)
-        pieces.head_given(upto, pending)
         return pieces
 
     def touch(self, slots: npt.NDArray[Any], size: int) -> None:
@@ -68,7 +64,6 @@ class Pieces:
         """Note that the keys of these slots are gone."""
         self._leave(slots)
         self._touched[slots] = False
-        self._is_head_old |= len(slots) > 0
 
     def arrange(self, origin: Ints) -> None:
         """Give slots anew: slot i is the key that had slot origin[i], or a new one if that is -1; others are gone."""
@@ -100,7 +95,6 @@ class Pieces:
             others = np.flatnonzero(leaves[self._home])
             self._leave(others)
         self._serial[given_up] = 0
-        self._is_head_old = True
         slots = np.concatenate([moved, others])
         groups = [slots[start : start + KEYS_PER_PIECE] for start in range(0, len(slots), KEYS_PER_PIECE)]
         made = [(self._new_piece(group), group) for group in groups]
@@ -131,13 +125,6 @@ class Pieces:
         rows = bits.reshape(-1, -(-KEYS_PER_PIECE // 8))
         live[first[:, 0] < 0] = np.unpackbits(rows, axis=1, count=KEYS_PER_PIECE)
         return live
-
-    def is_head_old(self, upto: int, pending: Batch | None) -> bool:
-        """Whether what belongs to no key, or the index, has changed since it was given."""
-        return self._is_head_old or upto != self._upto or pending is not self._pending
-
-    def head_given(self, upto: int, pending: Batch | None) -> None:
-        self._is_head_old, self._upto, self._pending = False, upto, pending
 
     def _leave(self, slots: npt.NDArray[Any]) -> None:
         homes = self._home[slots]

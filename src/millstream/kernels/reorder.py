@@ -7,14 +7,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from millstream.kernels import snapshots
 from millstream.kernels.batch import BEGIN, Batch, Ints
-from millstream.kernels.indivisible import Indivisible
-from millstream.kernels.kept import Content, KeepsRows, Ledger
+from millstream.kernels.content import Content, Ledger
 from millstream.kernels.one_input import KeepsColumns
-from millstream.kernels.one_piece import OnePiece
 from millstream.kernels.registry import register
 from millstream.kernels.runs import Runs, in_order
+from millstream.kernels.snapshots import Saved
 from millstream.plan.lengths import length_told
 
 
@@ -70,7 +68,7 @@ class Progress:
     beat: int = BEGIN
     highest: int = BEGIN
     late_count: int = 0
-    changed: bool = field(default=True, kw_only=True)
+    ledger: Ledger = field(default_factory=Ledger, kw_only=True)
 
     def advance(self, batch: Batch, slack: int) -> tuple[Ints, npt.NDArray[np.bool_], int]:
         """Take arrivals in: where time stood before each row, which rows are late, and where it stands now."""
@@ -115,7 +113,7 @@ class ReorderState:
         return self.progress.late_count
 
 
-class ReorderKernel(Indivisible, KeepsRows):
+class ReorderKernel:
     """Runs a ReorderSpec."""
 
     def __init__(self, spec: ReorderSpec) -> None:
@@ -138,33 +136,32 @@ class ReorderKernel(Indivisible, KeepsRows):
         pieces = waiting.release(upto)
         return in_order(pieces).with_upto(upto) if pieces else batch.slice(0, 0).with_upto(upto)
 
-    def _content(self, state: ReorderState) -> Content:
+    def export(self, state: ReorderState) -> Content:
         return {"progress": state.progress.parts(), "waiting": state.waiting.kept()}
 
-    def _made_of(self, parts: snapshots.Saved) -> ReorderState:
+    def load(self, parts: Saved) -> ReorderState:
         state = ReorderState(Progress(*(int(value) for value in parts.array("progress"))))
         if "waiting" in parts:
             state.waiting.add(parts.batch("waiting", BEGIN), parts.numbers("waiting"))
         return state
 
 
-class LateKernel(Indivisible, OnePiece):
+class LateKernel:
     """Runs a LateSpec."""
 
     def __init__(self, spec: LateSpec) -> None:
         self.spec = spec
 
     def open(self) -> Progress:
-        return Progress(changed=False)
+        return Progress()
 
     def step(self, state: Progress, batch: Batch) -> Batch:
-        state.changed = True
         reached, late, upto = state.advance(batch, self.spec.slack)
         chosen = np.flatnonzero(late)
         return replace(batch.take(chosen), time=reached[chosen], other=None, upto=upto)
 
-    def snapshot(self, state: Progress) -> bytes:
-        return snapshots.save(self.spec, {"progress": state.parts()})
+    def export(self, state: Progress) -> Content:
+        return {"progress": state.parts()}
 
-    def restore(self, saved: bytes) -> Progress:
-        return Progress(*(int(value) for value in snapshots.load(self.spec, saved).array("progress")))
+    def load(self, parts: Saved) -> Progress:
+        return Progress(*(int(value) for value in parts.array("progress")))

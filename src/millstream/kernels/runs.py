@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from millstream.kernels.batch import FOREVER, Batch, Ints, concat
-from millstream.kernels.kept import Kept, kept_batches
+from millstream.kernels.content import Kept
+from millstream.kernels.kept import kept_batches
 
 
 class Runs:

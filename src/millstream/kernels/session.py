@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -11,12 +10,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millstream.errors import DataError
-from millstream.kernels import snapshots
-from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
-from millstream.kernels.kept import Content, KeepsRows, KeptBatches, Ledger
-from millstream.kernels.keys import KeyTable, bucket_of
+from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
+from millstream.kernels.content import Content, Ledger
+from millstream.kernels.kept import KeptBatches
+from millstream.kernels.keys import KeyTable
 from millstream.kernels.one_input import OneInput
 from millstream.kernels.registry import register
+from millstream.kernels.snapshots import Saved
 from millstream.plan.window_tables import END, START, length_text
 from millstream.schema import Field, Schema
 from millstream.types import SqlType, from_kernel
@@ -68,7 +68,7 @@ class SessionState:
     ledger: Ledger = field(default_factory=Ledger)
 
 
-class SessionKernel(KeepsRows):
+class SessionKernel:
     """Runs a SessionSpec."""
 
     def __init__(self, spec: SessionSpec) -> None:
@@ -134,34 +134,15 @@ class SessionKernel(KeepsRows):
 
     # -- saving ----------------------------------------------------------------------------------------------------
 
-    def _content(self, state: SessionState) -> Content:
-        return {"due": np.array([state.due]), "held": state.rows.kept()}
+    def export(self, state: SessionState) -> Content:
+        return {"held": state.rows.kept()}
 
-    def _made_of(self, parts: snapshots.Saved) -> SessionState:
-        held = parts.batch("held", BEGIN) if "held" in parts else None
-        return self._holding(held, int(parts.array("due")[0]), parts.numbers("held"))
-
-    def split(self, state: SessionState, parts: int) -> list[SessionState]:
-        held = state.rows.all()
-        if held is None or not self._keys:
-            return [self._holding(held if part == 0 else None, state.due) for part in range(parts)]
-        owner = bucket_of([held.rows.column(index) for index in self._keys], parts)
-        own = [np.flatnonzero(owner == part) for part in range(parts)]
-        return [self._holding(held.take(rows) if len(rows) else None, state.due) for rows in own]
-
-    def merge(self, states: Sequence[SessionState]) -> SessionState:
-        held = [batch for state in states if (batch := state.rows.all()) is not None]
-        if not held:
-            return self._holding(None, FOREVER)
-        together = concat(held, BEGIN)
-        ordered = together.take(np.lexsort((together.seq, together.time)))
-        return self._holding(ordered, min(state.due for state in states))
-
-    def _holding(self, rows: Batch | None, due: int, numbers: Ints | None = None) -> SessionState:
+    def load(self, parts: Saved) -> SessionState:
         state = self.open()
-        if rows is not None:
-            state.rows.add(rows, numbers)
-            state.due = due
+        if "held" in parts:
+            held = parts.batch("held", BEGIN)
+            state.rows.add(held, parts.numbers("held"))
+            state.due = int(held.time[0]) + self.spec.gap
         return state
 
 

@@ -52,8 +52,14 @@ class Signature:
         return rows.rename_columns([self._place(name) for name in rows.schema.names])
 
     def named(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows as they were before `placed`, under the names that this spec has for them."""
-        return rows.rename_columns([self._name(place) for place in rows.schema.names])
+        """Rows as they were before `placed`, under the names that this spec has for them; others as they are."""
+        names = rows.schema.names
+        return rows.rename_columns([self._name(name) if name[:1] in ("#", ">", "=") else name for name in names])
+
+    def place(self, name: str) -> str:
+        """Where a column is that may be written in other letters."""
+        known = {each.lower(): each for each in (*reversed(self.outputs), *reversed(self.inputs))}
+        return self._place(known.get(name.lower(), name))
 
     def _place(self, name: str) -> str:
         if name in self.inputs:

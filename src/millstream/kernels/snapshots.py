@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,11 +17,18 @@ from millstream.kernels.signatures import Signature, signature_of
 _FORMAT = "3"
 
 
+Part: TypeAlias = npt.NDArray[Any] | pa.Array | pa.RecordBatch | Batch
+
+
 @dataclass(frozen=True)
 class Saved:
-    """What a snapshot holds, by name."""
+    """What a snapshot holds, by name. `anew` tells that it is of a state that was divided or put together, so that rows
+    are to be numbered anew."""
 
     columns: dict[str, pa.Array]
+    signature: Signature
+    """tells the names of columns that were saved under their places"""
+    anew: bool = False
 
     def array(self, name: str) -> npt.NDArray[Any]:
         """A numeric array; may be read-only."""
@@ -32,7 +39,11 @@ class Saved:
         return self._column(name)
 
     def rows(self, name: str) -> pa.RecordBatch:
-        return pa.RecordBatch.from_struct_array(self._column(name))
+        return self.named(self._column(name))
+
+    def named(self, rows: pa.StructArray) -> pa.RecordBatch:
+        """Rows under the names that the spec has for their columns."""
+        return self.signature.named(pa.RecordBatch.from_struct_array(rows))
 
     def batch(self, name: str, upto: int, port: int = 0) -> Batch:
         """Rows with their times."""
@@ -40,8 +51,13 @@ class Saved:
         return Batch(self.rows(name), self.array(f"{name}.time"), self.array(f"{name}.seq"), upto, other, port)
 
     def numbers(self, name: str) -> npt.NDArray[np.int64] | None:
-        """The numbers of rows, if they were saved in pieces; see `kept.py`."""
-        return self.array(f"{name}.number") if f"{name}.number" in self else None
+        """The numbers that rows are to have, if they were saved in pieces; see `Kept`."""
+        return self.array(f"{name}.number") if f"{name}.number" in self and not self.anew else None
+
+    def within(self, name: str, spec: object) -> Saved:
+        """What the snapshot holds of the state in another that belongs to a kernel of this spec."""
+        own = {of.removeprefix(f"{name}."): column for of, column in self.columns.items() if of.startswith(f"{name}.")}
+        return Saved(own, signature_of(spec), self.anew)
 
     def __contains__(self, name: str) -> bool:
         return name in self.columns
@@ -52,10 +68,10 @@ class Saved:
         return self.columns[name]
 
 
-def save(spec: object, parts: Mapping[str, npt.NDArray[Any] | pa.Array | pa.RecordBatch | Batch]) -> bytes:
+def save(spec: object, parts: Mapping[str, Part]) -> bytes:
     """Snapshot bytes: one row whose columns are lists, one for each named part."""
     signature = signature_of(spec)
-    columns = {name: column for given, part in parts.items() for name, column in _columns(given, part, signature)}
+    columns = columns_of(parts)
     lists = [
         pa.LargeListArray.from_arrays(pa.array([0, len(column)], pa.int64()), column) for column in columns.values()
     ]
@@ -69,6 +85,11 @@ def save(spec: object, parts: Mapping[str, npt.NDArray[Any] | pa.Array | pa.Reco
     with pa.ipc.new_stream(sink, schema) as writer:
         writer.write_batch(pa.RecordBatch.from_arrays(lists, schema=schema))
     return bytes(sink.getvalue())
+
+
+def columns_of(parts: Mapping[str, Part]) -> dict[str, pa.Array]:
+    """Named parts as Arrow columns."""
+    return {name: column for given, part in parts.items() for name, column in _columns(given, part)}
 
 
 def load(spec: object, saved: bytes) -> Saved:
@@ -92,26 +113,17 @@ def load(spec: object, saved: bytes) -> Saved:
             detail=f"it was saved by a {label.get('millstream.kernel', 'unknown')} with other columns or constants",
             hint="restore it with the query that saved it, or start without saved state",
         )
-    return Saved({name: _named(column, signature) for name, column in columns.items()})
+    return Saved(columns, signature)
 
 
-def _named(column: pa.Array, signature: Signature) -> pa.Array:
-    """A saved column; rows have the names that the spec has for their columns."""
-    if not pa.types.is_struct(column.type) or not column.type.num_fields:
-        return column
-    return signature.named(pa.RecordBatch.from_struct_array(column)).to_struct_array()
-
-
-def _columns(
-    name: str, part: npt.NDArray[Any] | pa.Array | pa.RecordBatch | Batch, signature: Signature
-) -> Iterator[tuple[str, pa.Array]]:
+def _columns(name: str, part: Part) -> Iterator[tuple[str, pa.Array]]:
     if isinstance(part, Batch):
-        yield from _columns(name, part.rows, signature)
+        yield from _columns(name, part.rows)
         times = {"time": part.time, "seq": part.seq, "other": part.other}
         for suffix, values in times.items():
             if values is not None:
                 yield f"{name}.{suffix}", pa.array(values)
     elif isinstance(part, pa.RecordBatch):
-        yield name, signature.placed(part).to_struct_array()
+        yield name, part.to_struct_array()
     else:
         yield name, pa.array(part.reshape(-1)) if isinstance(part, np.ndarray) else part

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.kernels import snapshots
-from millstream.kernels.batch import BEGIN, Batch, Ints, concat
-from millstream.kernels.kept import Content, KeepsRows, KeptBatches, Ledger
-from millstream.kernels.keys import KeyTable, bucket_of
+from millstream.kernels.batch import BEGIN, Batch, Ints
+from millstream.kernels.content import Content, Ledger
+from millstream.kernels.kept import KeptBatches
+from millstream.kernels.keys import KeyTable
 from millstream.kernels.one_input import KeepsColumns
 from millstream.kernels.registry import register
+from millstream.kernels.snapshots import Saved
 from millstream.plan.ties import SortKey
 
 
@@ -49,7 +49,7 @@ class TieOrderState:
     ledger: Ledger = field(default_factory=Ledger)
 
 
-class TieOrderKernel(KeepsRows):
+class TieOrderKernel:
     """Runs a TieOrderSpec."""
 
     def __init__(self, spec: TieOrderSpec) -> None:
@@ -91,32 +91,14 @@ class TieOrderKernel(KeepsRows):
 
     # -- saving ----------------------------------------------------------------------------------------------------
 
-    def _content(self, state: TieOrderState) -> Content:
+    def export(self, state: TieOrderState) -> Content:
         return {"held": state.held.kept()}
 
-    def _made_of(self, parts: snapshots.Saved) -> TieOrderState:
-        return _holding(parts.batch("held", BEGIN) if "held" in parts else None, parts.numbers("held"))
-
-    def split(self, state: TieOrderState, parts: int) -> list[TieOrderState]:
-        rows = state.held.all()
-        if rows is None or not self._keys:
-            return [_holding(rows if part == 0 else None) for part in range(parts)]
-        owner = bucket_of([rows.rows.column(index) for index in self._keys], parts)
-        return [_holding(rows.take(np.flatnonzero(owner == part))) for part in range(parts)]
-
-    def merge(self, states: Sequence[TieOrderState]) -> TieOrderState:
-        held = [batch for state in states if (batch := state.held.all()) is not None]
-        if not held:
-            return TieOrderState()
-        rows = concat(held, BEGIN)
-        return _holding(rows.take(np.lexsort((rows.seq, rows.time))))
-
-
-def _holding(rows: Batch | None, numbers: Ints | None = None) -> TieOrderState:
-    state = TieOrderState()
-    if rows is not None:
-        state.held.add(rows, numbers)
-    return state
+    def load(self, parts: Saved) -> TieOrderState:
+        state = TieOrderState()
+        if "held" in parts:
+            state.held.add(parts.batch("held", BEGIN), parts.numbers("held"))
+        return state
 
 
 def _ranks(column: pa.Array, key: SortKey) -> Ints:

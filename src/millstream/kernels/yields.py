@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -10,13 +9,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from millstream.kernels import snapshots, yield_loops
-from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
+from millstream.kernels import yield_loops
+from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
+from millstream.kernels.content import Content, Ledger, Slots
 from millstream.kernels.jit import compile_kernel, source_of
-from millstream.kernels.kept import Content, KeepsRows, Kept, KeptBatches, Ledger, SlotNumbers
-from millstream.kernels.keys import KeyTable, bucket_of
+from millstream.kernels.kept import KeptBatches
+from millstream.kernels.keys import KeyTable
 from millstream.kernels.one_input import KeepsColumns
 from millstream.kernels.registry import register
+from millstream.kernels.saving import load_keys
+from millstream.kernels.snapshots import Saved
 from millstream.plan.lengths import length_told
 
 _mark_every = compile_kernel(source_of(yield_loops), "mark_every")
@@ -64,11 +66,10 @@ class YieldState:
     counts: Ints = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
     pending: KeptBatches = field(default_factory=KeptBatches)
     upto: int = BEGIN
-    numbers: SlotNumbers = field(default_factory=SlotNumbers)
     ledger: Ledger = field(default_factory=Ledger)
 
 
-class YieldKernel(KeepsRows):
+class YieldKernel:
     """Runs a YieldSpec."""
 
     def __init__(self, spec: YieldSpec) -> None:
@@ -98,6 +99,7 @@ class YieldKernel(KeepsRows):
             state.counts = np.append(state.counts, np.zeros(size, dtype=np.int64))
         kept = np.empty(len(batch), dtype=np.bool_)
         _mark_every(len(batch), slots, state.counts, self.spec.every, kept)
+        state.ledger.touch(slots, size)
         return batch.take(np.flatnonzero(kept))
 
     def _last_of_slots(self, state: YieldState, batch: Batch) -> Batch:
@@ -116,61 +118,21 @@ class YieldKernel(KeepsRows):
 
     # -- saving ----------------------------------------------------------------------------------------------------
 
-    def _content(self, state: YieldState) -> Content:
-        parts: dict[str, Kept | Ints] = {"upto": np.array([state.upto]), "pending": state.pending.kept()}
-        if state.keys is None:
-            return parts | {"counts": state.counts[:1]}
-        return parts | {"keys": state.numbers.kept(state.keys.live(), state.keys.keys, {"counts": state.counts})}
+    def export(self, state: YieldState) -> Content:
+        live = np.flatnonzero(state.counts[:1]) if state.keys is None else state.keys.live().astype(np.int64)
 
-    def _made_of(self, parts: snapshots.Saved) -> YieldState:
+        def take(slots: Ints) -> pa.StructArray:
+            return Slots.rows(state.keys, slots, {"count": pa.array(state.counts[slots])})
+
+        slots = Slots(live, state.ledger, take, len(self._keys))
+        return {"upto": np.array([state.upto]), "pending": state.pending.kept(), "slots": slots}
+
+    def load(self, parts: Saved) -> YieldState:
         state = YieldState(self._new_keys(), upto=int(parts.array("upto")[0]))
         if "pending" in parts:
             state.pending.add(parts.batch("pending", BEGIN), parts.numbers("pending"))
-        if state.keys is None:
-            state.counts = np.array(parts.array("counts"))
-        elif "keys" in parts:
-            self._add(state, parts.rows("keys"), parts.array("counts"), parts.numbers("keys"))
+        if "slots" in parts:
+            rows = parts.rows("slots")
+            load_keys(state.keys, rows)
+            state.counts = np.array(rows.column("count"))
         return state
-
-    def split(self, state: YieldState, parts: int) -> list[YieldState]:
-        pending = state.pending.all()
-        if state.keys is None:
-            divided = [YieldState(None, upto=state.upto) for _ in range(parts)]
-            divided[0].counts = state.counts
-            if pending is not None:
-                divided[0].pending.add(pending)
-            return divided
-        divided = [YieldState(self._new_keys(), upto=state.upto) for _ in range(parts)]
-        live = state.keys.live()
-        keys = state.keys.keys(live)
-        owner = bucket_of(keys.columns, parts) if len(live) else np.zeros(0, dtype=np.int32)
-        waits = owner[:0]
-        if pending is not None:
-            waits = bucket_of([pending.rows.column(index) for index in self._keys], parts)
-        for part, own in enumerate(divided):
-            mine = np.flatnonzero(owner == part)
-            self._add(own, keys.take(pa.array(mine)), state.counts[live[mine]])
-            if pending is not None:
-                own.pending.add(pending.take(np.flatnonzero(waits == part)))
-        return divided
-
-    def merge(self, states: Sequence[YieldState]) -> YieldState:
-        merged = YieldState(self._new_keys(), upto=max(state.upto for state in states))
-        pending = [batch for state in states if (batch := state.pending.all()) is not None]
-        if pending:
-            together = concat(pending, BEGIN)
-            merged.pending.add(together.take(np.lexsort((together.seq, together.time))))
-        for state in states:
-            if state.keys is None:
-                merged.counts = merged.counts + state.counts[:1]
-            else:
-                self._add(merged, state.keys.keys(), state.counts[state.keys.live()])
-        return merged
-
-    def _add(self, state: YieldState, keys: pa.RecordBatch, counts: Ints, numbers: Ints | None = None) -> None:
-        assert state.keys is not None
-        if len(keys):
-            slots = state.keys.encode(keys.columns)
-            state.numbers.give(slots, numbers)
-            state.counts = np.append(state.counts, np.zeros(max(0, state.keys.size - len(state.counts)), np.int64))
-            state.counts[slots] = counts

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
+from millstream.kernels import saving
 from millstream.kernels.ahead import AheadSpec
 from millstream.kernels.asof.spec import AsofSpec
 from millstream.kernels.batch import BEGIN, Batch
@@ -69,7 +70,7 @@ class Store:
 
     def save(self, state: State) -> int:
         """Take changes in; how many bytes they have."""
-        changes = self.kernel.changes(state)
+        changes = saving.changes(self.kernel, state)
         for number, piece in changes.items():
             if piece is None:
                 del self.pieces[number]

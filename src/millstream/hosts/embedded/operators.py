@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.errors import DataError
+from millstream.kernels import saving
 from millstream.kernels.batch import Batch
 from millstream.kernels.compute import ComputeStage
 from millstream.kernels.contract import Kernel, KernelSpec
@@ -229,8 +230,8 @@ class RunKernel:
         return self.kernel.step(self.state, batch)
 
     def snapshot(self) -> bytes | None:
-        return self.kernel.snapshot(self.state)
+        return saving.snapshot(self.kernel, self.state)
 
     def restore(self, saved: bytes) -> None:
-        self.state = self.kernel.restore(saved)
+        self.state = saving.restore(self.kernel, saved)
         self.touched = True

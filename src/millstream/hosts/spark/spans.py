@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
 from millstream.kernels.batch import Batch
+from millstream.kernels.content import Content
 from millstream.kernels.contract import Kernel, KernelSpec, RowStage, State
 from millstream.kernels.merge import MergeSpec
+from millstream.kernels.snapshots import Saved
 from millstream.physical.nodes import Apply, Compute, Physical, Staged, TableJoin
 from millstream.plan.expr import Column
 from millstream.plan.nodes import passthrough, table_join_schema
@@ -116,23 +117,11 @@ class EndedKernel:
         out = self._kernel.step(state, _taken(batch) if self.spec.takes[batch.port] else batch)
         return _given(out, self.spec.output) if self.spec.gives else out
 
-    def snapshot(self, state: State) -> bytes:
-        return self._kernel.snapshot(state)
+    def export(self, state: State) -> Content:
+        return self._kernel.export(state)
 
-    def restore(self, saved: bytes) -> State:
-        return self._kernel.restore(saved)
-
-    def changes(self, state: State) -> dict[int, bytes | None]:
-        return self._kernel.changes(state)
-
-    def assemble(self, pieces: Mapping[int, bytes]) -> State:
-        return self._kernel.assemble(pieces)
-
-    def split(self, state: State, parts: int) -> list[State]:
-        return self._kernel.split(state, parts)
-
-    def merge(self, states: Sequence[State]) -> State:
-        return self._kernel.merge(states)
+    def load(self, parts: Saved) -> State:
+        return self._kernel.load(parts)
 
 
 def _stage(stage: RowStage, takes: bool, gives: bool) -> RowStage:

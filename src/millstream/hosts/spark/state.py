@@ -17,6 +17,7 @@ import numpy as np
 
 from millstream.errors import StateError
 from millstream.hosts.spark.stage import FORMAT, Stage
+from millstream.kernels import saving
 from millstream.kernels.batch import BEGIN, Ints
 from millstream.kernels.contract import Kernel, State
 
@@ -136,7 +137,7 @@ def live_state(kernel: Kernel, store: Store, head: Head, bucket: int) -> State:
     token, live = _LIVE.pop((head.signature, bucket), ("", None))
     if live is not None and token and token == head.token:
         return live
-    return kernel.assemble(store.pieces(head)) if head.pieces else kernel.open()
+    return saving.assemble(kernel, store.pieces(head)) if head.pieces else kernel.open()
 
 
 def keep_live(head: Head, bucket: int, live: State) -> None:

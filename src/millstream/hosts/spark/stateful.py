@@ -17,6 +17,7 @@ from millstream.hosts.spark.stage import LateRows, Stage, bucket_ids
 from millstream.hosts.spark.state import Head, Store, clocks_of, keep_live, live_state
 from millstream.hosts.spark.steps import kernel_of, spare_collector
 from millstream.hosts.spark.wire import wire_columns, wire_ddl
+from millstream.kernels import saving
 from millstream.kernels.batch import Batch
 
 
@@ -148,7 +149,7 @@ class KernelProcessor(StatefulProcessor):  # type: ignore[misc]
             promise = given.upto
             if len(given):
                 out.append(blobs.from_batch(given, layout))
-        self._store.put_pieces(turn.head, kernel.changes(live))
+        self._store.put_pieces(turn.head, saving.changes(kernel, live))
         keep_live(turn.head, turn.bucket, live)
         return out, promise
 

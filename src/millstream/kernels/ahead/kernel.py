@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,13 +9,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.kernels import snapshots
 from millstream.kernels.ahead.spec import AheadSpec
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
-from millstream.kernels.kept import Content, KeepsRows, KeptBatches, Ledger
-from millstream.kernels.keys import KeyTable, bucket_of
+from millstream.kernels.content import Content, Ledger, within
+from millstream.kernels.kept import KeptBatches
+from millstream.kernels.keys import KeyTable
 from millstream.kernels.over.state import OverState
 from millstream.kernels.runs import Runs
+from millstream.kernels.snapshots import Saved
 
 Places = npt.NDArray[np.int64]
 
@@ -32,7 +32,7 @@ class AheadState:
     ledger: Ledger = field(default_factory=Ledger)
 
 
-class AheadKernel(KeepsRows):
+class AheadKernel:
     """Runs an AheadSpec.
 
     ROWS: the results of a row are those of the `reach`-th row after it, as seen from there. Behind the last row of a
@@ -146,71 +146,16 @@ class AheadKernel(KeepsRows):
 
     # -- saving ----------------------------------------------------------------------------------------------------
 
-    def snapshot(self, state: AheadState) -> bytes:
-        rows, behind = super().snapshot(state), self._behind.snapshot(state.behind)
-        parts = {"rows": rows, "behind": behind}
-        return snapshots.save(self.spec, {name: np.frombuffer(own, np.uint8) for name, own in parts.items()})
+    def export(self, state: AheadState) -> Content:
+        behind = within("behind", self._behind.export(state.behind), self._behind.spec)
+        rows = {"waiting": state.waiting.kept(), "ready": state.ready.kept()}
+        return {"upto": np.array([state.upto]), **rows, **behind}
 
-    def restore(self, saved: bytes) -> AheadState:
-        parts = snapshots.load(self.spec, saved)
-        rows, behind = (parts.array(name).tobytes() for name in ("rows", "behind"))
-        state: AheadState = super().restore(rows)
-        state.behind = self._behind.restore(behind)
-        return state
-
-    def changes(self, state: AheadState) -> dict[int, bytes | None]:
-        # Pieces of the rows and of the ordinary OVER take turns.
-        changed = {2 * number: piece for number, piece in super().changes(state).items()}
-        return changed | {2 * number + 1: piece for number, piece in self._behind.changes(state.behind).items()}
-
-    def assemble(self, pieces: Mapping[int, bytes]) -> AheadState:
-        rows, behind = ({n // 2: piece for n, piece in pieces.items() if n % 2 == turn} for turn in (0, 1))
-        state: AheadState = super().assemble(rows)
-        state.behind = self._behind.assemble(behind)
-        return state
-
-    def _content(self, state: AheadState) -> Content:
-        return {"upto": np.array([state.upto]), "waiting": state.waiting.kept(), "ready": state.ready.kept()}
-
-    def _made_of(self, parts: snapshots.Saved) -> AheadState:
-        """The state but for the ordinary OVER, which is saved beside it."""
-        state = AheadState(self._behind.open(), upto=int(parts.array("upto")[0]))
+    def load(self, parts: Saved) -> AheadState:
+        state = AheadState(
+            self._behind.load(parts.within("behind", self._behind.spec)), upto=int(parts.array("upto")[0])
+        )
         for name, rows in (("waiting", state.waiting), ("ready", state.ready)):
             if name in parts:
                 rows.add(parts.batch(name, BEGIN), parts.numbers(name))
         return state
-
-    def split(self, state: AheadState, parts: int) -> list[AheadState]:
-        behind = self._behind.split(state.behind, parts)
-        waiting, ready = self._dealt(state.waiting.all(), parts), self._dealt(state.ready.all(), parts)
-        return [_state(*own, state.upto) for own in zip(behind, waiting, ready, strict=True)]
-
-    def merge(self, states: Sequence[AheadState]) -> AheadState:
-        behind = self._behind.merge([state.behind for state in states])
-        waiting = _together([state.waiting.all() for state in states])
-        ready = _together([state.ready.all() for state in states])
-        return _state(behind, waiting, ready, max(state.upto for state in states))
-
-    def _dealt(self, batch: Batch | None, parts: int) -> list[Batch | None]:
-        if batch is None or not self._key_columns:
-            return [batch, *[None] * (parts - 1)]
-        owner = bucket_of([batch.rows.column(i) for i in self._key_columns], parts)
-        chosen = [np.flatnonzero(owner == part) for part in range(parts)]
-        return [batch.take(own) if len(own) else None for own in chosen]
-
-
-def _together(batches: list[Batch | None]) -> Batch | None:
-    present = [batch for batch in batches if batch is not None]
-    if not present:
-        return None
-    every = concat(present, present[0].upto)
-    return every.take(np.lexsort((every.seq, every.time)))
-
-
-def _state(behind: OverState, waiting: Batch | None, ready: Batch | None, upto: int) -> AheadState:
-    state = AheadState(behind, upto=upto)
-    if waiting is not None:
-        state.waiting.add(waiting)
-    if ready is not None:
-        state.ready.add(ready)
-    return state

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from millstream.kernels import snapshots
 from millstream.kernels.asof.spec import LEFT, RIGHT, AsofSpec
-from millstream.kernels.batch import BEGIN, Batch, Ints, concat
-from millstream.kernels.kept import Content, KeepsRows, Kept, Ledger
-from millstream.kernels.keys import KeyTable, bucket_of
+from millstream.kernels.batch import BEGIN, Batch, Ints
+from millstream.kernels.content import Content, Kept, Ledger
+from millstream.kernels.keys import KeyTable
 from millstream.kernels.relations.held_rows import HeldRows
 from millstream.kernels.runs import Runs
+from millstream.kernels.snapshots import Saved
 from millstream.schema import Schema
 
 FEW = 1_024
@@ -96,7 +95,7 @@ class AsofState:
     ledger: Ledger = field(default_factory=Ledger)
 
 
-class AsofKernel(KeepsRows):
+class AsofKernel:
     """Takes rows in, gives results out and saves the state; `held` is the side that is kept by number."""
 
     held: int
@@ -179,47 +178,15 @@ class AsofKernel(KeepsRows):
         """The numbers of rows that results may still need, in order."""
         raise NotImplementedError
 
-    def _content(self, state: AsofState) -> Content:
+    def export(self, state: AsofState) -> Content:
         live = self._live(state)
         held = Kept(state.held.lasting[live], lambda places: state.held.batch(live[places]))
         return {"upto": np.array(state.upto), "held": held, "waiting": state.waiting.kept()}
 
-    def _made_of(self, parts: snapshots.Saved) -> AsofState:
-        state = self._state(None, [], [int(value) for value in parts.array("upto")])
+    def load(self, parts: Saved) -> AsofState:
+        state = self.open()
+        state.upto = [int(value) for value in parts.array("upto")]
         for name, port in (("held", self.held), ("waiting", 1 - self.held)):
             if name in parts:
                 self._add(state, parts.batch(name, BEGIN, port), parts.numbers(name))
         return state
-
-    def split(self, state: AsofState, parts: int) -> list[AsofState]:
-        held, waiting = state.held.batch(self._live(state)), state.waiting.all()
-        divided = []
-        for part in range(parts):
-            others = [] if waiting is None else [self._of_part(waiting, 1 - self.held, part, parts)]
-            divided.append(self._state(self._of_part(held, self.held, part, parts), others, list(state.upto)))
-        return divided
-
-    def merge(self, states: Sequence[AsofState]) -> AsofState:
-        held = concat([state.held.batch(self._live(state)) for state in states], BEGIN)
-        waits = [rows for state in states if (rows := state.waiting.all()) is not None]
-        waiting = [_ordered(concat(waits, BEGIN))] if waits else []
-        upto = [max(state.upto[port] for state in states) for port in (LEFT, RIGHT)]
-        return self._state(_ordered(held), waiting, upto)
-
-    def _of_part(self, rows: Batch, side: int, part: int, parts: int) -> Batch:
-        keys = self._keys(rows.rows, side)
-        owner = bucket_of(keys, parts) if keys else np.zeros(len(rows), dtype=np.int32)
-        return rows.take(np.flatnonzero(owner == part))
-
-    def _state(self, held: Batch | None, waiting: list[Batch], upto: list[int]) -> AsofState:
-        state = self.open()
-        state.upto = upto
-        if held is not None and len(held):
-            self._add(state, held.on_port(self.held))
-        for rows in waiting:
-            self._add(state, rows.on_port(1 - self.held))
-        return state
-
-
-def _ordered(rows: Batch) -> Batch:
-    return rows.take(np.lexsort((rows.seq, rows.time)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,6 +13,7 @@ from millstream.errors import DataError
 from millstream.kernels.accumulators.columns import Array, argument_arrays, result_arrays, result_column
 from millstream.kernels.aggregates import RANKS
 from millstream.kernels.batch import Batch, concat
+from millstream.kernels.content import Content
 from millstream.kernels.jit import as_input, compile_kernel, run_all, source_of, threads
 from millstream.kernels.keys import ByteTable, Slots
 from millstream.kernels.over import loops
@@ -29,11 +29,11 @@ from millstream.kernels.over.codegen import (
     generate,
 )
 from millstream.kernels.over.layout import Layout
-from millstream.kernels.over.portable import combine, divide, export, rebuild
-from millstream.kernels.over.saving import assembled, changed_pieces, load_portable, save_portable
+from millstream.kernels.over.saving import exported, loaded
 from millstream.kernels.over.spec import OverCall, OverSpec
 from millstream.kernels.over.state import OverState, Shard, new_state
 from millstream.kernels.over.sweep import sweep
+from millstream.kernels.snapshots import Saved
 
 _deal = compile_kernel(source_of(loops), "deal")
 _PARALLEL_ROWS = 8_192
@@ -67,25 +67,11 @@ class OverKernel:
             pa.RecordBatch.from_arrays([*batch.rows.columns, *columns], schema=self.spec.output.arrow)
         )
 
-    def snapshot(self, state: OverState) -> bytes:
-        return save_portable(self.spec, export(self.layout, state))
+    def export(self, state: OverState) -> Content:
+        return exported(self.layout, state)
 
-    def restore(self, saved: bytes) -> OverState:
-        return rebuild(self.layout, load_portable(self.layout, saved), threads())
-
-    def changes(self, state: OverState) -> dict[int, bytes | None]:
-        return changed_pieces(self.layout, state)
-
-    def assemble(self, pieces: Mapping[int, bytes]) -> OverState:
-        return assembled(self.layout, pieces, threads())
-
-    def split(self, state: OverState, parts: int) -> list[OverState]:
-        divided = divide(self.layout, export(self.layout, state), parts)
-        return [rebuild(self.layout, portable, threads()) for portable in divided]
-
-    def merge(self, states: Sequence[OverState]) -> OverState:
-        exported = [export(self.layout, state) for state in states]
-        return rebuild(self.layout, combine(self.layout, exported), threads())
+    def load(self, parts: Saved) -> OverState:
+        return loaded(self.layout, parts, threads())
 
     def _ready(self, state: OverState, batch: Batch) -> Batch:
         """The rows whose peers have all come; the others wait."""
@@ -112,8 +98,7 @@ class OverKernel:
                 inputs += argument_arrays(arg, batch.rows.column(index), state.texts)
             outputs = [array for pair in results for array in pair]
             self._run(state, slots, inputs, outputs)
-            if state.pieces is not None:
-                state.pieces.touch(slots, state.slot_count)
+            state.ledger.touch(slots, state.slot_count)
         return [
             result_column(call.type, values, ok, self._texts(state, call))
             for call, (values, ok) in zip(self.spec.calls, results, strict=True)

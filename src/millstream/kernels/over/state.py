@@ -9,11 +9,11 @@ import numpy.typing as npt
 
 from millstream.kernels.accumulators import loops
 from millstream.kernels.batch import BEGIN, Batch, Ints
+from millstream.kernels.content import Ledger
 from millstream.kernels.jit import compile_kernel, source_of
 from millstream.kernels.keys import ByteTable, KeyTable
 from millstream.kernels.over.codegen import USED
 from millstream.kernels.over.layout import Layout
-from millstream.kernels.pieces import Pieces
 
 _refill = compile_kernel(source_of(loops), "refill")
 
@@ -95,8 +95,7 @@ class OverState:
     upto: int = BEGIN
     swept_upto: int = BEGIN
     kept_texts: dict[str, int] = field(default_factory=dict)
-    pieces: Pieces | None = None
-    """where the keys were saved last; None if they never were in pieces"""
+    ledger: Ledger = field(default_factory=Ledger)
 
     @property
     def shift(self) -> int:

@@ -61,8 +61,7 @@ def _forget_keys(layout: Layout, state: OverState, since: int) -> None:
         dead.append(mine[gone])
     slots = np.concatenate(dead)
     state.keys.release(slots)
-    if state.pieces is not None:
-        state.pieces.release(slots)
+    state.ledger.release(slots)
 
 
 def _free_regions(shard: Shard, base: npt.NDArray[np.int64], capacity: npt.NDArray[np.int64]) -> None:

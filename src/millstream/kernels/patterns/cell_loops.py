@@ -13,15 +13,13 @@ FOUND = 9
 MATCH, TIMEOUT, NO_MATCH = range(3)
 
 
-def mark_cells(roots: Any, cells: Any, marked: Any) -> int:
-    """Mark the cells that can be reached from `roots`; how many they are."""
-    count = 0
-    for c in roots:
-        while c >= 0 and not marked[c]:
-            marked[c] = True
-            count += 1
+def mark_cells(roots: Any, owners: Any, cells: Any, owner: Any) -> None:
+    """Give the cells that can be reached from `roots` to the owners of these."""
+    for i in range(len(roots)):
+        c = roots[i]
+        while c >= 0 and owner[c] < 0:
+            owner[c] = owners[i]
             c = cells[3 * c]
-    return count
 
 
 def unroll(found: Any, count: int, cells: Any, next_: Any, begins: Any, rows: Any, labels: Any) -> int:

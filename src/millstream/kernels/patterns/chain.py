@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
 from typing import Any
@@ -31,7 +31,7 @@ from millstream.kernels.patterns.chain_source import (
 from millstream.kernels.patterns.chain_state import ChainState, Piece
 from millstream.kernels.patterns.coding import is_odd
 from millstream.kernels.patterns.log import Bools, RowLog
-from millstream.kernels.patterns.machine import Array, Found, Part, nothing_found
+from millstream.kernels.patterns.machine import Array, Found, Positions, nothing_found
 from millstream.kernels.patterns.registers import is_incremental
 from millstream.plan.chains import Chain, NoChain, chain_of
 from millstream.plan.patterns import CLASSIFIER, Search
@@ -229,11 +229,11 @@ class ChainMachine:
     def forget(self, state: ChainState, slots: Ints) -> None:
         state.records[slots[slots < len(state.records)]] = 0
 
-    def export(self, state: ChainState, slots: Ints, place: Ints) -> dict[str, Array]:
+    def export(self, state: ChainState, slots: Ints, place: Ints) -> dict[str, pa.Array]:
         return state.export(slots, place, self._unasked)
 
-    def load(self, parts: Sequence[Part]) -> ChainState:
-        return ChainState.load(self.layout, parts)
+    def load(self, columns: Mapping[str, pa.Array], positions: Positions) -> ChainState:
+        return ChainState.load(self.layout, columns, positions)
 
     def describe(self) -> str:
         kept = "rows are kept while they may be looked at again" if self.layout.logged else "no rows are kept"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -13,11 +12,12 @@ import pyarrow as pa
 from millstream.kernels.batch import Ints
 from millstream.kernels.jit import as_input, compile_kernel, source_of
 from millstream.kernels.keys import ByteTable
+from millstream.kernels.lists import fixed, unfixed
 from millstream.kernels.over import loops
 from millstream.kernels.patterns.chain_layout import Layout
 from millstream.kernels.patterns.chain_plan import Plan
 from millstream.kernels.patterns.log import RowLog, renumbered
-from millstream.kernels.patterns.machine import Array, Part, floors
+from millstream.kernels.patterns.machine import Array, Positions, floors
 from millstream.types import VARCHAR
 
 _deal = compile_kernel(source_of(loops), "deal")
@@ -179,7 +179,7 @@ class ChainState:
 
     # -- saving ----------------------------------------------------------------------------------------------------
 
-    def export(self, slots: Ints, place: Ints, unasked: int) -> dict[str, Array]:
+    def export(self, slots: Ints, place: Ints, unasked: int) -> dict[str, pa.Array]:
         """The records of some slots; positions p are written as place[p], text as itself."""
         self._hold(int(slots.max(initial=-1)) + 1)
         records = self.records[slots]
@@ -189,41 +189,23 @@ class ChainState:
         places = np.append(place, -1)
         for name in self.layout.positions:
             records[:, lanes[name]] = places[np.clip(records[:, lanes[name]], -1, len(place))]
-        arrays: dict[str, Array] = {"nulls": np.full(len(slots), self.nulls), "record": records.reshape(-1)}
+        columns = {"nulls": pa.array(np.full(len(slots), self.nulls)), "record": fixed(records)}
         for name in self.layout.texts:
             codes = records[:, lanes[name]]
-            arrays |= _as_bytes(name, self.texts.values(np.where(np.isin(codes, self.texts.live()), codes, -1)))
-        return arrays
+            columns[f"text.{name}"] = self.texts.values(np.where(np.isin(codes, self.texts.live()), codes, -1))
+        return columns
 
     @staticmethod
-    def load(layout: Layout, parts: Sequence[Part]) -> ChainState:
-        """A state with the slots that parts bring."""
+    def load(layout: Layout, columns: Mapping[str, pa.Array], positions: Positions) -> ChainState:
+        """A state with slots that were exported."""
         state = ChainState(layout)
-        state._hold(sum(len(part.own) for part in parts))
-        since = 0
-        for part in parts:
-            slots = np.arange(since, since + len(part.own))
-            since += len(part.own)
-            records = part.arrays["record"].reshape(-1, layout.width)[part.own]
-            places = np.append(part.places, -1)
-            for name in layout.positions:
-                lane = layout.lanes[name]
-                records[:, lane] = places[np.clip(records[:, lane], -1, len(part.places))]
-            state.records[slots] = records
-            state.nulls = state.nulls or bool(part.arrays["nulls"][part.own].any())
-            for name in layout.texts:
-                texts = _from_bytes(name, part.arrays).take(pa.array(part.own))
-                state.records[slots, layout.lanes[name]] = state.texts.slots(texts, add=True)
+        records = unfixed(columns["record"])
+        slots = np.arange(len(records))
+        for name in layout.positions:
+            lane = records[:, layout.lanes[name]]
+            lane[:] = positions.of(slots, lane)
+        for name in layout.texts:
+            records[:, layout.lanes[name]] = state.texts.slots(columns[f"text.{name}"].fill_null(""), add=True)
+        state.record = records.reshape(-1)
+        state.nulls = bool(columns["nulls"].to_numpy(zero_copy_only=False).any())
         return state
-
-
-def _as_bytes(name: str, texts: pa.Array) -> dict[str, Array]:
-    """Text as numbers: all bytes, and where each value ends; NULL as nothing."""
-    values = [(text or "").encode() for text in texts.to_pylist()]
-    ends = np.cumsum(np.array([len(value) for value in values], dtype=np.int64))
-    return {f"{name} bytes": np.frombuffer(b"".join(values), dtype=np.uint8), f"{name} ends": ends}
-
-
-def _from_bytes(name: str, arrays: Mapping[str, Array]) -> pa.Array:
-    data, ends = arrays[f"{name} bytes"].tobytes(), arrays[f"{name} ends"].tolist()
-    return pa.array([data[a:b].decode() for a, b in pairwise([0, *ends])], pa.string())

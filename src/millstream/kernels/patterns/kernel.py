@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from millstream.kernels import snapshots
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
-from millstream.kernels.keys import KeyTable, Slots, bucket_of
+from millstream.kernels.content import Content, Ledger, Slots
+from millstream.kernels.keys import KeyTable
+from millstream.kernels.keys import Slots as SlotNumbers
 from millstream.kernels.patterns.chain import ChainMachine
 from millstream.kernels.patterns.chain import why_not as why_no_chain
 from millstream.kernels.patterns.coding import decode
 from millstream.kernels.patterns.log import Array, Bools, RowLog
 from millstream.kernels.patterns.machine import Found, Machine, far_shifts, needed_columns
-from millstream.kernels.patterns.saving import Exported, Loaded, export_slots, from_saved, loaded, to_saved
+from millstream.kernels.patterns.saving import loaded, taken
 from millstream.kernels.patterns.spec import MatchSpec
 from millstream.kernels.patterns.threads import ThreadMachine
-from millstream.kernels.pieces import Pieces
-from millstream.kernels.piecewise import Assembly, Parts, changed_pieces
+from millstream.kernels.saving import load_keys
+from millstream.kernels.snapshots import Saved
 from millstream.plan.patterns import CLASSIFIER, Reach, Search
 
 KEPT_ROWS, IDLE_KEYS = 1_024, 1_024
 """How many rows, and keys, that nothing needs are not worth looking for."""
-
-_NONE: Ints = np.zeros(0, dtype=np.int64)
 
 
 def machine_for(search: Search, general: bool = False) -> Machine:
@@ -57,8 +56,7 @@ class MatchState:
     kept: int = 0
     """how many rows were kept when they were last looked through"""
     kept_keys: int = 0
-    pieces: Pieces | None = None
-    head_changed: bool = True
+    ledger: Ledger = field(default_factory=Ledger)
 
 
 class MatchKernel:
@@ -83,9 +81,7 @@ class MatchKernel:
         return RowLog(self._types, self.search.variables, rows, self.machine.needs_rows, far_shifts(self.search))
 
     def step(self, state: MatchState, batch: Batch) -> Batch:
-        if batch.upto > state.upto:
-            state.upto = batch.upto
-            state.head_changed = True
+        state.upto = max(state.upto, batch.upto)
         state.began = state.began or len(batch) > 0
         # Rows come in order of time, so the last one tells no less than a heartbeat.
         upto = max(batch.upto, int(batch.time[-1])) if len(batch) else batch.upto
@@ -96,16 +92,15 @@ class MatchKernel:
         log.hold_slots(self._size(state))
         columns = {name: log.encode(name, batch.rows.column(index)) for name, index in self._columns.items()}
         since = log.add(batch.time, batch.seq, slots, columns, batch.rows if self._holds_rows else None)
-        if state.pieces is not None:
-            state.pieces.touch(slots, self._size(state))
-            if upto == FOREVER or self.machine.due(state.machine) < upto:
-                state.pieces.touch(self._live(state), self._size(state))
+        if state.ledger.slots is not None:
+            is_due = upto == FOREVER or self.machine.due(state.machine) < upto
+            state.ledger.touch(self._live(state) if is_due else slots, self._size(state))
         found = self.machine.advance(state.machine, log, since, upto)
         output = self._batch(state, found, batch.upto)
         self._forget(state)
         return output
 
-    def _slots(self, state: MatchState, batch: Batch) -> Slots:
+    def _slots(self, state: MatchState, batch: Batch) -> SlotNumbers:
         if state.keys is None or not len(batch):
             return np.zeros(len(batch), dtype=np.int32)
         return state.keys.encode([batch.rows.column(index) for index in self._keys])
@@ -169,76 +164,29 @@ class MatchKernel:
             self.machine.forget(state.machine, gone)
             state.log.forget(gone)
             keys.release(gone)
-            if state.pieces is not None:
-                state.pieces.release(gone)
+            state.ledger.release(gone)
         state.kept_keys = len(keys)
 
     # -- saving ----------------------------------------------------------------------------------------------------
 
-    def snapshot(self, state: MatchState) -> bytes:
-        exported = next(iter(self._exported(state, [self._live(state)])))
-        return snapshots.save(self.spec, {**to_saved(exported), "upto": np.array([state.upto])})
+    def export(self, state: MatchState) -> Content:
+        slots = Slots(self._live(state), state.ledger, partial(self._taken, state), len(self._keys))
+        return {"upto": np.array([state.upto]), "slots": slots}
 
-    def restore(self, saved: bytes) -> MatchState:
-        parts = snapshots.load(self.spec, saved)
-        return self._built([Loaded(from_saved(parts), None)], int(parts.array("upto")[0]))
+    def _taken(self, state: MatchState, slots: Ints) -> pa.StructArray:
+        state.log.hold_slots(self._size(state))
+        return Slots.rows(state.keys, slots, taken(self.spec, self.machine, state.machine, state.log, slots))
 
-    def changes(self, state: MatchState) -> dict[int, bytes | None]:
-        live = self._live(state)
-        if state.pieces is None:
-            if state.upto == BEGIN and not len(live):
-                return {}
-            state.pieces = Pieces()
-            state.pieces.touch(live, self._size(state))
-            state.head_changed = True
-        pieces = state.pieces
-
-        def head() -> Parts | None:
-            if not state.head_changed and not pieces.is_head_old(state.upto, None):
-                return None
-            pieces.head_given(state.upto, None)
-            state.head_changed = False
-            return {"upto": np.array([state.upto])}
-
-        def export_each(groups: Sequence[Ints]) -> Iterator[Parts]:
-            return (to_saved(exported) for exported in self._exported(state, groups))
-
-        return changed_pieces(self.spec, pieces, export_each, head)
-
-    def assemble(self, pieces: Mapping[int, bytes]) -> MatchState:
-        if not pieces:
-            return self.open()
-        assembly = Assembly.of(self.spec, pieces)
-        parts = [Loaded(from_saved(piece), own) for piece, own in assembly.pieces]
-        state = self._built(parts, int(assembly.head.array("upto")[0]))
-        state.pieces = Pieces.of(assembly.labels, assembly.live, state.upto, None)
-        state.head_changed = False
+    def load(self, parts: Saved) -> MatchState:
+        state = self.open()
+        state.upto = int(parts.array("upto")[0])
+        if "slots" in parts:
+            load_keys(state.keys, parts.rows("slots"))
+            state.machine = loaded(self.machine, state.log, parts)
+            state.began = True
         return state
-
-    def split(self, state: MatchState, parts: int) -> list[MatchState]:
-        slots = self._live(state)
-        owner = np.zeros(len(slots), dtype=np.int32)
-        if state.keys is not None and len(slots):
-            owner = bucket_of(state.keys.keys(slots).columns, parts)
-        exported = self._exported(state, [slots[owner == part] for part in range(parts)])
-        return [self._built([Loaded(part, None)], state.upto) for part in exported]
-
-    def merge(self, states: Sequence[MatchState]) -> MatchState:
-        parts = [Loaded(part, None) for state in states for part in self._exported(state, [self._live(state)])]
-        return self._built(parts, max(state.upto for state in states))
 
     def _live(self, state: MatchState) -> Ints:
         if state.keys is not None:
             return state.keys.live().astype(np.int64)
-        return np.zeros(1, dtype=np.int64) if state.began else _NONE
-
-    def _exported(self, state: MatchState, groups: Sequence[Ints]) -> Iterator[Exported]:
-        state.log.hold_slots(self._size(state))
-        return export_slots(self.machine, state.machine, state.log, state.keys, groups)
-
-    def _built(self, parts: Sequence[Loaded], upto: int) -> MatchState:
-        state = self.open()
-        state.upto = upto
-        count, state.machine = loaded(self.machine, state.log, state.keys, parts)
-        state.began = count > 0
-        return state
+        return np.zeros(1 if state.began else 0, dtype=np.int64)

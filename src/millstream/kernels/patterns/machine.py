@@ -14,7 +14,7 @@ Both machines look at rows as follows, so that they give the same rows at the sa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -65,13 +65,19 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Part:
-    """What `export` gave of some slots, and what of it to load: `own` tells which of the exported slots, in what order,
-    `places` for each place of a row that `export` wrote its position in the new log."""
+class Positions:
+    """Where the rows of slots are in a log: `first` is the first of each slot in `position`."""
 
-    arrays: Mapping[str, Array]
-    own: Ints
-    places: Ints
+    first: Ints
+    position: Ints
+
+    def of(self, slots: Ints, places: Ints) -> Ints:
+        """The positions of rows by their places among those of their slots; -1 stays."""
+        # A position that nothing looks at any more may be of a row that is gone, and its place anything.
+        known = (places >= 0) & (self.first[slots] + places < len(self.position))
+        found = np.full(places.shape, -1, dtype=np.int64)
+        found[known] = self.position[(self.first[slots] + places)[known]]
+        return found
 
 
 class Machine(Protocol):
@@ -111,12 +117,12 @@ class Machine(Protocol):
         """These slots will be used for other partitions."""
         ...
 
-    def export(self, state: Any, slots: Ints, place: Ints) -> dict[str, Array]:
-        """What is known of these slots, in that order; positions p are written as place[p]."""
+    def export(self, state: Any, slots: Ints, place: Ints) -> dict[str, pa.Array]:
+        """What is known of these slots, a row for each; positions p are written as place[p]."""
         ...
 
-    def load(self, parts: Sequence[Part]) -> Any:
-        """A state with these slots, numbered from 0 in the order of `parts` and of what each brings."""
+    def load(self, columns: Mapping[str, pa.Array], positions: Positions) -> Any:
+        """A state with these slots, numbered from 0."""
         ...
 
     def describe(self) -> str:

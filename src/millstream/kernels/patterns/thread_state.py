@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+import pyarrow as pa
 
 from millstream.kernels.batch import FOREVER, Ints
 from millstream.kernels.jit import as_input, compile_kernel, source_of
+from millstream.kernels.lists import fixed, lists, unfixed, unlisted
 from millstream.kernels.patterns import cell_loops
 from millstream.kernels.patterns import thread_loops as loops
 from millstream.kernels.patterns.cell_loops import FOUND
-from millstream.kernels.patterns.machine import Array, Part
+from millstream.kernels.patterns.machine import Positions
 
 FIRST_ROOM = 64
 MOST_WAYS = 1 << 20
@@ -82,7 +84,8 @@ class ThreadState:
         """Forget cells that no thread refers to; more room if most are referred to, or fewer would be free."""
         at, best = self._roots()
         pool, table = self.pool.reshape(-1, self.lanes), self.table
-        cells, new = self._reached(np.concatenate([pool[at, 1], table[best, loops.BEST_CELL]]))
+        roots = np.concatenate([pool[at, 1], table[best, loops.BEST_CELL]])
+        _, cells, new = self._reached(roots, np.zeros_like(roots))
         pool[at, 1] = new[pool[at, 1]]
         table[best, loops.BEST_CELL] = new[table[best, loops.BEST_CELL]]
         size = len(self.cells) // 3
@@ -101,15 +104,19 @@ class ThreadState:
         at = np.repeat(table[chosen, loops.THREADS] - begins, counts) + np.arange(int(counts.sum()))
         return at, chosen[table[chosen, loops.HAS] != 0]
 
-    def _reached(self, roots: Ints) -> tuple[Ints, Ints]:
-        """The cells that roots lead to, numbered anew, and the new numbers of all (-1 of none)."""
+    def _reached(self, roots: Ints, owners: Ints) -> tuple[Ints, Ints, Ints]:
+        """The cells that roots lead to, in the order of their owners and numbered anew, with these, and the new numbers
+        of all (-1 of none)."""
         used = int(self.meta[loops.CELLS_USED])
-        marked = np.zeros(used, dtype=np.bool_)
-        _mark_cells(len(roots), as_input(roots), self.cells, marked)
-        new = np.append(np.where(marked, np.cumsum(marked) - 1, -1), -1)
+        owner = np.full(used, -1, dtype=np.int64)
+        _mark_cells(len(roots), as_input(roots), as_input(owners), self.cells, owner)
+        marked = np.flatnonzero(owner >= 0)
+        marked = marked[np.argsort(owner[marked], kind="stable")]
+        new = np.full(used + 1, -1, dtype=np.int64)
+        new[marked] = np.arange(len(marked))
         cells = self.cells[: 3 * used].reshape(-1, 3)[marked]
         cells[:, 0] = new[cells[:, 0]]
-        return cells, new
+        return owner[marked], cells, new
 
     def move(self, new: Ints) -> None:
         """Positions in the log have changed."""
@@ -126,52 +133,55 @@ class ThreadState:
     def forget(self, slots: Ints) -> None:
         self.table[slots] = _EMPTY_SLOT
 
-    def export(self, slots: Ints, place: Ints) -> dict[str, Array]:
-        """What is known of these slots; positions p are written as place[p]."""
+    def export(self, slots: Ints, place: Ints) -> dict[str, pa.Array]:
+        """What is known of these slots; positions p are written as place[p], cells and threads by their places among
+        those of their slots."""
+        count = len(slots)
         self.hold(int(slots.max(initial=-1)) + 1)
         renumber = np.append(place, -1)
         at, best = self._roots(slots)
-        threads = self.pool.reshape(-1, self.lanes)[at]
-        cells, new = self._reached(np.concatenate([threads[:, 1], self.table[best, loops.BEST_CELL]]))
-        threads[:, 1] = new[threads[:, 1]]
-        threads[:, self.marks] = renumber[threads[:, self.marks]]
-        cells[:, 1] = renumber[np.minimum(cells[:, 1], len(place))]
         table = self.table[slots]
-        table[:, _POSITIONS] = renumber[np.minimum(table[:, _POSITIONS], len(place))]
         has = table[:, loops.HAS] != 0
-        table[:, loops.BEST_CELL] = np.where(has, new[np.where(has, table[:, loops.BEST_CELL], -1)], -1)
-        table[:, loops.THREADS] = np.cumsum(table[:, loops.N]) - table[:, loops.N]
-        return {"slots": table.reshape(-1), "threads": threads.reshape(-1), "cells": cells.reshape(-1)}
+        of_thread = np.repeat(np.arange(count), table[:, loops.N])
+        threads = self.pool.reshape(-1, self.lanes)[at]
+        roots = np.concatenate([threads[:, 1], self.table[best, loops.BEST_CELL]])
+        owner, cells, new = self._reached(roots, np.concatenate([of_thread, np.flatnonzero(has)]))
+        first = np.searchsorted(owner, np.arange(count))
+        threads[:, 1] = _less(new[threads[:, 1]], first[of_thread])
+        threads[:, self.marks] = renumber[threads[:, self.marks]]
+        cells[:, 0] = _less(cells[:, 0], first[owner])
+        cells[:, 1] = renumber[np.minimum(cells[:, 1], len(place))]
+        table[:, _POSITIONS] = renumber[np.minimum(table[:, _POSITIONS], len(place))]
+        table[:, loops.BEST_CELL] = _less(new[np.where(has, table[:, loops.BEST_CELL], -1)], first)
+        table[:, loops.THREADS] = 0
+        held = {"threads": lists(of_thread, fixed(threads), count), "cells": lists(owner, fixed(cells), count)}
+        return {"slot": fixed(table), **held}
 
-    def load(self, parts: Sequence[Part]) -> None:
+    def load(self, columns: Mapping[str, pa.Array], positions: Positions) -> None:
         """Take in slots that were exported; there are none so far."""
-        tables: list[Ints] = [self.table]
-        threads: list[Ints] = []
-        cells: list[Ints] = []
-        used, known = 0, 0
-        for part in parts:
-            renumber = np.append(part.places, -1)
-            table = np.array(part.arrays["slots"]).reshape(-1, loops.SLOT)[part.own]
-            own = np.array(part.arrays["threads"]).reshape(-1, self.lanes)
-            counts = table[:, loops.N]
-            begins = np.cumsum(counts) - counts
-            chosen = own[np.repeat(table[:, loops.THREADS] - begins, counts) + np.arange(int(counts.sum()))]
-            chosen[:, 1] += np.where(chosen[:, 1] >= 0, known, 0)
-            chosen[:, self.marks] = renumber[chosen[:, self.marks]]
-            saved = np.array(part.arrays["cells"]).reshape(-1, 3)
-            saved[:, 0] += np.where(saved[:, 0] >= 0, known, 0)
-            saved[:, 1] = renumber[saved[:, 1]]
-            table[:, _POSITIONS] = renumber[table[:, _POSITIONS]]
-            table[:, loops.BEST_CELL] += np.where(table[:, loops.BEST_CELL] >= 0, known, 0)
-            table[:, loops.THREADS] = begins + used
-            used, known = used + len(chosen), known + len(saved)
-            tables.append(table)
-            threads.append(chosen)
-            cells.append(saved)
-        self.slots = np.concatenate(tables).reshape(-1)
-        self.pool = np.concatenate([*threads, self.pool.reshape(-1, self.lanes)]).reshape(-1)
-        self.cells = np.concatenate([*cells, self.cells.reshape(-1, 3)]).reshape(-1)
-        self.meta[loops.POOL_USED], self.meta[loops.CELLS_USED] = used, known
+        table = unfixed(columns["slot"])
+        slots = np.arange(len(table))
+        of_thread, found = unlisted(columns["threads"])
+        threads = unfixed(found)
+        owner, found = unlisted(columns["cells"])
+        cells = unfixed(found)
+        first = np.searchsorted(owner, slots)
+        threads[:, 1] = _less(threads[:, 1], -first[of_thread])
+        threads[:, self.marks] = positions.of(of_thread[:, None], threads[:, self.marks])
+        cells[:, 0] = _less(cells[:, 0], -first[owner])
+        cells[:, 1] = positions.of(owner, cells[:, 1])
+        table[:, _POSITIONS] = positions.of(slots[:, None], table[:, _POSITIONS])
+        table[:, loops.BEST_CELL] = _less(table[:, loops.BEST_CELL], -first)
+        table[:, loops.THREADS] = np.cumsum(table[:, loops.N]) - table[:, loops.N]
+        self.slots = table.reshape(-1)
+        self.pool = np.concatenate([threads.reshape(-1), self.pool])
+        self.cells = np.concatenate([cells.reshape(-1), self.cells])
+        self.meta[loops.POOL_USED], self.meta[loops.CELLS_USED] = len(threads), len(cells)
         # A partition's threads must have room at once.
         most = int(self.table[:, loops.N].max(initial=0))
         self.make_room(max(FIRST_ROOM, min(2 * most, MOST_WAYS)))
+
+
+def _less(numbers: Ints, first: Ints) -> Ints:
+    """Numbers less those of the first ones; -1 stays."""
+    return np.where(numbers < 0, -1, numbers - first)

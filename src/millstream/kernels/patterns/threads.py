@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,9 +18,8 @@ from millstream.kernels.patterns import thread_loops as loops
 from millstream.kernels.patterns.cell_loops import FOUND, M_SEQ, M_SLOT, M_TIME
 from millstream.kernels.patterns.log import Bools, RowLog
 from millstream.kernels.patterns.machine import (
-    Array,
     Found,
-    Part,
+    Positions,
     ahead,
     far_shifts,
     floors,
@@ -238,12 +237,12 @@ class ThreadMachine:
     def forget(self, state: ThreadState, slots: Ints) -> None:
         state.forget(slots)
 
-    def export(self, state: ThreadState, slots: Ints, place: Ints) -> dict[str, Array]:
+    def export(self, state: ThreadState, slots: Ints, place: Ints) -> dict[str, pa.Array]:
         return state.export(slots, place)
 
-    def load(self, parts: Sequence[Part]) -> ThreadState:
+    def load(self, columns: Mapping[str, pa.Array], positions: Positions) -> ThreadState:
         state = self.open()
-        state.load(parts)
+        state.load(columns, positions)
         return state
 
 

@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from millstream.kernels import snapshots
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
-from millstream.kernels.keys import KeyTable, bucket_of
-from millstream.kernels.pieces import Pieces
-from millstream.kernels.piecewise import Assembly, Parts, changed_pieces
+from millstream.kernels.content import Content, Few, Ledger, Slots, struct
+from millstream.kernels.keys import KeyTable
+from millstream.kernels.lists import lists, unlisted
 from millstream.kernels.programs.compiled import CompiledEngine, why_not_compiled
 from millstream.kernels.programs.engine import Engine, Groups, Mode, Returned, Sliding, TableRows
 from millstream.kernels.programs.factored import FactoredEngine
 from millstream.kernels.programs.factors import factors
 from millstream.kernels.programs.rows import RowEngine
 from millstream.kernels.programs.spec import AggregateSpec
+from millstream.kernels.saving import load_keys
+from millstream.kernels.signatures import signature_of
+from millstream.kernels.snapshots import Saved
 from millstream.kernels.yields import last_in_slots
 from millstream.plan.programs import WINDOW, Program
 
 _NONE: Ints = np.zeros(0, dtype=np.int64)
 _UNUSED = BEGIN
+_TABLE = "table."
 
 
 @dataclass
@@ -48,8 +52,7 @@ class AggregateState:
     last_seq: int = -1
     ends: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     firsts: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    pieces: Pieces | None = None
-    head_changed: bool = True
+    ledger: Ledger = field(default_factory=Ledger)
 
 
 def engine_of(program: Program, mode: Mode, keyed: bool) -> Engine:
@@ -82,9 +85,7 @@ class AggregateKernel:
         return AggregateState(KeyTable(self._types) if self._types else None, groups)
 
     def step(self, state: AggregateState, batch: Batch) -> Batch:
-        if batch.upto > state.upto:
-            state.upto = batch.upto
-            state.head_changed = True
+        state.upto = max(state.upto, batch.upto)
         if self._slot is not None:
             batch = self._ended(state, batch, self._slot)
         state.began = state.began or len(batch) > 0
@@ -94,8 +95,7 @@ class AggregateKernel:
             ids = np.arange(state.next_id, state.next_id + len(batch), dtype=np.int64)
         args = [batch.rows.column(index) for index in self._args]
         returned = self.engine.arrive(state.groups, slots, batch.time, ids, args, state.upto)
-        if state.pieces is not None and len(slots):
-            state.pieces.touch(slots, self._size(state))
+        state.ledger.touch(slots, self._size(state))
         if self._active:
             return self._with_expired(state, batch, returned)
         if self.spec.ends is not None:
@@ -128,8 +128,6 @@ class AggregateKernel:
         rows = batch if state.log is None else concat([state.log, batch], batch.upto)
         open_from = FOREVER if state.upto == FOREVER else state.upto // length
         done = int(np.searchsorted(rows.time // length, open_from))
-        if done or len(batch):
-            state.head_changed = True
         state.log = rows.take(np.arange(done, len(rows))) if done < len(rows) else None
         upto = FOREVER if state.upto == FOREVER else max(BEGIN, open_from * length)
         return rows.take(np.arange(done)).with_upto(upto)
@@ -147,11 +145,8 @@ class AggregateKernel:
         latest = np.append(state.last_seq, np.maximum.accumulate(batch.seq))
         seq = np.where(came, chosen.seq, latest[np.searchsorted(batch.time, returned.time, side="right")])
         gone = int(np.searchsorted(log.time, max(state.upto, BEGIN + self.spec.mode.size) - self.spec.mode.size))
-        if gone and state.pieces is not None and state.keys is not None:
-            left = state.keys.lookup([log.rows.slice(0, gone).column(index) for index in self._keys])
-            state.pieces.touch(left, self._size(state))
-        if gone or len(batch):
-            state.head_changed = True
+        if gone and state.ledger.slots is not None:
+            state.ledger.touch(self._known_slots(state, log.slice(0, gone)), self._size(state))
         state.log = log.take(np.arange(gone, len(log))) if gone < len(log) else None
         state.logged += gone
         state.next_id += len(batch)
@@ -180,156 +175,77 @@ class AggregateKernel:
         if len(done):
             state.firsts[done] = _UNUSED
             state.keys.release(done)
-            if state.pieces is not None:
-                state.pieces.release(done)
+            state.ledger.release(done)
         assert returned.origin is not None
         columns = [column.take(pa.array(returned.origin)) for column in keys.columns]
         return self._batch(columns, returned, time[returned.origin], first[returned.origin], batch.upto)
 
     # -- saving ----------------------------------------------------------------------------------------------------
 
-    def snapshot(self, state: AggregateState) -> bytes:
-        slots = self._live(state)
-        return snapshots.save(self.spec, {**next(iter(self._exported(state, [slots]))), **self._head(state)})
-
-    def restore(self, saved: bytes) -> AggregateState:
-        parts = snapshots.load(self.spec, saved)
-        return self._rebuilt(parts, [self._groups(parts)], [self._saved_keys(parts)], [self._saved_firsts(parts)])
-
-    def changes(self, state: AggregateState) -> dict[int, bytes | None]:
-        live = self._live(state)
-        if state.pieces is None:
-            if state.upto == BEGIN and not len(live) and state.log is None:
-                return {}
-            state.pieces = Pieces()
-            state.pieces.touch(live, self._size(state))
-            state.head_changed = True
-        pieces = state.pieces
-
-        def head() -> Parts | None:
-            if not state.head_changed and not pieces.is_head_old(state.upto, state.log):
-                return None
-            pieces.head_given(state.upto, state.log)
-            state.head_changed = False
-            return self._head(state)
-
-        return changed_pieces(self.spec, pieces, lambda groups: self._exported(state, groups), head)
-
-    def assemble(self, pieces: Mapping[int, bytes]) -> AggregateState:
-        if not pieces:
-            return self.open()
-        assembly = Assembly.of(self.spec, pieces)
-        groups = [_chosen(self._groups(piece), own) for piece, own in assembly.pieces]
-        keys = [self._saved_keys(piece, own) for piece, own in assembly.pieces]
-        firsts = [self._saved_firsts(piece)[own] for piece, own in assembly.pieces]
-        state = self._rebuilt(assembly.head, groups, keys, firsts)
-        state.pieces = Pieces.of(assembly.labels, assembly.live, state.upto, state.log)
-        state.head_changed = False
-        return state
-
-    def split(self, state: AggregateState, parts: int) -> list[AggregateState]:
-        slots = self._live(state)
-        owner, logger = np.zeros(len(slots), dtype=np.int32), np.zeros(0, dtype=np.int32)
-        if state.keys is not None and len(slots):
-            owner = bucket_of(state.keys.keys(slots).columns, parts)
-        if state.log is not None:
-            logger = np.zeros(len(state.log), dtype=np.int32)
-            if state.keys is not None:
-                logger = bucket_of([state.log.rows.column(index) for index in self._keys], parts)
-        divided = []
-        for part in range(parts):
-            own, logged = slots[owner == part], np.flatnonzero(logger == part)
-            place = np.zeros(len(logger), dtype=np.int64)
-            place[logged] = np.arange(len(logged))
-            groups = self.engine.export(state.groups, own)
-            if self._active:
-                groups = _with_ids(groups, place, state.logged)
-            log = None if state.log is None or not len(logged) else state.log.take(logged)
-            keys = None if state.keys is None else state.keys.keys(own)
-            marks = (state.upto, 0, len(logged), state.last_seq)
-            divided.append(self._built([groups], [keys], [self._firsts(state, own)], marks, log))
-        return divided
-
-    def merge(self, states: Sequence[AggregateState]) -> AggregateState:
-        logs = [state.log for state in states if state.log is not None]
-        together = concat(logs, logs[0].upto) if logs else None
-        order = _NONE if together is None else np.lexsort((together.seq, together.time))
-        place = np.empty_like(order)
-        place[order] = np.arange(len(order))
-        groups, keys, firsts, start = [], [], [], 0
-        for state in states:
-            slots = self._live(state)
-            exported = self.engine.export(state.groups, slots)
-            groups.append(_with_ids(exported, place[start:], state.logged) if self._active else exported)
-            keys.append(None if state.keys is None else state.keys.keys(slots))
-            firsts.append(self._firsts(state, slots))
-            start += 0 if state.log is None else len(state.log)
-        marks = (max(state.upto for state in states), 0, len(order), max(state.last_seq for state in states))
-        return self._built(groups, keys, firsts, marks, None if together is None else together.take(order))
-
-    def _firsts(self, state: AggregateState, slots: Ints) -> Ints:
-        return _NONE if self.spec.ends is None else state.firsts[slots]
-
-    def _saved_firsts(self, parts: snapshots.Saved) -> Ints:
-        return np.zeros(len(parts.array("seen")), dtype=np.int64) if self.spec.ends is None else parts.array("first")
-
-    def _live(self, state: AggregateState) -> Ints:
+    def export(self, state: AggregateState) -> Content:
         if state.keys is not None:
-            return state.keys.live().astype(np.int64)
-        return np.zeros(1, dtype=np.int64) if state.began else _NONE
+            live = state.keys.live().astype(np.int64)
+        else:
+            live = np.zeros(1 if state.began else 0, dtype=np.int64)
+        waiting = {} if self._active or state.log is None else {"waiting": Few(state.log)}
+        slots = Slots(live, state.ledger, partial(self._taken, state), len(self._keys))
+        return {"marks": np.array([state.upto, state.last_seq]), "slots": slots, **waiting}
 
-    def _exported(self, state: AggregateState, groups: Sequence[Ints]) -> Iterator[Parts]:
-        for slots in groups:
-            exported = self.engine.export(state.groups, slots)
-            parts: dict[str, Any] = {"seen": exported.seen}
-            for name, table in exported.tables.items():
-                parts |= {f"table.{name}": table.rows, f"table.{name}.owner": table.owner}
-            if state.keys is not None:
-                parts["keys"] = state.keys.keys(slots)
-            if self.spec.ends is not None:
-                parts["first"] = state.firsts[slots]
-            yield parts
+    def _taken(self, state: AggregateState, slots: Ints) -> pa.StructArray:
+        """Groups with the rows of their tables; of an active window also with those that came, which ids tell then."""
+        groups = self.engine.export(state.groups, slots)
+        tables = {name: _by_owner(table) for name, table in groups.tables.items()}
+        columns = {"seen": pa.array(groups.seen)}
+        if self.spec.ends is not None:
+            columns["first"] = pa.array(state.firsts[slots])
+        if self._active:
+            columns["log"], place = self._logged(state, slots)
+            if WINDOW in tables:
+                tables[WINDOW] = _with_ids(tables[WINDOW], lambda ids, _: place[ids - state.logged])
+        columns |= {f"{_TABLE}{name}": lists(own.owner, own.rows, len(slots)) for name, own in tables.items()}
+        return Slots.rows(state.keys, slots, columns)
 
-    def _head(self, state: AggregateState) -> dict[str, Any]:
-        marks = np.array([state.upto, state.logged, state.next_id, state.last_seq])
-        return {"marks": marks, **({} if state.log is None else {"log": state.log})}
+    def _logged(self, state: AggregateState, slots: Ints) -> tuple[pa.Array, Ints]:
+        """The log's rows of these groups, and the place of each among those of its group."""
+        log = Batch.empty(self.spec.input.arrow, BEGIN) if state.log is None else state.log
+        number = np.full(self._size(state), -1, dtype=np.int64)
+        number[slots] = np.arange(len(slots))
+        owner = number[self._known_slots(state, log)]
+        order = np.argsort(owner, kind="stable")[np.count_nonzero(owner < 0) :]
+        place = np.zeros(len(log), dtype=np.int64)
+        place[order] = np.arange(len(order)) - np.searchsorted(owner[order], owner[order])
+        rows = log.take(order)
+        row = signature_of(self.spec).placed(rows.rows).to_struct_array()
+        columns = {"time": pa.array(rows.time), "seq": pa.array(rows.seq), "row": row}
+        return lists(owner[order], struct(columns), len(slots)), place
 
-    def _groups(self, parts: snapshots.Saved) -> Groups:
-        names = [name.removeprefix("table.") for name in parts.columns if name.startswith("table.")]
-        tables = {
-            name: TableRows(parts.array(f"table.{name}.owner"), parts.rows(f"table.{name}"))
-            for name in names
-            if not name.endswith(".owner")
-        }
-        return Groups(parts.array("seen"), tables)
+    def _known_slots(self, state: AggregateState, rows: Batch) -> npt.NDArray[np.int32]:
+        if state.keys is None or not len(rows):
+            return _one_slot(len(rows))
+        return state.keys.lookup([rows.rows.column(index) for index in self._keys])
 
-    def _saved_keys(self, parts: snapshots.Saved, own: Ints | None = None) -> pa.RecordBatch | None:
-        if not self._types:
-            return None
-        keys = parts.rows("keys")
-        return keys if own is None else keys.take(pa.array(own))
-
-    def _rebuilt(
-        self, head: snapshots.Saved, groups: Sequence[Groups], keys: Sequence[pa.RecordBatch | None],
-        firsts: Sequence[Ints],
-    ) -> AggregateState:  # fmt: skip
-        marks = tuple(int(mark) for mark in head.array("marks"))
-        return self._built(groups, keys, firsts, marks, head.batch("log", marks[0]) if "log" in head else None)
-
-    def _built(
-        self, groups: Sequence[Groups], keys: Sequence[pa.RecordBatch | None], firsts: Sequence[Ints],
-        marks: Sequence[int], log: Batch | None,
-    ) -> AggregateState:  # fmt: skip
-        state = self._state(self.engine.load(_together(groups)) if groups else self.engine.open())
-        state.upto, state.logged, state.next_id, state.last_seq = marks
-        state.log = log
-        state.began = any(len(part.seen) for part in groups)
-        for part in keys:
-            if state.keys is not None and part is not None and len(part):
-                state.keys.encode(part.columns)
+    def load(self, parts: Saved) -> AggregateState:
+        upto, last_seq = (int(mark) for mark in parts.array("marks"))
+        waiting = parts.batch("waiting", upto) if "waiting" in parts else None
+        if "slots" not in parts:
+            return replace(self.open(), upto=upto, last_seq=last_seq, log=waiting)
+        rows = parts.rows("slots")
+        tables = {}
+        for name in (name for name in rows.schema.names if name.startswith(_TABLE)):
+            owner, values = unlisted(rows.column(name))
+            tables[name.removeprefix(_TABLE)] = TableRows(owner, pa.RecordBatch.from_struct_array(values))
+        if self._active:
+            waiting, place = _log_of(parts, rows.column("log"), upto)
+            if WINDOW in tables:
+                tables[WINDOW] = _with_ids(tables[WINDOW], place)
+        state = self._state(self.engine.load(Groups(np.asarray(rows.column("seen")), tables)))
+        load_keys(state.keys, rows)
+        state.upto, state.last_seq, state.log, state.began = upto, last_seq, waiting, True
+        if self._active and waiting is not None:
+            state.next_id = len(waiting)
         if self.spec.ends is not None and state.keys is not None:
             state.ends = np.array(_micros(state.keys.keys().column(self.spec.keys.index(self.spec.ends))))
-            state.firsts = np.concatenate([_NONE, *firsts])
+            state.firsts = np.array(rows.column("first"))
         return state
 
 
@@ -358,38 +274,28 @@ def _micros(column: pa.Array) -> Ints:
     return np.asarray(numbers)
 
 
-def _chosen(groups: Groups, own: Ints) -> Groups:
-    """Some of the groups, in increasing order of their places."""
-    number = np.full(len(groups.seen), -1, dtype=np.int64)
-    number[own] = np.arange(len(own))
-    tables = {}
-    for name, table in groups.tables.items():
-        owner = number[table.owner]
-        kept = np.flatnonzero(owner >= 0)
-        tables[name] = TableRows(owner[kept], table.rows.take(pa.array(kept)))
-    return Groups(groups.seen[own], tables)
+def _by_owner(table: TableRows) -> TableRows:
+    """The rows of a table, one group after the other."""
+    if np.all(table.owner[1:] >= table.owner[:-1]):
+        return table
+    order = np.argsort(table.owner, kind="stable")
+    return TableRows(table.owner[order], table.rows.take(pa.array(order)))
 
 
-def _together(parts: Sequence[Groups]) -> Groups:
-    """The groups of all parts, one part after the other."""
-    if len(parts) == 1:
-        return parts[0]
-    start = np.cumsum([0, *(len(part.seen) for part in parts)])
-    tables = {}
-    for name in parts[0].tables:
-        own = [part.tables[name] for part in parts]
-        owner = np.concatenate([table.owner + first for table, first in zip(own, start, strict=False)])
-        rows = pa.Table.from_batches([table.rows for table in own]).combine_chunks().to_batches()
-        tables[name] = TableRows(owner, rows[0] if rows else own[0].rows)
-    return Groups(np.concatenate([part.seen for part in parts]), tables)
+def _log_of(parts: Saved, column: pa.Array, upto: int) -> tuple[Batch | None, Callable[[Ints, Ints], Ints]]:
+    """The log of groups that were saved, and what tells the place in it of their rows."""
+    owner, values = unlisted(column)
+    time, seq = (values.field(name).to_numpy() for name in ("time", "seq"))
+    order = np.lexsort((seq, time))
+    at = np.empty_like(order)
+    at[order] = np.arange(len(order))
+    first = np.searchsorted(owner, np.arange(len(column)))
+    log = Batch(parts.named(values.field("row")), time, seq, upto).take(order) if len(order) else None
+    return log, lambda ids, of: at[first[of] + ids]
 
 
-def _with_ids(groups: Groups, place: Ints, logged: int) -> Groups:
-    """The groups with the ids of the window's rows changed: `place` tells the new id by the place in the log."""
-    if not len(place) or WINDOW not in groups.tables:
-        return groups
-    table = groups.tables[WINDOW]
+def _with_ids(table: TableRows, new: Callable[[Ints, Ints], Ints]) -> TableRows:
+    """Rows of a window with other ids, by their ids and the groups that they belong to."""
     last = table.rows.num_columns - 1
-    ids = pa.array(place[table.rows.column(last).to_numpy() - logged])
-    rows = table.rows.set_column(last, table.rows.schema.field(last), ids)
-    return Groups(groups.seen, {**groups.tables, WINDOW: TableRows(table.owner, rows)})
+    ids = pa.array(new(table.rows.column(last).to_numpy(), table.owner))
+    return TableRows(table.owner, table.rows.set_column(last, table.rows.schema.field(last), ids))

@@ -12,15 +12,14 @@ import pyarrow as pa
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
 from millstream.kernels.jit import as_input, compile_kernel, source_of
 from millstream.kernels.registry import register
-from millstream.kernels.relations import bag_loops, sweeping
+from millstream.kernels.relations import bag_loops
 from millstream.kernels.relations.back import Lanes, Places
 from millstream.kernels.relations.bag_loops import DISTINCT, EXCEPT, FIRST, HAVE, INTERSECT, LAST, UNTIL
 from millstream.kernels.relations.front import ROW_LANES, Front
 from millstream.kernels.relations.groups import Groups
-from millstream.kernels.relations.place_loops import END, FIRST_VALUE, OWNER, START
+from millstream.kernels.relations.place_loops import END, OWNER, START
 from millstream.kernels.relations.signs import apart, signed, with_signs
-from millstream.kernels.relations.sweep_saving import KeepsSweep
-from millstream.kernels.relations.sweeping import PLACES, SweepState
+from millstream.kernels.relations.sweeping import Sweep, SweepState
 from millstream.plan.relations import Form
 from millstream.schema import Schema
 
@@ -100,7 +99,7 @@ class ToIntervalsSpec:
         return "changes to rows with validity"
 
 
-class _Sweep(KeepsSweep):
+class _RowSweep(Sweep):
     """What sweeps over rows as a whole have in common."""
 
     spec: BagSpec | ToIntervalsSpec
@@ -108,32 +107,12 @@ class _Sweep(KeepsSweep):
     _has_links = True
 
     def open(self) -> SweepState:
-        return self._empty()
-
-    @property
-    def _widths(self) -> Mapping[str, int]:
-        return {"lanes": _WIDTH, PLACES: FIRST_VALUE} | {f"ends{i}": ROW_LANES for i in range(self.ports)}
-
-    def _exported(self, state: SweepState) -> sweeping.Portable:
-        return sweeping.exported(state, {})
-
-    def split(self, state: SweepState, parts: int) -> list[SweepState]:
-        keys = [range(len(self.spec.input))] * self.ports
-        return [self._state(part) for part in sweeping.divided(self._exported(state), parts, keys)]
-
-    def merge(self, states: Sequence[SweepState]) -> SweepState:
-        return self._state(sweeping.combined([self._exported(state) for state in states]))
-
-    def _empty(self) -> SweepState:
         groups = Groups([field.type for field in self.spec.input], _FRESH)
         return SweepState(groups, [Front() for _ in range(self.ports)], Places())
 
-    def _state(self, portable: sweeping.Portable) -> SweepState:
-        state = self._empty()
-        sweeping.imported(state, portable)
+    def _linked(self, state: SweepState, owned: Mapping[str, Lanes]) -> None:
         if self._has_places:
             self._link(state)
-        return state
 
     def _link(self, state: SweepState) -> None:
         """Let groups know their open places, which are all there is."""
@@ -181,7 +160,7 @@ _NO_TIMES = np.empty(0, dtype=np.int64)
 _NO_ROWS = np.empty((0, ROW_LANES), dtype=np.int64)
 
 
-class BagKernel(_Sweep):
+class BagKernel(_RowSweep):
     """Runs a BagSpec."""
 
     def __init__(self, spec: BagSpec) -> None:
@@ -233,7 +212,7 @@ class BagKernel(_Sweep):
         return Batch(made, time, np.zeros(count, dtype=np.int64), state.progress)
 
 
-class ToIntervalsKernel(_Sweep):
+class ToIntervalsKernel(_RowSweep):
     """Runs a ToIntervalsSpec."""
 
     def __init__(self, spec: ToIntervalsSpec) -> None:

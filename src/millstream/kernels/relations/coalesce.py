@@ -6,20 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from millstream.kernels import snapshots
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
+from millstream.kernels.content import Content, Few, Kept, Ledger
 from millstream.kernels.jit import as_input, compile_kernel, source_of
-from millstream.kernels.kept import Content, KeepsRows, Kept, Ledger
-from millstream.kernels.keys import KeyTable, bucket_of
+from millstream.kernels.keys import KeyTable
 from millstream.kernels.one_input import KeepsColumns
 from millstream.kernels.registry import register
 from millstream.kernels.relations import coalesce_loops
 from millstream.kernels.relations.back import Lanes, Places
 from millstream.kernels.relations.place_loops import END, FIRST_VALUE, OWNER, START
 from millstream.kernels.relations.stages import ends_of
+from millstream.kernels.snapshots import Saved
 
 _coalesce, _expire, _link_all = (
     compile_kernel(source_of(coalesce_loops), name) for name in ("coalesce", "expire", "link_all")
@@ -86,7 +85,7 @@ class CoalesceState:
         return slots
 
 
-class CoalesceKernel(KeepsRows):
+class CoalesceKernel:
     """Runs a CoalesceSpec."""
 
     def __init__(self, spec: CoalesceSpec) -> None:
@@ -148,65 +147,28 @@ class CoalesceKernel(KeepsRows):
 
     # -- saving ----------------------------------------------------------------------------------------------------
 
-    def _content(self, state: CoalesceState) -> Content:
+    def export(self, state: CoalesceState) -> Content:
         held = state.places.held()
         rows = Kept(
             state.places.first + np.arange(len(held)),
             lambda places: self._rows(state, held[places, OWNER]),
             {name: held[:, lane] for name, lane in _LANES.items()},
         )
-        waiting = {} if state.waiting is None else {"waiting": state.waiting}
+        waiting = {} if state.waiting is None else {"waiting": Few(state.waiting)}
         return {"upto": np.array([state.upto]), "rows": rows, **waiting}
 
-    def _made_of(self, parts: snapshots.Saved) -> CoalesceState:
-        upto = int(parts.array("upto")[0])
-        waiting = parts.batch("waiting", upto) if "waiting" in parts else None
-        if "rows" not in parts:
-            nothing = Batch.empty(self.spec.input.arrow, upto)
-            return self._state(nothing.rows, np.zeros((0, _WIDTH), dtype=np.int64), waiting, upto)
-        rows, numbers = parts.rows("rows"), parts.numbers("rows")
-        held = np.zeros((len(rows), _WIDTH), dtype=np.int64)
-        for name, lane in _LANES.items():
-            held[:, lane] = parts.array(name)
-        return self._state(rows, held, waiting, upto, 0 if numbers is None else int(numbers[0]))
-
-    def split(self, state: CoalesceState, parts: int) -> list[CoalesceState]:
-        held = state.places.held()
-        rows = self._rows(state, held[:, OWNER])
-        owner = bucket_of(rows.columns, parts)
-        waits = bucket_of(state.waiting.rows.columns, parts) if state.waiting is not None else owner[:0]
-        divided = []
-        for part in range(parts):
-            own = np.flatnonzero(owner == part)
-            waiting = state.waiting.take(np.flatnonzero(waits == part)) if state.waiting is not None else None
-            divided.append(self._state(rows.take(pa.array(own)), held[own], waiting, state.upto))
-        return divided
-
-    def merge(self, states: Sequence[CoalesceState]) -> CoalesceState:
-        upto = max(state.upto for state in states)
-        held = [state.places.held() for state in states]
-        rows = [self._rows(state, lanes[:, OWNER]) for state, lanes in zip(states, held, strict=True)]
-        waits = [state.waiting for state in states if state.waiting is not None]
-        waiting = concat(waits, upto) if waits else None
-        if waiting is not None:
-            waiting = waiting.take(np.argsort(waiting.time, kind="stable"))
-        lanes = np.concatenate(held)
-        order = np.argsort(lanes[:, START], kind="stable")
-        together = pa.Table.from_batches(rows, self.spec.input.arrow).combine_chunks().take(pa.array(order))
-        batches = together.combine_chunks().to_batches()
-        return self._state(batches[0] if batches else rows[0], lanes[order], waiting, upto)
-
-    def _state(
-        self, rows: pa.RecordBatch, held: npt.NDArray[np.int64], waiting: Batch | None, upto: int, first: int = 0
-    ) -> CoalesceState:
+    def load(self, parts: Saved) -> CoalesceState:
         state = self.open()
-        state.upto = upto
-        state.waiting = waiting if waiting is not None and len(waiting) else None
-        if not len(held):
+        state.upto = int(parts.array("upto")[0])
+        state.waiting = parts.batch("waiting", state.upto) if "waiting" in parts else None
+        if "rows" not in parts:
             return state
-        lanes: Lanes = np.array(held)
+        rows, numbers = parts.rows("rows"), parts.numbers("rows")
+        lanes: Lanes = np.zeros((len(rows), _WIDTH), dtype=np.int64)
+        for name, lane in _LANES.items():
+            lanes[:, lane] = parts.array(name)
         lanes[:, OWNER] = state.slots(rows.columns)
         np.add.at(state.uses, lanes[:, OWNER], 1)
-        state.places.load(lanes, first)
+        state.places.load(lanes[np.argsort(lanes[:, START], kind="stable")], 0 if numbers is None else int(numbers[0]))
         _link_all(len(lanes), state.first, state.last, state.places.lanes, state.places.marks)
         return state

@@ -11,8 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millstream.kernels.batch import Batch, Ints
+from millstream.kernels.content import Ledger
 from millstream.kernels.jit import compile_kernel, source_of
-from millstream.kernels.kept import Ledger, SlotNumbers
+from millstream.kernels.kept import SlotNumbers
 from millstream.kernels.keys import KeyTable
 from millstream.kernels.relations import join_change_loops
 from millstream.kernels.relations.join_change_loops import ANEW

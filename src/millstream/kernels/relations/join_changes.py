@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
-from millstream.kernels import snapshots
 from millstream.kernels.batch import BEGIN, Batch, Ints, concat
+from millstream.kernels.content import Content, Few, Kept
 from millstream.kernels.jit import as_input, compile_kernel, source_of
-from millstream.kernels.kept import Content, KeepsRows, Kept
-from millstream.kernels.keys import KeyTable, bucket_of
+from millstream.kernels.keys import KeyTable
 from millstream.kernels.relations import join_change_loops
 from millstream.kernels.relations.join import LEFT, RIGHT, JoinSpec
 from millstream.kernels.relations.join_bags import Bag, BagState
 from millstream.kernels.relations.join_columns import JoinColumns, Sources
 from millstream.kernels.relations.signs import apart, signed, with_signs
 from millstream.kernels.runs import in_order
+from millstream.kernels.snapshots import Saved
 
 _match = compile_kernel(source_of(join_change_loops), "match_changes")
 _cover = compile_kernel(source_of(join_change_loops), "cover_changes")
@@ -31,7 +31,7 @@ Events = tuple[Ints, Ints, Ints]
 _LEFT_VALUE, _RIGHT_VALUE, _TIME, _PAIRS, _OF_LEFT, _OF_RIGHT = range(6)
 
 
-class ChangesJoinKernel(KeepsRows):
+class ChangesJoinKernel:
     """Runs a JoinSpec over changes.
 
     Each change meets the rows that are there on the other side; as pairs are bilinear, the order within an instant does
@@ -171,80 +171,28 @@ class ChangesJoinKernel(KeepsRows):
 
     # -- saving ----------------------------------------------------------------------------------------------------
 
-    def _content(self, state: BagState) -> Content:
-        parts: dict[str, Kept | Ints | Batch] = {"upto": np.array(state.upto)}
+    def export(self, state: BagState) -> Content:
+        parts: dict[str, Kept | Ints | Few] = {"upto": np.array(state.upto)}
         for number, side in enumerate(state.sides):
             changing = {f"count{number}": side.count, f"matches{number}": side.matches}
             parts[f"side{number}"] = side.numbers.kept(side.present(), side.rows, changing)
             if state.waiting[number]:
-                parts[f"waiting{number}"] = concat(state.waiting[number], BEGIN)
+                parts[f"waiting{number}"] = Few(concat(state.waiting[number], BEGIN))
         return parts
 
-    def _made_of(self, parts: snapshots.Saved) -> BagState:
-        state = self._at([int(value) for value in parts.array("upto")])
-        for number in (LEFT, RIGHT):
+    def load(self, parts: Saved) -> BagState:
+        state = self.open()
+        state.upto = [int(value) for value in parts.array("upto")]
+        for number, side in enumerate(state.sides):
             if (name := f"side{number}") in parts:
+                slots = self._slots(state, parts.rows(name), number)
+                side.numbers.give(slots, parts.numbers(name))
                 counts, matches = (parts.array(f"{own}{number}") for own in ("count", "matches"))
-                self._put(state, number, parts.rows(name), counts, matches, parts.numbers(name))
+                side.count[slots] = side.shown[slots] = counts
+                side.matches[slots] = matches
+                if self.spec.tracks(number):
+                    side.given[slots] = np.where((matches == 0) == self.spec.keeps_unmatched(number), counts, 0)
+                side.chain()
             if f"waiting{number}" in parts:
                 state.waiting[number].append(parts.batch(f"waiting{number}", BEGIN))
         return state
-
-    def split(self, state: BagState, parts: int) -> list[BagState]:
-        divided = [self._at(state.upto) for _ in range(parts)]
-        for number, side in enumerate(state.sides):
-            present = side.present()
-            rows = side.rows(present)
-            owner = self._owners(rows, number, parts)
-            waiting = [(batch, self._owners(batch.rows, number, parts)) for batch in state.waiting[number]]
-            for part, own in enumerate(divided):
-                mine = np.flatnonzero(owner == part)
-                slots = present[mine]
-                self._put(own, number, rows.take(pa.array(mine)), side.count[slots], side.matches[slots])
-                own.waiting[number] = [
-                    batch.take(np.flatnonzero(owners == part)) for batch, owners in waiting if (owners == part).any()
-                ]
-        return divided
-
-    def merge(self, states: Sequence[BagState]) -> BagState:
-        merged = self._at([max(state.upto[port] for state in states) for port in (LEFT, RIGHT)])
-        for number in (LEFT, RIGHT):
-            for state in states:
-                side = state.sides[number]
-                present = side.present()
-                self._put(merged, number, side.rows(present), side.count[present], side.matches[present])
-            waiting = [batch for state in states for batch in state.waiting[number]]
-            merged.waiting[number] = [in_order(waiting)] if waiting else []
-        return merged
-
-    def _owners(self, rows: pa.RecordBatch, number: int, parts: int) -> Ints:
-        if not self._types:
-            return np.zeros(len(rows), dtype=np.int64)
-        return bucket_of(self._columns.keys(rows, number), parts).astype(np.int64)
-
-    def _at(self, upto: Sequence[int]) -> BagState:
-        """A state without rows that has come so far."""
-        state = self.open()
-        state.upto = list(upto)
-        return state
-
-    def _put(
-        self,
-        state: BagState,
-        number: int,
-        rows: pa.RecordBatch,
-        counts: Ints,
-        matches: Ints,
-        numbers: Ints | None = None,
-    ) -> None:
-        """Add rows, as often as they are, to a side that does not know them; those that were saved have `numbers`."""
-        if not len(rows):
-            return
-        side = state.sides[number]
-        slots = self._slots(state, rows, number)
-        side.numbers.give(slots, numbers)
-        side.count[slots] = side.shown[slots] = counts
-        side.matches[slots] = matches
-        if self.spec.tracks(number):
-            side.given[slots] = np.where((matches == 0) == self.spec.keeps_unmatched(number), counts, 0)
-        side.chain()

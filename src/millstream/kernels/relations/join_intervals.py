@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from millstream.kernels import snapshots
 from millstream.kernels.batch import BEGIN, Batch, Ints, concat
+from millstream.kernels.content import Content, Kept
 from millstream.kernels.jit import compile_kernel, source_of
-from millstream.kernels.kept import Content, KeepsRows, Kept
-from millstream.kernels.keys import KeyTable, bucket_of
+from millstream.kernels.keys import KeyTable
 from millstream.kernels.relations import join_loops
 from millstream.kernels.relations.join import LEFT, RIGHT, JoinSpec
 from millstream.kernels.relations.join_columns import JoinColumns, Sources
 from millstream.kernels.relations.join_state import JoinState, Side
 from millstream.kernels.runs import in_order
+from millstream.kernels.snapshots import Saved
 
 _match = compile_kernel(source_of(join_loops), "match")
 _cover = compile_kernel(source_of(join_loops), "cover")
@@ -30,7 +31,7 @@ Pairs = tuple[Ints, Ints, Ints, Ints]
 """Positions on the left, on the right, starts and ends."""
 
 
-class JoinKernel(KeepsRows):
+class JoinKernel:
     """Runs a JoinSpec over intervals.
 
     Rows wait until the other input has come to their start. Then both sides are swept in order of start: each row meets
@@ -165,83 +166,31 @@ class JoinKernel(KeepsRows):
 
     # -- saving ----------------------------------------------------------------------------------------------------
 
-    def _content(self, state: JoinState) -> Content:
-        parts: dict[str, Kept | Ints] = {"upto": np.array(state.upto), "held": state.held.kept()}
+    def export(self, state: JoinState) -> Content:
+        # Results are not of a key; whichever part has them gives them once nothing earlier can come.
+        parts: dict[str, Kept | Ints] = {"upto": np.array(state.upto), "held": replace(state.held.kept(), by=())}
         for number, side in enumerate(state.sides):
             live = side.live(state.now)
             cover = {f"opened{number}": side.opened[live], f"edge{number}": side.edge[live]} if side.is_tracked else {}
-            parts[f"side{number}"] = Kept(side.rows.lasting[live], partial(self._stored_at, side, live), cover)
+            parts[f"side{number}"] = Kept(side.rows.lasting[live], partial(_stored, side, live), cover)
         return parts
 
-    def _made_of(self, parts: snapshots.Saved) -> JoinState:
+    def load(self, parts: Saved) -> JoinState:
         state = self.open()
         state.upto = [int(value) for value in parts.array("upto")]
         for number, side in enumerate(state.sides):
             if (name := f"side{number}") in parts:
+                stored = parts.batch(name, BEGIN)
+                keys = self._keys(state, stored.rows, self._columns.matchable(stored.rows, number), number)
                 cover = (parts.array(f"opened{number}"), parts.array(f"edge{number}")) if side.is_tracked else None
-                self._put(state, number, parts.batch(name, BEGIN), cover, parts.numbers(name))
+                side.append(stored, keys, cover, parts.numbers(name))
+                side.enter(side.until(state.now))
         if "held" in parts:
             state.held.add(parts.batch("held", BEGIN), parts.numbers("held"))
         return state
 
-    def _stored_at(self, side: Side, live: Ints, places: Ints) -> Batch:
-        return self._stored(side, live[places])
 
-    def split(self, state: JoinState, parts: int) -> list[JoinState]:
-        divided = [self._beside(state) for _ in range(parts)]
-        for number, side in enumerate(state.sides):
-            live = side.live(state.now)
-            stored = self._stored(side, live)
-            owner = np.zeros(len(live), dtype=np.int32)
-            if self._types:
-                owner = bucket_of(self._columns.keys(stored.rows, number), parts)
-            for part, own in enumerate(divided):
-                chosen = np.flatnonzero(owner == part)
-                cover = (side.opened[live[chosen]], side.edge[live[chosen]]) if side.is_tracked else None
-                self._put(own, number, stored.take(chosen), cover)
-        held = state.held.all()
-        if held is not None:
-            # Results are not of a key; whichever part has them gives them once nothing earlier can come.
-            divided[0].held.add(held)
-        return divided
-
-    def merge(self, states: Sequence[JoinState]) -> JoinState:
-        merged = self._beside(states[0])
-        merged.upto = [max(state.upto[port] for state in states) for port in (LEFT, RIGHT)]
-        for number, side in enumerate(merged.sides):
-            sides = [(state.sides[number], state.sides[number].live(state.now)) for state in states]
-            stored = concat([self._stored(own, live) for own, live in sides], BEGIN)
-            order = np.argsort(stored.time, kind="stable")
-            cover = None
-            if side.is_tracked:
-                opened, edge = (
-                    np.concatenate([getattr(own, name)[live] for own, live in sides])[order]
-                    for name in ("opened", "edge")
-                )
-                cover = (opened, edge)
-            self._put(merged, number, stored.take(order), cover)
-        for state in states:
-            held = state.held.all()
-            if held is not None:
-                merged.held.add(held)
-        return merged
-
-    def _beside(self, state: JoinState) -> JoinState:
-        """A state without rows that has come as far."""
-        other = self.open()
-        other.upto = list(state.upto)
-        return other
-
-    def _stored(self, side: Side, positions: Ints) -> Batch:
-        nothing = np.zeros(len(positions), dtype=np.int64)
-        return Batch(side.rows.take(positions), side.start[positions], nothing, BEGIN, side.end[positions])
-
-    def _put(
-        self, state: JoinState, number: int, stored: Batch, cover: tuple[Ints, Ints] | None, lasting: Ints | None = None
-    ) -> None:
-        """Give a side of a new state its rows."""
-        side = state.sides[number]
-        if len(stored):
-            matchable = self._columns.matchable(stored.rows, number)
-            side.append(stored, self._keys(state, stored.rows, matchable, number), cover, lasting)
-        side.enter(side.until(state.now))
+def _stored(side: Side, live: Ints, places: Ints) -> Batch:
+    positions = live[places]
+    nothing = np.zeros(len(positions), dtype=np.int64)
+    return Batch(side.rows.take(positions), side.start[positions], nothing, BEGIN, side.end[positions])

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from millstream.kernels import snapshots
-from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
+from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
+from millstream.kernels.content import Content, Kept, Ledger
 from millstream.kernels.jit import as_input, compile_kernel, source_of
-from millstream.kernels.kept import Content, KeepsRows, Kept, Ledger
-from millstream.kernels.keys import KeyTable, bucket_of
+from millstream.kernels.keys import KeyTable
 from millstream.kernels.one_input import OneInput
 from millstream.kernels.registry import register
 from millstream.kernels.relations import rows_window_loops
 from millstream.kernels.relations.held_rows import HeldRows
 from millstream.kernels.relations.signs import signed, with_signs
+from millstream.kernels.snapshots import Saved
 from millstream.plan.relations import Form, RowsWindow
 from millstream.schema import Schema
 
@@ -134,7 +132,7 @@ class RowsWindowState:
         self.gone = 0
 
 
-class RowsWindowKernel(KeepsRows):
+class RowsWindowKernel:
     """Runs a RowsWindowSpec."""
 
     def __init__(self, spec: RowsWindowSpec) -> None:
@@ -217,71 +215,36 @@ class RowsWindowKernel(KeepsRows):
 
     # -- saving ----------------------------------------------------------------------------------------------------
 
-    def _content(self, state: RowsWindowState) -> Content:
+    def export(self, state: RowsWindowState) -> Content:
         live = state.live()
         changing = {"start": state.start[live], "end": state.end[live], "entered": state.entered[live]}
         rows = Kept(state.rows.lasting[live], lambda places: state.rows.take(live[places]), changing)
         return {"upto": np.array([state.upto]), "rows": rows}
 
-    def _made_of(self, parts: snapshots.Saved) -> RowsWindowState:
-        upto = int(parts.array("upto")[0])
-        if "rows" not in parts:
-            return self._state(Batch.empty(self.spec.input.arrow, upto), np.zeros(0, dtype=np.bool_), upto)
-        rows, start, end = parts.rows("rows"), parts.array("start"), parts.array("end")
-        batch = Batch(rows, start, np.zeros(len(start), dtype=np.int64), upto, end)
-        return self._state(batch, parts.array("entered"), upto, parts.numbers("rows"))
-
-    def split(self, state: RowsWindowState, parts: int) -> list[RowsWindowState]:
-        rows, entered = self._portable(state)
-        owner = np.zeros(len(rows), dtype=np.int32)
-        if self._keys:
-            owner = bucket_of([rows.rows.column(index) for index in self._keys], parts)
-        divided = []
-        for part in range(parts):
-            own = np.flatnonzero(owner == part)
-            divided.append(self._state(rows.take(own), entered[own], state.upto))
-        return divided
-
-    def merge(self, states: Sequence[RowsWindowState]) -> RowsWindowState:
-        pairs = [self._portable(state) for state in states]
-        upto = max(state.upto for state in states)
-        together = concat([rows for rows, _ in pairs], upto)
-        return self._state(together, np.concatenate([entered for _, entered in pairs]), upto)
-
-    def _portable(self, state: RowsWindowState) -> tuple[Batch, npt.NDArray[np.bool_]]:
-        """The rows in order of arrival, with their intervals as far as they are known, and whether they entered."""
-        live = state.live()
-        zeros = np.zeros(len(live), dtype=np.int64)
-        rows = Batch(state.rows.take(live), state.start[live], zeros, state.upto, state.end[live])
-        return rows, state.entered[live]
-
-    def _state(
-        self, rows: Batch, entered: npt.NDArray[np.bool_], upto: int, lasting: Ints | None = None
-    ) -> RowsWindowState:
+    def load(self, parts: Saved) -> RowsWindowState:
         state = self.open()
-        state.upto = upto
-        count = len(rows)
-        if not count:
+        state.upto = int(parts.array("upto")[0])
+        if "rows" not in parts:
             return state
-        assert rows.other is not None
-        slots = self._slots(state, rows.rows)
+        rows, start, end, entered = parts.rows("rows"), parts.array("start"), parts.array("end"), parts.array("entered")
+        count = len(rows)
+        slots = self._slots(state, rows)
         state.hold_rows(count)
-        state.rows.add(rows.rows, lasting)
+        state.rows.add(rows, parts.numbers("rows"))
         for array, values in (
-            (state.slots, slots), (state.start, rows.time), (state.end, rows.other), (state.entered, entered)
+            (state.slots, slots), (state.start, start), (state.end, end), (state.entered, entered)
         ):  # fmt: skip
             array[:count] = values
-        held, oldest, newest, waiting, early = state.by_key
         arguments = (slots, state.entered[:count], state.end[:count])
-        _link_rows(count, *map(as_input, arguments), held, oldest, newest, waiting, early, state.after)
+        _link_rows(count, *map(as_input, arguments), *state.by_key, state.after)
         numbers = np.flatnonzero(entered)
         if self._changes:
-            came = numbers[rows.time[numbers] >= upto]
-            left = numbers[rows.other[numbers] != FOREVER]
+            came = numbers[start[numbers] >= state.upto]
+            left = numbers[end[numbers] != FOREVER]
             events = np.concatenate([came, ~left])
-            order = np.argsort(np.concatenate([rows.time[came], rows.other[left]]), kind="stable")
+            order = np.argsort(np.concatenate([start[came], end[left]]), kind="stable")
         else:
-            events, order = numbers, np.argsort(rows.time[numbers], kind="stable")
+            events, order = numbers, np.argsort(start[numbers], kind="stable")
         state.log[: len(events)] = events[order]
         state.logged = len(events)
         return state

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 
 from millstream.kernels.accumulators import loops
 from millstream.kernels.batch import Ints
 from millstream.kernels.jit import compile_kernel, source_of
-from millstream.kernels.kept import SlotNumbers
 from millstream.kernels.keys import ByteTable
 from millstream.kernels.relations import stair_loops, tree_loops
 from millstream.kernels.relations.back import Lanes
 from millstream.kernels.relations.place_loops import FIRST_VALUE
 from millstream.kernels.relations.stair_loops import STEP
 from millstream.kernels.relations.summary_layout import SummaryLayout
-from millstream.kernels.relations.sweeping import PLACES, Portable, SweepState
+from millstream.kernels.relations.sweeping import LANES, PLACES, Codes, SweepState
 
 _list_steps = compile_kernel(source_of(stair_loops), "list_steps")
 _list_nodes = compile_kernel(source_of(tree_loops), "list_nodes")
 _refill = compile_kernel(source_of(loops), "refill")
 
 STEPS = "steps"
-_LANES = "lanes"
 _TEXTS_AT_LEAST = 1_024
 
 
@@ -42,8 +37,6 @@ class Extras:
     steps: Ints = field(default_factory=lambda: np.zeros(STEP * 64, dtype=np.int64))
     pool: Ints = field(default_factory=lambda: np.zeros(2, dtype=np.int64))
     kept: dict[str, int] = field(default_factory=dict)
-    numbers: dict[str, SlotNumbers] = field(default_factory=lambda: defaultdict(SlotNumbers))
-    """by argument: the numbers of its strings"""
     scratch: Lanes = field(default_factory=lambda: np.empty((0, 0), dtype=np.int64))
 
     def reserve(self, steps: int, values: int) -> None:
@@ -80,17 +73,19 @@ class Extras:
         for arg in layout.layout.texts:
             table = self.texts[arg.name]
             if len(table) > 2 * self.kept.get(arg.name, 0) + _TEXTS_AT_LEAST:
-                rows = {
+                parts = {
                     "ends0": state.fronts[0].ends.all()[0],
                     PLACES: state.places.held(),
                     STEPS: self.listed(layout, state),
-                    _LANES: state.groups.lanes[state.groups.live()],
+                    LANES: state.groups.lanes[state.groups.live()],
                 }
-                rows |= {f"table{i}": self.entries(i) for i in range(len(self.tables))}
-                used = [lanes[chosen, lane] for lanes, chosen, lane in _codes(layout, rows, arg.name)]
-                gone = np.setdiff1d(table.live(), np.concatenate(used))
-                table.release(gone)
-                self.numbers[arg.name].renew(gone)
+                parts |= {f"table{i}": self.entries(i) for i in range(len(self.tables))}
+                used = [
+                    rows[which, lane]
+                    for part, rows in parts.items()
+                    for which, lane in codes_in(layout, part, rows, arg.name)
+                ]
+                table.release(np.setdiff1d(table.live(), np.concatenate(used)))
                 self.kept[arg.name] = len(table)
 
     def listed(self, layout: SummaryLayout, state: SweepState) -> Lanes:
@@ -112,51 +107,19 @@ def extras_of(layout: SummaryLayout) -> Extras:
     return Extras([np.zeros(3 * 16, dtype=np.int64) for _ in range(tables)], np.zeros(tables, dtype=np.int64), texts)
 
 
-def with_texts(layout: SummaryLayout, portable: Portable, texts: Mapping[str, ByteTable]) -> Portable:
-    """A state as the kernel has it: with its own strings, from 0 on, for the codes of these tables."""
-    for name, table in texts.items():
-        live = table.live()
-        number = np.zeros(max(1, table.size), dtype=np.int64)
-        number[live] = np.arange(len(live))
-        portable.texts[name] = table.values(live.astype(np.int64))
-        recode(layout, portable, name, number)
-    return portable
-
-
-def to_codes(layout: SummaryLayout, portable: Portable, texts: Mapping[str, ByteTable]) -> Portable:
-    """The inverse: with codes of these tables, which get to know the strings."""
-    for name, table in texts.items():
-        recode(layout, portable, name, table.slots(portable.texts[name], add=True).astype(np.int64))
-    return portable
-
-
-class Codes(Protocol):
-    """What stands for codes of strings."""
-
-    def __getitem__(self, codes: Ints, /) -> Ints: ...
-
-
-def recode(layout: SummaryLayout, portable: Portable, name: str, codes: Codes) -> None:
-    """Have other codes for an argument's strings."""
-    portable.owned = {owned: rows.copy() for owned, rows in portable.owned.items()}
-    portable.lanes = portable.lanes.copy()
-    for rows, chosen, lane in _codes(layout, {**portable.owned, _LANES: portable.lanes}, name):
-        rows[chosen, lane] = codes[rows[chosen, lane]]
-
-
-def _codes(layout: SummaryLayout, owned: Mapping[str, Lanes], name: str) -> Iterator[tuple[Lanes, Ints, int]]:
-    """Where codes of an argument's strings are: rows of lanes, which of them, and the lane."""
-    places = [("ends0", layout.row_lanes[name])]
-    places += [(f"table{i}", 1) for i, part in enumerate(layout.layout.tables) if part.arg and part.arg.name == name]
-    for i, call in enumerate(layout.calls):
-        if call.type.is_coded and layout.layout.arg(call).name == name:
-            places.append((PLACES, FIRST_VALUE + 1 + i))
-            if not layout.has_ends:
-                given, value = (layout.group_lanes[lane] for lane in ("given", f"given{i}"))
-                lanes = owned[_LANES]
-                yield lanes, np.flatnonzero((lanes[:, given] == 1) & (lanes[:, value] >= 0)), value
-    for part, lane in places:
-        yield owned[part], np.flatnonzero(owned[part][:, lane] >= 0), lane
-    for i, extreme in enumerate(layout.extremes):
-        if extreme.arg.name == name:
-            yield owned[STEPS], np.flatnonzero(owned[STEPS][:, 1] == i), 3
+def codes_in(layout: SummaryLayout, part: str, rows: Lanes, arg: str) -> Codes:
+    """Where codes of an argument's strings are in rows of lanes of a part."""
+    own = [i for i, call in enumerate(layout.calls) if call.type.is_coded and layout.layout.arg(call).name == arg]
+    if part == "ends0":
+        yield rows[:, layout.row_lanes[arg]] >= 0, layout.row_lanes[arg]
+    elif part == PLACES:
+        yield from ((rows[:, lane] >= 0, lane) for lane in (FIRST_VALUE + 1 + i for i in own))
+    elif part == LANES and not layout.has_ends:
+        given = rows[:, layout.group_lanes["given"]] == 1
+        yield from ((given & (rows[:, lane] >= 0), lane) for lane in (layout.group_lanes[f"given{i}"] for i in own))
+    elif part == STEPS:
+        yield from ((rows[:, 1] == i, 3) for i, extreme in enumerate(layout.extremes) if extreme.arg.name == arg)
+    elif part != LANES:
+        counted = layout.layout.tables[int(part.removeprefix("table"))].arg
+        if counted is not None and counted.name == arg:
+            yield rows[:, 1] >= 0, 1

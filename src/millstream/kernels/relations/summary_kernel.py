@@ -11,8 +11,9 @@ from millstream.errors import DataError
 from millstream.kernels.accumulators.columns import argument_arrays, result_column
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
 from millstream.kernels.jit import as_input, compile_kernel, source_of
+from millstream.kernels.keys import ByteTable
 from millstream.kernels.keys.words import all_true
-from millstream.kernels.relations import stair_loops, sweeping, tree_loops
+from millstream.kernels.relations import stair_loops, tree_loops
 from millstream.kernels.relations.back import Lanes, Places, columns_of
 from millstream.kernels.relations.front import END, SLOT, Front
 from millstream.kernels.relations.groups import Groups
@@ -20,11 +21,10 @@ from millstream.kernels.relations.place_loops import END as PLACE_END
 from millstream.kernels.relations.place_loops import FIRST_VALUE, OPEN, OWNER, START
 from millstream.kernels.relations.signs import apart, with_signs
 from millstream.kernels.relations.summary import SummarySpec
-from millstream.kernels.relations.summary_extras import STEPS, Codes, Extras, extras_of, recode, to_codes, with_texts
+from millstream.kernels.relations.summary_extras import STEPS, Extras, codes_in, extras_of
 from millstream.kernels.relations.summary_layout import SummaryLayout
 from millstream.kernels.relations.summary_source import OVERFLOW, ROOM, generate
-from millstream.kernels.relations.sweep_saving import KeepsSweep
-from millstream.kernels.relations.sweeping import PLACES, SweepState
+from millstream.kernels.relations.sweeping import Codes, Sweep, SweepState
 from millstream.types import DOUBLE
 
 _load_steps = compile_kernel(source_of(stair_loops), "load_steps")
@@ -33,10 +33,8 @@ _load_nodes = compile_kernel(source_of(tree_loops), "load_nodes")
 _NO_TIMES = as_input(np.empty(0, dtype=np.int64))
 
 
-class SummaryKernel(KeepsSweep):
+class SummaryKernel(Sweep):
     """Runs a SummarySpec whose calls have loops."""
-
-    ports = 1
 
     def __init__(self, spec: SummarySpec) -> None:
         self.spec = spec
@@ -51,7 +49,9 @@ class SummaryKernel(KeepsSweep):
             self._fresh[lanes["reach"]] = BEGIN
 
     def open(self) -> SweepState:
-        return self._empty()
+        groups = Groups([self.spec.input[key].type for key in self.spec.by], self._fresh)
+        places = Places(self.layout.place_width - FIRST_VALUE)
+        return SweepState(groups, [Front(self.layout.row_width)], places, extras_of(self.layout))
 
     def step(self, state: SweepState, batch: Batch) -> Batch:
         front = state.fronts[0]
@@ -161,65 +161,39 @@ class SummaryKernel(KeepsSweep):
 
     # -- saving ----------------------------------------------------------------------------------------------------
 
-    @property
-    def _widths(self) -> Mapping[str, int]:
-        widths = {"lanes": self.layout.group_width, "ends0": self.layout.row_width, STEPS: 4}
-        widths |= {PLACES: self.layout.place_width}
-        return widths | {f"table{i}": 3 for i in range(len(self.layout.layout.tables))}
-
-    @property
-    def _texts(self) -> Mapping[str, pa.DataType]:
-        return {arg.name: arg.type.arrow for arg in self.layout.layout.texts}
-
-    def _recode(self, portable: sweeping.Portable, name: str, codes: Codes) -> None:
-        recode(self.layout, portable, name, codes)
-
-    def split(self, state: SweepState, parts: int) -> list[SweepState]:
-        return [self._state(part) for part in sweeping.divided(self._exported(state), parts, [self._keys])]
-
-    def merge(self, states: Sequence[SweepState]) -> SweepState:
-        texts = extras_of(self.layout).texts
-        parts = [to_codes(self.layout, self._exported(state), texts) for state in states]
-        return self._state(with_texts(self.layout, sweeping.combined(parts), texts))
-
-    def _empty(self) -> SweepState:
-        groups = Groups([self.spec.input[key].type for key in self.spec.by], self._fresh)
-        places = Places(self.layout.place_width - FIRST_VALUE)
-        return SweepState(groups, [Front(self.layout.row_width)], places, extras_of(self.layout))
-
-    def _exported(self, state: SweepState) -> sweeping.Portable:
+    def _owned(self, state: SweepState) -> Mapping[str, Lanes]:
         extras: Extras = state.extras
-        more: dict[str, Lanes] = {}
+        owned = {}
         for i in range(len(extras.tables)):
-            more[f"table{i}"] = extras.entries(i)
-            more[f"table{i}"][:, 0] = (more[f"table{i}"][:, 0] - 1) // self.layout.group_width
-        portable = sweeping.exported(state, {**more, STEPS: extras.listed(self.layout, state)})
-        for name, table in extras.texts.items():
-            portable.numbers[f"text.{name}"] = extras.numbers[name].of(table.live())
-        return with_texts(self.layout, portable, extras.texts)
+            entries = owned[f"table{i}"] = extras.entries(i)
+            entries[:, 0] = (entries[:, 0] - 1) // self.layout.group_width
+        return {**owned, STEPS: extras.listed(self.layout, state)}
 
-    def _state(self, portable: sweeping.Portable) -> SweepState:
-        state = self._empty()
-        more = sweeping.imported(state, to_codes(self.layout, portable, state.extras.texts))
+    def _texts(self, state: SweepState) -> Mapping[str, ByteTable]:
+        texts: dict[str, ByteTable] = state.extras.texts
+        return texts
+
+    def _codes(self, part: str, rows: Lanes, arg: str) -> Codes:
+        return codes_in(self.layout, part, rows, arg)
+
+    def _linked(self, state: SweepState, owned: Mapping[str, Lanes]) -> None:
         lanes = state.groups.lanes
         extras: Extras = state.extras
-        for name, table in extras.texts.items():
-            codes = table.slots(portable.texts[name], add=True)
-            extras.numbers[name].give(codes, portable.numbers.get(f"text.{name}"))
         for i in range(len(extras.tables)):
-            entries = more[f"table{i}"]
+            entries = owned[f"table{i}"].copy()
             entries[:, 0] = entries[:, 0] * self.layout.group_width + 1
             extras.fill(i, entries)
         for lane in self.layout.stairs:
             lanes[:, lane : lane + 2] = 0
-        extras.reserve(len(more[STEPS]), 0)
+        steps = np.ascontiguousarray(owned[STEPS])
+        extras.reserve(len(steps), 0)
         load = _load_steps if self.layout.has_ends else _load_nodes
-        where = (lanes.reshape(-1), self.layout.group_width, self.layout.stairs)
-        load(len(more[STEPS]), *where, more[STEPS], extras.steps, extras.pool)
+        load(
+            len(steps), lanes.reshape(-1), self.layout.group_width, self.layout.stairs, steps, extras.steps, extras.pool
+        )
         if self.spec.form == "intervals":
             held = self.layout.group_lanes["held"]
             lanes[:, held] = 0
             places = state.places.held()
             open_ = np.flatnonzero(places[:, PLACE_END] == OPEN)
             lanes[places[open_, OWNER], held] = state.places.first + open_ + 1
-        return state

@@ -6,24 +6,25 @@ What an instant costs grows with the rows of the groups that it touches.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
-from millstream.kernels import snapshots
+from millstream.kernels import saving
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
-from millstream.kernels.keys import KeyTable, bucket_of
-from millstream.kernels.one_piece import OnePiece
+from millstream.kernels.content import Content, Few, Kept, Ledger
+from millstream.kernels.keys import KeyTable
 from millstream.kernels.programs.engine import Closing
 from millstream.kernels.programs.kernel import engine_of
-from millstream.kernels.relations.back import Lanes
 from millstream.kernels.relations.front import Front
 from millstream.kernels.relations.groups import GROUP_LANES, Groups
 from millstream.kernels.relations.held_rows import HeldRows
 from millstream.kernels.relations.signs import apart, with_signs
 from millstream.kernels.relations.summary import SummarySpec
+from millstream.kernels.signatures import signature_of
+from millstream.kernels.snapshots import Saved
 from millstream.plan.builtin_programs import builtin_program
 from millstream.plan.program_product import product
 from millstream.plan.programs import Program
@@ -61,26 +62,16 @@ class RowSummaryState:
     shown: dict[int, _Shown] = field(default_factory=dict)
     waiting: deque[tuple[int, _Shown]] = field(default_factory=deque)
     """intervals: output in order of start, each with its group"""
-    changed: bool = True
-
-
-@dataclass
-class _Saved:
-    """A state without numbers: valid rows at their ends, and output rows with start, end (or OPEN) and horizon."""
-
-    upto: int
-    live: Batch
-    shown: pa.RecordBatch
-    times: Lanes
-    waiting: Batch | None
+    ledger: Ledger = field(default_factory=Ledger)
 
 
 _OPEN = BEGIN
+_HORIZON = "$horizon"
 _Flush = tuple[int, int, list[int], int]
 """An instant, a group, the rows that it has then, and how long they last."""
 
 
-class RowSummaryKernel(OnePiece):
+class RowSummaryKernel:
     """Runs a SummarySpec with any calls."""
 
     def __init__(self, spec: SummarySpec) -> None:
@@ -92,12 +83,13 @@ class RowSummaryKernel(OnePiece):
         self._made = [field.type for field in spec.made.fields[len(spec.by) :]]
 
     def open(self) -> RowSummaryState:
-        state = self._empty()
-        state.changed = False
-        return state
+        spec = self.spec
+        groups = Groups([spec.input[key].type for key in spec.by], [0] * GROUP_LANES)
+        values = KeyTable([field.type for field in spec.input]) if spec.form == "changes" else None
+        results = KeyTable(self._made) if self._made else None
+        return RowSummaryState(groups, HeldRows(spec.input.arrow), results, values)
 
     def step(self, state: RowSummaryState, batch: Batch) -> Batch:
-        state.changed = True
         state.front.add(batch)
         upto = state.front.upto
         out: list[tuple[int, int, int, int]] = []
@@ -112,7 +104,7 @@ class RowSummaryKernel(OnePiece):
         self._show(state, flushes, out)
         made = self._changes(state, out) if self.spec.form == "changes" else self._released(state)
         if len(state.held) > 2 * sum(map(len, state.live.values())) + _IDLE_ROWS:
-            state.__dict__.update(self._state([self._saved(state)]).__dict__)
+            state.__dict__.update({**saving.copy(self, state).__dict__, "ledger": state.ledger})
         return made
 
     # -- rows of groups --------------------------------------------------------------------------------------------
@@ -238,102 +230,64 @@ class RowSummaryKernel(OnePiece):
 
     # -- saving ----------------------------------------------------------------------------------------------------
 
-    def snapshot(self, state: RowSummaryState) -> bytes:
-        parts = self._saved(state)
-        named: dict[str, object] = {"upto": np.array([parts.upto]), "live": parts.live}
-        named |= {"shown": parts.shown, "times": parts.times}
-        return snapshots.save(self.spec, named | ({} if parts.waiting is None else {"waiting": parts.waiting}))
-
-    def restore(self, saved: bytes) -> RowSummaryState:
-        parts = snapshots.load(self.spec, saved)
-        upto = int(parts.array("upto")[0])
-        waiting = parts.batch("waiting", upto) if "waiting" in parts else None
-        times = parts.array("times").reshape(-1, 4)
-        return self._state([_Saved(upto, parts.batch("live", upto), parts.rows("shown"), times, waiting)])
-
-    def split(self, state: RowSummaryState, parts: int) -> list[RowSummaryState]:
-        saved = self._saved(state)
-        if not self.spec.by:
-            return [self._state([saved]), *(self._state([self._nothing(saved)]) for _ in range(parts - 1))]
-        live = bucket_of([saved.live.rows.column(index) for index in self._keys], parts)
-        shown = bucket_of([saved.shown.column(index) for index in range(len(self._keys))], parts)
-        waits = None
-        if saved.waiting is not None:
-            waits = bucket_of([saved.waiting.rows.column(index) for index in self._keys], parts)
-        return [
-            self._state([_chosen(saved, live == part, shown == part, None if waits is None else waits == part)])
-            for part in range(parts)
-        ]
-
-    def merge(self, states: Sequence[RowSummaryState]) -> RowSummaryState:
-        return self._state([self._saved(state) for state in states])
-
-    def _nothing(self, saved: _Saved) -> _Saved:
-        return _Saved(saved.upto, saved.live.slice(0, 0), saved.shown.slice(0, 0), saved.times[:0], None)
-
-    def _empty(self) -> RowSummaryState:
-        spec = self.spec
-        groups = Groups([spec.input[key].type for key in spec.by], [0] * GROUP_LANES)
-        values = KeyTable([field.type for field in spec.input]) if spec.form == "changes" else None
-        results = KeyTable(self._made) if self._made else None
-        return RowSummaryState(groups, HeldRows(spec.input.arrow), results, values)
-
-    def _saved(self, state: RowSummaryState) -> _Saved:
+    def export(self, state: RowSummaryState) -> Content:
         valid = sorted((number, end) for own in state.live.values() for number, end in own.items())
         numbers, ends = (np.array([pair[i] for pair in valid], dtype=np.int64) for i in (0, 1))
-        live = Batch(state.held.take(numbers), ends, np.arange(len(numbers)), state.front.upto)
+        live = Kept(state.held.lasting[numbers], lambda places: state.held.take(numbers[places]), {"end": ends})
+        by = tuple(map(signature_of(self.spec).place, self.spec.made.names[: len(self._keys)]))
+        shown = Few(self._shown(state), by)
+        content: dict[str, Ints | Few | Kept] = {"upto": np.array([state.front.upto]), "live": live, "shown": shown}
+        return content if state.front.waiting is None else {**content, "waiting": Few(state.front.waiting)}
+
+    def _shown(self, state: RowSummaryState) -> Batch:
+        """What groups say, with start and end (or OPEN); rows that a group shows together share their number."""
         shown = list(state.waiting) if self.spec.form == "intervals" else list(state.shown.items())
-        # Rows that a group shows together share their number.
         times = [
             (one.start, _OPEN if one.end is None else one.end, one.horizon, number, slot, code)
             for number, (slot, one) in enumerate(shown)
             for code in one.codes
         ]
-        lanes = np.array(times, dtype=np.int64).reshape(-1, 6)
-        rows = self._columns(state, lanes[:, 4], lanes[:, 5])
-        return _Saved(state.front.upto, live, rows, lanes[:, :4].copy(), state.front.waiting)
+        lanes = np.array(times, dtype=np.int64).reshape(-1, 6).T.copy()
+        rows = self._columns(state, lanes[4], lanes[5]).append_column(_HORIZON, pa.array(lanes[2]))
+        return Batch(rows, lanes[0], lanes[3], BEGIN, lanes[1])
 
-    def _state(self, parts: Sequence[_Saved]) -> RowSummaryState:
-        state = self._empty()
-        shown: list[tuple[int, _Shown]] = []
-        for part in parts:
-            self._load_rows(state, part.live)
-            shown += self._load_shown(state, part)
-        if self.spec.form == "intervals":
-            state.waiting = deque(sorted(shown, key=lambda pair: pair[1].start))
-        state.shown = {slot: one for slot, one in shown if one.end is None}
-        upto = max(part.upto for part in parts)
-        waiting = [part.waiting for part in parts if part.waiting is not None]
-        if waiting:
-            together = concat(waiting, upto)
-            state.front.add(together.take(np.argsort(together.time, kind="stable")))
-        state.front.upto = upto
+    def load(self, parts: Saved) -> RowSummaryState:
+        state = self.open()
+        state.front.upto = int(parts.array("upto")[0])
+        if "live" in parts:
+            self._load_rows(state, parts.rows("live"), parts.array("end"), parts.numbers("live"))
+        if "shown" in parts:
+            shown = self._load_shown(state, parts.batch("shown", BEGIN))
+            if self.spec.form == "intervals":
+                state.waiting = deque(sorted(shown, key=lambda pair: pair[1].start))
+            state.shown = {slot: one for slot, one in shown if one.end is None}
+        if "waiting" in parts:
+            state.front.add(parts.batch("waiting", state.front.upto))
         return state
 
-    def _load_rows(self, state: RowSummaryState, live: Batch) -> None:
-        first = len(state.held)
-        slots = state.groups.slots([live.rows.column(index) for index in self._keys], len(live))
-        state.held.add(live.rows)
-        numbers = np.arange(first, first + len(live))
-        for slot, number, end in zip(slots.tolist(), numbers.tolist(), live.time.tolist(), strict=True):
+    def _load_rows(self, state: RowSummaryState, rows: pa.RecordBatch, ends: Ints, lasting: Ints | None) -> None:
+        slots = state.groups.slots([rows.column(index) for index in self._keys], len(rows))
+        state.held.add(rows, lasting)
+        numbers = np.arange(len(rows))
+        for slot, number, end in zip(slots.tolist(), numbers.tolist(), ends.tolist(), strict=True):
             state.live.setdefault(slot, {})[number] = end
         if state.values is None:
-            state.front.ends.add(live.time, np.stack([slots, live.time, numbers], axis=1))
-        elif len(live):
-            codes = state.values.encode(live.rows.columns)
-            for code, number in zip(codes.tolist(), numbers.tolist(), strict=True):
-                state.copies.setdefault(code, deque()).append(number)
+            state.front.ends.add(ends, np.stack([slots, ends, numbers], axis=1))
+            return
+        for code, number in zip(state.values.encode(rows.columns).tolist(), numbers.tolist(), strict=True):
+            state.copies.setdefault(code, deque()).append(number)
 
-    def _load_shown(self, state: RowSummaryState, part: _Saved) -> list[tuple[int, _Shown]]:
+    def _load_shown(self, state: RowSummaryState, saved: Batch) -> list[tuple[int, _Shown]]:
         keys = len(self._keys)
-        slots = state.groups.slots(part.shown.columns[:keys], len(part.shown)).tolist()
-        codes = [0] * len(part.shown)
-        if state.results is not None and codes:
-            codes = state.results.encode(part.shown.columns[keys:]).tolist()
-        found: dict[int, tuple[int, _Shown]] = {}
-        for (start, end, horizon, number), slot, code in zip(part.times.tolist(), slots, codes, strict=True):
+        *columns, horizons = saved.rows.columns
+        slots = state.groups.slots(columns[:keys], len(saved)).tolist()
+        codes = [0] * len(saved) if state.results is None else state.results.encode(columns[keys:]).tolist()
+        assert saved.other is not None
+        times = zip(saved.time.tolist(), saved.other.tolist(), horizons.to_pylist(), strict=True)
+        found: dict[tuple[int, int], tuple[int, _Shown]] = {}
+        for (start, end, horizon), number, slot, code in zip(times, saved.seq.tolist(), slots, codes, strict=True):
             new = _Shown([], start, horizon, None if end == _OPEN else end)
-            found.setdefault(number, (slot, new))[1].codes.append(code)
+            found.setdefault((slot, number), (slot, new))[1].codes.append(code)
         for _, one in found.values():
             one.codes.sort()
         return list(found.values())
@@ -344,12 +298,3 @@ def _program(spec: SummarySpec, call: SnapshotCall) -> Program:
         return call.program
     arg = spec.input[call.args[0]].type if call.args else None
     return builtin_program(call.fn, arg, call.types[0], call.distinct and call.fn not in ("min", "max"))
-
-
-def _chosen(saved: _Saved, live: Ints, shown: Ints, waits: Ints | None) -> _Saved:
-    kept = np.flatnonzero(shown)
-    waiting = None
-    if saved.waiting is not None and waits is not None and waits.any():
-        waiting = saved.waiting.take(np.flatnonzero(waits))
-    rows = saved.shown.take(pa.array(kept))
-    return _Saved(saved.upto, saved.live.take(np.flatnonzero(live)), rows, saved.times[kept], waiting)

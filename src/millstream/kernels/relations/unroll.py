@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
 from millstream.errors import DataError
-from millstream.kernels import snapshots
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
+from millstream.kernels.content import Content, Ledger
 from millstream.kernels.contract import KernelSpec
-from millstream.kernels.kept import Content, KeepsRows, KeptBatches, Ledger
+from millstream.kernels.kept import KeptBatches
 from millstream.kernels.keys import bucket_of
 from millstream.kernels.one_input import KeepsColumns
 from millstream.kernels.registry import register
 from millstream.kernels.relations.stages import ends_of
+from millstream.kernels.snapshots import Saved
 
 _MOST = 100_000_000
 
@@ -60,7 +60,7 @@ class UnrollState:
     ledger: Ledger = field(default_factory=Ledger)
 
 
-class UnrollKernel(KeepsRows):
+class UnrollKernel:
     """Gives rows at multiples of `granule`, as events, or cuts them into pieces of `length`."""
 
     def __init__(self, spec: KernelSpec, granule: int | None, length: int | None) -> None:
@@ -145,26 +145,18 @@ class UnrollKernel(KeepsRows):
 
     # -- saving ----------------------------------------------------------------------------------------------------
 
-    def _content(self, state: UnrollState) -> Content:
-        return {"numbers": np.array([state.last, state.due, state.upto, state.done]), "rows": state.held.kept()}
+    def export(self, state: UnrollState) -> Content:
+        return {"numbers": np.array([state.last, state.upto, state.done]), "rows": state.held.kept()}
 
-    def _made_of(self, parts: snapshots.Saved) -> UnrollState:
-        last, due, upto, done = (int(value) for value in parts.array("numbers"))
-        state = UnrollState(KeptBatches(), last, due, upto, done)
+    def load(self, parts: Saved) -> UnrollState:
+        last, upto, done = (int(value) for value in parts.array("numbers"))
+        state = UnrollState(last=last, upto=upto, done=done)
         if "rows" in parts:
             state.held.add(parts.batch("rows", BEGIN), parts.numbers("rows"))
+            rows = self._left(state)
+            assert rows is not None
+            state.due = int(rows.time.min())
         return state
-
-    def split(self, state: UnrollState, parts: int) -> list[UnrollState]:
-        return [replace(state, ledger=Ledger()), *(UnrollState(upto=state.upto) for _ in range(parts - 1))]
-
-    def merge(self, states: Sequence[UnrollState]) -> UnrollState:
-        last, due = max(state.last for state in states), min(state.due for state in states)
-        merged = UnrollState(KeptBatches(), last, due, max(state.upto for state in states))
-        for state in states:
-            if (rows := self._left(state)) is not None:
-                merged.held.add(rows)
-        return merged
 
 
 def events(rows: pa.RecordBatch, which: Ints, time: Ints, upto: int) -> Batch:

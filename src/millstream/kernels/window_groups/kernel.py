@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from math import gcd
@@ -10,18 +10,19 @@ from math import gcd
 import numpy as np
 import pyarrow as pa
 
-from millstream.kernels import snapshots
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
+from millstream.kernels.content import Content, Ledger, Slots, struct
 from millstream.kernels.hop import check_range
 from millstream.kernels.jit import as_input, compile_kernel, source_of
-from millstream.kernels.keys import ByteTable, KeyTable, bucket_of
-from millstream.kernels.pieces import Pieces
-from millstream.kernels.piecewise import Assembly, Parts, changed_pieces
+from millstream.kernels.keys import ByteTable, KeyTable
+from millstream.kernels.lists import fixed, lists, unfixed, unlisted
+from millstream.kernels.saving import load_keys
+from millstream.kernels.snapshots import Saved
 from millstream.kernels.window_groups import loops
 from millstream.kernels.window_groups.lanes import PaneLayout
 from millstream.kernels.window_groups.loops import GROUPS, PAIRS
-from millstream.kernels.window_groups.panes import Panes, Slots
-from millstream.kernels.window_groups.portable import Portable, combined, export_each, loaded, saved_parts
+from millstream.kernels.window_groups.panes import Panes
+from millstream.kernels.window_groups.panes import Slots as SlotNumbers
 from millstream.kernels.window_groups.spec import WindowGroupSpec
 from millstream.plan.window_tables import Cumulating, Windows
 from millstream.types import from_kernel
@@ -81,8 +82,8 @@ class WindowGroupState:
     texts: dict[str, ByteTable]
     """the strings of columns whose codes are in records"""
     upto: int = BEGIN
-    pieces: Pieces | None = None
     kept_texts: dict[str, int] = field(default_factory=dict)
+    ledger: Ledger = field(default_factory=Ledger)
 
 
 class WindowGroupKernel:
@@ -113,8 +114,7 @@ class WindowGroupKernel:
         if len(gone):
             if state.keys is not None:
                 state.keys.release(gone)
-            if state.pieces is not None:
-                state.pieces.release(gone)
+            state.ledger.release(gone)
         self._forget_strings(state)
         return concat(parts, batch.upto) if parts else Batch.empty(self.spec.output.arrow, batch.upto)
 
@@ -143,8 +143,7 @@ class WindowGroupKernel:
             places,
         )  # fmt: skip
         self.layout.take_rows(places, batch.rows, panes.records, state.texts)
-        if state.pieces is not None:
-            state.pieces.touch(slots, size)
+        state.ledger.touch(slots, size)
 
     def _ended(self, state: WindowGroupState, next_window: int, last: int) -> Iterator[Batch]:
         """The groups of the windows from the next up to `last`, in order."""
@@ -168,7 +167,7 @@ class WindowGroupKernel:
             )
 
     def _results(
-        self, state: WindowGroupState, targets: Ints, sources: Ints, slots: Slots, first: Ints, window: Ints
+        self, state: WindowGroupState, targets: Ints, sources: Ints, slots: SlotNumbers, first: Ints, window: Ints
     ) -> Batch:
         """The rows of groups, each of which is made of the entries at the sources that are aimed at it."""
         panes = state.panes
@@ -185,7 +184,7 @@ class WindowGroupKernel:
         made = pa.RecordBatch.from_arrays(columns, schema=self.spec.output.arrow)
         return Batch(made, end, first.copy(), state.upto)
 
-    def _key_columns(self, state: WindowGroupState, slots: Slots, start: Ints, end: Ints) -> list[pa.Array]:
+    def _key_columns(self, state: WindowGroupState, slots: SlotNumbers, start: Ints, end: Ints) -> list[pa.Array]:
         columns = {}
         if state.keys is not None:
             columns = dict(zip(self.spec.by, state.keys.keys(slots).columns, strict=True))
@@ -195,74 +194,46 @@ class WindowGroupKernel:
 
     # -- saving ----------------------------------------------------------------------------------------------------
 
-    def snapshot(self, state: WindowGroupState) -> bytes:
-        return snapshots.save(self.spec, {**saved_parts(self._exported(state)), **_head(state)})
+    def export(self, state: WindowGroupState) -> Content:
+        live = state.panes.live().astype(np.int64)
+        return {
+            "upto": np.array([state.upto]),
+            "slots": Slots(live, state.ledger, partial(self._taken, state), len(self._keys)),
+        }
 
-    def restore(self, saved: bytes) -> WindowGroupState:
-        parts = snapshots.load(self.spec, saved)
-        return self._built([loaded(parts, self.layout)], int(parts.array("upto")[0]))
+    def _taken(self, state: WindowGroupState, slots: Ints) -> pa.StructArray:
+        """Keys with their entries, in order of panes."""
+        panes = state.panes
+        live = slice(panes.head, panes.count)
+        place = np.full(len(panes.newest), -1, dtype=np.int64)
+        place[slots] = np.arange(len(slots))
+        owner = place[panes.slot_at[live]]
+        own = np.flatnonzero(owner >= 0)
+        own = own[np.argsort(owner[own], kind="stable")]
+        values = {"pane": panes.pane_at, "first": panes.first_at, "rows": panes.rows_at}
+        entries = {name: pa.array(lane[live][own]) for name, lane in values.items()}
+        records = panes.records[live][own]
+        if self.layout.width:
+            entries["record"] = fixed(records)
+        entries |= {f"text{i}": text for i, text in enumerate(self.layout.strings(records, state.texts))}
+        return Slots.rows(state.keys, slots, {"entries": lists(owner[own], struct(entries), len(slots))})
 
-    def changes(self, state: WindowGroupState) -> dict[int, bytes | None]:
-        if state.pieces is None:
-            if state.upto == BEGIN and not len(state.panes):
-                return {}
-            state.pieces = Pieces()
-            state.pieces.touch(state.panes.live(), len(state.panes.newest))
-        pieces = state.pieces
-
-        def head() -> Parts | None:
-            if not pieces.is_head_old(state.upto, None):
-                return None
-            pieces.head_given(state.upto, None)
-            return _head(state)
-
-        def export(groups: Sequence[Ints]) -> Iterator[Parts]:
-            return map(saved_parts, export_each(self.layout, state.keys, state.panes, state.texts, groups))
-
-        return changed_pieces(self.spec, pieces, export, head)
-
-    def assemble(self, pieces: Mapping[int, bytes]) -> WindowGroupState:
-        if not pieces:
-            return self.open()
-        assembly = Assembly.of(self.spec, pieces)
-        upto = int(assembly.head.array("upto")[0])
-        portables = [loaded(piece, self.layout).of(own) for piece, own in assembly.pieces]
-        state = self._built(portables, upto)
-        state.pieces = Pieces.of(assembly.labels, assembly.live, upto, None)
-        return state
-
-    def split(self, state: WindowGroupState, parts: int) -> list[WindowGroupState]:
-        whole = self._exported(state)
-        owner = np.zeros(whole.count, dtype=np.int32)
-        if whole.keys is not None and whole.count:
-            owner = bucket_of(whole.keys.columns, parts)
-        return [self._built([whole.of(np.flatnonzero(owner == part))], state.upto) for part in range(parts)]
-
-    def merge(self, states: Sequence[WindowGroupState]) -> WindowGroupState:
-        return self._built([self._exported(state) for state in states], max(state.upto for state in states))
-
-    def _exported(self, state: WindowGroupState) -> Portable:
-        export = partial(export_each, self.layout, state.keys, state.panes, state.texts)
-        return next(export([state.panes.live().astype(np.int64)]))
-
-    def _built(self, portables: Sequence[Portable], upto: int) -> WindowGroupState:
-        """A state with these keys, whose slots are in this order, and those of their entries that are still needed."""
+    def load(self, parts: Saved) -> WindowGroupState:
         state = self.open()
-        state.upto = upto
-        if not portables:
+        state.upto = int(parts.array("upto")[0])
+        if "slots" not in parts:
             return state
-        whole = combined(portables)
-        slots = np.zeros(whole.count, dtype=np.int32)
-        if state.keys is not None and whole.keys is not None and whole.count:
-            slots = state.keys.encode(whole.keys.columns)
-        needed = np.flatnonzero(whole.pane >= self.shape.first_pane(self.shape.last_ended(upto) + 1))
-        order = needed[np.argsort(whole.pane[needed], kind="stable")]
-        state.panes.load(
-            slots[whole.owner[order]], whole.pane[order], whole.first[order], whole.rows[order],
-            self.layout.coded(whole.records[order], [text.take(pa.array(order)) for text in whole.texts], state.texts),
-        )  # fmt: skip
+        rows = parts.rows("slots")
+        load_keys(state.keys, rows)
+        slots, values = unlisted(rows.column("entries"))
+        entries = pa.RecordBatch.from_struct_array(values)
+        pane = entries.column("pane").to_numpy()
+        # States that are put together need not have come equally far.
+        needed = np.flatnonzero(pane >= self.shape.first_pane(self.shape.last_ended(state.upto) + 1))
+        order = needed[np.argsort(pane[needed], kind="stable")]
+        entries = entries.take(pa.array(order))
+        pane, first, counts = (entries.column(name).to_numpy() for name in ("pane", "first", "rows"))
+        records = unfixed(entries.column("record")) if self.layout.width else self.layout.new(len(order))
+        texts = [entries.column(f"text{i}") for i in range(len(self.layout.text_lanes))]
+        state.panes.load(slots[order], pane, first, counts, self.layout.coded(records, texts, state.texts))
         return state
-
-
-def _head(state: WindowGroupState) -> dict[str, Ints]:
-    return {"upto": np.array([state.upto])}
