@@ -13,6 +13,11 @@ from millstream.sql.nodes import SideStream
 from millstream.sql.patterns import Matching, SequenceMatch
 from millstream.sql.relations import Windowed
 
+_GIVE_TABLES = frozenset(("generate_series", "range", "unnest", "explode", "values"))
+_TELL_OF_THE_MACHINE = frozenset(
+    ("current_setting", "getvariable", "getenv", "current_database", "current_user", "user", "session_user", "version")
+)
+
 
 def tables_of(node: exp.Expr) -> list[exp.Table]:
     """What a statement reads or changes by name, its own WITH queries left out."""
@@ -34,6 +39,29 @@ def reads_only(node: exp.Expr, context: Context, kinds: tuple[type[Entry], ...] 
         if known is None and not _is_local(table) and not isinstance(context.catalog.find(table.name), kinds):
             return False
     return True
+
+
+def require_known(node: exp.Expr, context: Context) -> None:
+    """Refuse what a statement for the table store may not name: tables with a database before them, functions that give
+    tables (they read files, settings, or statements from text), and functions that tell of the machine."""
+    for table in node.find_all(exp.Table):
+        if table.args.get("db") or table.args.get("catalog"):
+            context.fail(
+                f"no table {table.sql(dialect='duckdb')}",
+                table,
+                hint="a table has one name, without a database before it",
+            )
+        called = table.this
+        if isinstance(called, exp.Func) and function_name(called) not in _GIVE_TABLES:
+            context.refuse(f"{function_name(called)} cannot stand in FROM", table, hint="name a stored table")
+    for call in node.find_all(exp.Func):
+        if function_name(call) in _TELL_OF_THE_MACHINE:
+            context.refuse(f"{function_name(call)} is not allowed", call)
+
+
+def function_name(call: exp.Func) -> str:
+    """What a function is called in the statement."""
+    return (call.name if isinstance(call, exp.Anonymous) else call.sql_name()).lower()
 
 
 def from_alone(select: exp.Select, columns: list[exp.Expr]) -> exp.Select:

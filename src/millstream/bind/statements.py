@@ -21,7 +21,7 @@ from millstream.bind.expressions import ExpressionBinder, bind_type
 from millstream.bind.outputs import Bound
 from millstream.bind.pattern_outside import check_stars
 from millstream.bind.programs import define_aggregate
-from millstream.bind.reads import reads_only, tables_of
+from millstream.bind.reads import reads_only, require_known, tables_of
 from millstream.bind.scope import did_you_mean
 from millstream.bind.select import bind_named, bind_query
 from millstream.bind.table_aggregates import in_store_terms, own_aggregates
@@ -387,6 +387,7 @@ def _on_tables(node: exp.Expr, context: Context, *, is_query: bool) -> OnTables:
     reads: set[str] = set()
     views: dict[str, None] = {}
     changed = None if is_query else _changed(node)
+    require_known(node, context)
     for table in tables_of(node):
         entry = context.catalog.find(table.name)
         if isinstance(entry, ViewDef) and table is changed:

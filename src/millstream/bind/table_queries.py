@@ -6,10 +6,11 @@ from collections.abc import Iterable
 
 from sqlglot import exp
 
+from millstream import sealed_duckdb
 from millstream.bind.context import Context
 from millstream.bind.joins import Source
 from millstream.bind.outputs import Bound
-from millstream.bind.reads import from_alone, reads_only, tables_of
+from millstream.bind.reads import from_alone, reads_only, require_known, tables_of
 from millstream.bind.scope import Scope
 from millstream.bind.table_aggregates import own_aggregates
 from millstream.catalog import TableDef
@@ -36,6 +37,7 @@ def is_table_query(node: exp.Expr, context: Context) -> bool:
 
 def bind_table_query(node: exp.Expr, context: Context) -> Bound:
     """The answer of a query that reads stored tables alone."""
+    require_known(node, context)
     for table in tables_of(node):
         entry = context.catalog.find(table.name)
         if table.name.lower() not in context.local and not isinstance(entry, TableDef):
@@ -110,8 +112,7 @@ def _described(
     """The names that a query gives to its columns, and the columns under names that differ."""
     import duckdb
 
-    with duckdb.connect(":memory:") as store:
-        store.execute("SET TimeZone = 'UTC'")
+    with sealed_duckdb.connect() as store:
         for name in tables:
             columns = context.catalog.get(name, TableDef).schema
             listed = ", ".join(f"{_quoted(field.name)} {field.type.duckdb}" for field in columns)

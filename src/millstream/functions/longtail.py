@@ -7,6 +7,7 @@ import re
 from functools import lru_cache
 from typing import Any
 
+from millstream import sealed_duckdb
 from millstream.errors import BindError, UnsupportedError
 from millstream.functions.registry import known_names
 from millstream.plan.expr import Call, Expr, Literal
@@ -56,11 +57,7 @@ def signature(name: str, args: tuple[Expr, ...]) -> str:
 
 @lru_cache(maxsize=1)
 def _connection() -> Any:
-    import duckdb
-
-    connection = duckdb.connect(":memory:", config={"threads": 1})
-    connection.execute("SET TimeZone = 'UTC'")
-    return connection
+    return sealed_duckdb.connect(threads=1)
 
 
 @lru_cache(maxsize=1024)

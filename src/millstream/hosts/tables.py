@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from millstream import sealed_duckdb
 from millstream.errors import DataError
 from millstream.physical.expressions import to_duckdb_sql
 from millstream.physical.nodes import StoredTable
@@ -119,11 +120,8 @@ class TableStore:
             return self._duckdb().sql(sql).to_arrow_table()
 
     def _duckdb(self) -> Any:
-        import duckdb
-
         if self._connection is None:
-            self._connection = duckdb.connect(":memory:" if self._path is None else str(self._path))
-            self._connection.execute("SET TimeZone = 'UTC'")
+            self._connection = sealed_duckdb.connect(self._path)
         return self._connection
 
 

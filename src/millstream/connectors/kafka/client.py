@@ -18,6 +18,31 @@ _OURS = (
     "bootstrap.servers", "group.id", "enable.auto.commit", "auto.offset.reset", "enable.partition.eof",
     "transactional.id", "enable.idempotence",
 )  # fmt: skip
+# What may be set besides. Left out is what loads a library, runs a command or asks another server for a token.
+_ALLOWED = frozenset((
+    "acks", "api.version.request", "api.version.request.timeout.ms", "batch.num.messages", "batch.size",
+    "broker.address.family", "broker.address.ttl", "check.crcs", "client.dns.lookup", "client.id", "client.rack",
+    "compression.codec", "compression.level", "compression.type", "connections.max.idle.ms", "debug",
+    "delivery.timeout.ms", "enable.ssl.certificate.verification", "fetch.error.backoff.ms", "fetch.max.bytes",
+    "fetch.message.max.bytes", "fetch.min.bytes", "fetch.queue.backoff.ms", "fetch.wait.max.ms",
+    "heartbeat.interval.ms", "isolation.level", "linger.ms", "log.connection.close", "log_level",
+    "max.in.flight", "max.in.flight.requests.per.connection", "max.partition.fetch.bytes", "max.poll.interval.ms",
+    "message.copy.max.bytes", "message.max.bytes", "message.send.max.retries", "message.timeout.ms",
+    "metadata.max.age.ms", "metadata.recovery.strategy", "partitioner", "queue.buffering.max.kbytes",
+    "queue.buffering.max.messages", "queue.buffering.max.ms", "queued.max.messages.kbytes", "queued.min.messages",
+    "receive.message.max.bytes", "reconnect.backoff.max.ms", "reconnect.backoff.ms", "request.required.acks",
+    "request.timeout.ms", "retries", "retry.backoff.max.ms", "retry.backoff.ms", "sasl.kerberos.keytab",
+    "sasl.kerberos.principal", "sasl.kerberos.service.name", "sasl.mechanism", "sasl.mechanisms", "sasl.password",
+    "sasl.username", "security.protocol", "session.timeout.ms", "socket.blocking.max.ms",
+    "socket.connection.setup.timeout.ms",
+    "socket.keepalive.enable", "socket.max.fails", "socket.nagle.disable", "socket.receive.buffer.bytes",
+    "socket.send.buffer.bytes", "socket.timeout.ms", "ssl.ca.location", "ssl.ca.pem", "ssl.certificate.location",
+    "ssl.certificate.pem", "ssl.cipher.suites", "ssl.crl.location", "ssl.curves.list",
+    "ssl.endpoint.identification.algorithm", "ssl.key.location", "ssl.key.password", "ssl.key.pem",
+    "ssl.keystore.location", "ssl.keystore.password", "ssl.sigalgs.list", "sticky.partitioning.linger.ms",
+    "topic.metadata.propagation.max.ms", "topic.metadata.refresh.fast.interval.ms",
+    "topic.metadata.refresh.interval.ms", "topic.metadata.refresh.sparse", "transaction.timeout.ms",
+))  # fmt: skip
 _PROBE_SECONDS = 1.0
 # With the client's own numbers the fetcher naps for a second whenever its short queue is full.
 _FETCHING = {"queued.min.messages": 500_000, "fetch.queue.backoff.ms": 10}
@@ -52,6 +77,12 @@ class Cluster:
             if name in _OURS:
                 raise ConnectorError(
                     f"{options.owner}: {PREFIX}{name} cannot be set", hint="the connector decides this itself"
+                )
+            if name not in _ALLOWED:
+                raise ConnectorError(
+                    f"{options.owner}: {PREFIX}{name} cannot be set from SQL",
+                    detail="only properties that load no library and run no command are passed on",
+                    hint=f"see the options of the connector kafka{closest(name, _ALLOWED)}",
                 )
         return Cluster(brokers, tuple(sorted(properties.items())), timeout / 1000)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from millstream import sealed_duckdb
 from millstream.errors import DataError
 from millstream.physical.expressions.sql import to_duckdb_sql
 from millstream.plan.expr import Expr, told
@@ -68,10 +69,7 @@ def _connection() -> Any:
     """A private database for each thread: connections cannot be shared while they run."""
     connection = getattr(_local, "connection", None)
     if connection is None:
-        import duckdb
-
-        connection = _local.connection = duckdb.connect(":memory:", config={"threads": 1})
-        connection.execute("SET TimeZone = 'UTC'")
+        connection = _local.connection = sealed_duckdb.connect(threads=1, borrows=True)
     return connection
 
 
