@@ -60,7 +60,7 @@ def why_not(search: Search) -> str | None:
         if not reach.first and reach.offset > LANES_BACK:
             return f"{reach} is far back"
     for summary in search.summaries:
-        if not is_incremental(summary) or summary.fn not in ("count", "sum", "avg", "min", "max"):
+        if not is_incremental(summary):
             return f"{summary} needs the rows"
     plan = plan_of(search, chain, True)
     if len(plan.layout.flags) > FLAGS_AT_MOST:

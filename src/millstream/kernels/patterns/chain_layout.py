@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from millstream.kernels.accumulators import Accumulator, Argument
 from millstream.kernels.patterns.machine import lead
 from millstream.plan.chains import Chain, Element
 from millstream.plan.expr import Column, columns_of
@@ -46,20 +47,8 @@ class Tally:
     """An aggregate over the rows that some elements took."""
 
     elements: tuple[int, ...]
-    fn: str
     column: str | None
-    type: SqlType | None
-
-    @property
-    def lanes(self) -> tuple[str, ...]:
-        if self.fn == "avg" and not self.is_float:
-            # In two halves, since the sum of a few large numbers leaves 64 bits.
-            return "count", "high", "low"
-        return ("count",) if self.fn == "count" else ("count", "value")
-
-    @property
-    def is_float(self) -> bool:
-        return self.type == DOUBLE
+    accumulator: Accumulator
 
 
 def is_counted(element: Element) -> bool:
@@ -143,7 +132,8 @@ class Layout:
     def tally(self, summary: Summary) -> Tally:
         arg = summary.args[0] if summary.args else None
         name, type_ = (arg.name, arg.type) if isinstance(arg, Column) else (None, None)
-        return Tally(self.group(summary.variables), summary.fn, name, type_)
+        argument = None if type_ is None else Argument("tallied" if type_ == DOUBLE else "counted", type_)
+        return Tally(self.group(summary.variables), name, Accumulator(summary.fn, argument, summary.type))
 
     @cached_property
     def counted_groups(self) -> tuple[tuple[int, ...], ...]:
@@ -225,7 +215,16 @@ class Layout:
         yield from (self.cell_lane(cell) for cell in self.ring)
         yield from (self.kept_lane(kept) for kept in self.kept)
         yield from (f"group{i}" for i in range(len(self.counted_groups)))
-        yield from (f"tally{i}_{lane}" for i, tally in enumerate(self.tallies) for lane in tally.lanes)
+        yield from self.tally_lanes
+
+    @cached_property
+    def tally_lanes(self) -> dict[str, bool]:
+        """The lanes of aggregates, and which hold floats."""
+        return {
+            f"tally{i}_{lane.name}": lane.is_float
+            for i, tally in enumerate(self.tallies)
+            for lane in tally.accumulator.state.lanes
+        }
 
     @cached_property
     def width(self) -> int:

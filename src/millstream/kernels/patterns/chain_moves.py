@@ -70,6 +70,7 @@ class Moves:
 
     def emit(self) -> None:
         write = self.write
+        write(*self.values.summed(self.layout.search.columns, None))
         write("out_slot[found] = s", "out_time[found] = now", "out_seq[found] = by")
         for i, (value, null) in enumerate(self.outputs):
             write(f"out{i}[found] = {value}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from millstream.kernels.accumulators import imports
 from millstream.kernels.patterns.chain_dispatch import Dispatch
 from millstream.kernels.patterns.chain_plan import Plan
 from millstream.kernels.patterns.conditions import Constants
@@ -18,7 +19,7 @@ OVERFLOW, NO_ROW, FIRST_ROW = 1, 2, 3
 
 _HEADER = f"""\
 import numpy as np
-from millstream.kernels.jit.primitives import COMPILED, place, prefetch, total
+from millstream.kernels.jit.primitives import COMPILED, place, prefetch
 
 FOUND, TROUBLE, EVALUATIONS = {FOUND}, {TROUBLE}, {EVALUATIONS}
 OVERFLOW, NO_ROW, FIRST_ROW = {OVERFLOW}, {NO_ROW}, {FIRST_ROW}
@@ -67,7 +68,7 @@ class _Source(Dispatch):
     def _module(self, function: str) -> str:
         lanes = "".join(f"{name.upper()} = {lane}\n" for name, lane in self.layout.lanes.items())
         helpers = helper_source(self.values.helpers)
-        parts = [_HEADER + lanes, *([helpers] if helpers else []), function]
+        parts = [_HEADER + imports(function) + lanes, *([helpers] if helpers else []), function]
         return untroubled("\n\n".join(parts), "meta", "TROUBLE")
 
     # -- functions -------------------------------------------------------------------------------------------------

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from millstream.kernels.accumulators import Place
 from millstream.kernels.coded_text import NotCompilable
 from millstream.kernels.patterns.chain_layout import Cell, Kept, Layout, Tally
 from millstream.kernels.patterns.conditions import Constants
@@ -37,8 +38,7 @@ class Values:
         if name.startswith("kept"):
             return layout.is_float(layout.kept[int(name[4:])].cell.column)
         if name.startswith("tally"):
-            number, _, part = name[5:].partition("_")
-            return part != "count" and layout.tallies[int(number)].is_float
+            return layout.tally_lanes[name]
         if name.startswith("c") and name != "count":
             return layout.is_float(layout.columns[int(name[1:].partition("_")[0])])
         return False
@@ -122,16 +122,16 @@ class Values:
             return "False", "False"
         found = self.layout.search.named[name]
         if isinstance(found, Summary):
-            tally = self.layout.tally(found)
-            return self._tally_value(tally, at_row and element in tally.elements)
+            return self._sum(self.layout.tally(found))
         return self.reach(found, element, some) if at_row else self.reach_after(found, element)
 
     def condition(self, expr: Expr, element: int, some: bool, at_row: bool) -> tuple[list[str], str]:
         """Lines to be run first, and the text of whether a condition holds."""
         lines: list[str] = []
         if at_row:
-            for tally in self._tallies_of(expr, element):
+            for tally in self._tallies_of(columns_of(expr), element):
                 lines += self.tallied(tally, element)
+        lines += self.summed(columns_of(expr), element if at_row else None)
         names = {}
         for i, name in enumerate(sorted(columns_of(expr))):
             value, null = self.named(name, element, some, at_row)
@@ -153,20 +153,19 @@ class Values:
         if any(self.keeps_flag(layout.kept_lane(kept)) for kept in layout.kept):
             yield f"flags &= {layout.ring_flags}" if layout.ring_flags else "flags = 0"
         yield from (f"{self.lane(f'group{i}')} = 0" for i in range(len(layout.counted_groups)))
-        for i, tally in enumerate(layout.tallies):
-            for part in tally.lanes:
-                name = f"tally{i}_{part}"
-                yield f"{self.lane(name)} = {'0.0' if self._is_float(name) else '0'}"
+        for tally in layout.tallies:
+            yield from tally.accumulator.state.begin(self._places(tally)[0])
 
     def take(self, element: int, some: bool, condition: Expr | None) -> Iterator[str]:
         """A element takes the row at hand; what its condition summed up is there already."""
         layout = self.layout
-        done = [] if condition is None else self._tallies_of(condition, element)
-        for i, tally in enumerate(layout.tallies):
-            if element in tally.elements:
-                if tally not in done:
-                    yield from self.tallied(tally, element)
-                yield from (f"{self.lane(f'tally{i}_{part}')} = t{i}_{part}" for part in tally.lanes)
+        done = [] if condition is None else self._tallies_of(columns_of(condition), element)
+        for tally in layout.tallies:
+            lanes, here = self._places(tally)
+            if tally in done:
+                yield from (f"{lanes[lane.name]} = {here[lane.name]}" for lane in tally.accumulator.state.lanes)
+            elif element in tally.elements:
+                yield from self._entered(tally, element, lanes)
         for kept in sorted(layout.kept, key=lambda kept: -kept.depth):
             if element in kept.elements:
                 yield from self._keep(kept, element, some)
@@ -227,47 +226,40 @@ class Values:
 
     # -- aggregates ------------------------------------------------------------------------------------------------
 
-    def _tallies_of(self, expr: Expr, element: int) -> list[Tally]:
-        named = (self.layout.search.named.get(name) for name in sorted(columns_of(expr)))
+    def _tallies_of(self, names: Iterable[str], element: int | None = None) -> list[Tally]:
+        """The aggregates among some values, or those of them over rows of an element."""
+        named = (self.layout.search.named.get(name) for name in sorted(names))
         found = dict.fromkeys(self.layout.tally(summary) for summary in named if isinstance(summary, Summary))
-        return [tally for tally in found if element in tally.elements]
+        return [tally for tally in found if element is None or element in tally.elements]
+
+    def _entered(self, tally: Tally, element: int, at: Place) -> Iterator[str]:
+        """The row at hand enters an aggregate."""
+        value, null = ("", "False") if tally.column is None else self.cell(Cell(tally.column), element)
+        return tally.accumulator.state.enter(at, value, not_(null))
 
     def tallied(self, tally: Tally, element: int) -> list[str]:
         """The aggregate with the row at hand, in variables."""
-        i = self.layout.tallies.index(tally)
-        lines = [f"t{i}_{part} = {self.lane(f'tally{i}_{part}')}" for part in tally.lanes]
-        count = f"t{i}_count += 1"
-        if tally.column is None:
-            return [*lines, count]
-        x, null = self.cell(Cell(tally.column), element)
-        value, update = f"t{i}_value", []
-        match tally.fn:
-            case "sum" | "avg" if tally.is_float:
-                update = [f"{value} = {value} + {x}"]
-            case "sum":
-                update = [f"{value}, fits = total({value}, {x})", "if not fits:", "    meta[TROUBLE] = OVERFLOW"]
-            case "avg":
-                update = [f"t{i}_high += {x} >> 32", f"t{i}_low += {x} & 4294967295"]
-            case "min" | "max":
-                pair = f"{x}, {value}" if tally.fn == "min" else f"{value}, {x}"
-                less = f"k_less({pair})" if tally.is_float else pair.replace(",", " <")
-                self.helpers |= {"k_less"} if tally.is_float else set()
-                update = [f"if t{i}_count == 0 or {less}:", f"    {value} = {x}"]
-        update.append(count)
-        if null == "False":
-            return lines + update
-        return [*lines, f"if {not_(null)}:", *(f"    {line}" for line in update)]
+        lanes, here = self._places(tally)
+        copied = [f"{here[lane.name]} = {lanes[lane.name]}" for lane in tally.accumulator.state.lanes]
+        return [*copied, *self._entered(tally, element, here)]
 
-    def _tally_value(self, tally: Tally, at_row: bool) -> Pair:
+    def _places(self, tally: Tally) -> tuple[Place, Place]:
+        """Where an aggregate is kept, and the variables of one that the row at hand has entered."""
         i = self.layout.tallies.index(tally)
-        count, *rest = (f"t{i}_{part}" if at_row else self.lane(f"tally{i}_{part}") for part in tally.lanes)
-        if tally.fn == "count":
-            return count, "False"
-        absent = f"({count} == 0)"
-        if tally.fn == "avg":
-            value = rest[0] if tally.is_float else f"({rest[0]} * 4294967296.0 + {rest[1]})"
-            return f"({value} / {count})", absent
-        return (f"({rest[0]} != 0)" if tally.type == BOOLEAN else rest[0]), absent
+        return Place(lambda lane, _: self.lane(f"tally{i}_{lane}")), Place.local(f"t{i}_")
+
+    def summed(self, names: Iterable[str], element: int | None) -> Iterator[str]:
+        """What aggregates come to, in variables; `element` tells that a row at hand has been tallied."""
+        for tally in self._tallies_of(names):
+            lanes, here = self._places(tally)
+            i = self.layout.tallies.index(tally)
+            at = here if element in tally.elements else lanes
+            yield from tally.accumulator.result(at, f"sum{i}", f"known{i}", "meta[TROUBLE] = OVERFLOW")
+
+    def _sum(self, tally: Tally) -> Pair:
+        i = self.layout.tallies.index(tally)
+        value = f"(sum{i} != 0)" if tally.accumulator.type == BOOLEAN else f"sum{i}"
+        return value, "False" if tally.accumulator.fn == "count" else f"(not known{i})"
 
 
 def _plain(type_: SqlType) -> SqlType:

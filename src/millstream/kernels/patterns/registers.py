@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from millstream.kernels.accumulators import Accumulator, Argument, Place, Sums
+from millstream.kernels.accumulators.sums import SPREADS
 from millstream.kernels.patterns.machine import far_shifts
 from millstream.plan.expr import Column
 from millstream.plan.patterns import CLASSIFIER, MATCH_NUMBER, Reach, Search, Summary
-from millstream.types import DOUBLE, SqlType
 
 Group = tuple[str, ...] | None
 """Some variables; None: all."""
@@ -22,8 +23,7 @@ Within = Callable[[Group], str]
 Numbered = Callable[[int], str]
 """Source of a number that is an argument of the loop."""
 
-_SPREADS = ("var_samp", "var_pop", "stddev_samp", "stddev_pop")
-_INCREMENTAL = frozenset(("count", "sum", "avg", "min", "max", *_SPREADS))
+_INCREMENTAL = SPREADS | {"count", "sum", "avg", "min", "max"}
 
 MARKED_BACK = 8
 """How many of the last rows of a group are marked; what is further back is found by the labels of rows."""
@@ -64,13 +64,15 @@ class _Marks:
 
 
 class Registers:
-    """The lanes for some reaches and summaries; lanes before `width` that have no name belong to others."""
+    """The lanes for some reaches and summaries; lanes before `width` that have no name belong to others. With `merged`,
+    records that know the same are equal."""
 
-    def __init__(self, search: Search, names: Iterable[str], width: int = 0) -> None:
-        self._search = search
+    def __init__(self, search: Search, names: Iterable[str], width: int = 0, merged: bool = False) -> None:
+        self._merged = merged
         self._marks: dict[Group, _Marks] = {}
         self.summaries: list[Summary] = []
         self.starts: dict[str, int] = {}
+        self._sums: dict[str, Accumulator] = {}
         self.marks: list[int] = []
         """the lanes that hold marks; -1 there is none"""
         self.owned: dict[str, tuple[int, ...]] = {}
@@ -95,7 +97,8 @@ class Registers:
             if isinstance(value, Summary):
                 self.summaries.append(value)
                 self.starts[value.name] = width
-                count = len(_lanes(value))
+                self._sums[value.name] = accumulator_of(value, f"s{len(self._sums)}")
+                count = len(self._sums[value.name].state.lanes)
                 self.owned[value.name] = tuple(range(width, width + count))
                 width += count
             else:
@@ -107,41 +110,36 @@ class Registers:
         for group, marks in self._marks.items():
             yield from guarded(within(group), [*_noted(marks, regs, number)])
         for summary in self.summaries:
-            lines = [*_added(summary, self.starts[summary.name], regs, column)]
-            yield from guarded(within(summary.variables), lines)
+            accumulator = self._sums[summary.name]
+            at = Place.numbered(regs, f"f{regs}", str(self.starts[summary.name]), accumulator.state)
+            value, known = "", "True"
+            if summary.args:
+                arg = summary.args[0]
+                assert isinstance(arg, Column)
+                value, known = f"cols[{column(arg.name)}][p]", f"cols[{column(arg.name) + 1}][p]"
+            lines = [*accumulator.state.enter(at, value), *(_settled(accumulator, at) if self._merged else ())]
+            yield from guarded(within(summary.variables), [*guarded(known, lines)])
 
     def mark(self, reach: Reach, regs: Callable[[int], str]) -> str:
         """Source of the position of the row that a reach goes by."""
         return regs(self._marks[reach.variables].lanes["first" if reach.first else "last", reach.offset])
 
-    def summed(self, summary: Summary, regs: Callable[[int], str], fregs: Callable[[int], str]) -> tuple[str, str]:
-        """Source of a summary, and of whether it is NULL."""
-        at = self.starts[summary.name]
-        count = regs(at)
-        is_float = bool(summary.args) and summary.args[0].type == DOUBLE
-        match summary.fn:
-            case "count":
-                return count, "False"
-            case "sum":
-                return (fregs if is_float else regs)(at + 1), f"({count} == 0)"
-            case "avg":
-                total = fregs(at + 1) if is_float else f"({regs(at + 1)} * 4294967296.0 + {regs(at + 2)})"
-                return f"({total} / {count})", f"({count} == 0)"
-            case "min" | "max":
-                value = (fregs if is_float else regs)(at + 1)
-                return f"({value} != 0)" if summary.type.name == "BOOLEAN" else value, f"({count} == 0)"
-        lost = 1 if summary.fn.endswith("samp") else 0
-        value = f"({fregs(at + 2)} / ({count} - {lost}))"
-        return f"np.sqrt({value})" if summary.fn.startswith("stddev") else value, f"({count} <= {lost})"
+    def summed(
+        self, summary: Summary, regs: Callable[[int], str], fregs: Callable[[int], str], out: str, ok: str
+    ) -> Iterator[str]:
+        """Source that assigns what a summary comes to, and, but for counts, whether that is not NULL."""
+        accumulator, at = self._sums[summary.name], _lanes_at(self.starts[summary.name], self._sums[summary.name])
+        place = Place(lambda lane, is_float: (fregs if is_float else regs)(at[lane]))
+        yield from accumulator.result(place, out, ok, 'raise OverflowError("the result does not fit BIGINT")')
 
 
-def _lanes(summary: Summary) -> str:
-    """The kinds of an aggregate's lanes: the count or whether there is a value, and what else it needs, integers or
-    floats."""
-    kind = "f" if summary.args and summary.args[0].type == DOUBLE else "i"
-    if summary.fn in _SPREADS:
-        return "iff"
-    return {"count": "i", "avg": "if" if kind == "f" else "iii"}.get(summary.fn, "i" + kind)
+def accumulator_of(summary: Summary, name: str) -> Accumulator:
+    """The aggregate of a summary; variables that it needs begin with `name`."""
+    return Accumulator(summary.fn, Argument(name, summary.args[0].type) if summary.args else None, summary.type)
+
+
+def _lanes_at(start: int, accumulator: Accumulator) -> dict[str, int]:
+    return {lane.name: start + i for i, lane in enumerate(accumulator.state.lanes)}
 
 
 def guarded(condition: str, lines: list[str]) -> Iterator[str]:
@@ -169,53 +167,19 @@ def _noted(marks: _Marks, regs: str, number: Numbered) -> Iterator[str]:
         yield f"{regs}[{marks.lanes['last', 0]}] = p"
 
 
-def _added(summary: Summary, at: int, regs: str, column: Callable[[str], int]) -> Iterator[str]:
-    if not summary.args:
-        yield f"{regs}[{at}] += 1"
-        return
-    arg = summary.args[0]
-    assert isinstance(arg, Column)
-    place = column(arg.name)
-    yield f"if cols[{place + 1}][p]:"
-    for line in _counted(summary, at, f"cols[{place}][p]", arg.type, regs):
-        yield f"    {line}"
-
-
-def _counted(summary: Summary, at: int, x: str, type_: SqlType, regs: str) -> Iterator[str]:
-    own = f"f{regs}" if type_ == DOUBLE else regs
-    value = f"{own}[{at + 1}]"
-    match summary.fn:
-        case "sum":
-            yield f"{value} = {f'{value} + {x}' if type_ == DOUBLE else f'k_add({value}, {x})'}"
-        case "avg" if type_ == DOUBLE:
-            yield f"{value} += {x}"
-        case "avg":
-            # In two halves, since the sum of a few large numbers leaves 64 bits.
-            yield f"{value} += {x} >> 32"
-            yield f"{regs}[{at + 2}] += {x} & 4294967295"
-        case "min" | "max":
-            pair = (x, value) if summary.fn == "min" else (value, x)
-            less = f"k_less({pair[0]}, {pair[1]})" if type_ == DOUBLE else f"{pair[0]} < {pair[1]}"
-            yield f"if {regs}[{at}] == 0 or {less}:"
-            yield f"    {value} = {x}"
-    if summary.fn in _SPREADS:
-        yield f"away = {x} - f{regs}[{at + 1}]"
-        yield f"f{regs}[{at + 1}] += away / ({regs}[{at}] + 1)"
-        yield f"f{regs}[{at + 2}] += away * ({x} - f{regs}[{at + 1}])"
-    # Threads that know the same are one: how many values there were must not keep them apart where it is never asked.
-    yield f"{regs}[{at}] = 1" if summary.fn in ("sum", "min", "max") else f"{regs}[{at}] += 1"
-
-
-def helpers_of(registers: Registers) -> set[str]:
-    """The helpers that the source of registers calls."""
-    names = set()
-    for summary in registers.summaries:
-        is_float = bool(summary.args) and summary.args[0].type == DOUBLE
-        if summary.fn == "sum" and not is_float:
-            names.add("k_add")
-        if summary.fn in ("min", "max") and is_float:
-            names.add("k_less")
-    return names
+def _settled(accumulator: Accumulator, at: Place) -> Iterator[str]:
+    """Source that leaves one of several forms of the same knowledge: threads that know the same are one."""
+    state = accumulator.state
+    if accumulator.fn == "sum":
+        yield f"{at['count']} = 1"
+    if isinstance(state, Sums):
+        for name in state.exact_sums:
+            high, low = at.float(name), at.float(f"{name}_low")
+            yield f"if {high} - {high} == 0.0:"
+            yield f"    {high}, {low} = ordered({high}, {low})"
+        if any(lane.name == "sum_low" and not lane.is_float for lane in state.lanes):
+            yield f"{at['sum']} += {at['sum_low']} >> 32"
+            yield f"{at['sum_low']} &= LOW_HALF"
 
 
 def shifted(shift: int, search: Search) -> Iterator[str]:

@@ -11,12 +11,12 @@ from millstream.kernels.patterns.registers import (
     Numbered,
     Registers,
     guarded,
-    helpers_of,
     is_incremental,
     shifted,
 )
 from millstream.kernels.patterns.thread_parts import ENV
 from millstream.plan.patterns import CLASSIFIER, MATCH_NUMBER, TIMED_OUT, Reach, Search, Summary
+from millstream.types import BOOLEAN
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,10 @@ def is_replayed(search: Search, name: str) -> bool:
     return isinstance(value, Summary) and not is_incremental(value)
 
 
-def tell_source(search: Search, columns: dict[str, int], number: Numbered) -> tuple[Tell, set[str]]:
-    """The loop for a search over columns whose arrays are at these places, and the helpers that it calls."""
+def tell_source(search: Search, columns: dict[str, int], number: Numbered) -> Tell:
+    """The loop for a search over columns whose arrays are at these places."""
     writer = _Writer(search, columns, number)
-    told = Tell(writer.source(), writer.needs_labels(), writer.registers.width, len(writer.groups))
-    return told, helpers_of(writer.registers)
+    return Tell(writer.source(), writer.needs_labels(), writer.registers.width, len(writer.groups))
 
 
 class _Writer:
@@ -160,8 +159,12 @@ class _Writer:
             return [f"v{i}[r] = kind == TIMEOUT", f"ok{i}[r] = True"]
         value = self._search.named[name]
         if isinstance(value, Summary):
-            text, null = self.registers.summed(value, lambda lane: f"regs[{lane}]", lambda lane: f"fregs[{lane}]")
-            return [f"ok{i}[r] = not {null}", f"if ok{i}[r]:", f"    v{i}[r] = {text}"]
+            ok = "True" if value.fn == "count" else f"known{i}"
+            lines = self.registers.summed(
+                value, lambda lane: f"regs[{lane}]", lambda lane: f"fregs[{lane}]", f"sum{i}", ok
+            )
+            is_truth = " != 0" if value.type == BOOLEAN else ""
+            return [*lines, f"v{i}[r] = sum{i}{is_truth}", f"ok{i}[r] = {ok}"]
         return [*self._reached(i, value)]
 
     def _noted(self, group: int) -> str:

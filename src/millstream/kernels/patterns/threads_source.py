@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from millstream.kernels.accumulators import imports
 from millstream.kernels.batch import Ints
 from millstream.kernels.coded_text import NotCompilable
 from millstream.kernels.jit import source_of
@@ -15,14 +16,14 @@ from millstream.kernels.patterns import thread_loops
 from millstream.kernels.patterns.conditions import Constants, evaluated
 from millstream.kernels.patterns.machine import ahead
 from millstream.kernels.patterns.program import ACCEPT, CHECK, FAIL, SPLIT, TAKE, TRY, WIDTH, Instructions, instructions
-from millstream.kernels.patterns.registers import Group, Registers, helpers_of, is_incremental, is_marked, shifted
+from millstream.kernels.patterns.registers import Group, Registers, is_incremental, is_marked, shifted
 from millstream.kernels.patterns.telling import Tell, tell_source
 from millstream.kernels.patterns.thread_parts import ENV
 from millstream.physical.expressions.kernel_forms import zero
 from millstream.physical.expressions.kernel_helpers import helper_source
 from millstream.plan.expr import Expr, columns_of
 from millstream.plan.patterns import CLASSIFIER, MATCH_NUMBER, TIMED_OUT, Reach, Search, Summary
-from millstream.types import SqlType
+from millstream.types import BOOLEAN, SqlType
 
 _OWN_LANES = 2
 """Lanes of a thread before its registers: its place in the program and its newest cell."""
@@ -70,7 +71,7 @@ class _Source:
         self._reads = {v: self._kept(columns_of(expr), v) for v, expr in self._conditions.items()}
         self._check_reads = [self._kept(columns_of(check), None) for check in self._program.checks]
         names = [name for read in (*self._reads.values(), *self._check_reads) for name in sorted(read)]
-        self._registers = Registers(search, names, _OWN_LANES)
+        self._registers = Registers(search, names, _OWN_LANES, merged=True)
         self._reads_cells = False
         self._groups: list[Group] = []
         """those whose last rows are found by their labels"""
@@ -85,8 +86,7 @@ class _Source:
         search = self._search
         takes = [self._take(v) for v in range(len(search.variables))]
         checks = [self._check(c, expr) for c, expr in enumerate(self._program.checks)]
-        told, told_helpers = tell_source(search, self._columns, self._number)
-        self._helpers |= helpers_of(self._registers) | told_helpers
+        told = tell_source(search, self._columns, self._number)
         relevant = self._relevant()
         shared = not relevant.any()
         together = shared and not self._reads_start and self._may_fail_silently()
@@ -104,7 +104,6 @@ class _Source:
         }  # fmt: skip
         targets = [search.variables.index(name) for name in search.skip.variables if name in search.variables]
         parts = [
-            "import numpy as np",
             "\n".join(f"{name} = {value}" for name, value in constants.items()),
             helper_source(self._helpers),
             _LABEL_OF,
@@ -117,8 +116,9 @@ class _Source:
             _loops(),
             told.source,
         ]
+        text = "\n\n".join(part for part in parts if part)
         return Generated(
-            "\n\n".join(part for part in parts if part), self._program, lanes, told, marks, relevant,
+            f"import numpy as np\n{imports(text)}\n{text}", self._program, lanes, told, marks, relevant,
             self._constants, self._asked, self._asked_types, self._reason, together,
         )  # fmt: skip
 
@@ -228,11 +228,9 @@ class _Source:
             yield f"n_{to} = v_{to} is None"
             return
         if isinstance(value, Summary):
-            text, null = self._registers.summed(value, regs, fregs)
-            yield f"n_{to} = {null}"
-            yield f"v_{to} = {zero(value.type) if not value.type.is_coded else '0'}"
-            yield f"if not n_{to}:"
-            yield f"    v_{to} = {text}"
+            yield from self._registers.summed(value, regs, fregs, f"sum_{to}", f"known_{to}")
+            yield f"n_{to} = {'False' if value.fn == 'count' else f'not known_{to}'}"
+            yield f"v_{to} = sum_{to}{' != 0' if value.type == BOOLEAN else ''}"
             return
         yield f"q = {self._position(value, v, regs, newest, own)}"
         yield from shifted(value.shift, self._search)
