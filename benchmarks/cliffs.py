@@ -7,8 +7,10 @@ Each line compares something small with something large, measured in this run.
 
 from __future__ import annotations
 
+import os
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 
@@ -55,7 +57,39 @@ def looking_at_a_join() -> None:
     print(f"snapshot() of a join: {small:.2f} of all pushes for 10 windows, {large:.2f} for 40")
 
 
-LINES: dict[str, Callable[[], None]] = {"starting": starting_a_query, "looking": looking_at_a_join}
+def pushing_while_queries_start() -> None:
+    """How long a push of 100 rows takes while queries start whose kernels were never compiled before."""
+    queries = [
+        "SELECT k, sum(v) OVER (PARTITION BY k ORDER BY t ROWS 10 PRECEDING) AS s FROM s",
+        "SELECT k, count(*) AS n, max(v) AS m FROM s [RANGE 50] GROUP BY k",
+        "SELECT DISTINCT k FROM s [RANGE 100]",
+    ]
+    taken = []
+    with tempfile.TemporaryDirectory() as cache, ms.connect() as db:
+        os.environ["MILLSTREAM_CACHE"] = cache
+        db.execute(STREAM.format("s"))
+        until = time.perf_counter() + 20
+        while time.perf_counter() < until:
+            if len(taken) % 50 == 20 and queries:
+                db.sql(queries.pop())
+            time_now = 25 * len(taken)
+            rows = [(i % 50, i, time_now + i // 4) for i in range(100)]
+            began = time.perf_counter()
+            db.push("s", rows)
+            taken.append(1e3 * (time.perf_counter() - began))
+            for query in db.queries():
+                query.fetch()
+        del os.environ["MILLSTREAM_CACHE"]
+    taken.sort()
+    half, most = taken[len(taken) // 2], taken[int(0.99 * len(taken))]
+    print(f"pushing 100 rows while queries start: median {half:.1f} ms, 99 % {most:.1f} ms, longest {taken[-1]:.0f} ms")
+
+
+LINES: dict[str, Callable[[], None]] = {
+    "starting": starting_a_query,
+    "looking": looking_at_a_join,
+    "pushing": pushing_while_queries_start,
+}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or LINES:

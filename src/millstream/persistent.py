@@ -172,10 +172,11 @@ class SessionKeeper:
     def load(self) -> None:
         self._host.paused = True
         manifest, blobs, notes = self._journal.load()
-        if manifest is not None:
-            self._restore(manifest, blobs)
-        for note, rows in notes:
-            self._replay(note, rows)
+        with self._host.lock:
+            if manifest is not None:
+                self._restore(manifest, blobs)
+            for note, rows in notes:
+                self._replay(note, rows)
         self._host.paused = False
         self._host.start_readers()
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import subprocess
 import sys
-from collections.abc import Callable
+import weakref
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +25,12 @@ def grow(values, factor):
 """
 
 
+def alone(cache: Path, **environment: str) -> dict[str, str]:
+    """An environment with a cache of its own."""
+    own = {"PATH": "/usr/bin:/bin", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    return {**own, "HOME": str(cache), "MILLSTREAM_CACHE": str(cache), **environment}
+
+
 def run_python(program: str, cache: Path, **environment: str) -> str:
     """What a fresh interpreter prints."""
     done = subprocess.run(
@@ -28,7 +38,7 @@ def run_python(program: str, cache: Path, **environment: str) -> str:
         capture_output=True,
         text=True,
         check=True,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(cache), "MILLSTREAM_CACHE": str(cache), **environment},
+        env=alone(cache, **environment),
     )
     return done.stdout.strip()
 
@@ -79,7 +89,7 @@ def test_many_processes_may_compile_the_same(tmp_path: Path) -> None:
         subprocess.Popen(
             [sys.executable, "-c", SMALL_THEN_LARGE],
             stdout=subprocess.PIPE,
-            env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "MILLSTREAM_CACHE": str(tmp_path)},
+            env=alone(tmp_path),
         )
         for _ in range(3)
     ]
@@ -122,10 +132,31 @@ def test_policy_is_restored() -> None:
     assert jit.current() == before
 
 
-@pytest.mark.parametrize("wrong", [lambda: jit.set_mode("fast"), lambda: jit.set_threads(0)])  # type: ignore[arg-type]
-def test_wrong_settings_are_refused(wrong: Callable[[], None]) -> None:
-    with pytest.raises(ValueError, match=r"\w"):
-        wrong()
+@pytest.mark.parametrize("wrong", [{"mode": "fast"}, {"threads": 0}])
+def test_wrong_settings_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"\w"), jit.using(**wrong):
+        pass
+
+
+def test_a_policy_holds_for_its_thread_and_its_tasks() -> None:
+    with jit.using("off", threads=3):
+        assert jit.run_all([jit.current] * 4) == [jit.current()] * 4
+        with ThreadPoolExecutor() as elsewhere:
+            assert elsewhere.submit(jit.current).result() != jit.current()
+
+
+def test_source_that_nobody_uses_is_forgotten() -> None:
+    grow = jit.compile_kernel(SOURCE + "# a text of its own\n", "grow")
+    grow(10, np.ones(10), 2.0)
+    with jit.using("on"):
+        grow(10, np.ones(10), 2.0)
+    module = weakref.ref(grow._module)
+    name = grow._compiled().__module__
+    assert name in sys.modules
+    del grow
+    gc.collect()
+    assert module() is None
+    assert name not in sys.modules
 
 
 def test_tasks_run_together_and_errors_come_out() -> None:
@@ -136,3 +167,46 @@ def test_tasks_run_together_and_errors_come_out() -> None:
         assert jit.run_all([lambda: 1, lambda: 2, lambda: 3, lambda: 4]) == [1, 2, 3, 4]
         with pytest.raises(KeyError, match="lost"):
             jit.run_all([lambda: 1, fail])
+
+
+ASIDE = program(
+    """
+from millstream.kernels.jit import aside
+grow = jit.compile_kernel(SOURCE, "grow")
+with jit.using(aside=True):
+    few, floats, ints = np.ones(10), np.ones(5000), np.ones(5000, dtype=np.int64)
+    grow(10, few, 2.0)
+    print("numba" in sys.modules, grow.is_compiled())
+    grow(5000, floats, 2.0)
+    print("numba" in sys.modules)
+    aside.compiler().settle()
+    print(grow.is_compiled(), sum(grow._compiled().stats.cache_hits.values()))
+    grow(5000, floats, 2.0)
+    # arguments of another kind: Python first, again
+    print(grow(5000, ints, 2), len(grow._compiled().signatures))
+    aside.compiler().settle()
+    print(len(grow._compiled().signatures), floats[0], ints[0])
+"""
+)
+
+
+def test_rows_do_not_wait_for_the_compiler(tmp_path: Path) -> None:
+    lines = run_python(ASIDE, tmp_path).splitlines()
+    assert lines == ["False False", "False", "True 1", "5000 1", "2 4.0 2"]
+
+
+def test_a_process_may_end_while_it_compiles(tmp_path: Path) -> None:
+    body = program(
+        """
+with jit.using(aside=True):
+    jit.compile_kernel(SOURCE, "grow")(5000, np.ones(5000), 2.0)
+"""
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", body],
+        capture_output=True,
+        check=True,
+        timeout=60,
+        env=alone(tmp_path),
+    )
+    assert done.stderr == b""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import Token
 from dataclasses import dataclass, field
 from threading import Event, RLock
 from typing import Any
@@ -70,6 +71,23 @@ class Running:
         self.results.close(self.error)
 
 
+class Turns:
+    """A lock: calls from several threads take turns, and in its turn each runs kernels as its session says."""
+
+    def __init__(self, policy: Callable[[], jit.Policy]) -> None:
+        self._lock = RLock()
+        self._policy = policy
+        self._before: list[Token[jit.Policy]] = []
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self._before.append(jit.enter(self._policy()))
+
+    def __exit__(self, *_: object) -> None:
+        jit.leave(self._before.pop())
+        self._lock.release()
+
+
 class EmbeddedHost:
     """Runs queries in this process. Calls from several threads take turns."""
 
@@ -79,7 +97,7 @@ class EmbeddedHost:
         self.journal: Journal | None = None
         self.paused = False
         self._now = now
-        self.lock = RLock()
+        self.lock = Turns(lambda: jit.session_policy(self.config.jit, self.config.threads))
         self.streams: dict[str, Stream] = {}
         self.sources: dict[str, Source] = {}
         self.offsets: dict[str, Offset] = {}
@@ -122,7 +140,6 @@ class EmbeddedHost:
     def resume(self, program: Program, ids: list[str] | None, committed: Offset) -> None:
         """Start a query, on saved vertices if `ids` are given; its sink goes on after `committed`."""
         with self.lock:
-            self._set_policy()
             if ids is None:
                 self._rewind(program)
             feeds = physical.streams_of(program.plan)
@@ -175,7 +192,6 @@ class EmbeddedHost:
     def arrive(self, stream: str, rows: pa.RecordBatch, rejected: tuple[Rejected, ...]) -> Counts:
         """Rows with all their columns enter the graph."""
         entry = self._find(stream)
-        self._set_policy()
         first, self.arrivals = self.arrivals, self.arrivals + rows.num_rows
         counts = entry.arrive(rows, rejected, first, self.config.batch_rows)
         self._advance_clock(entry)
@@ -191,16 +207,10 @@ class EmbeddedHost:
             if self.journal is not None:
                 self.journal({"op": "advance", "stream": stream, "upto": upto}, None)
             entry = self._find(stream)
-            self._set_policy()
             entry.advance(upto)
             if entry.definition.clock is Clock.INTERNAL:
                 self.stamp = max(self.stamp, upto)
                 self._advance_clock(entry)
-
-    def _set_policy(self) -> None:
-        """How kernels run is a matter of the whole process: the session that is about to work says how."""
-        jit.set_mode(self.config.jit)
-        jit.set_threads(self.config.threads)
 
     def _find(self, stream: str) -> Stream:
         entry = self.streams.get(stream.lower())

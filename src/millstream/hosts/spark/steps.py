@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -311,7 +311,7 @@ def kernel_of(spec: KernelSpec) -> Kernel:
     if spec not in _KERNELS:
         from millstream.kernels import jit
 
-        jit.set_threads(1)
+        jit.enter(replace(jit.current(), threads=1))
         _KERNELS[spec] = spec.build()
     return _KERNELS[spec]
 

@@ -5,17 +5,19 @@ Numba is imported here alone, and only once a kernel has rows enough to repay it
 
 from millstream.kernels.jit.compiled import Compiled, as_input, compile_kernel, source_of
 from millstream.kernels.jit.parallel import run_all
-from millstream.kernels.jit.policy import Mode, current, set_mode, set_threads, threads, using
+from millstream.kernels.jit.policy import Mode, Policy, current, enter, leave, session_policy, threads, using
 
 __all__ = [
     "Compiled",
     "Mode",
+    "Policy",
     "as_input",
     "compile_kernel",
     "current",
+    "enter",
+    "leave",
     "run_all",
-    "set_mode",
-    "set_threads",
+    "session_policy",
     "source_of",
     "threads",
     "using",

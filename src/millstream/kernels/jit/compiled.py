@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 import inspect
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from millstream.kernels.jit import policy, store
+from millstream.kernels.jit import aside, policy, store
 from millstream.kernels.source.passes import decorated
 
 _HEADER = "from __future__ import annotations\nfrom numba import njit\n"
@@ -25,8 +27,12 @@ _FUTURE = "from __future__ import annotations\n"
 _PRIMITIVES, _INTRINSICS = (f"millstream.kernels.jit.{name}" for name in ("primitives", "intrinsics"))
 
 
-class _Module:
-    """One source text in both of its forms; all functions of it change form together."""
+_BULK = 100_000
+"""With so many rows at once, waiting for the compiler takes less time than running the Python body."""
+
+
+class KernelModule:
+    """One source text in both of its forms."""
 
     def __init__(self, source: str) -> None:
         self.source = source.replace(_FUTURE, "")
@@ -34,27 +40,52 @@ class _Module:
         self._lock = threading.Lock()
         self._python: dict[str, Any] | None = None
         self._compiled: ModuleType | None = None
-        self._ready: dict[str, bool] = {}
+        self._kept: dict[str, bool] = {}
+        self._uses: list[KernelModule] = []
+        self._requested: set[tuple[str, aside.Kinds]] = set()
 
-    def python(self) -> dict[str, Any]:
+    def python(self, function: str) -> Callable[..., Any]:
+        """A function as plain Python."""
         if self._python is None:
             namespace: dict[str, Any] = {}
             text = _FUTURE + self.source
             exec(compile(text, "<kernel source>", "exec"), namespace)
             self._python = namespace
-        return self._python
+        own = self._python[function]
+
+        def run(*args: Any) -> Any:
+            # Machine code wraps and yields NaN silently; so must its Python form.
+            with np.errstate(all="ignore"):
+                return own(*args)
+
+        return run
 
     def compiled(self) -> ModuleType:
-        with self._lock:
-            if self._compiled is None:
-                name = f"millstream_kernel_{self._path.stem}"
-                spec = importlib.util.spec_from_file_location(name, self._path)
-                assert spec is not None and spec.loader is not None
-                module = importlib.util.module_from_spec(spec)
-                sys.modules[name] = module
-                spec.loader.exec_module(module)
-                self._compiled = module
+        if self._compiled is None:
+            with self._lock:
+                self._compiled = self._compiled or self._imported()
         return self._compiled
+
+    @property
+    def is_loaded(self) -> bool:
+        return self._compiled is not None
+
+    def load(self, function: str, kinds: aside.Kinds) -> None:
+        """Have the machine code of a function for such arguments, from the cache if it is there."""
+        from numba import typeof
+
+        with self._lock:
+            # until the first function is ready, all run as Python
+            module = self._compiled or self._imported()
+            getattr(module, function).compile(tuple(map(typeof, aside.examples(kinds))))
+            self._compiled = module
+
+    def request(self, function: str, args: tuple[Any, ...]) -> None:
+        """Let a function be compiled aside for such arguments."""
+        wanted = function, aside.kinds_of(args)
+        if wanted not in self._requested:
+            self._requested.add(wanted)
+            aside.compiler().request(self, *wanted)
 
     def wants_compiled(self, function: str, rows: int) -> bool:
         if self._compiled is not None:
@@ -65,27 +96,66 @@ class _Module:
         # Code that lies ready costs only its loading, provided that someone else paid for the compiler's import.
         if "numba" not in sys.modules:
             return False
-        if function not in self._ready:
-            self._ready[function] = store.is_compiled(self._path, function)
-        return self._ready[function]
+        if function not in self._kept:
+            self._kept[function] = store.is_compiled(self.path, function)
+        return self._kept[function]
 
     @cached_property
-    def _path(self) -> Path:
-        text = _HEADER + decorated(self.source, _DECORATOR, _compiled_module)
+    def path(self) -> Path:
+        """The file of the compiled form, which may be imported once those that it uses are."""
+        text = _HEADER + decorated(self.source, _DECORATOR, self._compiled_module)
         return store.put(f"k{store.fingerprint(text)}.py", text)
 
+    @property
+    def _name(self) -> str:
+        return f"millstream_kernel_{self.path.stem}"
 
-def _compiled_module(name: str) -> str:
-    """What compiled source imports from instead: the compiled form of a module that is kernel source too."""
-    if not name.startswith("millstream.kernels."):
-        return name
-    return _INTRINSICS if name == _PRIMITIVES else _module(source_of(importlib.import_module(name))).compiled().__name__
+    def _compiled_module(self, name: str) -> str:
+        """What compiled source imports from instead: the compiled form of a module that is kernel source too."""
+        if not name.startswith("millstream.kernels."):
+            return name
+        if name == _PRIMITIVES:
+            return _INTRINSICS
+        used = kernel_module(source_of(importlib.import_module(name)))
+        self._uses.append(used)
+        return used._name
+
+    def _imported(self) -> ModuleType:
+        name = self._name
+        for used in self._uses:
+            used.compiled()
+        spec = importlib.util.spec_from_file_location(name, self.path)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        weakref.finalize(self, sys.modules.pop, name, None)
+        spec.loader.exec_module(module)
+        for function in self._functions():
+            self._watch(getattr(module, function), function)
+        return module
+
+    def _functions(self) -> list[str]:
+        return [node.name for node in ast.parse(self.source).body if isinstance(node, ast.FunctionDef)]
+
+    def _watch(self, dispatcher: Any, function: str) -> None:
+        """Arguments of a new kind are no reason to wait either, where sessions do not wait for the compiler: what is
+        asked of a dispatcher then is the function to call."""
+        compile_now, own = dispatcher._compile_for_args, weakref.ref(self)
+
+        def compile_for(*args: Any) -> Any:
+            module, chosen = own(), policy.current()
+            if module is None or chosen.mode != "auto" or not chosen.aside:
+                return compile_now(*args)
+            module.request(function, args)
+            return module.python(function)
+
+        dispatcher._compile_for_args = compile_for
 
 
 class Compiled:
     """A function of kernel source; calling it picks the form to run by the policy in force."""
 
-    def __init__(self, module: _Module, name: str) -> None:
+    def __init__(self, module: KernelModule, name: str) -> None:
         self._module = module
         self.name = name
 
@@ -99,46 +169,49 @@ class Compiled:
 
     def form(self, rows: int) -> Callable[..., Any]:
         """The form that the policy picks for `rows` more rows, for callers that call it from several threads."""
-        mode = policy.current().mode
-        if mode == "on" or (mode == "auto" and self._module.wants_compiled(self.name, rows)):
+        chosen, module = policy.current(), self._module
+        if chosen.mode == "on" or (chosen.mode == "auto" and module.wants_compiled(self.name, rows)):
+            if chosen.mode == "auto" and chosen.aside and not module.is_loaded and rows < _BULK:
+                return self._meanwhile
             return self._compiled()
         return self._python()
 
     def is_compiled(self) -> bool:
         """Whether the next call runs as machine code if it adds no rows."""
         mode = policy.current().mode
-        return mode == "on" or (mode == "auto" and self._module._compiled is not None)
+        return mode == "on" or (mode == "auto" and self._module.is_loaded)
 
     def _compiled(self) -> Callable[..., Any]:
         function: Callable[..., Any] = getattr(self._module.compiled(), self.name)
         return function
 
     def _python(self) -> Callable[..., Any]:
-        function = self._module.python()[self.name]
+        return self._module.python(self.name)
 
-        def run(*args: Any) -> Any:
-            # Machine code wraps and yields NaN silently; so must its Python form.
-            with np.errstate(all="ignore"):
-                return function(*args)
-
-        return run
+    def _meanwhile(self, *args: Any) -> Any:
+        self._module.request(self.name, args)
+        return self._python()(*args)
 
 
-_modules: dict[str, _Module] = {}
+_modules: weakref.WeakValueDictionary[str, KernelModule] = weakref.WeakValueDictionary()
 _modules_lock = threading.Lock()
 
 
 def compile_kernel(source: str, name: str) -> Compiled:
     """The function `name` of kernel source: a module of plain functions over NumPy arrays.
 
-    Equal sources share one module, so that a kernel built twice is compiled once.
+    Equal sources share one module while somebody uses it, so that a kernel built twice is compiled once.
     """
-    return Compiled(_module(source), name)
+    return Compiled(kernel_module(source), name)
 
 
-def _module(source: str) -> _Module:
+def kernel_module(source: str) -> KernelModule:
+    """The module of this source."""
     with _modules_lock:
-        return _modules.setdefault(source, _Module(source))
+        known = _modules.get(source)
+        if known is None:
+            known = _modules[source] = KernelModule(source)
+        return known
 
 
 def source_of(module: ModuleType) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from typing import TYPE_CHECKING, TypeVar
 
 from millstream.kernels.jit import policy
@@ -21,7 +22,8 @@ def run_all(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
     """The results of all tasks, in their order; the calling thread does its share."""
     if len(tasks) == 1 or policy.threads() == 1:
         return [task() for task in tasks]
-    futures = [_executor().submit(task) for task in tasks[1:]]
+    # each in a copy of what holds for this thread, the policy above all
+    futures = [_executor().submit(copy_context().run, task) for task in tasks[1:]]
     try:
         first = tasks[0]()
     finally:

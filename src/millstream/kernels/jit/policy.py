@@ -1,12 +1,14 @@
-"""How kernels run: compiled or as plain Python, and on how many threads."""
+"""How kernels run: compiled or as plain Python, and on how many threads. Each session says so for its own work."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar, Token
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from functools import cache
+from typing import Any, Literal, get_args
 
 Mode = Literal["auto", "on", "off"]
 
@@ -14,11 +16,19 @@ Mode = Literal["auto", "on", "off"]
 @dataclass(frozen=True, slots=True)
 class Policy:
     """`auto` runs a kernel's Python body until it has seen `threshold` rows, so that a small query never pays for
-    importing and running the compiler; `on` compiles at once; `off` never does."""
+    importing and running the compiler; `on` compiles at once; `off` never does. `aside`: under `auto`, rows do not wait
+    for the compiler, but run the Python body meanwhile."""
 
     mode: Mode
     threshold: int
     threads: int
+    aside: bool = False
+
+    def __post_init__(self) -> None:
+        if self.mode not in get_args(Mode):
+            raise ValueError(f"JIT mode {self.mode!r}: expected one of {', '.join(get_args(Mode))}")
+        if self.threads < 1:
+            raise ValueError(f"{self.threads} threads: at least one is needed")
 
 
 def _from_environment() -> Policy:
@@ -34,47 +44,43 @@ def _positive(variable: str, default: int) -> int:
     return max(1, int(text)) if text.isdecimal() else default
 
 
-_current = _from_environment()
+_DEFAULT = _from_environment()
+_current: ContextVar[Policy] = ContextVar("millstream_jit", default=_DEFAULT)
 
 
 def current() -> Policy:
-    """The policy in force in this process."""
-    return _current
-
-
-def set_mode(mode: Mode) -> None:
-    """Choose for the whole process whether kernels run compiled: auto, on or off."""
-    global _current
-    if mode not in get_args(Mode):
-        raise ValueError(f"JIT mode {mode!r}: expected one of {', '.join(get_args(Mode))}")
-    _current = replace(_current, mode=mode)
+    """The policy in force for what this thread does now."""
+    return _current.get()
 
 
 def threads() -> int:
     """How many threads a kernel may use."""
-    return _current.threads
+    return _current.get().threads
 
 
-def set_threads(count: int) -> None:
-    """Choose for the whole process how many threads a kernel may use."""
-    global _current
-    if count < 1:
-        raise ValueError(f"{count} threads: at least one is needed")
-    _current = replace(_current, threads=count)
+@cache
+def session_policy(mode: Mode, threads: int) -> Policy:
+    """The policy of a session with these settings, whose callers wait for each push."""
+    return replace(_DEFAULT, mode=mode, threads=threads, aside=True)
+
+
+def enter(policy: Policy) -> Token[Policy]:
+    """Put a policy in force for this thread, until `leave`."""
+    return _current.set(policy)
+
+
+def leave(token: Token[Policy]) -> None:
+    _current.reset(token)
 
 
 @contextmanager
-def using(mode: Mode | None = None, *, threads: int | None = None, threshold: int | None = None) -> Iterator[None]:
-    """Another policy inside a `with` block; it holds for the whole process meanwhile."""
-    global _current
-    before = _current
+def using(
+    mode: Mode | None = None, *, threads: int | None = None, threshold: int | None = None, aside: bool | None = None
+) -> Iterator[None]:
+    """Another policy inside a `with` block, for this thread."""
+    given: dict[str, Any] = {"mode": mode, "threads": threads, "threshold": threshold, "aside": aside}
+    token = enter(replace(current(), **{name: value for name, value in given.items() if value is not None}))
     try:
-        if mode is not None:
-            set_mode(mode)
-        if threads is not None:
-            set_threads(threads)
-        if threshold is not None:
-            _current = replace(_current, threshold=threshold)
         yield
     finally:
-        _current = before
+        leave(token)
