@@ -29,6 +29,7 @@ _LISTED = {
     "hosts.contract": "Query:Program",
     "planned": "Planned",
     "hosts.spark.kept_plan": "KeptPlan KeptStage",
+    "plan.aggregate_calls": "AggregateCall",
     "plan.expr": "Column Literal Call Cast Case",
     "plan.event_joins": "AtWindowEnd Lasting Starts AsofJoin",
     "plan.modes": "Running Sliding Tumbling Closing",
@@ -37,8 +38,7 @@ _LISTED = {
     "plan.patterns": "Reach MatchSummary:Summary Skip Given Search Match",
     "plan.programs": "Range Order Rows Summary Exists InQuery ScalarQuery Insert Update Delete LocalTable Program",
     "plan.python": "PythonCode Instance Method Vectorised",
-    "plan.relations": "RangeWindow RowsWindow Window Coarsen Join SnapshotCall Summarize SetOperation ToEvents "
-    "Validity",
+    "plan.relations": "RangeWindow RowsWindow Window Coarsen Join Summarize SetOperation ToEvents Validity",
     "plan.row_patterns": "Variable Sequence Either Repeat Excluded Edge Check",
     "plan.ties": "SortKey Ties",
     "plan.window_tables": "Hopping Cumulating",
@@ -70,7 +70,7 @@ _LISTED = {
     "kernels.reorder": "ReorderSpec LateSpec",
     "kernels.session": "SessionSpec",
     "kernels.ties": "TieOrderSpec",
-    "kernels.window_groups.spec": "GroupedCall WindowGroupSpec",
+    "kernels.window_groups.spec": "WindowGroupSpec",
     "kernels.yields": "YieldSpec",
 }
 """The classes that have a form, by the module they stand in: their short name, and behind a colon that of the class if

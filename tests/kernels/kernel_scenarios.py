@@ -29,10 +29,11 @@ from millstream.kernels.programs.spec import AggregateSpec
 from millstream.kernels.reorder import LateSpec, ReorderSpec
 from millstream.kernels.session import SessionSpec
 from millstream.kernels.ties import TieOrderSpec
-from millstream.kernels.window_groups import GroupedCall, WindowGroupSpec
+from millstream.kernels.window_groups import WindowGroupSpec
 from millstream.kernels.window_groups.spec import has_lanes
 from millstream.kernels.yields import YieldSpec
 from millstream.physical.expressions.object_values import to_arrow
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.builtin_programs import builtin_program
 from millstream.plan.expr import Call, Column, Expr, Literal
 from millstream.plan.program_product import product
@@ -297,11 +298,13 @@ def window_group_specs(draw: st.DrawFn) -> WindowGroupSpec:
     for i in range(draw(st.integers(1, 4))):
         arg = draw(st.none() | st.sampled_from(schema.fields[2:]))
         type_of = None if arg is None else arg.type
-        fits = [f for f in sorted(NAMES) if has_lanes(f, type_of) and result_type(f, False, type_of) is not None]
-        fn = draw(st.sampled_from(fits))
-        type_ = result_type(fn, False, type_of)
-        assert type_ is not None
-        chosen.append(GroupedCall(f"r{i}", fn, None if arg is None else arg.name, type_))
+        types = {fn: result_type(fn, False, type_of) for fn in sorted(NAMES)}
+        calls = (
+            AggregateCall.builtin(f"r{i}", fn, None if arg is None else arg.name, type_)
+            for fn, type_ in types.items()
+            if type_ is not None
+        )
+        chosen.append(draw(st.sampled_from([call for call in calls if has_lanes(call, schema)])))
     by = draw(st.sampled_from([(), ("k",), ("name",), ("name", "k")]))
     shown = draw(st.permutations([*by, "begin", "end"]))
     return WindowGroupSpec(schema, by, windows, BIGINT, tuple(shown), ("begin",), ("end",), tuple(chosen))

@@ -15,7 +15,7 @@ from millstream.kernels.relations.bags import BagSpec, ToIntervalsSpec
 from millstream.kernels.relations.convert import ToChangesSpec
 from millstream.kernels.relations.deliver import DeliverSpec
 from millstream.kernels.relations.summary import SummarySpec
-from millstream.plan.relations import SnapshotCall
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.schema import Field, Schema
 from millstream.types import BIGINT
 
@@ -89,7 +89,7 @@ def summary_scenarios(draw: st.DrawFn) -> Scenario:
         fn = draw(st.sampled_from(fits))
         type_ = result_type(fn, distinct, arg.type if arg else None)
         assert type_ is not None
-        made.append(SnapshotCall((f"c{i}",), fn, (arg.name,) if arg else (), (type_,), distinct))
+        made.append(AggregateCall((f"c{i}",), fn, (arg.name,) if arg else (), (type_,), distinct))
     form = draw(st.sampled_from(["intervals", "changes"]))
     batch = draw(relations(schema, wild=False))
     spec = SummarySpec(schema, by, tuple(made), form)

@@ -13,7 +13,7 @@ from millstream.kernels import jit
 from millstream.kernels.batch import FOREVER, Batch
 from millstream.kernels.relations.summary import SummarySpec
 from millstream.kernels.relations.tree_loops import LEFT, NODE, RIGHT, VALUE
-from millstream.plan.relations import SnapshotCall
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.schema import Schema
 from millstream.types import DOUBLE
 
@@ -21,7 +21,7 @@ NUMBERS = Schema.of(x=DOUBLE)
 
 
 def extremes(form: Any = "changes") -> SummarySpec:
-    calls = tuple(SnapshotCall((fn,), fn, ("x",), (DOUBLE,)) for fn in ("min", "max"))
+    calls = tuple(AggregateCall((fn,), fn, ("x",), (DOUBLE,)) for fn in ("min", "max"))
     return SummarySpec(NUMBERS, (), calls, form)
 
 

@@ -15,7 +15,7 @@ from millstream.kernels import jit, saving
 from millstream.kernels.batch import FOREVER, Batch
 from millstream.kernels.contract import Kernel
 from millstream.kernels.relations.summary import SummarySpec
-from millstream.plan.relations import SnapshotCall
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.testing.window_states import GROWING, LEFT, WINDOW_STATES, Store, WindowState, rows
 from millstream.types import BIGINT
 
@@ -142,7 +142,7 @@ def test_what_an_earlier_version_saved_is_refused(case: WindowState) -> None:
 
 
 def test_a_result_that_lasts_goes_on_after_a_restart() -> None:
-    spec = SummarySpec(LEFT, (), (SnapshotCall(("n",), "count", ("s",), (BIGINT,), distinct=True),))
+    spec = SummarySpec(LEFT, (), (AggregateCall(("n",), "count", ("s",), (BIGINT,), distinct=True),))
     same = rows(0, 4, 1, lasts=1)
     texts = pa.RecordBatch.from_arrays([*same.rows.columns[:2], pa.array(["one"] * 4)], schema=LEFT.arrow)
     zeros = np.zeros(4, dtype=np.int64)

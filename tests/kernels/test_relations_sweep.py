@@ -21,8 +21,8 @@ from millstream.kernels.contract import Kernel, KernelSpec
 from millstream.kernels.relations.bags import BagSpec, ToIntervalsSpec
 from millstream.kernels.relations.convert import ToChangesSpec
 from millstream.kernels.relations.summary import SummarySpec
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.builtin_programs import builtin_program
-from millstream.plan.relations import SnapshotCall
 from millstream.schema import Schema
 from millstream.types import BIGINT, DECIMAL, DOUBLE, INTEGER, VARCHAR
 
@@ -171,24 +171,24 @@ AGGREGATES: dict[str, Callable[[list[Any]], Any]] = {
 NUMBERS = Schema.of(k=BIGINT, i=INTEGER, b=BIGINT, f=DOUBLE, s=VARCHAR)
 
 
-def call(schema: Schema, name: str, fn: str, arg: str | None = None, distinct: bool = False) -> SnapshotCall:
+def call(schema: Schema, name: str, fn: str, arg: str | None = None, distinct: bool = False) -> AggregateCall:
     type_ = result_type(fn, distinct, None if arg is None else schema[arg].type)
     assert type_ is not None
-    return SnapshotCall((name,), fn, () if arg is None else (arg,), (type_,), distinct)
+    return AggregateCall((name,), fn, () if arg is None else (arg,), (type_,), distinct)
 
 
-def calls_of(*given: Any) -> tuple[SnapshotCall, ...]:
+def calls_of(*given: Any) -> tuple[AggregateCall, ...]:
     return tuple(call(NUMBERS, f"c{i}", *one) for i, one in enumerate(given))
 
 
-def summary(by: tuple[str, ...], calls: tuple[SnapshotCall, ...]) -> Callable[[list[Row]], list[Row]]:
+def summary(by: tuple[str, ...], calls: tuple[AggregateCall, ...]) -> Callable[[list[Row]], list[Row]]:
     def meaning(rows: list[Row]) -> list[Row]:
         groups: dict[Row, list[Row]] = {}
         for row in rows:
             groups.setdefault(tuple(row[NUMBERS.index(key)] for key in by), []).append(row)
         return [(*key, *(value(one, own) for one in calls)) for key, own in groups.items()]
 
-    def value(one: SnapshotCall, own: list[Row]) -> Any:
+    def value(one: AggregateCall, own: list[Row]) -> Any:
         if not one.args:
             return len(own)
         values = [row[NUMBERS.index(one.args[0])] for row in own]
@@ -249,14 +249,14 @@ def test_which_calls_have_loops() -> None:
     assert is_compiled("intervals", "max", "s")
     assert is_compiled("changes", "max", "s")
     program = builtin_program("sum", INTEGER, BIGINT)
-    assert not SummarySpec(NUMBERS, (), (SnapshotCall(("c",), "mine", ("i",), (BIGINT,), False, program),)).is_compiled
+    assert not SummarySpec(NUMBERS, (), (AggregateCall(("c",), "mine", ("i",), (BIGINT,), False, program),)).is_compiled
 
 
 @pytest.mark.parametrize("form", ["intervals", "changes"])
 def test_programs_run_over_the_rows_of_an_instant(form: Any) -> None:
     chance = np.random.default_rng(7)
     program = builtin_program("sum", INTEGER, BIGINT)
-    mine = SnapshotCall(("c",), "mine", ("i",), (BIGINT,), False, program)
+    mine = AggregateCall(("c",), "mine", ("i",), (BIGINT,), False, program)
     meant = summary(("k",), (call(NUMBERS, "c", "sum", "i"),))
     spec = SummarySpec(NUMBERS, ("k",), (mine,), form)
     with jit.using("off"):
@@ -493,7 +493,7 @@ def test_hot_values_do_not_hold_others_back() -> None:
         BagSpec(schema, 2, "except"),
         BagSpec(schema, 2, "except", True),
         SummarySpec(schema, ("x",), (call(schema, "m", "max", "x"),)),
-        SummarySpec(schema, ("x",), (SnapshotCall(("m",), "mine", ("x",), (BIGINT,), False,
+        SummarySpec(schema, ("x",), (AggregateCall(("m",), "mine", ("x",), (BIGINT,), False,
                                                   builtin_program("max", BIGINT, BIGINT)),)),
     ]:  # fmt: skip
         kernel = spec.build()

@@ -21,10 +21,10 @@ from millstream.kernels.relations.signs import SIGN
 from millstream.kernels.relations.summary import SummarySpec
 from millstream.kernels.reorder import ReorderSpec
 from millstream.kernels.signatures import signature_of
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.expr import Call, Column
 from millstream.plan.patterns import CLASSIFIER, MATCH_NUMBER, TIMED_OUT
 from millstream.plan.programs import Program
-from millstream.plan.relations import SnapshotCall
 from millstream.plan.window_tables import END, START
 from millstream.schema import Field, Schema
 from millstream.types import BIGINT, BOOLEAN, INTEGER, VARCHAR
@@ -102,7 +102,7 @@ QUOTES = Schema.of(k=INTEGER, v=INTEGER, name=VARCHAR)
 
 
 def summary(fn: str = "sum", arg: str = "v", by: tuple[str, ...] = ("k",)) -> SummarySpec:
-    return SummarySpec(QUOTES, by, (SnapshotCall(("s",), fn, (arg,), (BIGINT,)),))
+    return SummarySpec(QUOTES, by, (AggregateCall(("s",), fn, (arg,), (BIGINT,)),))
 
 
 def test_another_computation_has_another_signature() -> None:
@@ -115,7 +115,7 @@ def test_another_computation_has_another_signature() -> None:
 def test_a_function_is_not_taken_for_a_column_of_its_name() -> None:
     def called(fn: str) -> SummarySpec:
         input = Schema.of(k=INTEGER, sum=BIGINT, max=BIGINT)
-        return SummarySpec(input, ("k",), (SnapshotCall(("$1",), fn, ("sum",), (BIGINT,)),))
+        return SummarySpec(input, ("k",), (AggregateCall(("$1",), fn, ("sum",), (BIGINT,)),))
 
     assert signature_of(called("sum")).digest != signature_of(called("max")).digest
 

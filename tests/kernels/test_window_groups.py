@@ -23,8 +23,8 @@ from millstream.kernels.contract import Kernel
 from millstream.kernels.hop import WindowStage
 from millstream.kernels.programs.engine import Closing
 from millstream.kernels.programs.spec import AggregateSpec
-from millstream.kernels.window_groups import GroupedCall, WindowGroupSpec
-from millstream.plan.builtin_programs import builtin_program
+from millstream.kernels.window_groups import WindowGroupSpec
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.program_product import product
 from millstream.plan.window_tables import Cumulating, Hopping, Windows
 from millstream.schema import Schema
@@ -37,13 +37,10 @@ BOUNDS = {"begin": "window_start", "end": "window_end"}
 def by_programs(spec: WindowGroupSpec) -> tuple[WindowStage, AggregateSpec]:
     """Each row once for every window, and a program for each group."""
     stage = WindowStage(spec.input, spec.windows, spec.type)
-    programs = [
-        builtin_program(call.fn, None if call.arg is None else spec.input[call.arg].type, call.type)
-        for call in spec.calls
-    ]
+    programs = [call.as_program(spec.input) for call in spec.calls]
     keys = tuple(BOUNDS.get(name, name) for name in spec.keys_out)
     args = tuple(call.arg for call in spec.calls if call.arg is not None)
-    results = tuple(call.name for call in spec.calls)
+    results = tuple(call.names[0] for call in spec.calls)
     return stage, AggregateSpec(stage.output, keys, product(programs), args, Closing(), results, "window_end")
 
 
@@ -88,7 +85,7 @@ def test_same_rows_as_programs(data: st.DataObject) -> None:
 def test_what_is_no_number_has_no_spread(values: list[float | None]) -> None:
     """Wherever it stands, also first of its group."""
     schema = Schema.of(x=DOUBLE)
-    call = GroupedCall("spread", "stddev_pop", "x", DOUBLE)
+    call = AggregateCall.builtin("spread", "stddev_pop", "x", DOUBLE)
     spec = WindowGroupSpec(schema, (), Hopping(10, 10), BIGINT, ("begin", "end"), ("begin",), ("end",), (call,))
     rows = pa.record_batch([pa.array(values, pa.float64(), from_pandas=False)], schema=schema.arrow)
     batch = Batch(rows, np.arange(len(values)), np.arange(len(values)), FOREVER)
@@ -112,12 +109,12 @@ ALL = ("count", "sum", "avg", "min", "max", "stddev_samp", "var_pop")
 def test_compiled_in_many_batches(windows: Windows) -> None:
     """Compiled loops, restarts between batches, and enough rows for arrays to grow and move."""
     schema = Schema.of(k=BIGINT, x=DOUBLE, i=INTEGER)
-    calls = [GroupedCall("n", "count", None, BIGINT)]
+    calls = [AggregateCall.builtin("n", "count", None, BIGINT)]
     for arg in ("x", "i"):
         for fn in ALL:
             type_ = result_type(fn, False, schema[arg].type)
             assert type_ is not None
-            calls.append(GroupedCall(f"{fn}_{arg}", fn, arg, type_))
+            calls.append(AggregateCall.builtin(f"{fn}_{arg}", fn, arg, type_))
     spec = WindowGroupSpec(schema, ("k",), windows, BIGINT, ("k", "begin", "end"), ("begin",), ("end",), tuple(calls))
     chance = np.random.default_rng(5)
     size = 6_000
@@ -150,7 +147,7 @@ def test_compiled_in_many_batches(windows: Windows) -> None:
 
 def test_strings_that_no_window_has_are_given_up() -> None:
     schema = Schema.of(k=BIGINT, v=VARCHAR)
-    calls = tuple(GroupedCall(fn, fn, "v", VARCHAR) for fn in ("min", "max", "first_value", "last_value"))
+    calls = tuple(AggregateCall.builtin(fn, fn, "v", VARCHAR) for fn in ("min", "max", "first_value", "last_value"))
     spec = WindowGroupSpec(schema, ("k",), Hopping(20, 10), BIGINT, ("k", "end"), (), ("end",), calls)
     chance = np.random.default_rng(2)
     size = 8_000
@@ -173,7 +170,7 @@ def summed(type_: SqlType, values: list[Any]) -> Any:
     schema = Schema.of(v=type_)
     result = result_type("sum", False, type_)
     assert result is not None
-    call = GroupedCall("total", "sum", "v", result)
+    call = AggregateCall.builtin("total", "sum", "v", result)
     spec = WindowGroupSpec(schema, (), Hopping(10, 5), BIGINT, ("end",), (), ("end",), (call,))
     rows = pa.RecordBatch.from_arrays([pa.array(values, type_.arrow)], schema=schema.arrow)
     times = np.arange(len(values), dtype=np.int64)

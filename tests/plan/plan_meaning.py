@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.expr import Call, Cast, Column, Expr, Literal
 from millstream.plan.nodes import Distinct, Filter, Kind, Node, Project, Scan, Union
 from millstream.plan.relations import (
@@ -15,7 +16,6 @@ from millstream.plan.relations import (
     RangeWindow,
     RowsWindow,
     SetOperation,
-    SnapshotCall,
     Summarize,
     ToEvents,
     Window,
@@ -163,7 +163,7 @@ def summarize(node: Summarize, rows: Counter[Row]) -> Counter[Row]:
     )  # fmt: skip
 
 
-def aggregate(call: SnapshotCall, values: list[Any]) -> Any:
+def aggregate(call: AggregateCall, values: list[Any]) -> Any:
     known = [each for each in values if each is not None]
     if call.distinct:
         known = list(dict.fromkeys(known))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from plan_meaning import Data, meaning
 
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.expr import Call, Column, Literal
 from millstream.plan.nodes import Distinct, Filter, Node, Project, Scan, Union
 from millstream.plan.relations import (
@@ -17,7 +18,6 @@ from millstream.plan.relations import (
     RangeWindow,
     RowsWindow,
     SetOperation,
-    SnapshotCall,
     Summarize,
     ToEvents,
     Window,
@@ -80,11 +80,11 @@ def union(*nodes: Node) -> Node:
 
 
 def largest(node: Node) -> Node:
-    return Summarize(node, ("e",), (SnapshotCall(("most",), "max", ("v",), (BIGINT,)),))
+    return Summarize(node, ("e",), (AggregateCall(("most",), "max", ("v",), (BIGINT,)),))
 
 
 def counted(node: Node) -> Node:
-    return Summarize(node, ("e",), (SnapshotCall(("n",), "count", (), (BIGINT,)),))
+    return Summarize(node, ("e",), (AggregateCall(("n",), "count", (), (BIGINT,)),))
 
 
 A, B, C = last(stream("a"), 4), last(stream("b"), 3), last(stream("c"), 2)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.annotations import ends_in_order, is_chronon, is_snapshot_reducible, unique_key
 from millstream.plan.expr import Call, Column, Literal
 from millstream.plan.nodes import Distinct, Filter, JoinTable, Node, Project, Scan, TableScan, Union
@@ -15,7 +16,6 @@ from millstream.plan.relations import (
     RangeWindow,
     RowsWindow,
     SetOperation,
-    SnapshotCall,
     Summarize,
     ToEvents,
     Validity,
@@ -43,7 +43,7 @@ def join(left: Node, right: Node, how: Any = "inner") -> Join:
 
 
 def group(node: Node, *keys: str) -> Node:
-    return Summarize(node, keys, (SnapshotCall(("n",), "count", (), (BIGINT,)),))
+    return Summarize(node, keys, (AggregateCall(("n",), "count", (), (BIGINT,)),))
 
 
 def sets(left: Node, right: Node, op: Any = "except", every: bool = True) -> Node:

@@ -6,6 +6,7 @@ import pytest
 
 from millstream.plan import flows
 from millstream.plan import operator_costs as costs
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.costs import DISTANCE, LONG, estimate
 from millstream.plan.expr import Call, Column, Expr, Literal
 from millstream.plan.flows import Flow
@@ -16,7 +17,6 @@ from millstream.plan.relations import (
     RangeWindow,
     RowsWindow,
     SetOperation,
-    SnapshotCall,
     Summarize,
     ToEvents,
     Validity,
@@ -176,8 +176,8 @@ def test_values_are_found_where_columns_come_from() -> None:
     assert join_selectivity(Join(renamed, right, ((column("x"), C),)), KNOWN) == pytest.approx(1 / 200)
 
 
-def call(fn: str, *args: str) -> SnapshotCall:
-    return SnapshotCall(("n",), fn, args, (BIGINT,))
+def call(fn: str, *args: str) -> AggregateCall:
+    return AggregateCall(("n",), fn, args, (BIGINT,))
 
 
 def test_estimates_of_a_plan_add_up() -> None:

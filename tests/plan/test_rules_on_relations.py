@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from plan_meaning import Data, meaning
 
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.expr import Call, Column, Expr, Literal
 from millstream.plan.nodes import Distinct, Filter, Node, Project, Scan, Union
 from millstream.plan.relations import (
@@ -17,7 +18,6 @@ from millstream.plan.relations import (
     RangeWindow,
     RowsWindow,
     SetOperation,
-    SnapshotCall,
     Summarize,
     ToEvents,
     Window,
@@ -110,7 +110,7 @@ class Plans:
             sides, pairs = (last, rows), tuple((theirs, mine) for mine, theirs in pairs)
         below = Join(*sides, pairs)
         keys = {self.random.choice((key.name, last.schema.names[0])), self.random.choice(below.schema.names)}
-        call = SnapshotCall((self.name(),), self.random.choice(("count", "sum")), (self.column(rows).name,), (BIGINT,))
+        call = AggregateCall((self.name(),), self.random.choice(("count", "sum")), (self.column(rows).name,), (BIGINT,))
         return Summarize(below, tuple(sorted(keys)), (call,))
 
     def summarized(self, depth: int) -> Node:
@@ -120,7 +120,7 @@ class Plans:
         for _ in range(self.random.randint(1, 2)):
             fn = self.random.choice(("count", "sum", "min", "max"))
             name = self.random.choice(below.schema.names)
-            calls.append(SnapshotCall((self.name(),), fn, (name,), (BIGINT,), self.random.random() < 0.3))
+            calls.append(AggregateCall((self.name(),), fn, (name,), (BIGINT,), self.random.random() < 0.3))
         return Summarize(below, keys, tuple(calls))
 
     def distinct(self, depth: int) -> Node:

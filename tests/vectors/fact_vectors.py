@@ -17,9 +17,10 @@ from millstream.kernels.relations.stages import RangeStage
 from millstream.kernels.relations.summary import SummarySpec
 from millstream.kernels.relations.time_changes import RangeChangesSpec
 from millstream.plan import flows
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.flows import Flow
 from millstream.plan.operator_costs import join_rows
-from millstream.plan.relations import RangeWindow, RowsWindow, SnapshotCall
+from millstream.plan.relations import RangeWindow, RowsWindow
 from millstream.schema import Schema
 from millstream.testing import relation_runs as runs
 from millstream.testing import snapshot_algebra as algebra
@@ -29,7 +30,7 @@ NUMBER = Schema.of(x=BIGINT)
 
 
 def _average(vector: Vector) -> None:
-    spec = SummarySpec(NUMBER, (), (SnapshotCall(("a",), "avg", ("x",), (DOUBLE,)),))
+    spec = SummarySpec(NUMBER, (), (AggregateCall(("a",), "avg", ("x",), (DOUBLE,)),))
     out = checked(runs.run_in_order(spec, runs.intervals([(4, 0, 2), (6, 1, 2)], NUMBER)))
     assert out == [(4.0, 0, 1), (vector.out["eval((10,2))"], 1, 2)]
     assert vector.out["merge((4,1),6)"] == [4 + 6, 2]
@@ -59,7 +60,7 @@ def _window_state(vector: Vector) -> None:
 
 
 def _no_false_alarm(vector: Vector) -> None:
-    spec = SummarySpec(NUMBER, (), (SnapshotCall(("s",), "sum", ("x",), (BIGINT,)),), "changes")
+    spec = SummarySpec(NUMBER, (), (AggregateCall(("s",), "sum", ("x",), (BIGINT,)),), "changes")
     stream = [(2, 0, 1), (-2, 0, 1), (7, 5, 1), (2, 5, -1)]
     told = [(value, time) for value, time, sign in runs.changed(
         runs.run_in_order(spec, runs.changes(stream, NUMBER))) if sign > 0]  # fmt: skip

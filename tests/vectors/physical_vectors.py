@@ -21,15 +21,16 @@ from millstream.kernels.relations.rows_window import RowsWindowSpec
 from millstream.kernels.relations.stages import CoarsenStage, RangeStage
 from millstream.kernels.relations.summary import SummarySpec
 from millstream.kernels.relations.unroll import SplitSpec
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.expr import Call, Case, Column, Literal
-from millstream.plan.relations import RangeWindow, RowsWindow, SnapshotCall
+from millstream.plan.relations import RangeWindow, RowsWindow
 from millstream.schema import Schema
 from millstream.testing import relation_runs as runs
 from millstream.testing import snapshot_algebra as algebra
 from millstream.types import BIGINT, BOOLEAN, VARCHAR
 
 _E = Column(VARCHAR, "e")
-COUNT = SnapshotCall(("n",), "count", (), (BIGINT,))
+COUNT = AggregateCall(("n",), "count", (), (BIGINT,))
 
 
 def is_value(text: str) -> Call:
@@ -99,7 +100,7 @@ def _sum(vector: Vector) -> None:
     worth = {"a": 1, "b": 10, "c": 100, "d": 1000}
     schema = Schema.of(x=BIGINT)
     stream = [(worth[value], start, end) for value, start, end in physical("P1")]
-    spec = SummarySpec(schema, (), (SnapshotCall(("s",), "sum", ("x",), (BIGINT,)),))
+    spec = SummarySpec(schema, (), (AggregateCall(("s",), "sum", ("x",), (BIGINT,)),))
     expected = [(sum(worth[v] for v in text.split("+")), start, end) for text, start, end in physical(vector.out)]
     same_meaning(checked(runs.run_in_order(spec, runs.intervals(stream, schema))), expected)
 

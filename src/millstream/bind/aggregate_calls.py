@@ -43,8 +43,8 @@ _IDEMPOTENT = frozenset(("min", "max", "max_by", "min_by", ANY))
 
 
 @dataclass(frozen=True)
-class AggregateCall:
-    """What a call means: a built-in aggregate or one written in SQL or Python, `fn`, and what is said of its rows."""
+class WrittenCall:
+    """What a query calls: a built-in aggregate or one written in SQL or Python, `fn`, and what is said of its rows."""
 
     node: exp.Expr
     name: str
@@ -73,7 +73,7 @@ class Builtin:
     type: SqlType
 
 
-def aggregate_call(node: exp.Expr, context: Context, over: bool = False) -> AggregateCall | None:
+def aggregate_call(node: exp.Expr, context: Context, over: bool = False) -> WrittenCall | None:
     """What a node calls, with FILTER, WITHIN GROUP and IGNORE NULLS behind it; None if that is no aggregate. `over` a
     window, that may be one that is defined for windows only."""
     where: exp.Expr | None = None
@@ -101,7 +101,7 @@ def aggregate_call(node: exp.Expr, context: Context, over: bool = False) -> Aggr
         fn = aggregates.canonical_name(fn) or fn
         if fn not in aggregates.NAMES and fn not in aggregates.SAID_OTHERWISE:
             return None
-    found = _with_modifiers(AggregateCall(node, name, fn, (), is_own, where=where), arguments, within)
+    found = _with_modifiers(WrittenCall(node, name, fn, (), is_own, where=where), arguments, within)
     if not is_defined:
         found = _meant(found, context)
     if ignores_nulls:
@@ -111,7 +111,7 @@ def aggregate_call(node: exp.Expr, context: Context, over: bool = False) -> Aggr
     return found
 
 
-def _with_modifiers(call: AggregateCall, arguments: list[exp.Expression], within: exp.Expr | None) -> AggregateCall:
+def _with_modifiers(call: WrittenCall, arguments: list[exp.Expression], within: exp.Expr | None) -> WrittenCall:
     """The call with DISTINCT and ORDER BY taken from its arguments."""
     args: list[exp.Expr] = list(arguments)
     orders: list[exp.Ordered] = [] if within is None else list(within.expressions)
@@ -124,7 +124,7 @@ def _with_modifiers(call: AggregateCall, arguments: list[exp.Expression], within
     return replace(call, arguments=tuple(args), distinct=distinct, order=tuple(orders))
 
 
-def _meant(call: AggregateCall, context: Context) -> AggregateCall:
+def _meant(call: WrittenCall, context: Context) -> WrittenCall:
     """The call in terms of the aggregates that there are."""
     args = call.arguments
     if call.fn in _OF_ARRAYS:
@@ -153,7 +153,7 @@ def _meant(call: AggregateCall, context: Context) -> AggregateCall:
     return call
 
 
-def _quantile(call: AggregateCall, context: Context) -> AggregateCall:
+def _quantile(call: WrittenCall, context: Context) -> WrittenCall:
     """percentile_cont(q) WITHIN GROUP (ORDER BY x) is the quantile of x, from the other end with DESC."""
     hint = "percentile_cont(0.5) WITHIN GROUP (ORDER BY x), or quantile_cont(x, 0.5)"
     if len(call.order) != 1 or len(call.arguments) != 1:
@@ -170,31 +170,31 @@ def _quantile(call: AggregateCall, context: Context) -> AggregateCall:
     return replace(call, fn="quantile", is_own=True, arguments=(by.this, fraction), order=())
 
 
-def _check_fraction(node: exp.Expr, call: AggregateCall, context: Context) -> None:
+def _check_fraction(node: exp.Expr, call: WrittenCall, context: Context) -> None:
     number = node.this if isinstance(node, exp.Neg) else node
     is_number = isinstance(number, exp.Literal) and not number.is_string
     if is_number and (number is not node or Decimal(number.name) > 1):
         context.fail(f"{call.name} takes a fraction between 0 and 1", node, hint="0.5 is the median")
 
 
-def _check_one(call: AggregateCall, context: Context) -> None:
+def _check_one(call: WrittenCall, context: Context) -> None:
     if call.star is not None:
         context.fail(f"{call.name} takes a value", call.star, hint="name a column")
     if len(call.arguments) != 1:
         context.fail(f"{call.name} takes one argument, here are {len(call.arguments)}", call.node)
 
 
-def is_idempotent(call: AggregateCall) -> bool:
+def is_idempotent(call: WrittenCall) -> bool:
     """Whether DISTINCT says nothing."""
     return call.fn in _IDEMPOTENT
 
 
-def depends_on_order(call: AggregateCall) -> bool:
+def depends_on_order(call: WrittenCall) -> bool:
     """Whether ORDER BY says something."""
     return call.fn not in _ORDERLESS if call.is_own else call.fn in (*IN_ORDER, ANY)
 
 
-def bind_builtin(call: AggregateCall, rows: ExpressionBinder, any_value: str = "first_known") -> Builtin:
+def bind_builtin(call: WrittenCall, rows: ExpressionBinder, any_value: str = "first_known") -> Builtin:
     """A built-in aggregate, of which FILTER makes NULLs of the values that do not count.
 
     `any_value` is the aggregate that gives some value here.

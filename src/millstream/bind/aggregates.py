@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from millstream.bind.aggregate_calls import AggregateCall, aggregate_call, as_arguments
+from millstream.bind.aggregate_calls import WrittenCall, aggregate_call, as_arguments
 from millstream.bind.chosen_rows import bind_own
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder
@@ -66,13 +66,13 @@ class OwnCalls:
     calls: dict[OwnCall, tuple[str, ...]] = field(default_factory=dict)
     places: dict[OwnCall, exp.Expr] = field(default_factory=dict)
 
-    def own(self, node: exp.Expr) -> AggregateCall | None:
+    def own(self, node: exp.Expr) -> WrittenCall | None:
         """The call of an aggregate written in SQL; None if a node is none."""
         call = aggregate_call(node, self.context, over=True)
         return call if call is not None and call.is_own else None
 
     def over(
-        self, call: AggregateCall, scalar: ExpressionBinder, keys: tuple[str, ...], reach: Reach, slide: Slide | None,
+        self, call: WrittenCall, scalar: ExpressionBinder, keys: tuple[str, ...], reach: Reach, slide: Slide | None,
         active: bool,
     ) -> list[tuple[str, Column]]:  # fmt: skip
         """The columns of a call OVER a window."""
@@ -101,7 +101,7 @@ class OwnCalls:
             bound = self._suppressed(bound, slide, node)
         return self._named(bound, call)
 
-    def running(self, call: AggregateCall, scalar: ExpressionBinder, keys: tuple[str, ...]) -> list[tuple[str, Column]]:
+    def running(self, call: WrittenCall, scalar: ExpressionBinder, keys: tuple[str, ...]) -> list[tuple[str, Column]]:
         """The columns of a call without a window."""
         node, name = call.node, call.name
         own = bind_own(call, scalar)
@@ -139,7 +139,7 @@ class OwnCalls:
     def _columns(self, program: Program, args: tuple[Expr, ...], node: exp.Expr) -> tuple[str, ...]:
         return tuple(map(self.column, as_arguments(args, program.parameters, node, self.context)))
 
-    def _named(self, call: OwnCall, written: AggregateCall) -> list[tuple[str, Column]]:
+    def _named(self, call: OwnCall, written: WrittenCall) -> list[tuple[str, Column]]:
         self.places.setdefault(call, written.node)
         fields = call.program.result.fields
         number = len(self.calls) + 1

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from millstream.bind.aggregate_calls import (
-    AggregateCall,
     Builtin,
+    WrittenCall,
     as_arguments,
     depends_on_order,
     is_idempotent,
@@ -50,7 +50,7 @@ class OwnAggregate:
     args: tuple[Expr, ...]
 
 
-def bind_own(call: AggregateCall, rows: ExpressionBinder, window: bool = False) -> OwnAggregate:
+def bind_own(call: WrittenCall, rows: ExpressionBinder, window: bool = False) -> OwnAggregate:
     """An aggregate written in SQL or Python; with `window`, its version for windows, too."""
     context = rows.context
     for argument in call.arguments:
@@ -91,7 +91,7 @@ def bind_own(call: AggregateCall, rows: ExpressionBinder, window: bool = False) 
     return OwnAggregate(_over(base, chosen), None, (*args, *chosen.arguments))
 
 
-def in_order(call: AggregateCall, builtin: Builtin, rows: ExpressionBinder) -> tuple[Program, tuple[Expr, ...]] | None:
+def in_order(call: WrittenCall, builtin: Builtin, rows: ExpressionBinder) -> tuple[Program, tuple[Expr, ...]] | None:
     """The program and the arguments of a built-in aggregate with ORDER BY, or of one that FILTER cannot give NULLs to;
     None if those of the built-in will do."""
     is_edge = builtin.fn in ("first_value", "last_value")
@@ -121,7 +121,7 @@ class _Chosen:
         return (*(order.key for order in self.orders), *(() if self.where is None else (self.where,)))
 
 
-def _orders(call: AggregateCall, rows: ExpressionBinder) -> tuple[Order, ...]:
+def _orders(call: WrittenCall, rows: ExpressionBinder) -> tuple[Order, ...]:
     for order in call.order:
         if call.distinct and order.this not in call.arguments:
             rows.context.fail(

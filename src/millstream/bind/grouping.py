@@ -13,9 +13,8 @@ from millstream.bind.groups import GroupCall, GroupedExpressions, aggregates_row
 from millstream.bind.scope import Scope
 from millstream.bind.subqueries import Subqueries
 from millstream.plan import nodes as P
-from millstream.plan.builtin_programs import builtin_program
 from millstream.plan.expr import Column, Expr, Literal
-from millstream.plan.program_product import begins_with_sqlcode, product
+from millstream.plan.program_product import begins_with_sqlcode
 from millstream.plan.window_columns import WindowColumns, window_columns
 from millstream.plan.window_tables import Hopping
 from millstream.types import BIGINT, INTERVAL
@@ -46,14 +45,11 @@ class GroupBinder(GroupedExpressions):
         steps = [] if having is None else self.subqueries.steps(having.this, self)
         if not self.calls:
             # what a group is needs a row of it only
-            self._names(GroupCall(builtin_program("count", None, BIGINT), ()))
+            self._names(GroupCall.of_rows())
         self._check_one_row()
         self._check_sqlcode()
-        plan, columns = self._prepared()
-        args = tuple(column for call in columns for column in call)
-        results = tuple(name for names in self.calls.values() for name in names)
-        program = product([call.program for call in self.calls])
-        plan = P.Group(plan, tuple(self.keys.values()), self.ends, program, args, results)
+        plan, calls = self._prepared()
+        plan = P.Group(plan, tuple(self.keys.values()), self.ends, calls)
         for step in steps:
             plan = step.above(plan)
         return self.subqueries.joined(plan), settled
@@ -66,9 +62,9 @@ class GroupBinder(GroupedExpressions):
 
     def _check_sqlcode(self) -> None:
         for call in list(self.calls)[1:]:
-            if begins_with_sqlcode(call.program):
+            if call.program is not None and begins_with_sqlcode(call.program):
                 self.context.refuse(
-                    f"{call.program.name} looks at sqlcode first, which another aggregate has set",
+                    f"{call.fn} looks at sqlcode first, which another aggregate has set",
                     self.select,
                     hint="put it first in the select list",
                 )

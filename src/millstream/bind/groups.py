@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from millstream.bind.aggregate_calls import AggregateCall, aggregate_call, as_arguments, bind_builtin
+from millstream.bind.aggregate_calls import WrittenCall, aggregate_call, as_arguments, bind_builtin
 from millstream.bind.chosen_rows import bind_own, in_order
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder, in_words
 from millstream.bind.scope import Scope
 from millstream.plan import nodes as P
-from millstream.plan.builtin_programs import builtin_program
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.expr import Column, Expr, told
 from millstream.plan.modes import Running
 from millstream.plan.program_facts import returns_one_row
 from millstream.plan.programs import Insert, Program
+from millstream.schema import Schema
+from millstream.types import BIGINT
 
 if TYPE_CHECKING:
     from millstream.bind.subqueries import Subqueries
@@ -59,13 +61,27 @@ class Arguments(ExpressionBinder):
 
 @dataclass(frozen=True)
 class GroupCall:
-    """An aggregate of a SELECT: its program, and its arguments, which have the types of the parameters."""
+    """An aggregate of a SELECT and its arguments; `program` is what it is if kernels do not know it by name."""
 
-    program: Program
+    fn: str
     args: tuple[Expr, ...]
+    result: Schema
     distinct: bool = False
-    is_own: bool = False
-    """whether it is a program, and not an aggregate that kernels know by name"""
+    program: Program | None = None
+
+    @staticmethod
+    def of_rows() -> GroupCall:
+        """The number of rows."""
+        return GroupCall("count", (), Schema.of(count=BIGINT))
+
+    @staticmethod
+    def of_program(program: Program, args: tuple[Expr, ...]) -> GroupCall:
+        """A program, for arguments of the types of its parameters."""
+        return GroupCall(program.name, args, program.result, program=program)
+
+    def over(self, columns: tuple[str, ...], names: tuple[str, ...]) -> AggregateCall:
+        """The call when columns hold its arguments."""
+        return AggregateCall(names, self.fn, columns, tuple(f.type for f in self.result), self.distinct, self.program)
 
 
 def ungrouped(context: Context, scope: Scope) -> Arguments:
@@ -112,20 +128,22 @@ class GroupedExpressions(ExpressionBinder):
         if not is_aggregate(node, self.context):
             return None
         call = self._call_of(node)
-        fields = call.program.result
+        fields = call.result
         if len(fields) == 1:
             return None
         names = zip(fields, self._names(call), strict=True)
         return [(field.name, Column(field.type, name)) for field, name in names]
 
-    def _prepared(self) -> tuple[P.Node, list[tuple[str, ...]]]:
-        """The rows with the columns that keys and aggregates need, and for each aggregate the columns it takes."""
+    def _prepared(self) -> tuple[P.Node, tuple[AggregateCall, ...]]:
+        """The rows with the columns that keys and aggregates need, and the calls over these."""
         added: dict[str, Expr] = {name: expr for expr, name in self.keys.items() if not isinstance(expr, Column)}
-        args = [tuple(_column(arg, added) for arg in call.args) for call in self.calls]
+        calls = tuple(
+            call.over(tuple(_column(arg, added) for arg in call.args), names) for call, names in self.calls.items()
+        )
         plan = self.row_queries.joined(self.plan)
         if added:
             plan = P.Project(plan, (*P.passthrough(plan.schema), *added.items()))
-        return plan, args
+        return plan, calls
 
     # -- keys ------------------------------------------------------------------------------------------------------
 
@@ -172,18 +190,18 @@ class GroupedExpressions(ExpressionBinder):
 
     def _single(self, node: exp.Expr) -> Expr:
         call = self._call_of(node)
-        if len(call.program.result) > 1:
+        if len(call.result) > 1:
             self.context.fail(
-                f"{call.program.name} returns {len(call.program.result)} columns",
+                f"{call.fn} returns {len(call.result)} columns",
                 node,
                 hint="let it stand alone in the select list",
             )
-        return in_words(Column(call.program.result.fields[0].type, self._names(call)[0]), node)
+        return in_words(Column(call.result.fields[0].type, self._names(call)[0]), node)
 
     def _names(self, call: GroupCall) -> tuple[str, ...]:
         """The columns that will hold what an aggregate returns."""
         number = len(self.calls) + 1
-        return self.calls.setdefault(call, tuple(f"${number}.{field.name}" for field in call.program.result))
+        return self.calls.setdefault(call, tuple(f"${number}.{field.name}" for field in call.result))
 
     def _call_of(self, node: exp.Expr) -> GroupCall:
         call = aggregate_call(node, self.context)
@@ -191,7 +209,7 @@ class GroupedExpressions(ExpressionBinder):
         rows = self._arguments("inside another")
         return self._own(call, rows) if call.is_own else self._builtin(call, rows)
 
-    def _own(self, call: AggregateCall, rows: Arguments) -> GroupCall:
+    def _own(self, call: WrittenCall, rows: Arguments) -> GroupCall:
         own = bind_own(call, rows)
         program = own.base
         assert program is not None
@@ -203,22 +221,22 @@ class GroupedExpressions(ExpressionBinder):
                 detail="only what TERMINATE returns belongs to the group",
                 hint="add TERMINATE : { INSERT INTO RETURN … }",
             )
-        return GroupCall(program, args, is_own=True)
+        return GroupCall.of_program(program, args)
 
-    def _builtin(self, call: AggregateCall, rows: Arguments) -> GroupCall:
+    def _builtin(self, call: WrittenCall, rows: Arguments) -> GroupCall:
         builtin = bind_builtin(call, rows, self.any_value)
         if (ordered := in_order(call, builtin, rows)) is not None:
-            return GroupCall(*ordered, is_own=True)
+            return GroupCall.of_program(*ordered)
         arg = builtin.arg
-        program = builtin_program(builtin.fn, None if arg is None else arg.type, builtin.type, builtin.distinct)
-        return GroupCall(program, () if arg is None else (arg,), builtin.distinct)
+        result = Schema.of(**{builtin.fn: builtin.type})
+        return GroupCall(builtin.fn, () if arg is None else (arg,), result, builtin.distinct)
 
     def _check_one_row(self) -> None:
         for call in self.calls if len(self.calls) > 1 else ():
             # what TERMINATE returns after each tuple is what it returns at the end
-            if not returns_one_row(call.program, Running(total=True)):
+            if call.program is not None and not returns_one_row(call.program, Running(total=True)):
                 self.context.refuse(
-                    f"{call.program.name} stands beside other aggregates, and may return any number of rows",
+                    f"{call.fn} stands beside other aggregates, and may return any number of rows",
                     self.select,
                     detail="one row of each aggregate makes one row of the result",
                     hint="let it stand alone, or return exactly one row: INSERT … SELECT from a table of one row",

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from millstream.bind.aggregate_calls import AggregateCall, aggregate_call, as_arguments, bind_builtin
+from millstream.bind.aggregate_calls import WrittenCall, aggregate_call, as_arguments, bind_builtin
 from millstream.bind.chosen_rows import bind_own, in_order
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder, call_of, in_words
@@ -206,7 +206,7 @@ class MatchExpressions(ExpressionBinder):
         rows = self.queries.at_row(call.name)
         return self._own(call, rows, final) if call.is_own else self._builtin(call, rows, final)
 
-    def _builtin(self, call: AggregateCall, rows: RowExpressions, final: bool) -> Expr:
+    def _builtin(self, call: WrittenCall, rows: RowExpressions, final: bool) -> Expr:
         builtin = bind_builtin(call, rows)
         if (ordered := in_order(call, builtin, rows)) is not None:
             return self._program(call, *ordered, rows, final)
@@ -223,7 +223,7 @@ class MatchExpressions(ExpressionBinder):
         args = () if arg is None else (self.values.argument(arg),)
         return self.values.summary(Summary("", fn, args, builtin.type, of_all, final, builtin.distinct))
 
-    def _own(self, call: AggregateCall, rows: RowExpressions, final: bool) -> Expr:
+    def _own(self, call: WrittenCall, rows: RowExpressions, final: bool) -> Expr:
         """An aggregate that is written in SQL or Python."""
         own = bind_own(call, rows)
         program, name, node = own.base, call.name, call.node
@@ -243,7 +243,7 @@ class MatchExpressions(ExpressionBinder):
         return self._program(call, program, args, rows, final)
 
     def _program(
-        self, call: AggregateCall, program: Program, args: tuple[Expr, ...], rows: RowExpressions, final: bool
+        self, call: WrittenCall, program: Program, args: tuple[Expr, ...], rows: RowExpressions, final: bool
     ) -> Expr:
         given = tuple(map(self.values.argument, args))
         type_ = program.result.fields[0].type

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from millstream.bind.aggregate_calls import IN_ORDER, AggregateCall
+from millstream.bind.aggregate_calls import IN_ORDER, WrittenCall
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder
 from millstream.bind.groups import Arguments, GroupCall, GroupedExpressions, aggregates_rows, ungrouped
@@ -17,9 +17,7 @@ from millstream.bind.subqueries import Subqueries, asks_streams
 from millstream.plan import nodes as P
 from millstream.plan import relations as R
 from millstream.plan.annotations import may_stay
-from millstream.plan.builtin_programs import builtin_program
 from millstream.plan.expr import Column, Expr
-from millstream.types import BIGINT
 
 
 def is_over_relations(select: exp.Select, plan: P.Node, context: Context) -> bool:
@@ -111,7 +109,7 @@ class SnapshotBinder(GroupedExpressions):
         having = self.select.args.get("having")
         steps = [] if having is None else self.subqueries.steps(having.this, self)
         if not self.calls and not self.keys:
-            self._names(GroupCall(builtin_program("count", None, BIGINT), ()))
+            self._names(GroupCall.of_rows())
         plan = self._groups()
         for step in steps:
             plan = step.above(plan)
@@ -119,13 +117,13 @@ class SnapshotBinder(GroupedExpressions):
 
     def _groups(self) -> P.Node:
         self._check_one_row()
-        plan, columns = self._prepared()
+        plan, calls = self._prepared()
         keys = tuple(self.keys.values())
         if not self.calls:
             return P.Distinct(P.Project(plan, tuple((key, Column(plan.schema[key].type, key)) for key in keys)))
-        return R.Summarize(plan, keys, tuple(map(_snapshot_call, self.calls, self.calls.values(), columns)))
+        return R.Summarize(plan, keys, calls)
 
-    def _builtin(self, call: AggregateCall, rows: Arguments) -> GroupCall:
+    def _builtin(self, call: WrittenCall, rows: Arguments) -> GroupCall:
         if call.fn in IN_ORDER and not call.order:
             self.context.refuse(
                 f"{call.name} of a relation",
@@ -135,12 +133,6 @@ class SnapshotBinder(GroupedExpressions):
                 "s WINDOW(PARTITION BY … ROWS 1)",
             )
         return super()._builtin(call, rows)
-
-
-def _snapshot_call(call: GroupCall, names: tuple[str, ...], args: tuple[str, ...]) -> R.SnapshotCall:
-    types = tuple(each.type for each in call.program.result)
-    program = call.program if call.is_own else None
-    return R.SnapshotCall(names, call.program.name, args, types, call.distinct, program)
 
 
 def _refuse_over(context: Context) -> Callable[[exp.Window, ExpressionBinder], Expr]:

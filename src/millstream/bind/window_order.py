@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from millstream import functions
 from millstream.plan import nodes as P
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.expr import Column, Expr, Literal
 from millstream.plan.program_builder import Builder
 from millstream.plan.programs import Insert, Order, Program, Rows
@@ -65,7 +66,8 @@ def sort_partitions(plan: P.Node, sorting: Sorting) -> tuple[P.Node, tuple[str, 
         plan = P.Project(plan, (*P.passthrough(plan.schema), *added.items()))
     others = tuple(name for name in plan.schema.names if name not in keys)
     program = _sorted_rows([plan.schema[name].type for name in others], _orders(sorting, others))
-    return P.Group(plan, keys, end, program, others, others), keys
+    types = tuple(plan.schema[name].type for name in others)
+    return P.Group(plan, keys, end, (AggregateCall(others, program.name, others, types, program=program),)), keys
 
 
 def _tick(type_: SqlType) -> Expr:

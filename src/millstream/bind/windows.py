@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from millstream.bind.aggregate_calls import IN_ORDER, AggregateCall, aggregate_call, bind_builtin
+from millstream.bind.aggregate_calls import IN_ORDER, WrittenCall, aggregate_call, bind_builtin
 from millstream.bind.aggregates import OwnCalls, Reach, Slide
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder, call_of, coerce
@@ -205,7 +205,7 @@ class WindowBinder:
         return [*self._own_columns(call, node, window, scalar, keys, slide)]
 
     def _own_columns(
-        self, call: AggregateCall, node: exp.Window, window: exp.Window, scalar: ExpressionBinder, keys: Partition,
+        self, call: WrittenCall, node: exp.Window, window: exp.Window, scalar: ExpressionBinder, keys: Partition,
         slide: Slide | None,
     ) -> list[tuple[str, Column]]:  # fmt: skip
         frame = self.frames.frame(window, node)
@@ -267,7 +267,7 @@ class WindowBinder:
         whole.args["match"] = node.args["match"]
         return whole
 
-    def _aggregate(self, call: AggregateCall, scalar: ExpressionBinder) -> tuple[str, Expr | None, SqlType, bool]:
+    def _aggregate(self, call: WrittenCall, scalar: ExpressionBinder) -> tuple[str, Expr | None, SqlType, bool]:
         if call.fn in IN_ORDER and call.order:
             self.context.refuse(
                 f"ORDER BY inside {call.name}, of a window", call.node, hint="the rows of a window are in order of time"

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from millstream.functions import can_fail, resolve
-from millstream.kernels.window_groups.spec import GroupedCall, WindowGroupSpec, has_lanes
+from millstream.kernels.window_groups.spec import WindowGroupSpec, has_lanes
 from millstream.physical.nodes import Apply, Physical
 from millstream.plan import nodes as P
-from millstream.plan.builtin_programs import NAMES, builtin_program
 from millstream.plan.expr import Column, Expr, Literal, columns_of
-from millstream.plan.program_product import product
 from millstream.plan.window_tables import END, START, Hopping
 from millstream.types import BIGINT, INTERVAL
 
@@ -18,10 +16,9 @@ from millstream.types import BIGINT, INTERVAL
 def plan_window_groups(node: P.Group, plan: Callable[[P.Node], Physical]) -> Physical | None:
     """The groups by panes; None if an aggregate, or what stands between groups and windows, needs the rows of each
     window."""
-    calls = _calls(node)
     project = node.input if isinstance(node.input, P.Project) else None
     table = node.input if project is None else project.input
-    if calls is None or not isinstance(table, P.AssignWindows):
+    if not isinstance(table, P.AssignWindows) or not all(has_lanes(call, node.input.schema) for call in node.calls):
         return None
     columns = P.passthrough(table.schema) if project is None else project.columns
     starts = tuple(name for name, expr in columns if name in node.keys and _is_start(expr))
@@ -39,7 +36,7 @@ def plan_window_groups(node: P.Group, plan: Callable[[P.Node], Physical]) -> Phy
         rows = plan(table.input)
     else:
         rows = plan(P.Project(table.input, kept))
-    spec = WindowGroupSpec(rows.schema, by, table.windows, table.type, node.keys, starts, ends, calls)
+    spec = WindowGroupSpec(rows.schema, by, table.windows, table.type, node.keys, starts, ends, node.calls)
     return Apply(spec.output, (rows,), spec)
 
 
@@ -56,23 +53,3 @@ def _is_end(expr: Expr, table: P.AssignWindows) -> bool:
         return isinstance(expr, Column) and expr.name == END
     length = Literal(BIGINT if table.type == BIGINT else INTERVAL, table.windows.size)
     return expr == resolve("+", (Column(table.type, START), length))
-
-
-def _calls(node: P.Group) -> tuple[GroupedCall, ...] | None:
-    """The built-in aggregates that a group's program computes; None if it does not, or if they have no lanes."""
-    fns = node.program.name.split(", ")
-    if len(fns) != len(node.results) or not NAMES.issuperset(fns):
-        return None
-    args = list(zip(node.args, node.program.parameters, strict=True))
-    calls, programs = [], []
-    for i, (fn, name, result) in enumerate(zip(fns, node.results, node.program.result, strict=True), 1):
-        arg = None
-        if args and args[0][1].name == ("x" if len(fns) == 1 else f"x_{i}"):
-            arg = args.pop(0)
-        type_ = None if arg is None else arg[1].type
-        if not has_lanes(fn, type_):
-            return None
-        programs.append(builtin_program(fn, type_, result.type))
-        calls.append(GroupedCall(name, fn, None if arg is None else arg[0], result.type))
-    # An aggregate that somebody wrote may have the name of a built-in one, and DISTINCT is another program.
-    return tuple(calls) if product(programs) == node.program else None

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal as OneOf
 
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.expr import Column, Expr, columns_of
 from millstream.plan.lengths import length_told
 from millstream.plan.modes import Mode
@@ -26,6 +27,7 @@ from millstream.plan.node import (
     some,
     walk,
 )
+from millstream.plan.program_product import product
 from millstream.plan.programs import Program
 from millstream.plan.window_tables import END, START, Windows, length_text
 from millstream.plan.windows import WindowCall
@@ -399,13 +401,11 @@ class Sessions(Keyed):
 
 @dataclass(frozen=True)
 class Group(Keyed):
-    """A program over the rows of each group: what it returns with the group's keys, when time has come to the value of
-    the key `ends`, which is then the time of that row."""
+    """Aggregates over the rows of each group, with the group's keys, when time has come to the value of the key `ends`,
+    which is then the time of that row. One that is a program and stands alone may give any number of rows."""
 
     ends: str
-    program: Program
-    args: tuple[str, ...]
-    results: tuple[str, ...]
+    calls: tuple[AggregateCall, ...]
     passes_columns = False
 
     def __post_init__(self) -> None:
@@ -414,18 +414,30 @@ class Group(Keyed):
             raise ValueError("groups end by one of their keys")
         self.schema  # noqa: B018 - refuses duplicate names
 
+    @property
+    def args(self) -> tuple[str, ...]:
+        return tuple(arg for call in self.calls for arg in call.args)
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        return tuple(name for call in self.calls for name in call.names)
+
+    @cached_property
+    def program(self) -> Program:
+        """All calls as one program."""
+        return product([call.as_program(self.input.schema) for call in self.calls])
+
     @cached_property
     def schema(self) -> Schema:
         keys = tuple(self.input.schema[key] for key in self.keys)
-        results = zip(self.results, self.program.result, strict=True)
-        return Schema((*keys, *(Field(name, field.type) for name, field in results)))
+        return Schema((*keys, *(field for call in self.calls for field in call.fields)))
 
     @property
     def reads(self) -> frozenset[str]:
         return frozenset((*self.keys, *self.args))
 
     def label(self) -> str:
-        what = f"{listed(self.results)} := {self.program.name}({listed(self.args) or '*'})"
+        what = f"{listed(self.results)} := {', '.join(call.fn for call in self.calls)}({listed(self.args) or '*'})"
         return f"Group by {listed(self.keys)} until {self.ends}: {what}"
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal as OneOf
 
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.expr import Expr
 from millstream.plan.lengths import length_told
 from millstream.plan.node import (
@@ -23,7 +24,6 @@ from millstream.plan.node import (
     require_names,
     require_pairs,
 )
-from millstream.plan.programs import Program
 from millstream.schema import Field, Schema, unique_names
 from millstream.types import SqlType
 
@@ -161,29 +161,10 @@ class Join(Binary):
 
 
 @dataclass(frozen=True)
-class SnapshotCall:
-    """An aggregate over the rows that are valid at an instant: `names` := fn([DISTINCT] args).
-
-    `program` is its definition if it is written in SQL or Python; None for a built-in one, which has one result.
-    """
-
-    names: tuple[str, ...]
-    fn: str
-    args: tuple[str, ...]
-    types: tuple[SqlType, ...]
-    distinct: bool = False
-    program: Program | None = None
-
-    def __str__(self) -> str:
-        args = listed(self.args) or "*"
-        return f"{listed(self.names)} := {self.fn}({'DISTINCT ' if self.distinct else ''}{args})"
-
-
-@dataclass(frozen=True)
 class Summarize(Keyed):
     """At each instant one row for each group that has rows then: the keys, and aggregates over its rows."""
 
-    calls: tuple[SnapshotCall, ...]
+    calls: tuple[AggregateCall, ...]
     passes_columns = False
 
     def __post_init__(self) -> None:
@@ -195,8 +176,7 @@ class Summarize(Keyed):
     @cached_property
     def schema(self) -> Schema:
         keys = tuple(self.input.schema[key] for key in self.keys)
-        made = tuple(Field(*pair) for call in self.calls for pair in zip(call.names, call.types, strict=True))
-        return Schema((*keys, *made))
+        return Schema((*keys, *(field for call in self.calls for field in call.fields)))
 
     @property
     def reads(self) -> frozenset[str]:

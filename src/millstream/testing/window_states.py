@@ -27,7 +27,8 @@ from millstream.kernels.relations.summary import SummarySpec
 from millstream.kernels.relations.unroll import SplitSpec
 from millstream.kernels.reorder import ReorderSpec
 from millstream.kernels.session import SessionSpec
-from millstream.plan.relations import RowsWindow, SnapshotCall
+from millstream.plan.aggregate_calls import AggregateCall
+from millstream.plan.relations import RowsWindow
 from millstream.plan.windows import Between
 from millstream.schema import Schema
 from millstream.types import BIGINT, DOUBLE, VARCHAR
@@ -170,10 +171,10 @@ def _reaching(window: int) -> AheadSpec:
 
 
 _CALLS = (
-    SnapshotCall(("n",), "count", (), (BIGINT,)),
-    SnapshotCall(("total",), "sum", ("x",), (DOUBLE,)),
-    SnapshotCall(("most",), "max", ("x",), (DOUBLE,)),
-    SnapshotCall(("least",), "min", ("s",), (VARCHAR,)),
+    AggregateCall(("n",), "count", (), (BIGINT,)),
+    AggregateCall(("total",), "sum", ("x",), (DOUBLE,)),
+    AggregateCall(("most",), "max", ("x",), (DOUBLE,)),
+    AggregateCall(("least",), "min", ("s",), (VARCHAR,)),
 )
 
 WINDOW_STATES = (

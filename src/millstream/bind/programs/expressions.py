@@ -9,7 +9,7 @@ from sqlglot import exp
 from millstream import functions
 from millstream.bind.aggregate_calls import (
     IN_ORDER,
-    AggregateCall,
+    WrittenCall,
     aggregate_call,
     bind_builtin,
     depends_on_order,
@@ -172,10 +172,10 @@ class BodyExpressions(ExpressionBinder):
             return None
         if call is None:
             # it calls itself, which `nested` refuses
-            call = AggregateCall(node, name, name, tuple(call_of(node)[1]) if isinstance(node, exp.Func) else (), True)
+            call = WrittenCall(node, name, name, tuple(call_of(node)[1]) if isinstance(node, exp.Func) else (), True)
         return self._own(call, definition)
 
-    def _own(self, call: AggregateCall, definition: AggregateDef) -> Expr:
+    def _own(self, call: WrittenCall, definition: AggregateDef) -> Expr:
         self._check_place(call)
         inside = self.elsewhere("inside another one")
         args = tuple(map(inside.bind, call.arguments))
@@ -192,7 +192,7 @@ class BodyExpressions(ExpressionBinder):
             cast = tuple(functions.cast(arg, field.type) for arg, field in zip(args, program.parameters, strict=True))
         return Summary(program.result.fields[0].type, definition.name, cast, call.distinct, program)
 
-    def _built_in(self, call: AggregateCall) -> Expr:
+    def _built_in(self, call: WrittenCall) -> Expr:
         self._check_place(call)
         if call.order and call.fn in IN_ORDER:
             self._refuse_choice("ORDER BY", call, "(SELECT … FROM … ORDER BY … LIMIT 1) is a value")
@@ -203,10 +203,10 @@ class BodyExpressions(ExpressionBinder):
         self._check_whose(call, args)
         return Summary(builtin.type, builtin.fn, args, builtin.distinct)
 
-    def _refuse_choice(self, word: str, call: AggregateCall, hint: str) -> NoReturn:
+    def _refuse_choice(self, word: str, call: WrittenCall, hint: str) -> NoReturn:
         self.context.refuse(f"{word} with {call.name} cannot stand inside an aggregate", call.node, hint=hint)
 
-    def _check_place(self, call: AggregateCall) -> None:
+    def _check_place(self, call: WrittenCall) -> None:
         if self.place is not None:
             self.context.refuse(
                 f"aggregate {call.name} cannot stand {self.place}",
@@ -214,7 +214,7 @@ class BodyExpressions(ExpressionBinder):
                 hint=f"(SELECT {call.name}(…) FROM …) is a value",
             )
 
-    def _check_whose(self, call: AggregateCall, args: tuple[Expr, ...]) -> None:
+    def _check_whose(self, call: WrittenCall, args: tuple[Expr, ...]) -> None:
         """An aggregate is over rows of the query that it stands in."""
         own = tuple(item.prefix for item in self.levels[0].items)
         outer = tuple(item.prefix for level in self.levels[1:] for item in level.items)

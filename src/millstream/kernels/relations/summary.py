@@ -8,8 +8,9 @@ from functools import cached_property
 from millstream.kernels.contract import Kernel
 from millstream.kernels.registry import register
 from millstream.kernels.relations.signs import signed
-from millstream.plan.relations import Form, SnapshotCall
-from millstream.schema import Field, Schema
+from millstream.plan.aggregate_calls import AggregateCall
+from millstream.plan.relations import Form
+from millstream.schema import Schema
 
 _COMPILED = frozenset(("count", "sum", "avg", "min", "max", "stddev_samp", "stddev_pop", "var_samp", "var_pop"))
 
@@ -24,7 +25,7 @@ class SummarySpec:
 
     input: Schema
     by: tuple[str, ...]
-    calls: tuple[SnapshotCall, ...]
+    calls: tuple[AggregateCall, ...]
     form: Form = "intervals"
 
     def __post_init__(self) -> None:
@@ -40,7 +41,7 @@ class SummarySpec:
     @cached_property
     def made(self) -> Schema:
         """The columns of the output but for the sign of changes."""
-        results = (Field(*pair) for call in self.calls for pair in zip(call.names, call.types, strict=True))
+        results = (field for call in self.calls for field in call.fields)
         return Schema((*(self.input[key] for key in self.by), *results))
 
     @cached_property
@@ -56,7 +57,7 @@ class SummarySpec:
         """Whether one loop computes all calls; otherwise programs run over the rows of each group that changed."""
         return len(self.calls) < 60 and all(map(self._compiles, self.calls))
 
-    def _compiles(self, call: SnapshotCall) -> bool:
+    def _compiles(self, call: AggregateCall) -> bool:
         if call.program is not None or call.fn not in _COMPILED or len(call.args) > 1:
             return False
         if not call.args or (call.fn == "count" and not call.distinct):

@@ -44,8 +44,8 @@ class SummaryLayout:
         frame = Frame("rows", Between(None, 1))
         calls = [
             OverCall(
-                f"$c{i}", call.fn, call.args[0] if call.args else None, frame,
-                call.distinct and call.fn not in ("min", "max"), call.types[0],
+                f"$c{i}", call.fn, call.arg, frame,
+                call.counts_once, call.types[0],
             )
             for i, call in enumerate(spec.calls)
         ]  # fmt: skip

@@ -25,10 +25,7 @@ from millstream.kernels.relations.signs import apart, with_signs
 from millstream.kernels.relations.summary import SummarySpec
 from millstream.kernels.signatures import signature_of
 from millstream.kernels.snapshots import Saved
-from millstream.plan.builtin_programs import builtin_program
 from millstream.plan.program_product import product
-from millstream.plan.programs import Program
-from millstream.plan.relations import SnapshotCall
 
 _MOST_ROWS = 100_000
 """How many rows programs work on at once."""
@@ -76,7 +73,7 @@ class RowSummaryKernel:
 
     def __init__(self, spec: SummarySpec) -> None:
         self.spec = spec
-        self.program = product([_program(spec, call) for call in spec.calls]) if spec.calls else None
+        self.program = product([call.as_program(spec.input) for call in spec.calls]) if spec.calls else None
         self.engine = None if self.program is None else engine_of(self.program, Closing(), keyed=True)
         self._keys = [spec.input.index(key) for key in spec.by]
         self._args = [spec.input.index(arg) for call in spec.calls for arg in call.args]
@@ -291,10 +288,3 @@ class RowSummaryKernel:
         for _, one in found.values():
             one.codes.sort()
         return list(found.values())
-
-
-def _program(spec: SummarySpec, call: SnapshotCall) -> Program:
-    if call.program is not None:
-        return call.program
-    arg = spec.input[call.args[0]].type if call.args else None
-    return builtin_program(call.fn, arg, call.types[0], call.distinct and call.fn not in ("min", "max"))

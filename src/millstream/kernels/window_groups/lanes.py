@@ -17,7 +17,8 @@ from millstream.kernels.aggregates import KNOWN
 from millstream.kernels.batch import Ints
 from millstream.kernels.jit import Compiled, as_input, compile_kernel
 from millstream.kernels.keys import ByteTable
-from millstream.kernels.window_groups.spec import GroupedCall, WindowGroupSpec
+from millstream.kernels.window_groups.spec import WindowGroupSpec
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.types import BIGINT, from_kernel
 
 Records = npt.NDArray[np.int64]
@@ -71,7 +72,7 @@ class Part:
         given = ["targets", "sources", "width", "start", "given", "fgiven", *texts]
         return self._loop([*given, "ints", "floats"], "len(targets)", lines)
 
-    def tell(self, call: GroupedCall) -> Compiled:
+    def tell(self, call: AggregateCall) -> Compiled:
         """The loop that writes what a call comes to for each record; it answers the number of one whose sum is too
         large, or -1."""
         own, _ = self._places[list(self.states).index(_state_name(call))]
@@ -100,7 +101,7 @@ class PaneLayout:
         """the lanes that have codes of strings, and the columns of these"""
         self._tell = {call: self.parts[call.arg].tell(call) for call in spec.calls if call.arg is not None}
 
-    def _part(self, column: str, calls: Sequence[GroupedCall]) -> Part:
+    def _part(self, column: str, calls: Sequence[AggregateCall]) -> Part:
         arg = ArgumentColumn("a", self.spec.input[column].type, column, any(call.fn != "count" for call in calls))
         states: dict[str, State] = {}
         for call in calls:
@@ -136,14 +137,14 @@ class PaneLayout:
         """What the calls make of groups: `rows` counts theirs."""
         return [self._column(call, rows, records.reshape(-1), texts) for call in self.spec.calls]
 
-    def _column(self, call: GroupedCall, rows: Ints, ints: Ints, texts: Texts) -> pa.Array:
+    def _column(self, call: AggregateCall, rows: Ints, ints: Ints, texts: Texts) -> pa.Array:
         if call.arg is None:
             return from_kernel(rows, None, BIGINT)
         part = self.parts[call.arg]
         out, ok = result_arrays(call.type, len(rows), call.fn != "count")
         answer = self._tell[call](len(rows), self.width, part.start, ints, ints.view(np.float64), out, ok)
         if answer >= 0:
-            raise DataError(f"sum overflows {call.type}", detail=str(call), hint="cast its argument to DOUBLE")
+            raise DataError(f"sum overflows {call.type}", detail=call.told, hint="cast its argument to DOUBLE")
         return result_column(call.type, out, ok, texts.get(part.arg.column))
 
     # -- strings ---------------------------------------------------------------------------------------------------
@@ -168,6 +169,6 @@ class PaneLayout:
         return records
 
 
-def _state_name(call: GroupedCall) -> str:
+def _state_name(call: AggregateCall) -> str:
     """The same for calls of one argument that share a state."""
     return call.fn if call.fn in _EXTREMES_AND_EDGES else "sums"

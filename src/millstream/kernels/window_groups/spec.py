@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from millstream.kernels.aggregates import KNOWN, NAMES, result_type
 from millstream.kernels.registry import register
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.window_tables import Windows
 from millstream.schema import Field, Schema
 from millstream.types import SqlType
@@ -16,24 +17,15 @@ if TYPE_CHECKING:
     from millstream.kernels.window_groups.kernel import WindowGroupKernel
 
 
-@dataclass(frozen=True, slots=True)
-class GroupedCall:
-    """An aggregate over the rows of a group; without argument it counts them."""
-
-    name: str
-    fn: str
-    arg: str | None
-    type: SqlType
-
-    def __str__(self) -> str:
-        return f"{self.fn}({self.arg or '*'})"
-
-
-def has_lanes(fn: str, arg: SqlType | None) -> bool:
-    """Whether an aggregate over an argument can be put together from panes."""
-    if fn == "count":
+def has_lanes(call: AggregateCall, rows: Schema) -> bool:
+    """Whether an aggregate can be put together from panes of such rows."""
+    if call.program is not None or call.counts_once:
+        return False
+    if call.fn == "count":
         return True
-    return fn in NAMES | KNOWN and arg is not None and arg.name != "NULL" and result_type(fn, False, arg) is not None
+    type_ = None if call.arg is None else rows[call.arg].type
+    known = call.fn in NAMES | KNOWN and type_ is not None and type_.name != "NULL"
+    return known and result_type(call.fn, False, type_) is not None
 
 
 @register
@@ -52,7 +44,7 @@ class WindowGroupSpec:
     keys_out: tuple[str, ...]
     starts: tuple[str, ...]
     ends: tuple[str, ...]
-    calls: tuple[GroupedCall, ...]
+    calls: tuple[AggregateCall, ...]
 
     def __post_init__(self) -> None:
         if not self.calls:
@@ -61,7 +53,7 @@ class WindowGroupSpec:
             raise ValueError("keys are columns or bounds of the window")
         for call in self.calls:
             arg = None if call.arg is None else self.input[call.arg].type
-            if not has_lanes(call.fn, arg) or result_type(call.fn, False, arg) != call.type:
+            if not has_lanes(call, self.input) or result_type(call.fn, False, arg) != call.type:
                 raise ValueError(f"{call} is not of type {call.type}")
         _ = self.output
 
@@ -73,7 +65,7 @@ class WindowGroupSpec:
     def output(self) -> Schema:
         bounds = {*self.starts, *self.ends}
         keys = (Field(name, self.type) if name in bounds else self.input[name] for name in self.keys_out)
-        return Schema((*keys, *(Field(call.name, call.type) for call in self.calls)))
+        return Schema((*keys, *(field for call in self.calls for field in call.fields)))
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -86,5 +78,5 @@ class WindowGroupSpec:
 
     def describe(self) -> str:
         by = f" by {', '.join(self.by)}" if self.by else ""
-        calls = ", ".join(map(str, self.calls))
+        calls = ", ".join(call.told for call in self.calls)
         return f"{calls}{by} in windows {self.windows.describe(self.type)} (compiled, by panes)"
