@@ -388,3 +388,22 @@ def test_rows_copied_from_one_table_to_another_have_room() -> None:
     )
     with jit.using("off"):
         agree(program, Running(), [(0, i, (i,)) for i in range(120)])
+
+
+@pytest.mark.parametrize(
+    ("fn", "type_", "expected"),
+    [("sum", DOUBLE, 2.0), ("avg", DOUBLE, 0.5), ("var_pop", DOUBLE, 4.999999999999999e31), ("count", BIGINT, 4),
+     ("min", DOUBLE, -1e16), ("max", DOUBLE, 1e16), ("first_value", DOUBLE, 1e16), ("last_value", DOUBLE, None),
+     ("last_known", DOUBLE, -1e16)],
+)  # fmt: skip
+def test_aggregates_in_statements_are_those_of_all_kernels(fn: str, type_: SqlType, expected: Any) -> None:
+    b = Builder("collected", Schema.of(x=DOUBLE), Schema.of(r=type_), t=Schema.of(x=DOUBLE))
+    keep, all_ = [b.values("t", b.param("x"))], b.use("t")
+    found = Rows((Summary(type_, fn, (all_["x"],)),), (all_.range,))
+    program = b.program(keep, keep, terminate=[Insert(None, (found,))])
+    tuples: list[Tuple] = [(0, i, (x,)) for i, x in enumerate([1e16, 1.0, 1.0, -1e16, None])]
+    assert why_not_compiled(program, Closing()) is None
+    with jit.using("off"):
+        for engine in (CompiledEngine(program, Closing()), RowEngine(program, Closing())):
+            ((_, _, (value,)),) = run_engine(engine, program, Closing(), tuples)
+            assert value == pytest.approx(expected, rel=1e-15) if fn == "var_pop" else value == expected

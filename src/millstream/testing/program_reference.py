@@ -29,7 +29,7 @@ from millstream.plan.programs import (
     Summary,
     Update,
 )
-from millstream.types import BIGINT, SqlType
+from millstream.types import BIGINT, DOUBLE, SqlType
 
 Tuple = tuple[int, int, tuple[Any, ...]]
 """A group, a time and the arguments, as `plan.expr.Literal` holds values."""
@@ -137,6 +137,7 @@ class _Database:
 
         self._connection = duckdb.connect(":memory:", config={"threads": 1})
         self._connection.execute("SET TimeZone = 'UTC'")
+        self._connection.create_function("exact_sum", _exact_sum, ["DOUBLE[]"], "DOUBLE", null_handling="special")
         self._names = count()
 
     def new_name(self) -> str:
@@ -350,7 +351,18 @@ class _Group:
         arg = self._text(summary.args[0], query)
         numbers = _numbers(query)
         order = f" ORDER BY {numbers}" if numbers and not summary.distinct else ""
+        if summary.fn in ("sum", "avg") and summary.args[0].type == DOUBLE and not summary.distinct:
+            total = f"exact_sum(list({arg}))"
+            return total if summary.fn == "sum" else f"({total} / nullif(count({arg}), 0))"
         return f"CAST({summary.fn}({'DISTINCT ' if summary.distinct else ''}{arg}{order}) AS {summary.type.duckdb})"
+
+
+def _exact_sum(values: list[float | None] | None) -> float | None:
+    """A sum that does not depend on the order of the values."""
+    present = [value for value in values or [] if value is not None]
+    if not all(map(math.isfinite, present)):
+        return sum(present)
+    return math.fsum(present) if present else None
 
 
 def _numbers(query: Rows) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from millstream.kernels.accumulators import loops
+from millstream.kernels.source.passes import imports_of
 from millstream.types import SqlType
 
 _HELPERS = [
@@ -100,8 +100,7 @@ class Argument:
 
 def imports(source: str) -> str:
     """The lines that source with accumulators begins with."""
-    used = [name for name in _HELPERS if re.search(rf"\b{name}\b", source) and f"\n{name} =" not in source]
-    return f"import math\nfrom {loops.__name__} import {', '.join(used)}\n" if used else "import math\n"
+    return "\n".join(["import math", *imports_of(loops.__name__, _HELPERS, source), ""])
 
 
 def guarded(known: str, lines: Iterable[str]) -> Iterator[str]:

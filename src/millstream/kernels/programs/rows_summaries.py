@@ -2,49 +2,35 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
-from decimal import Context, Decimal
-from functools import reduce
+from decimal import Decimal
+from functools import cache, reduce
 from typing import Any
 
 from millstream.errors import DataError
 from millstream.functions.literals import decimal_value
+from millstream.kernels.accumulators import Accumulator, Argument, Place, imports
+from millstream.kernels.accumulators.sums import SPREADS
 from millstream.kernels.programs.python import vectorised
-from millstream.physical.expressions.object_functions import bounds
-from millstream.physical.expressions.object_values import equality_key, order_key
-from millstream.plan.builtin_programs import builtin_program
+from millstream.kernels.source.writer import Writer
+from millstream.physical.expressions.object_functions import EXACT
+from millstream.physical.expressions.object_values import equality_key
 from millstream.plan.programs import Program, Summary
 from millstream.plan.python import Vectorised
-from millstream.types import SqlType
+from millstream.types import INTEGER, SqlType
 
 Finish = Callable[[list[tuple[Any, ...]]], Any]
 """From the arguments of every row, in order, to the value; for a program, to the rows that it returned."""
-
-_EXACT = Context(prec=100)
 
 
 def finisher(
     summary: Summary, nested: Callable[[Program], Callable[[list[tuple[Any, ...]]], list[list[Any]]]]
 ) -> Finish:
     """What computes a summary."""
-    if summary.program is not None:
-        run = nested(summary.program)
-        return (lambda rows: run(_distinct(rows, summary))) if summary.distinct else run
     if isinstance(summary, Vectorised):
         return vectorised(summary)
-    if not summary.args:
-        return len
-    if summary.fn not in _BUILT_IN:
-        run = nested(builtin_program(summary.fn, summary.args[0].type, summary.type))
-        return lambda rows: (run(_distinct(rows, summary) if summary.distinct else rows) or [[None]])[-1][0]
-    compute = _BUILT_IN[summary.fn](summary)
-
-    def finish(rows: list[tuple[Any, ...]]) -> Any:
-        present = [row for row in rows if row[0] is not None]
-        return compute([row[0] for row in (_distinct(present, summary) if summary.distinct else present)])
-
-    return finish
+    compute = nested(summary.program) if summary.program is not None else _built_in(summary)
+    return (lambda rows: compute(_distinct(rows, summary))) if summary.distinct else compute
 
 
 def _distinct(rows: list[tuple[Any, ...]], summary: Summary) -> list[tuple[Any, ...]]:
@@ -52,61 +38,56 @@ def _distinct(rows: list[tuple[Any, ...]], summary: Summary) -> list[tuple[Any, 
     keys = [equality_key(arg.type) for arg in summary.args]
     first: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     for row in rows:
-        key = tuple(value if k is None or value is None else k(value) for k, value in zip(keys, row, strict=True))
-        first.setdefault(key, row)
+        first.setdefault(tuple(v if k is None else k(v) for k, v in zip(keys, row, strict=True)), row)
     return list(first.values())
 
 
-def _count(summary: Summary) -> Callable[[list[Any]], Any]:
-    return len
+def _built_in(summary: Summary) -> Finish:
+    if not summary.args:
+        return len
+    type_ = summary.args[0].type
+    of_decimals = type_.name == "DECIMAL" and summary.fn in ("sum", "avg")
+    compute = (_of_decimals if of_decimals else _accumulated)(summary.fn, type_, summary.type)
+
+    def finish(rows: list[tuple[Any, ...]]) -> Any:
+        try:
+            return compute([row[0] for row in rows])
+        except (OverflowError, ValueError):
+            raise DataError(f"{summary} does not fit {summary.type}") from None
+
+    return finish
 
 
-def _sum(summary: Summary) -> Callable[[list[Any]], Any]:
-    add = _adder(summary.args[0].type)
+@cache
+def _accumulated(fn: str, type_: SqlType, result: SqlType) -> Callable[[list[Any]], Any]:
+    """The aggregate that all kernels have, over objects: those that are no numbers compare as numbers do."""
+    value, of = "x", type_
+    if type_.name == "DECIMAL" and fn in SPREADS:
+        value = f"int(x.scaleb({type_.scale}))"
+    elif type_.is_coded or type_.name in ("DECIMAL", "BLOB"):
+        of = INTEGER
+    accumulator, at = Accumulator(fn, Argument("x", of), result), Place.local("held_")
+    write = Writer(0)
+    with write.block("def finish(values):"):
+        write(*accumulator.state.begin(at))
+        with write.block("for x in values:"):
+            write(*accumulator.state.enter(at, value, "x is not None"))
+        write(*accumulator.result(at, "out", "ok", "raise OverflowError"))
+        write("return out" if fn == "count" else "return out if ok else None")
+    made: dict[str, Any] = {}
+    exec(imports(write.text) + write.text, made)
+    finish: Callable[[list[Any]], Any] = made["finish"]
+    return finish
+
+
+def _of_decimals(fn: str, type_: SqlType, result: SqlType) -> Callable[[list[Any]], Any]:
+    """Sum and average of decimals of any length."""
 
     def compute(values: list[Any]) -> Any:
-        if not values:
+        present = [value for value in values if value is not None]
+        if not present:
             return None
-        # Not Python's sum: that of floats depends on more than their order.
-        return _fitting(reduce(add, values), summary)
+        total: Decimal = reduce(EXACT.add, present)
+        return decimal_value(total, result) if fn == "sum" else float(total) / len(present)
 
     return compute
-
-
-def _average(summary: Summary) -> Callable[[list[Any]], Any]:
-    add = _adder(summary.args[0].type)
-    return lambda values: float(reduce(add, values)) / len(values) if values else None
-
-
-def _adder(type_: SqlType) -> Callable[[Any, Any], Any]:
-    return _EXACT.add if type_.name == "DECIMAL" else operator.add
-
-
-def _fitting(total: Any, summary: Summary) -> Any:
-    if summary.type.is_integer:
-        low, high = bounds(summary.type)
-        if not low <= total <= high:
-            raise DataError(f"{summary} does not fit {summary.type}")
-    elif isinstance(total, Decimal):
-        try:
-            return decimal_value(total, summary.type)
-        except ValueError:
-            raise DataError(f"{summary} does not fit {summary.type}") from None
-    return total
-
-
-def _extreme(choose: Callable[..., Any]) -> Callable[[Summary], Callable[[list[Any]], Any]]:
-    def make(summary: Summary) -> Callable[[list[Any]], Any]:
-        key = order_key(summary.type)
-        return lambda values: choose(values, key=key) if values else None
-
-    return make
-
-
-_BUILT_IN: dict[str, Callable[[Summary], Callable[[list[Any]], Any]]] = {
-    "count": _count,
-    "sum": _sum,
-    "avg": _average,
-    "min": _extreme(min),
-    "max": _extreme(max),
-}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from millstream.kernels.accumulators import imports
 from millstream.kernels.batch import BEGIN
 from millstream.kernels.programs.arithmetic import arithmetic_source
 from millstream.kernels.programs.engine import Mode, Running, Sliding, Tumbling
@@ -27,9 +28,7 @@ from millstream.plan.programs import SQLCODE, Program, Statement
 OVERFLOW, SEVERAL_ROWS = 1, 2
 """What `trouble` says first; then it says whether a pool was too small, rather than the room for what is returned."""
 
-_HEADER = f"""import math
-
-import numpy as np
+_HEADER = f"""import numpy as np
 from millstream.kernels.jit.primitives import difference, place, product, remainder, total
 from millstream.kernels.programs.loops import bucket, chain, unchain
 
@@ -63,7 +62,7 @@ class Generated:
     @cached_property
     def source(self) -> str:
         """What is compiled."""
-        return self.header + lean(self.written, "trouble", "0", _is_array)
+        return self.header + imports(self.written) + lean(self.written, "trouble", "0", _is_array)
 
 
 def generate(program: Program, mode: Mode, keyed: bool, nulls: bool = True) -> Generated:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, ExitStack
 
+from millstream.kernels.accumulators import Accumulator, Argument, Place
 from millstream.kernels.coded_text import NotCompilable
 from millstream.kernels.programs.access import bound_of, equality
 from millstream.kernels.programs.layout import Cells
@@ -29,7 +30,7 @@ from millstream.plan.programs import (
     column_names,
     queries_of,
 )
-from millstream.types import BIGINT, BOOLEAN, DOUBLE
+from millstream.types import BOOLEAN, DOUBLE
 
 Lookup = tuple[Expr, int | None]
 """A value that an index is asked for, and its bound if it has one."""
@@ -310,64 +311,45 @@ class Queries(Values):
 
 
 class _Accumulator:
-    """A built-in aggregate over the rows of a query."""
+    """A built-in aggregate over the rows of a query, in variables."""
 
     def __init__(self, statements: Queries, summary: Summary, body: Body) -> None:
-        if summary.distinct or summary.program is not None or summary.fn not in ("count", "sum", "avg", "min", "max"):
+        if summary.distinct or summary.program is not None:
             raise NotCompilable(f"{summary} inside a statement")
         self._s, self._summary, self._body = statements, summary, body
         self._name = statements.write.fresh("sum")
-        self._type = summary.args[0].type if summary.args else BIGINT
-        if self._type.is_coded and summary.fn != "count":
+        arg = Argument(self._name, summary.args[0].type) if summary.args else None
+        if arg is not None and arg.kind == "text" and summary.fn in ("min", "max"):
             raise NotCompilable(f"{summary} compares text")
+        self._accumulator = Accumulator(summary.fn, arg, summary.type)
+        self._at = Place.local(f"{self._name}_")
 
     def begin(self) -> None:
-        kind = DOUBLE if self._summary.fn == "avg" else self._type
-        self._s.write(f"v_{self._name} = {zero(plain_type(kind))}", f"count_{self._name} = 0")
+        self._s.write(*self._accumulator.state.begin(self._at))
 
     def add(self) -> None:
-        write, name, fn = self._s.write, self._name, self._summary.fn
-        if not self._summary.args:
-            write(f"count_{name} += 1")
-            return
-        value, null = self._s.value(self._summary.args[0], self._body)
-        with write.when(not_(null)):
-            if fn in ("sum", "avg"):
-                if self._type.is_integer and fn == "sum":
-                    self._s.helpers.add("k_add")
-                    write(f"v_{name} = k_add(v_{name}, {value})")
-                else:
-                    write(f"v_{name} = v_{name} + {value}")
-            elif fn in ("min", "max"):
-                fresh = write.fresh("e")
-                write(f"v_{fresh} = {value}", f"n_{fresh} = False", f"n_{name} = False")
-                self._body.names |= {f"best {name}": name, f"new {fresh}": fresh}
-                pair = (Column(self._type, f"new {fresh}"), Column(self._type, f"best {name}"))
-                better = self._s.condition(Call(BOOLEAN, "<" if fn == "min" else ">", pair), self._body)
-                with write.block(f"if count_{name} == 0 or {better}:"):
-                    write(f"v_{name} = v_{fresh}")
-            write(f"count_{name} += 1")
+        value, known = "", "True"
+        if self._summary.args:
+            value, null = self._s.bound(self._summary.args[0], self._body)
+            known = "True" if value.removeprefix("v_") in self._s.present else not_(null)
+        self._s.write(*self._accumulator.state.enter(self._at, value, known))
 
     def take(self, cells: Cells, low: str, high: str) -> None:
         """The least or greatest value of the cells between two places of their order."""
-        write, name, n = self._s.write, self._name, cells.number
-        array, place = ("f" if self._type == DOUBLE else "c"), low
-        value = f"{array}{n}[order{n}[base{n} + (%s & (room{n} - 1))] * {cells.width} + {cells.ordered_lane}]"
+        write, n, is_float = self._s.write, cells.number, self._summary.type == DOUBLE
+        best, place = self._at.float("best") if is_float else self._at["best"], low
+        array, cell = "f" if is_float else "c", f"order{n}[base{n} + (%s & (room{n} - 1))]"
+        value = f"{array}{n}[{cell} * {cells.width} + {cells.ordered_lane}]"
         if self._summary.fn == "max":
-            write(f"v_{name} = {value % f'({high} - 1)'}")
-            place = f"position({ring_of(cells)}, {values_of(cells)}, v_{name}, False)"
-        if self._summary.fn == "min" or self._type == DOUBLE:
+            write(f"{best} = {value % f'({high} - 1)'}")
+            place = f"position({ring_of(cells)}, {values_of(cells)}, {best}, False)"
+        if self._summary.fn == "min" or is_float:
             # Of equal values the first that was inserted: 0.0 and -0.0 differ.
-            write(f"v_{name} = {value % place}")
-        write(f"count_{name} = 1")
+            write(f"{best} = {value % place}")
+        write(f"{self._at['any']} = 1")
 
     def finish(self) -> str:
         write, name = self._s.write, self._name
-        if self._summary.fn == "count":
-            write(f"v_{name} = count_{name}", f"n_{name} = False")
-            return name
-        write(f"n_{name} = count_{name} == 0")
-        if self._summary.fn == "avg":
-            with write.block(f"if count_{name} != 0:"):
-                write(f"v_{name} = v_{name} / count_{name}")
+        write(*self._accumulator.result(self._at, f"v_{name}", f"ok_{name}", "trouble[0] = OVERFLOW"))
+        write(f"n_{name} = {'False' if self._summary.fn == 'count' else f'not ok_{name}'}")
         return name
