@@ -100,8 +100,14 @@ class SessionKeeper:
 
     def after(self, action: act.Action, text: str, result: Query | Result | None) -> None:
         match action:
-            case act.Query(uses=uses) if isinstance(result, Query) and not self._is_temporary(uses):
-                self._keep(f"query:{result.name.lower()}", {"query": self._planned(result.name)})
+            case act.Query(uses=uses, replace=replace) if isinstance(result, Query) and not self._is_temporary(uses):
+                key, record = f"query:{result.name.lower()}", {"query": self._planned(result.name)}
+                if replace:
+                    # the journal could not tell how state was handed over
+                    self._kept[key] = record
+                    self.checkpoint()
+                else:
+                    self._keep(key, record)
             case act.Define():
                 self._defined(action, text)
             case act.Remove(name=name, kinds=kinds):

@@ -6,6 +6,17 @@ from dataclasses import dataclass
 
 from millstream.hosts.contract import Program
 from millstream.plan.nodes import Node
+from millstream.plan.relations import Forms
+from millstream.statistics import Statistics
+
+
+@dataclass(frozen=True)
+class Planning:
+    """What decides about a plan: whether rules change it, the form of relations, what is known of streams."""
+
+    rules: bool
+    relations: Forms
+    known: Statistics
 
 
 @dataclass(frozen=True)

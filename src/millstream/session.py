@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterator
+from dataclasses import replace as replaced
+from itertools import product
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
@@ -46,9 +48,10 @@ from millstream.physical.nodes import Physical, Source, streams_of, walk
 from millstream.physical.planner import plan_physical
 from millstream.plan.lengths import lengths_told
 from millstream.plan.relations import Validity
-from millstream.planned import Planned
+from millstream.planned import Planned, Planning
 from millstream.query import Query, Result, text_table
 from millstream.rules import OPTIMIZE, Trace, run_rules
+from millstream.statistics import UNKNOWN
 from millstream.times import Moment, instant_of, ordered_stream
 
 if TYPE_CHECKING:
@@ -93,12 +96,19 @@ class Database:
             result = self.perform(bind(statement.ast, self.catalog, text), statement.text, None)
         return result
 
-    def sql(self, text: str, name: str | None = None) -> Query | Result:
-        """Start a standing query, or answer an ad-hoc one on stored tables, EXPLAIN or SHOW."""
+    def sql(self, text: str, name: str | None = None, replace: bool = False) -> Query | Result:
+        """Start a standing query, or answer an ad-hoc one on stored tables, EXPLAIN or SHOW.
+
+        With `replace`, a running query of that name hands over to this one, which goes on with its state: both may
+        differ in names, in what is done before and after kernels, but not in what kernels keep.
+        """
         parsed = sql.parse(text)
         if len(parsed) != 1:
             raise BindError(f"one statement is expected, here are {len(parsed)}", hint="use execute() for several")
-        result = self.perform(bind(parsed[0].ast, self.catalog, text), parsed[0].text, name)
+        action = bind(parsed[0].ast, self.catalog, text)
+        if isinstance(action, act.Query) and name is not None and name.lower() in self._queries:
+            action = replaced(action, replace=replace)
+        result = self.perform(action, parsed[0].text, name)
         if result is None:
             raise BindError("this statement gives no rows", hint="use execute() for declarations")
         return result
@@ -136,6 +146,8 @@ class Database:
 
     def _do(self, action: act.Action, text: str, name: str | None) -> Query | Result | None:
         match action:
+            case act.Query(replace=True) if name is not None:
+                return self._replace(action, text, self.query(name).name)
             case act.Query(bound=bound, uses=uses, sink=sink):
                 return self._start(bound, uses, sink, text, name)
             case act.Define():
@@ -157,12 +169,14 @@ class Database:
         return None
 
     def _plan(
-        self, name: str, bound: Bound, sink: SinkDef | None, uses: frozenset[str] = frozenset(), text: str = ""
-    ) -> Planned:
-        disabled = self.config.disabled_rules
-        steps = OPTIMIZE if self.config.rules else ()
-        plan, trace = run_rules(bound.plan, steps, disabled, self._host.statistics(), why_slow)
-        physical = plan_physical(plan, self.config.relations)
+        self, name: str, bound: Bound, sink: SinkDef | None, uses: frozenset[str] = frozenset(), text: str = "",
+        how: Planning | None = None,
+    ) -> Planned:  # fmt: skip
+        how = how or Planning(self.config.rules, self.config.relations, self._host.statistics())
+        plan, trace = run_rules(
+            bound.plan, OPTIMIZE if how.rules else (), self.config.disabled_rules, how.known, why_slow
+        )
+        physical = plan_physical(plan, how.relations)
         relation = isinstance(bound.plan, Validity)
         program = Program(name, physical, bound.names, sink, relation, name.lower() in self._views, bound.plan)
         return Planned(program, text, uses, tuple(trace.changes))
@@ -187,6 +201,26 @@ class Database:
     @refusing_depth()
     def _start(self, bound: Bound, uses: frozenset[str], sink: SinkDef | None, text: str, name: str | None) -> Query:
         return self.go_on(self._plan(self._free_name(name), bound, sink, uses, text), self._host.start)
+
+    @refusing_depth()
+    def _replace(self, action: act.Query, text: str, name: str) -> Query:
+        """Plan a query such that it keeps what the one of its name keeps, as that was planned or as it would be now."""
+        config, known = self.config, self._host.statistics()
+        ways = product(
+            dict.fromkeys((config.rules, not config.rules)),
+            dict.fromkeys((config.relations, "auto", "intervals", "changes")),
+            dict.fromkeys((bool(known), False)),
+        )
+        refused: StateError | None = None
+        for rules, relations, measured in ways:
+            how = Planning(rules, relations, known if measured else UNKNOWN)
+            planned = self._plan(name, action.bound, action.sink, action.uses, text, how)
+            try:
+                return self.go_on(planned, self._host.replace)
+            except StateError as error:
+                refused = refused or error
+        assert refused is not None
+        raise refused
 
     def go_on(self, planned: Planned, start: Callable[[Program], None]) -> Query:
         """Let a query run that is planned already."""

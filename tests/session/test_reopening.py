@@ -75,6 +75,91 @@ def test_other_settings(first: dict[str, Any], then: dict[str, Any], tmp_path: P
         assert {n: together(before, after)[n] for n in events} == {n: expected[n] for n in events}
 
 
+EDITS = {
+    "a comment": ("over", lambda text: text.replace("FROM", "/* what it is */ FROM")),
+    "another alias": ("over", lambda text: text.replace("mean", "average")),
+    "one more column": ("over", lambda text: text.replace("AS mean", "AS mean, v + 1 AS next")),
+    "a condition before the kernel": ("grouped", lambda text: text.replace("v > 0", "v > 0 AND v < 100")),
+    "another name for a stream": ("joined", lambda text: text.replace("a.", "c.").replace("AS a", "AS c")),
+    "a column of a relation": ("grouped", lambda text: text.replace("AS s", "AS s, k + 1 AS next")),
+    "names of measures": ("rising", lambda text: text.replace("low", "least")),
+    "distinct under another name": ("first", lambda text: text.replace("DISTINCT k", "DISTINCT k AS key")),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+@pytest.mark.parametrize("then", SETTINGS[:3], ids=repr)
+def test_an_edited_query_goes_on_with_its_state(edit: str, then: dict[str, Any], tmp_path: Path, expected: Any) -> None:
+    name, change = EDITS[edit]
+    text = change(QUERIES[name])
+    assert text != QUERIES[name]
+    with start(tmp_path) as db:
+        db.push("s", ROWS[:11])
+        before = fetched(db)
+    with ms.connect(tmp_path, **then) as db:
+        assert db.sql(text, name=name, replace=True).schema == db.query(name).schema
+        assert len(db.queries()) == len(QUERIES)
+        db.push("s", ROWS[11:15])
+        after = fetched(db)
+    # it is the edited one that was kept
+    with ms.connect(tmp_path) as db:
+        assert db.query(name).sql == text
+        db.push("s", ROWS[15:])
+        db.finish()
+        last = fetched(db)
+    names = list(before[name][0]) if before[name] else []
+    told = [[tuple(row.values())[: len(names) or None] for row in part[name]] for part in (before, after, last)]
+    if name == "grouped" and "next" in text:
+        told = [
+            [(row["k"], row["s"], row["valid_from"], row["valid_to"]) for row in part[name]]
+            for part in (before, after, last)
+        ]
+    with start(None) as db:
+        db.push("s", ROWS)
+        db.finish()
+        wanted = [tuple(row.values()) for row in db.query(name).fetch().to_pylist()]
+    assert sorted(row for part in told for row in part) == sorted(wanted)
+    others = [other for other in QUERIES if other != name]
+    assert {n: together(before, after, last)[n] for n in others} == {n: expected[n] for n in others}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT k, v, avg(v) OVER (PARTITION BY k ROWS 3 PRECEDING) AS mean FROM s",
+        "SELECT k, v, avg(v) OVER (PARTITION BY v ROWS 2 PRECEDING) AS mean FROM s",
+        "SELECT k, v, avg(v) OVER (PARTITION BY k ROWS 2 PRECEDING) AS mean, t FROM s",
+        "SELECT k FROM s",
+    ],
+)
+def test_a_query_that_keeps_something_else_is_refused_and_the_old_one_goes_on(text: str, tmp_path: Path) -> None:
+    with start(tmp_path) as db:
+        db.push("s", ROWS[:11])
+    with ms.connect(tmp_path) as db:
+        with pytest.raises(ms.StateError, match="query over cannot go on with its state") as refused:
+            db.sql(text, name="over", replace=True)
+        assert "over by k" in str(refused.value.detail)
+        assert "start it anew" in str(refused.value.hint)
+        with pytest.raises(ms.CatalogError, match="already running"):
+            db.sql(text, name="over")
+        db.push("s", ROWS[11:])
+        rows = db.query("over").fetch()
+    with start(None) as db:
+        db.push("s", ROWS)
+        assert db.query("over").fetch() == rows
+
+
+def test_columns_change_only_when_nothing_waits_under_the_old_ones() -> None:
+    with start(None) as db:
+        db.push("s", ROWS[:3])
+        text = QUERIES["over"].replace("AS mean", "AS mean, v + 1 AS next")
+        with pytest.raises(ms.StateError, match="cannot have other columns now"):
+            db.sql(text, name="over", replace=True)
+        renamed = db.sql(QUERIES["over"].replace("mean", "average"), name="over", replace=True)
+        assert renamed.fetch().column_names == ["k", "v", "average"]
+        assert "next" in db.sql(text, name="over", replace=True).schema.names
+
+
 def test_opening_neither_parses_binds_nor_optimises(tmp_path: Path) -> None:
     with start(tmp_path) as db:
         db.execute("CREATE STREAM few AS SELECT k, v FROM s WHERE v < 3; CREATE VIEW held AS SELECT k FROM s [RANGE 5]")

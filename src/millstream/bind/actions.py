@@ -30,11 +30,12 @@ class Remove:
 
 @dataclass(frozen=True)
 class Query:
-    """Start a standing query; with `sink`, its rows go there."""
+    """Start a standing query; with `sink`, its rows go there. With `replace` one of that name hands over its state."""
 
     bound: Bound
     uses: frozenset[str]
     sink: SinkDef | None = None
+    replace: bool = False
 
 
 @dataclass(frozen=True)

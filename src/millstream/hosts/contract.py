@@ -82,6 +82,10 @@ class Host(Protocol):
 
     def start(self, program: Program) -> None: ...
 
+    def replace(self, program: Program) -> None:
+        """Let a program take the place of the query of its name; what state it kept must be what the program keeps."""
+        ...
+
     def stop(self, name: str) -> None: ...
 
     def push(self, stream: str, rows: pa.RecordBatch, rejected: tuple[Rejected, ...]) -> Counts:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import Any
 
 import pyarrow as pa
 
 from millstream.connectors.contract import Offset, Rejected
 from millstream.durable import from_ipc, to_ipc
-from millstream.errors import ConnectorError, DataError
+from millstream.errors import ConnectorError, DataError, StateError
 from millstream.hosts.contract import Program
 from millstream.hosts.embedded.content import Held
-from millstream.hosts.embedded.graph import vertices
-from millstream.hosts.embedded.host import EmbeddedHost
+from millstream.hosts.embedded.graph import nodes, vertices
+from millstream.hosts.embedded.host import EmbeddedHost, Running
 from millstream.hosts.embedded.streams import Stream
+from millstream.kernels.batch import FOREVER
+from millstream.kernels.signatures import signature_of
 from millstream.physical import nodes as physical
 from millstream.statistics import StreamObserver
 
@@ -37,26 +40,86 @@ def save(host: EmbeddedHost) -> tuple[Saved, Blobs]:
         blobs[f"measured-{key}"] = to_ipc([stream.observer.saved()])
         for side, vertex in stream.sides.items():
             _keep(blobs, f"stream-{side}-{key}", vertex.operator.snapshot())
-    queries: Saved = {}
-    for key, running in host.queries.items():
-        placed = vertices(running.top, running.program.plan)
-        entries = {vertex for stream in host.streams.values() for vertex in stream.sides.values()}
-        queries[key] = {
-            "vertices": [vertex.id for vertex in placed],
-            "sink": {} if running.sink is None else running.sink.commit(),
-            "rows": running.rows,
-            "held": running.held.since,
-            "error": None if running.error is None else running.error.message,
-            # the query ran on an earlier reading of a bounded source, which has ended
-            "ended": not any(source in entries for vertex in placed for source in vertex.inputs),
-        }
-        for vertex in placed:
-            _keep(blobs, f"vertex-{vertex.id}", vertex.operator.snapshot())
-        if unfetched := running.results.unfetched():
-            blobs[f"produced-{key}"] = to_ipc(unfetched)
-        if running.held.batches:
-            blobs[f"held-{key}"] = to_ipc(running.held.batches)
+    queries = {key: _save_query(host, running, blobs) for key, running in host.queries.items()}
     return {"arrivals": host.arrivals, "stamp": host.stamp, "streams": streams, "queries": queries}, blobs
+
+
+def _save_query(host: EmbeddedHost, running: Running, blobs: Blobs) -> Saved:
+    key = running.program.name.lower()
+    placed = vertices(running.top, running.program.plan)
+    entries = {vertex for stream in host.streams.values() for vertex in stream.sides.values()}
+    for vertex in placed:
+        _keep(blobs, f"vertex-{vertex.id}", vertex.operator.snapshot())
+    if unfetched := running.results.unfetched():
+        blobs[f"produced-{key}"] = to_ipc(unfetched)
+    if running.held.batches:
+        blobs[f"held-{key}"] = to_ipc(running.held.batches)
+    return {
+        "vertices": [vertex.id for vertex in placed],
+        "sink": {} if running.sink is None else running.sink.commit(),
+        "rows": running.rows,
+        "held": running.held.since,
+        "error": None if running.error is None else running.error.message,
+        # the query ran on an earlier reading of a bounded source, which has ended
+        "ended": not any(source in entries for vertex in placed for source in vertex.inputs),
+    }
+
+
+def replace_query(host: EmbeddedHost, program: Program) -> None:
+    """Let a program go on with the state of the running query of its name, kernel by kernel; refused if it cannot."""
+    key = program.name.lower()
+    running = host.queries[key]
+    before, after = nodes(running.program.plan), nodes(program.plan)
+    old = [(place, node) for place, node in enumerate(before) if isinstance(node, physical.Source | physical.Apply)]
+    new = [(place, node) for place, node in enumerate(after) if isinstance(node, physical.Source | physical.Apply)]
+    for mine, theirs in zip_longest((node for _, node in old), (node for _, node in new)):
+        if mine is None or theirs is None or _state_of(mine) != _state_of(theirs):
+            raise StateError(
+                f"query {program.name} cannot go on with its state",
+                detail=f"it was kept by {_told(mine)}, which is now {_told(theirs)}",
+                hint="stop the query and start it anew, or give the new one another name",
+            )
+    blobs: Blobs = {}
+    saved = _save_query(host, running, blobs)
+    if running.program.plan.schema.arrow.types != program.plan.schema.arrow.types:
+        _forget_delivered(running, saved, blobs)
+    for kind in ("produced", "held"):
+        if rows := _saved_rows(blobs, f"{kind}-{key}"):
+            own = program.plan.schema.arrow
+            blobs[f"{kind}-{key}"] = to_ipc([pa.RecordBatch.from_arrays(batch.columns, schema=own) for batch in rows])
+    ids = [host.new_vertex_id() for _ in after]
+    for (mine_at, _), (theirs_at, _) in zip(old, new, strict=True):
+        _keep(blobs, f"vertex-{ids[theirs_at]}", blobs.get(f"vertex-{saved['vertices'][mine_at]}"))
+    host.stop(program.name)
+    restore_query(host, program, {**saved, "vertices": ids}, blobs, set())
+
+
+def _state_of(node: physical.Physical) -> str:
+    """What an operator keeps: of a stream, from where on it is read."""
+    if isinstance(node, physical.Apply):
+        return signature_of(node.spec).digest
+    assert isinstance(node, physical.Source)
+    return f"{node.side} of {node.stream.lower()}"
+
+
+def _told(node: physical.Physical | None) -> str:
+    return "nothing" if node is None else f"[{node.label()}]"
+
+
+def _forget_delivered(running: Running, saved: Saved, blobs: Blobs) -> None:
+    """Leave out what was delivered under other columns: nobody waits for it, and what it held is over some time."""
+    key = running.program.name.lower()
+    until = running.held.until
+    if f"produced-{key}" in blobs or until == FOREVER:
+        raise StateError(
+            f"query {running.program.name} cannot have other columns now",
+            detail="rows that it has delivered are not fetched yet"
+            if until < FOREVER
+            else "some of its rows never end",
+            hint="fetch() what it has delivered first" if until < FOREVER else "give the new query another name",
+        )
+    saved["held"] = max(saved["held"], until)
+    blobs.pop(f"held-{key}", None)
 
 
 def restore_streams(host: EmbeddedHost, saved: Saved, blobs: Blobs) -> None:

@@ -29,6 +29,11 @@ class Held:
             self._batches = [(end, rows) for end, rows in self._batches if end > upto]
 
     @property
+    def until(self) -> int:
+        """When the last of the rows ends."""
+        return max((end for end, _ in self._batches), default=BEGIN)
+
+    @property
     def batches(self) -> list[pa.RecordBatch]:
         return [rows for _, rows in self._batches]
 

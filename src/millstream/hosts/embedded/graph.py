@@ -60,6 +60,11 @@ class Graph:
         self._shared: dict[Key, Vertex] = {}
         self._made = 0
 
+    def new_id(self) -> str:
+        """An id that no vertex has."""
+        self._made += 1
+        return f"{self._made}"
+
     def attach(self, name: str, plan: Physical, outlet: Outlet, ids: list[str] | None = None) -> Vertex:
         """Add a query; `ids` (from a checkpoint) say which saved vertices it runs on, in the order of `vertices`."""
         wanted = iter(ids) if ids is not None else None
@@ -116,14 +121,19 @@ class Graph:
         saved = next(ids) if ids is not None else None
         if known is not None and (not known.operator.touched if saved is None else known.id == saved):
             return known
-        self._made += 1
-        vertex = Vertex(saved or f"{self._made}", make(), inputs, key)
+        vertex = Vertex(saved or self.new_id(), make(), inputs, key)
         if saved is not None:
             self._made = max(self._made, int(saved))
         for port, source in enumerate(inputs):
             source.consumers.append((vertex, port))
         self._shared[key] = vertex
         return vertex
+
+
+def nodes(plan: Physical) -> list[Physical]:
+    """The operators of a plan that become vertices, in the order of `vertices`."""
+    children = () if isinstance(plan, Source) else plan.inputs
+    return [*(n for child in children if not isinstance(child, StoredTable) for n in nodes(child)), plan]
 
 
 def vertices(top: Vertex, plan: Physical) -> list[Vertex]:

@@ -155,6 +155,16 @@ class EmbeddedHost:
                 tell_progress(running.top, reached, running.deliver)
             self._start_readers(program)
 
+    def replace(self, program: Program) -> None:
+        """Let a program take the place of the running query of its name, and go on with its state."""
+        from millstream.hosts.embedded.checkpoint import replace_query
+
+        with self.lock:
+            replace_query(self, program)
+
+    def new_vertex_id(self) -> str:
+        return self._graph.new_id()
+
     def stop(self, name: str) -> None:
         with self.lock:
             running = self.queries.pop(name.lower())

@@ -101,7 +101,7 @@ class JoinSpec:
             "by": self.by,
             "columns": tuple(name for _, name in self.columns),
             "sides": tuple(side for side, _ in self.results),
-            "read": tuple(name for _, name in self.read) if self.residual is not None else None,
+            "read": frozenset(name for _, name in self.read) if self.residual is not None else None,
             "how": self.how,
             "matched": None if self.how == "inner" else self.residual,
             "form": self.form,
