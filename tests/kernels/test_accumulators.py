@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream.kernels.accumulators import Accumulator, Argument, Place, imports, indented
+from millstream.kernels.accumulators import Accumulator, Argument, Place, imports
 from millstream.kernels.aggregates import result_type
 from millstream.kernels.jit import compile_kernel, using
+from millstream.kernels.source.writer import indented
 from millstream.types import BIGINT, DECIMAL, DOUBLE, INTEGER, VARCHAR
 from tiers import examples
 
@@ -56,10 +57,10 @@ def _source(accumulators: list[Accumulator]) -> str:
 def run(parts, values, known, ints, floats, out, fout, ok, too_large, a_starts, a_lengths, a_arena):
     for i in range(len(values)):
         at = parts[i] * {start}
-{chr(10).join(indented(enter, 8))}
+{chr(10).join(indented(enter, 2))}
     for part in range(1, len(ints) // {start}):
         at = part * {start}
-{chr(10).join(indented(merge, 8))}
+{chr(10).join(indented(merge, 2))}
 {chr(10).join(indented(result))}
 """
     return f"{imports(text)}\n{text}"
@@ -182,9 +183,9 @@ def run(values, entering):
 {chr(10).join(indented(of.state.begin(at)))}
     for i in range(len(values)):
         if entering[i]:
-{chr(10).join(indented(of.state.enter(at, "values[i]"), 12))}
+{chr(10).join(indented(of.state.enter(at, "values[i]"), 3))}
         else:
-{chr(10).join(indented(of.state.leave(at, "values[i]"), 12))}
+{chr(10).join(indented(of.state.leave(at, "values[i]"), 3))}
 {chr(10).join(indented(of.result(at, "out", "ok", "return 1, False")))}
     return out, ok
 """

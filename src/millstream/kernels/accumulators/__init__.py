@@ -24,7 +24,7 @@ were divided between records.
 from millstream.kernels.accumulators.calls import Accumulator, State
 from millstream.kernels.accumulators.edges import Edge
 from millstream.kernels.accumulators.extremes import Extreme
-from millstream.kernels.accumulators.places import Argument, Lane, Place, imports, indented
+from millstream.kernels.accumulators.places import Argument, Lane, Place, imports
 from millstream.kernels.accumulators.sums import Sums
 
 __all__ = [
@@ -37,5 +37,4 @@ __all__ = [
     "State",
     "Sums",
     "imports",
-    "indented",
 ]

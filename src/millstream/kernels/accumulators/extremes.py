@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from millstream.kernels.accumulators.places import Argument, Lane, Place, guarded, indented
+from millstream.kernels.accumulators.places import Argument, Lane, Place, guarded
+from millstream.kernels.source.writer import indented
 from millstream.types import SqlType
 
 

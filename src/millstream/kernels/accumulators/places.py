@@ -8,6 +8,7 @@ from typing import Protocol
 
 from millstream.kernels.accumulators import loops
 from millstream.kernels.source.passes import imports_of
+from millstream.kernels.source.writer import indented
 from millstream.types import SqlType
 
 _HELPERS = [
@@ -110,7 +111,3 @@ def guarded(known: str, lines: Iterable[str]) -> Iterator[str]:
     elif lines := list(lines):
         yield f"if {known}:"
         yield from indented(lines)
-
-
-def indented(lines: Iterable[str], by: int = 4) -> Iterator[str]:
-    return (" " * by + line for line in lines)

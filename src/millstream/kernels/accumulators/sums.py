@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from millstream.kernels.accumulators.places import Argument, Lane, Place, guarded, indented
+from millstream.kernels.accumulators.places import Argument, Lane, Place, guarded
+from millstream.kernels.source.writer import indented
 from millstream.types import SqlType
 
 SPREADS = frozenset(("stddev_samp", "stddev_pop", "var_samp", "var_pop"))
@@ -87,7 +88,7 @@ class Sums:
             yield from indented(self._summed(at, "sum", f"{sign}{v}"))
             if self.has_squares:
                 yield f"    if abs({v}) < LARGEST_SQUARED:"
-                yield from indented(self._squared(at, v, sign), 8)
+                yield from indented(self._squared(at, v, sign), 2)
                 yield "    else:"
                 yield f"        {at['huge']} {step} 1"
             yield f"elif {v} != {v}:"
@@ -125,7 +126,7 @@ class Sums:
             yield from indented(self._summed(at, "sum", "number"))
             if self.has_squares:
                 yield "    if abs(number) < LARGEST_SQUARED:"
-                yield from indented(self._squared(at, "number", ""), 8)
+                yield from indented(self._squared(at, "number", ""), 2)
         else:
             yield f"number = {self.arg.scaled(value)}"
             yield from self._summed(at, "total", "number")

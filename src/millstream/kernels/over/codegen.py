@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from textwrap import indent
 
 from millstream.kernels import accumulators
-from millstream.kernels.accumulators import Sums, indented
+from millstream.kernels.accumulators import Sums
 from millstream.kernels.over import loops
 from millstream.kernels.over.emit import emit
 from millstream.kernels.over.layout import Held, Layout, NamedFrame, Part, Queue, Rank
 from millstream.kernels.over.parts import cell_at, count_up, expire, load_cell, offer, put, take
+from millstream.kernels.source.passes import imports_of
+from millstream.kernels.source.writer import filled, indented
 
 DONE, CELLS_NEEDED, TABLE_NEEDED, OVERFLOW = 0, 1, 1_000, 2_000
 FIRST, ADDED, LAST, WANTED, USED = range(5)
@@ -34,8 +34,7 @@ def generate(layout: Layout) -> str:
     """
     own = f"{_HEADER}{_lanes(layout)}\n\n{_step(layout)}"
     text = f"{accumulators.imports(own)}from millstream.kernels.jit.primitives import COMPILED, prefetch\n"
-    used = [name for name in _RINGS if re.search(rf"\b{name}\b", own) and name.lower() not in layout.slot_lanes]
-    return text + (f"from {loops.__name__} import {', '.join(used)}\n" if used else "") + "\n" + own
+    return text + "".join(f"{line}\n" for line in imports_of(loops.__name__, _RINGS, own)) + "\n" + own
 
 
 def parameters(layout: Layout) -> list[str]:
@@ -71,19 +70,20 @@ def _step(layout: Layout) -> str:
             head += f"    {frame.name}_until = widths[{len(layout.frames) + i}]\n"
     early = [i for i, call in enumerate(layout.spec.calls) if call.frame.unit == "rows"]
     late = [i for i, call in enumerate(layout.spec.calls) if call.frame.unit == "range"]
-    enter = "\n".join([*_enter(layout), *(line for i in early for line in emit(layout, i))])
+    enter = [*_enter(layout), *(line for i in early for line in emit(layout, i))]
     if not late:
         if any(isinstance(part, Rank) for part in layout.parts):
-            enter = f"t = time[rows[q]]\n{enter}"
-        return f"""{head}\
+            enter = ["t = time[rows[q]]", *enter]
+        template = f"""{head}\
     last = state[LAST]
     for q in range(state[ADDED], last):
         p = q
-{indent(enter, " " * 8)}
+        <enter>
     return DONE
 """
-    leave = "\n".join([*_record(layout), *(line for i in late for line in emit(layout, i))])
-    return f"""{head}\
+        return filled(template, enter=enter)
+    leave = [*_record(layout), *(line for i in late for line in emit(layout, i))]
+    template = f"""{head}\
     last = state[LAST]
     p = state[FIRST]
     while p < last:
@@ -93,12 +93,13 @@ def _step(layout: Layout) -> str:
         while stop < last and time[rows[stop]] == t:
             stop += 1
         for q in range(max(p, state[ADDED]), stop):
-{indent(enter, " " * 12)}
+            <enter>
         for q in range(p, stop):
-{indent(leave, " " * 12)}
+            <leave>
         p = stop
     return DONE
 """
+    return filled(template, enter=enter, leave=leave)
 
 
 def _record(layout: Layout) -> Iterator[str]:

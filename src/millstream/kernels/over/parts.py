@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from millstream.kernels.accumulators import Extreme, Sums, indented
+from millstream.kernels.accumulators import Extreme, Sums
 from millstream.kernels.accumulators.columns import ArgumentColumn
 from millstream.kernels.aggregates import KNOWN
 from millstream.kernels.over.layout import Held, Layout, Queue, Rank
+from millstream.kernels.source.writer import indented
 
 
 def cell_at(position: str) -> str:
@@ -83,7 +84,7 @@ def _again(layout: Layout, part: Held, state: Sums) -> Iterator[str]:
     yield f"for position in range({part.frame.name}_head, {stop}):"
     yield f"    c = {cell_at('position')}"
     yield f"    if {known}:"
-    yield from indented(state.again(part.place, value), 8)
+    yield from indented(state.again(part.place, value), 2)
 
 
 def offer(part: Queue) -> Iterator[str]:

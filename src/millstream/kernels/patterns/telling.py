@@ -15,6 +15,7 @@ from millstream.kernels.patterns.registers import (
     shifted,
 )
 from millstream.kernels.patterns.thread_parts import ENV
+from millstream.kernels.source.writer import indented
 from millstream.plan.patterns import CLASSIFIER, MATCH_NUMBER, TIMED_OUT, Reach, Search, Summary
 from millstream.types import BOOLEAN
 
@@ -88,7 +89,7 @@ class _Writer:
     def _match(self) -> Iterator[str]:
         given = self._search.given.rows
         yield "if kind == NO_MATCH:"
-        yield from _indented(self._row("found[m + M_ROW]", [f"ok{i}[r] = False" for i in range(len(self._names))]))
+        yield from indented(self._row("found[m + M_ROW]", [f"ok{i}[r] = False" for i in range(len(self._names))]))
         yield "    continue"
         yield from self._reset()
         if given != "all":
@@ -102,11 +103,11 @@ class _Writer:
         yield "if size == 0:"
         yield "    i = -1"
         values = chain(*(self._value(i, name) for i, name in enumerate(self._names)))
-        yield from _indented(self._row("found[m + M_ROW]", [*values]))
+        yield from indented(self._row("found[m + M_ROW]", [*values]))
         yield "    continue"
         yield "begun = r"
         each = [*chain(*(self._value(i, self._names[i]) for i in running))]
-        yield from self._loop(["if labels[begin + i] & 1 == 0:", *_indented(self._row("rows[begin + i]", each))])
+        yield from self._loop(["if labels[begin + i] & 1 == 0:", *indented(self._row("rows[begin + i]", each))])
         if final:
             # What is final is known behind the last row, and stands in all of them.
             yield "stop = r"
@@ -114,7 +115,7 @@ class _Writer:
             yield "i = size - 1"
             for i in final:
                 yield "if begun < stop:"
-                yield from _indented(self._value(i, self._names[i]))
+                yield from indented(self._value(i, self._names[i]))
                 yield "for j in range(begun, stop):"
                 yield f"    v{i}[j] = v{i}[begun]"
                 yield f"    ok{i}[j] = ok{i}[begun]"
@@ -146,7 +147,7 @@ class _Writer:
         if update:
             yield "    p = rows[begin + i]"
             yield "    label = labels[begin + i] >> 1"
-        yield from _indented([*update, *then])
+        yield from indented([*update, *then])
 
     @staticmethod
     def _row(place: str, values: list[str]) -> list[str]:
@@ -217,7 +218,3 @@ class _Writer:
         yield f"    if q >= 0 and cols[{place + 1}][q]:"
         yield f"        v{i}[r] = cols[{place}][q]"
         yield f"        ok{i}[r] = True"
-
-
-def _indented(lines: list[str]) -> list[str]:
-    return [f"    {line}" for line in lines]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from textwrap import indent
 
 from millstream.kernels import accumulators
 from millstream.kernels.over.emit import emit
@@ -13,6 +11,8 @@ from millstream.kernels.relations import stair_source, tree_source
 from millstream.kernels.relations.stair_source import TEXT_ARRAYS, drop_steps, put_step, stair_functions, values_of
 from millstream.kernels.relations.summary_layout import Ranked, SummaryLayout
 from millstream.kernels.relations.tree_source import end_of_tree, put_value, take_value, tree_functions
+from millstream.kernels.source.passes import renamed
+from millstream.kernels.source.writer import filled
 
 DONE, ROOM, OVERFLOW = 0, 1, 2
 """What a loop answers: it is done, it needs room for more values in its tables, or which sum is too large."""
@@ -66,7 +66,7 @@ def _step(layout: SummaryLayout) -> str:
 
 
 def _intervals(layout: SummaryLayout) -> str:
-    return f"""\
+    template = f"""\
     p = 0
     q = 0
     tail = marks[0]
@@ -79,34 +79,34 @@ def _intervals(layout: SummaryLayout) -> str:
             t = min(t, gone_time[q])
         if t == FOREVER:
             break
-{_text(_room(layout, "p", "q"), 8)}
+        <room>
         count = 0
         while q < len(gone_time) and gone_time[q] == t:
             c = q * ROW
             q += 1
-{_text(_touch("gone"), 12)}
+            <touch_gone>
             slots[s + LIVE] -= 1
-{_text(_named(_leave(layout), "gone"), 12)}
+            <leave>
         while p < len(came_time) and came_time[p] == t:
             c = p * ROW
             p += 1
-{_text(_touch("came"), 12)}
+            <touch>
             slots[s + LIVE] += 1
             slots[s + REACH] = max(slots[s + REACH], came[c + UNTIL])
-{_text(_named(_enter(layout), "came"), 12)}
+            <enter>
         for k in range(count):
             slot = touched[k]
             s = slot * GROUP
             slots[s + MARK] = 0
             held = slots[s + HELD] - 1
-{_text(_expire(layout), 12)}
+            <expire>
             if slots[s + LIVE] == 0:
                 if held >= 0:
                     lanes[(held - base) * PLACE + END] = t
                 slots[s + HELD] = 0
                 slots[s + DIED] = tail
                 continue
-{_text(_results(layout), 12)}
+            <results>
             if held >= 0:
                 h = (held - base) * PLACE
                 # A row that says the same goes on, but not for ever: all behind it wait for its end.
@@ -118,18 +118,29 @@ def _intervals(layout: SummaryLayout) -> str:
             lanes[at + END] = OPEN
             lanes[at + OWNER] = slot
             lanes[at + LINK] = slots[s + REACH]
-{_text(_write(layout, "lanes", "at + NULLS", "at + 5"), 12)}
+            <write>
             tail += 1
             slots[s + HELD] = tail
     marks[0] = tail
     return DONE
 """
+    return filled(
+        template,
+        room=_room(layout, "p", "q"),
+        touch_gone=_touch("gone"),
+        leave=_named(_leave(layout), "gone"),
+        touch=_touch("came"),
+        enter=_named(_enter(layout), "came"),
+        expire=_expire(layout),
+        results=_results(layout),
+        write=_write(layout, "lanes", "at + NULLS", "at + 5"),
+    )
 
 
 def _changes(layout: SummaryLayout) -> str:
     calls = range(len(layout.calls))
     old = [f"lanes[at + {5 + i}] = slots[s + GIVEN{i}]" for i in calls]
-    return f"""\
+    template = f"""\
     first = 0
     tail = marks[0]
     while first < len(came_time):
@@ -137,21 +148,21 @@ def _changes(layout: SummaryLayout) -> str:
         last = first + 1
         while last < len(came_time) and came_time[last] == t:
             last += 1
-{_text(_room(layout, "first", "0"), 8)}
+        <room>
         count = 0
         # What comes first, so that nothing goes that is not there.
         for p in range(first, last):
             c = p * ROW
             if came[c + UNTIL] > 0:
-{_text(_touch("came"), 16)}
+                <touch>
                 slots[s + LIVE] += 1
-{_text(_named(_enter(layout), "came"), 16)}
+                <enter>
         for p in range(first, last):
             c = p * ROW
             if came[c + UNTIL] < 0:
-{_text(_touch("came"), 16)}
+                <touch>
                 slots[s + LIVE] -= 1
-{_text(_named(_leave(layout), "came"), 16)}
+                <leave>
         first = last
         for k in range(count):
             slot = touched[k]
@@ -159,7 +170,7 @@ def _changes(layout: SummaryLayout) -> str:
             slots[s + MARK] = 0
             is_there = slots[s + LIVE] > 0
             if is_there:
-{_text(_results(layout), 16)}
+                <results>
                 if slots[s + GIVEN] == 1 and {_same(layout, "slots", "s + GIVEN_NULLS", "s + GIVEN0")}:
                     continue
             if slots[s + GIVEN] == 1:
@@ -169,7 +180,7 @@ def _changes(layout: SummaryLayout) -> str:
                 lanes[at + END] = -1
                 lanes[at + OWNER] = slot
                 lanes[at + NULLS] = slots[s + GIVEN_NULLS]
-{_text(old, 16)}
+                <old>
             slots[s + GIVEN] = 0
             if is_there:
                 at = tail * PLACE
@@ -177,22 +188,28 @@ def _changes(layout: SummaryLayout) -> str:
                 lanes[at + START] = t
                 lanes[at + END] = 1
                 lanes[at + OWNER] = slot
-{_text(_write(layout, "lanes", "at + NULLS", "at + 5"), 16)}
+                <write>
                 slots[s + GIVEN] = 1
-{_text(_write(layout, "slots", "s + GIVEN_NULLS", "s + GIVEN0"), 16)}
+                <keep>
     marks[0] = tail
     return DONE
 """
+    return filled(
+        template,
+        room=_room(layout, "first", "0"),
+        touch=_touch("came"),
+        enter=_named(_enter(layout), "came"),
+        leave=_named(_leave(layout), "came"),
+        results=_results(layout),
+        old=old,
+        write=_write(layout, "lanes", "at + NULLS", "at + 5"),
+        keep=_write(layout, "slots", "s + GIVEN_NULLS", "s + GIVEN0"),
+    )
 
 
-def _text(lines: Iterator[str] | list[str], by: int) -> str:
-    return indent("\n".join(lines), " " * by)
-
-
-def _named(lines: Iterator[str], rows: str) -> Iterator[str]:
+def _named(lines: Iterator[str], rows: str) -> list[str]:
     """OVER's pieces of source with the rows that they read by another name."""
-    for line in lines:
-        yield re.sub(r"\b(f?)cells\b", rf"\g<1>{rows}", line)
+    return renamed("\n".join(lines), {"cells": rows, "fcells": f"f{rows}"}).splitlines()
 
 
 def _room(layout: SummaryLayout, first: str, gone: str) -> Iterator[str]:

@@ -19,6 +19,18 @@ def block(head: str, *lines: str) -> list[str]:
     return [head, *indented(lines)]
 
 
+def filled(template: str, **parts: Iterable[str]) -> str:
+    """A template in which a line with a name in brackets, `<name>`, stands for lines at its depth."""
+    lines = []
+    for line in template.splitlines():
+        name = line.strip()
+        if name.startswith("<") and name.endswith(">"):
+            lines += [line.replace(name, part) for part in parts[name[1:-1]]]
+        else:
+            lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
 class Writer:
     """Collects lines and gives out names that no other part of the source has."""
 

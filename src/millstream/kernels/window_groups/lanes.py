@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from textwrap import indent
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +16,7 @@ from millstream.kernels.aggregates import KNOWN
 from millstream.kernels.batch import Ints
 from millstream.kernels.jit import Compiled, as_input, compile_kernel
 from millstream.kernels.keys import ByteTable
+from millstream.kernels.source.writer import filled
 from millstream.kernels.window_groups.spec import WindowGroupSpec
 from millstream.plan.aggregate_calls import AggregateCall
 from millstream.types import BIGINT, from_kernel
@@ -82,8 +82,8 @@ class Part:
 
     def _loop(self, parameters: list[str], rows: str, lines: Iterable[str], last: str = "return 0") -> Compiled:
         lanes = "".join(f"{lane} = {i}\n" for lane, i in self._lanes.items())
-        body = indent("\n".join(lines), " " * 8)
-        text = f"{lanes}\n\ndef run({', '.join(parameters)}):\n    for i in range({rows}):\n{body}\n    {last}\n"
+        head = f"{lanes}\n\ndef run({', '.join(parameters)}):\n    for i in range({rows}):\n"
+        text = filled(f"{head}        <lines>\n    {last}\n", lines=lines)
         return compile_kernel(f"{imports(text)}\n{text}", "run")
 
 
