@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from decimal import Decimal
-from itertools import pairwise
+from itertools import pairwise, permutations
 from typing import Any
 from unittest.mock import patch
 
@@ -21,7 +21,7 @@ from millstream.kernels.batch import FOREVER, Batch
 from millstream.kernels.patterns import threads
 from millstream.kernels.patterns.kernel import MatchKernel, describe_machine
 from millstream.kernels.patterns.machine import END
-from millstream.kernels.patterns.program import MOST, instructions
+from millstream.kernels.patterns.program import MOST, TAKE, WIDTH, instructions
 from millstream.kernels.patterns.spec import MatchSpec
 from millstream.plan.expr import Column, Expr, Literal
 from millstream.plan.patterns import CLASSIFIER, MATCH_NUMBER, TIMED_OUT, Given, Reach, Search, Skip, Summary
@@ -340,6 +340,13 @@ def test_sums_that_do_not_fit() -> None:
     batch = batch.with_rows(pa.RecordBatch.from_arrays([batch.rows.column(0), big, batch.rows.column(2)], names="kxs"))
     with pytest.raises(DataError, match="does not fit"):
         output(search, batch.with_rows(batch.rows.cast(INPUT.arrow)))
+
+
+def test_the_orders_of_a_permutation_are_a_tree() -> None:
+    orders = Either(tuple(Sequence(order) for order in permutations((A, B, C, D))))
+    program = instructions(orders, tuple("ABCD"))
+    assert np.count_nonzero(program.code.reshape(-1, WIDTH)[:, 0] == TAKE) == 4 + 4 * 3 + 4 * 3 * 2 + 4 * 3 * 2
+    assert found(letters(orders, FIRST), "dcbabcda") == [(1,), (5,)]
 
 
 def test_long_patterns_are_refused() -> None:

@@ -57,7 +57,7 @@ class Either(Pattern):
 
 @dataclass(frozen=True, slots=True)
 class Repeat(Pattern):
-    """As often as between `least` and `most` (None: without limit). After `least`, a repetition takes a row."""
+    """As often as between `least` and `most` (None: without limit). Behind `least`, one without a row is the last."""
 
     body: Pattern
     least: int

@@ -172,6 +172,9 @@ class _Partition:
             for after in self._paths(repeat.body, attempt, labels, hidden):
                 if done < repeat.least or len(after) > len(labels):
                     yield from self._repeated(repeat, done + 1, attempt, after, hidden)
+                else:
+                    # a repetition without a row is the last
+                    yield after
         if repeat.greed != "reluctant" and done >= repeat.least:
             yield labels
 

@@ -6,6 +6,7 @@ Each instruction tells where to go on. The preferred way through the instruction
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 
@@ -78,7 +79,7 @@ class _Writer:
             case Sequence():
                 return _joined([self.block(item) for item in pattern.items])
             case Either():
-                return _either([self.block(option) for option in pattern.options])
+                return _either([self.block(option) for option in _factored(pattern.options)])
             case Repeat():
                 return self._repeat(pattern)
             case Excluded():
@@ -101,19 +102,19 @@ class _Writer:
         if repeat.greed == "possessive":
             return self._possessive(repeat)
         body = self.block(repeat.body)
-        more = _nonempty(body) if _is_nullable(repeat.body) else body
         first = _times(body, repeat.least)
-        if repeat.most is None:
-            return _joined([first, _loop(more, repeat.greed == "greedy")])
+        count = 1 if repeat.most is None else repeat.most - repeat.least
+        size = 2 * len(body) + 1 if _is_nullable(repeat.body) else len(body)
+        _require(len(first) + count * (size + 1))
+        # Behind the only copy of a loop is the jump back.
+        end = count * (size + 1) + (repeat.most is None)
         rest: Block = []
-        count = repeat.most - repeat.least
-        _require(len(first) + count * (len(more) + 1))
-        end = count * (len(more) + 1)
         for i in range(count):
-            start = i * (len(more) + 1)
+            start = i * (size + 1)
             ways = (start + 1, end) if repeat.greed == "greedy" else (end, start + 1)
+            more = _once(body, end - start - 1) if _is_nullable(repeat.body) else body
             rest += [[SPLIT, 0, *ways], *_shifted(more, start + 1)]
-        return _joined([first, rest])
+        return _joined([first, [*rest, [JUMP, 0, 0, 0]] if repeat.most is None else rest])
 
     def _possessive(self, repeat: Repeat) -> Block:
         options = self._single_rows(repeat.body)
@@ -188,21 +189,34 @@ def _either(options: list[Block]) -> Block:
     return block + _shifted(options[-1], len(block))
 
 
-def _loop(body: Block, greedy: bool) -> Block:
-    end = len(body) + 2
-    return [[SPLIT, 0, *((1, end) if greedy else (end, 1))], *_shifted(body, 1), [JUMP, 0, 0, 0]]
-
-
-def _nonempty(body: Block) -> Block:
-    """The ways through a block on which a row is taken, in their order: the block as long as none has been, from which
-    the first row leads to the same place in a second copy."""
+def _once(body: Block, end: int) -> Block:
+    """A repetition; one without a row leads to `end`, the end of all. The block is that as long as no row has been
+    taken, and the first one leads to the same place in a second copy."""
     size = len(body)
-    _require(2 * size + 1)
     none_yet = [
         [op, what, other, following + size + 1 if op in (TAKE, TRY) else following]
         for op, what, other, following in body
     ]
-    return [*none_yet, [FAIL, 0, 0, 0], *_shifted(body, size + 1)]
+    return [*none_yet, [JUMP, 0, 0, end], *_shifted(body, size + 1)]
+
+
+def _factored(options: tuple[Pattern, ...]) -> list[Pattern]:
+    """Alternatives of which neighbours that begin with the same variable do so once. Their order stays: there is one
+    way to take a row. The orders of PERMUTE become a tree."""
+    factored: list[Pattern] = []
+    for first, group in groupby(options, _leading):
+        same = list(group)
+        if first is None or len(same) == 1:
+            factored += same
+        else:
+            rests = tuple(Sequence(one.items[1:]) if isinstance(one, Sequence) else Sequence() for one in same)
+            factored.append(Sequence((first, Either(rests))))
+    return factored
+
+
+def _leading(option: Pattern) -> Variable | None:
+    first = option.items[0] if isinstance(option, Sequence) and option.items else option
+    return first if isinstance(first, Variable) else None
 
 
 def _require(size: int) -> None:
