@@ -53,7 +53,7 @@ _LISTED = {
     "kernels.merge": "MergeSpec",
     "kernels.over.spec": "OverSpec",
     "kernels.patterns.spec": "MatchSpec",
-    "kernels.programs.spec": "AggregateSpec",
+    "kernels.programs.spec": "AggregateSpec GroupSpec",
     "kernels.relations.at_window_end": "AtWindowEndSpec",
     "kernels.relations.bags": "BagSpec ToIntervalsSpec",
     "kernels.relations.coalesce": "CoalesceSpec",

@@ -25,7 +25,7 @@ from millstream.kernels.hop import WindowStage
 from millstream.kernels.merge import MergeSpec
 from millstream.kernels.over import Between, Frame, OverCall, OverSpec
 from millstream.kernels.programs.engine import Closing
-from millstream.kernels.programs.spec import AggregateSpec
+from millstream.kernels.programs.spec import AggregateSpec, GroupSpec
 from millstream.kernels.reorder import LateSpec, ReorderSpec
 from millstream.kernels.session import SessionSpec
 from millstream.kernels.ties import TieOrderSpec
@@ -286,6 +286,28 @@ def closing_scenarios(draw: st.DrawFn) -> Scenario:
 
 
 @st.composite
+def group_scenarios(draw: st.DrawFn) -> Scenario:
+    """Rows in windows, grouped by these and perhaps by more, with aggregates by name and by program."""
+    windows = draw(st.sampled_from([Hopping(4, 4), Hopping(6, 2, 1), Hopping(2, 3), Cumulating(6, 2)]))
+    batch = draw(ordered(SMALL))
+    if len(batch) and batch.time[0] < -1000:
+        batch = replace(batch, time=batch.time - BEGIN)
+    stage = WindowStage(SMALL, windows, BIGINT)
+    kinds = [
+        ("count", None, BIGINT, False), ("sum", "x", DOUBLE, False), ("stddev_pop", "x", DOUBLE, False),
+        ("max", "s", VARCHAR, False), ("last_value", "s", VARCHAR, False), ("count", "s", BIGINT, True),
+    ]  # fmt: skip
+    chosen = draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=4))
+    calls = [AggregateCall.builtin(f"r{i}", *kind) for i, kind in enumerate(chosen)]
+    if draw(st.booleans()):
+        program = builtin_program("sum", DOUBLE, DOUBLE)
+        calls.append(AggregateCall(("own",), "own", ("x",), (DOUBLE,), program=program))
+    keys = (*draw(st.sampled_from([(), ("k",), ("s", "k")])), "window_start", "window_end")
+    spec = GroupSpec(stage.output, keys, tuple(draw(st.permutations(calls))), "window_end")
+    return Scenario(spec, (stage.step(batch),))
+
+
+@st.composite
 def window_group_specs(draw: st.DrawFn) -> WindowGroupSpec:
     """Aggregates that have lanes, over windows with and without overlap and gaps."""
     windows = draw(
@@ -361,6 +383,7 @@ SCENARIOS: dict[str, st.SearchStrategy[Scenario]] = {
     "SessionSpec": session_scenarios(),
     "TieOrderSpec": tie_scenarios(),
     "AggregateSpec": closing_scenarios() | program_scenarios(),
+    "GroupSpec": group_scenarios(),
     "YieldSpec": yield_scenarios(),
     "WindowGroupSpec": window_group_scenarios(),
 }

@@ -9,8 +9,7 @@ from millstream.kernels.hop import WindowStage
 from millstream.kernels.merge import MergeSpec
 from millstream.kernels.over import OverSpec
 from millstream.kernels.patterns.spec import MatchSpec
-from millstream.kernels.programs.engine import Closing
-from millstream.kernels.programs.spec import AggregateSpec
+from millstream.kernels.programs.spec import AggregateSpec, GroupSpec
 from millstream.kernels.session import SessionSpec
 from millstream.kernels.ties import TieOrderSpec
 from millstream.kernels.yields import YieldSpec
@@ -79,12 +78,12 @@ def plan_physical(node: P.Node, forms: R.Forms = "auto") -> Physical:
         case P.Yield(input=below, keys=keys, unit=unit, every=every):
             child = plan(below)
             return _apply((child,), YieldSpec(child.schema, keys, unit, every))
-        case P.Group(input=below, keys=keys, ends=ends, program=program, args=args, results=results):
+        case P.Group(input=below, keys=keys, ends=ends, calls=calls):
             by_panes = plan_window_groups(node, plan)
             if by_panes is not None:
                 return by_panes
             child = plan(below)
-            return _apply((child,), AggregateSpec(child.schema, keys, program, args, Closing(), results, ends))
+            return _apply((child,), GroupSpec(child.schema, keys, calls, ends))
         case P.JoinTable(input=below, table=table, pairs=pairs, residual=residual, how=how, mark=mark):
             return TableJoin(node.schema, plan(below), stored_table(table), pairs, residual, how, mark)
     raise NotImplementedError(f"no physical form of {node.label()}")

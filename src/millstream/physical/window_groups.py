@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from millstream.functions import can_fail, resolve
-from millstream.kernels.window_groups.spec import WindowGroupSpec, has_lanes
+from millstream.kernels.accumulators.records import has_lanes
+from millstream.kernels.window_groups.spec import WindowGroupSpec
 from millstream.physical.nodes import Apply, Physical
 from millstream.plan import nodes as P
 from millstream.plan.expr import Column, Expr, Literal, columns_of

@@ -27,7 +27,6 @@ from millstream.plan.node import (
     some,
     walk,
 )
-from millstream.plan.program_product import product
 from millstream.plan.programs import Program
 from millstream.plan.window_tables import END, START, Windows, length_text
 from millstream.plan.windows import WindowCall
@@ -421,11 +420,6 @@ class Group(Keyed):
     @property
     def results(self) -> tuple[str, ...]:
         return tuple(name for call in self.calls for name in call.names)
-
-    @cached_property
-    def program(self) -> Program:
-        """All calls as one program."""
-        return product([call.as_program(self.input.schema) for call in self.calls])
 
     @cached_property
     def schema(self) -> Schema:

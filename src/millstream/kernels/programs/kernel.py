@@ -11,21 +11,26 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from millstream.kernels.accumulators.records import has_lanes
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
 from millstream.kernels.content import Content, Few, Ledger, Slots, struct
 from millstream.kernels.keys import KeyTable
 from millstream.kernels.lists import lists, unlisted
+from millstream.kernels.programs.accumulated import RECORDS, AccumulatorEngine
 from millstream.kernels.programs.compiled import CompiledEngine, why_not_compiled
-from millstream.kernels.programs.engine import Engine, Groups, Mode, Returned, Sliding, TableRows
+from millstream.kernels.programs.engine import Closing, Engine, Groups, Mode, Returned, Sliding, TableRows
 from millstream.kernels.programs.factored import FactoredEngine
-from millstream.kernels.programs.factors import factors
+from millstream.kernels.programs.factors import Factor, factors
 from millstream.kernels.programs.rows import RowEngine
-from millstream.kernels.programs.spec import AggregateSpec
+from millstream.kernels.programs.spec import AggregateSpec, GroupSpec
 from millstream.kernels.saving import load_keys
 from millstream.kernels.signatures import signature_of
 from millstream.kernels.snapshots import Saved
 from millstream.kernels.yields import last_in_slots
-from millstream.plan.programs import WINDOW, Program
+from millstream.plan.aggregate_calls import AggregateCall
+from millstream.plan.program_product import product
+from millstream.plan.programs import WINDOW, LocalTable, Program
+from millstream.schema import Schema
 
 _NONE: Ints = np.zeros(0, dtype=np.int64)
 _UNUSED = BEGIN
@@ -65,12 +70,39 @@ def engine_of(program: Program, mode: Mode, keyed: bool) -> Engine:
     return RowEngine(program, mode)
 
 
-class AggregateKernel:
-    """Runs an AggregateSpec."""
+def engine_of_calls(calls: Sequence[AggregateCall], rows: Schema, keyed: bool) -> Engine:
+    """What computes aggregates over groups of rows: accumulators if they can, programs otherwise."""
+    named = [call for call in calls if has_lanes(call, rows)]
+    others = [call for call in calls if call not in named]
+    if not named:
+        return engine_of(product([call.as_program(rows) for call in others]), Closing(), keyed)
+    accumulators = AccumulatorEngine(rows, named)
+    if not others:
+        return accumulators
+    program = product([call.as_program(rows) for call in others])
+    records = replace(program, parameters=Schema(()), result=Schema(()), tables=(LocalTable(RECORDS, Schema(())),))
+    parts = []
+    for chosen, part in ((named, records), (others, program)):
+        args = [call in chosen for call in calls for _ in call.args]
+        results = [call in chosen for call in calls for _ in call.names]
+        tables = tuple(table.name for table in part.tables)
+        parts.append(Factor(part, _places(args), _places(results), tables))
+    return FactoredEngine(parts, [accumulators, engine_of(program, Closing(), keyed)])
 
-    def __init__(self, spec: AggregateSpec) -> None:
+
+def _places(chosen: Sequence[bool]) -> tuple[int, ...]:
+    return tuple(place for place, is_chosen in enumerate(chosen) if is_chosen)
+
+
+class AggregateKernel:
+    """Runs an AggregateSpec or a GroupSpec."""
+
+    def __init__(self, spec: AggregateSpec | GroupSpec) -> None:
         self.spec = spec
-        self.engine = engine_of(spec.program, spec.mode, keyed=bool(spec.keys))
+        if isinstance(spec, GroupSpec):
+            self.engine = engine_of_calls(spec.calls, spec.input, keyed=True)
+        else:
+            self.engine = engine_of(spec.program, spec.mode, keyed=bool(spec.keys))
         self._keys = [spec.input.index(key) for key in spec.keys]
         self._args = [spec.input.index(arg) for arg in spec.args]
         self._active = isinstance(spec.mode, Sliding) and spec.mode.active

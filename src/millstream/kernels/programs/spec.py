@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from millstream.kernels.accumulators.records import has_lanes
 from millstream.kernels.one_input import OneInput
 from millstream.kernels.registry import register
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.modes import Closing, Mode, Sliding
+from millstream.plan.program_product import product
 from millstream.plan.programs import Program
 from millstream.plan.python import code_in
 from millstream.schema import Field, Schema
@@ -61,18 +65,69 @@ class AggregateSpec(OneInput):
         return f"{self.program.name}({', '.join(self.args)}){by} {self.mode} ({self._path()})"
 
     def _path(self) -> str:
-        from millstream.kernels.programs.compiled import orders_of, why_not_compiled
-        from millstream.kernels.programs.factors import factors
+        return path_of(self.program, self.mode, self.results)
 
-        parts = factors(self.program, self.mode)
-        reasons = [why_not_compiled(part.program, self.mode) for part in parts]
-        if None not in reasons:
-            return f"row by row: {code_in(self.program) or why_not_compiled(self.program, self.mode)}"
-        said = ["compiled", *orders_of(self.program, self.mode)]
-        for part, reason in zip(parts, reasons, strict=True):
-            if reason is not None:
-                said.append(f"but {', '.join(self.results[i] for i in part.results)} row by row: {reason}")
-        return ", ".join(said)
+
+@register
+@dataclass(frozen=True)
+class GroupSpec(OneInput):
+    """Aggregates over the rows of each group: a row with the key columns and all results, at the time that the key
+    column `ends` tells. Built-in ones are computed by accumulators, the others by their programs."""
+
+    keys: tuple[str, ...]
+    calls: tuple[AggregateCall, ...]
+    ends: str
+    mode = Closing()
+
+    def __post_init__(self) -> None:
+        if self.ends not in self.keys:
+            raise ValueError("groups end by a key column")
+        _ = self.output
+
+    @property
+    def args(self) -> tuple[str, ...]:
+        """The arguments of all calls, one after the other."""
+        return tuple(arg for call in self.calls for arg in call.args)
+
+    @cached_property
+    def output(self) -> Schema:
+        results = (field for call in self.calls for field in call.fields)
+        return Schema((*(self.input[key] for key in self.keys), *results))
+
+    @cached_property
+    def program(self) -> Program | None:
+        """The calls that accumulators do not compute, as one program."""
+        programs = [call.as_program(self.input) for call in self.calls if not has_lanes(call, self.input)]
+        return product(programs) if programs else None
+
+    def build(self) -> AggregateKernel:
+        from millstream.kernels.programs.kernel import AggregateKernel
+
+        return AggregateKernel(self)
+
+    def describe(self) -> str:
+        results = [name for call in self.calls if not has_lanes(call, self.input) for name in call.names]
+        path = "compiled" if self.program is None else path_of(self.program, self.mode, results)
+        if path.startswith("row by row") and len(results) < len(self.output) - len(self.keys):
+            path = f"compiled, but {', '.join(results)} {path}"
+        fns = ", ".join(call.fn for call in self.calls)
+        return f"{fns}({', '.join(self.args)}) by {', '.join(self.keys)} {self.mode} ({path})"
+
+
+def path_of(program: Program, mode: Mode, results: Sequence[str]) -> str:
+    """How a program runs."""
+    from millstream.kernels.programs.compiled import orders_of, why_not_compiled
+    from millstream.kernels.programs.factors import factors
+
+    parts = factors(program, mode)
+    reasons = [why_not_compiled(part.program, mode) for part in parts]
+    if None not in reasons:
+        return f"row by row: {code_in(program) or why_not_compiled(program, mode)}"
+    said = ["compiled", *orders_of(program, mode)]
+    for part, reason in zip(parts, reasons, strict=True):
+        if reason is not None:
+            said.append(f"but {', '.join(results[i] for i in part.results)} row by row: {reason}")
+    return ", ".join(said)
 
 
 def why_slow(program: Program, mode: Mode) -> str | None:

@@ -10,6 +10,7 @@ from math import gcd
 import numpy as np
 import pyarrow as pa
 
+from millstream.kernels.accumulators.records import RecordLayout
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
 from millstream.kernels.content import Content, Ledger, Slots, struct
 from millstream.kernels.hop import check_range
@@ -19,7 +20,6 @@ from millstream.kernels.lists import fixed, lists, unfixed, unlisted
 from millstream.kernels.saving import load_keys
 from millstream.kernels.snapshots import Saved
 from millstream.kernels.window_groups import loops
-from millstream.kernels.window_groups.lanes import PaneLayout
 from millstream.kernels.window_groups.loops import GROUPS, PAIRS
 from millstream.kernels.window_groups.panes import Panes
 from millstream.kernels.window_groups.panes import Slots as SlotNumbers
@@ -31,7 +31,6 @@ _find_entries = compile_kernel(source_of(loops), "find_entries")
 _gather_windows = compile_kernel(source_of(loops), "gather_windows")
 _count_rows = compile_kernel(source_of(loops), "count_rows")
 
-_TEXTS_AT_LEAST = 1_024
 _MOST_PAIRS = 1 << 18
 """about how many entries are put together at once"""
 
@@ -92,13 +91,13 @@ class WindowGroupKernel:
     def __init__(self, spec: WindowGroupSpec) -> None:
         self.spec = spec
         self.shape = Shape.of(spec.windows)
-        self.layout = PaneLayout(spec)
+        self.layout = RecordLayout(spec.input, spec.calls)
         self._keys = [spec.input.index(name) for name in spec.by]
         self._types = [spec.input[name].type for name in spec.by]
 
     def open(self) -> WindowGroupState:
-        texts = {name: ByteTable(self.spec.input[name].type) for name in self.layout.text_lanes.values()}
-        return WindowGroupState(KeyTable(self._types) if self._types else None, Panes(self.layout), texts)
+        keys = KeyTable(self._types) if self._types else None
+        return WindowGroupState(keys, Panes(self.layout), self.layout.tables())
 
     def step(self, state: WindowGroupState, batch: Batch) -> Batch:
         if len(batch):
@@ -115,16 +114,8 @@ class WindowGroupKernel:
             if state.keys is not None:
                 state.keys.release(gone)
             state.ledger.release(gone)
-        self._forget_strings(state)
+        self.layout.forget(panes.records[panes.head : panes.count], state.texts, state.kept_texts)
         return concat(parts, batch.upto) if parts else Batch.empty(self.spec.output.arrow, batch.upto)
-
-    def _forget_strings(self, state: WindowGroupState) -> None:
-        """Give up strings that no entry has, once there may be as many of them as others."""
-        records = state.panes.records[state.panes.head : state.panes.count]
-        for name, table in state.texts.items():
-            if len(table) > 2 * state.kept_texts.get(name, 0) + _TEXTS_AT_LEAST:
-                table.release(np.setdiff1d(table.live(), self.layout.codes(records, name)))
-                state.kept_texts[name] = len(table)
 
     def _arrive(self, state: WindowGroupState, batch: Batch) -> None:
         """Take rows into the entries of their panes."""
@@ -142,7 +133,7 @@ class WindowGroupKernel:
             self.shape.offset, panes.meta, panes.newest, panes.slot_at, panes.pane_at, panes.first_at, panes.rows_at,
             places,
         )  # fmt: skip
-        self.layout.take_rows(places, batch.rows, panes.records, state.texts)
+        self.layout.take_rows(places, batch.rows.column, panes.records, state.texts)
         state.ledger.touch(slots, size)
 
     def _ended(self, state: WindowGroupState, next_window: int, last: int) -> Iterator[Batch]:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from millstream.kernels.accumulators.records import RecordLayout, Records
 from millstream.kernels.batch import Ints
-from millstream.kernels.window_groups.lanes import PaneLayout, Records
 from millstream.kernels.window_groups.loops import BASE, COUNT, OPEN_FIRST, OPEN_PANE
 
 Slots = npt.NDArray[np.int32]
@@ -24,7 +24,7 @@ class Panes:
     entries are dropped; so numbers are never used again, and a slot that is need not be wiped.
     """
 
-    def __init__(self, layout: PaneLayout) -> None:
+    def __init__(self, layout: RecordLayout) -> None:
         self._layout = layout
         self.meta: Ints = np.zeros(4, dtype=np.int64)
         self.head = 0

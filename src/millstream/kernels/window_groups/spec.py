@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from millstream.kernels.aggregates import KNOWN, NAMES, result_type
+from millstream.kernels.accumulators.records import has_lanes
+from millstream.kernels.aggregates import result_type
 from millstream.kernels.registry import register
 from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.window_tables import Windows
@@ -15,17 +16,6 @@ from millstream.types import SqlType
 
 if TYPE_CHECKING:
     from millstream.kernels.window_groups.kernel import WindowGroupKernel
-
-
-def has_lanes(call: AggregateCall, rows: Schema) -> bool:
-    """Whether an aggregate can be put together from panes of such rows."""
-    if call.program is not None or call.counts_once:
-        return False
-    if call.fn == "count":
-        return True
-    type_ = None if call.arg is None else rows[call.arg].type
-    known = call.fn in NAMES | KNOWN and type_ is not None and type_.name != "NULL"
-    return known and result_type(call.fn, False, type_) is not None
 
 
 @register

@@ -1,8 +1,8 @@
-"""The record of an entry: the states of accumulators, and the loops that take rows and other entries into them."""
+"""Records of several aggregates: loops that take rows, or other records, into them, and columns of results."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -12,25 +12,37 @@ import pyarrow as pa
 from millstream.errors import DataError
 from millstream.kernels.accumulators import Accumulator, Place, State, Sums, imports
 from millstream.kernels.accumulators.columns import ArgumentColumn, argument_arrays, result_arrays, result_column
-from millstream.kernels.aggregates import KNOWN
+from millstream.kernels.aggregates import KNOWN, NAMES, result_type
 from millstream.kernels.batch import Ints
 from millstream.kernels.jit import Compiled, as_input, compile_kernel
 from millstream.kernels.keys import ByteTable
 from millstream.kernels.source.writer import filled
-from millstream.kernels.window_groups.spec import WindowGroupSpec
 from millstream.plan.aggregate_calls import AggregateCall
+from millstream.schema import Schema
 from millstream.types import BIGINT, from_kernel
 
 Records = npt.NDArray[np.int64]
-"""one row of lanes for each entry"""
+"""one row of lanes for each record"""
 
 Texts = Mapping[str, ByteTable]
 """the strings of a column by their codes"""
 
+_TEXTS_AT_LEAST = 1_024
 _EXTREMES_AND_EDGES = KNOWN | {"min", "max", "first_value", "last_value"}
 
 
-class Part:
+def has_lanes(call: AggregateCall, rows: Schema) -> bool:
+    """Whether accumulators compute an aggregate over such rows."""
+    if call.program is not None or call.counts_once:
+        return False
+    if call.fn == "count":
+        return True
+    type_ = None if call.arg is None else rows[call.arg].type
+    known = call.fn in NAMES | KNOWN and type_ is not None and type_.name != "NULL"
+    return known and result_type(call.fn, False, type_) is not None
+
+
+class ArgumentRecord:
     """All that is kept of an argument, in the lanes of each record from `start` on: states, each under a name.
 
     Neither the argument's name nor the place in records is in the source of its loops, so that many queries share their
@@ -87,39 +99,38 @@ class Part:
         return compile_kernel(f"{imports(text)}\n{text}", "run")
 
 
-class PaneLayout:
-    """The parts that the calls of a spec need, each once."""
+class RecordLayout:
+    """What calls of built-in aggregates need to know of rows, each once."""
 
-    def __init__(self, spec: WindowGroupSpec) -> None:
-        self.spec = spec
-        self.parts: dict[str, Part] = {}
+    def __init__(self, rows: Schema, calls: Sequence[AggregateCall]) -> None:
+        self.rows, self.calls = rows, calls
+        self.parts: dict[str, ArgumentRecord] = {}
         self.width = 0
-        for column in dict.fromkeys(call.arg for call in spec.calls if call.arg is not None):
-            self.parts[column] = self._part(column, [call for call in spec.calls if call.arg == column])
+        for column in dict.fromkeys(call.arg for call in calls if call.arg is not None):
+            self.parts[column] = self._part(column, [call for call in calls if call.arg == column])
             self.width += self.parts[column].width
         self.text_lanes = {lane: part.arg.column for part in self.parts.values() for lane in part.code_lanes}
         """the lanes that have codes of strings, and the columns of these"""
-        self._tell = {call: self.parts[call.arg].tell(call) for call in spec.calls if call.arg is not None}
+        self._tell = {call: self.parts[call.arg].tell(call) for call in calls if call.arg is not None}
 
-    def _part(self, column: str, calls: Sequence[AggregateCall]) -> Part:
-        arg = ArgumentColumn("a", self.spec.input[column].type, column, any(call.fn != "count" for call in calls))
+    def _part(self, column: str, calls: Sequence[AggregateCall]) -> ArgumentRecord:
+        arg = ArgumentColumn("a", self.rows[column].type, column, any(call.fn != "count" for call in calls))
         states: dict[str, State] = {}
         for call in calls:
             state, before = Accumulator(call.fn, arg, call.type).state, states.get(_state_name(call))
             states[_state_name(call)] = state.joined(before) if isinstance(state, Sums) and before else state
-        return Part(arg, states, self.width)
+        return ArgumentRecord(arg, states, self.width)
 
     def new(self, length: int) -> Records:
         """Records that have seen nothing."""
         return np.zeros((length, self.width), dtype=np.int64)
 
-    def take_rows(self, places: Ints, rows: pa.RecordBatch, records: Records, texts: Texts) -> None:
-        """Take rows into the records at their places."""
+    def take_rows(self, places: Ints, columns: Callable[[str], pa.Array], records: Records, texts: Texts) -> None:
+        """Take rows, whose columns are told by name, into the records at their places."""
         places, ints = as_input(places), records.reshape(-1)
         for part in self.parts.values():
-            column = rows.column(self.spec.input.index(part.arg.column))
             arrays = argument_arrays(
-                part.arg, column, {part.arg.name: texts[part.arg.column]} if part.code_lanes else {}
+                part.arg, columns(part.arg.column), {part.arg.name: texts[part.arg.column]} if part.code_lanes else {}
             )
             part.take_rows(len(places), places, self.width, part.start, *arrays, ints, ints.view(np.float64))
 
@@ -135,7 +146,7 @@ class PaneLayout:
 
     def columns(self, rows: Ints, records: Records, texts: Texts) -> list[pa.Array]:
         """What the calls make of groups: `rows` counts theirs."""
-        return [self._column(call, rows, records.reshape(-1), texts) for call in self.spec.calls]
+        return [self._column(call, rows, records.reshape(-1), texts) for call in self.calls]
 
     def _column(self, call: AggregateCall, rows: Ints, ints: Ints, texts: Texts) -> pa.Array:
         if call.arg is None:
@@ -149,10 +160,21 @@ class PaneLayout:
 
     # -- strings ---------------------------------------------------------------------------------------------------
 
-    def codes(self, records: Records, column: str) -> Ints:
+    def _codes(self, records: Records, column: str) -> Ints:
         """The codes of a column's strings in records."""
         found = [records[records[:, lane - 1] != 0, lane] for lane, name in self.text_lanes.items() if name == column]
         return np.unique(np.concatenate(found))
+
+    def tables(self) -> dict[str, ByteTable]:
+        """Tables for the strings of columns whose codes are in records."""
+        return {name: ByteTable(self.rows[name].type) for name in self.text_lanes.values()}
+
+    def forget(self, records: Records, texts: Texts, kept: dict[str, int]) -> None:
+        """Give up strings that no record has, once there may be as many of them as others; `kept` were there then."""
+        for name, table in texts.items():
+            if len(table) > 2 * kept.get(name, 0) + _TEXTS_AT_LEAST:
+                table.release(np.setdiff1d(table.live(), self._codes(records, name)))
+                kept[name] = len(table)
 
     def strings(self, records: Records, texts: Texts) -> list[pa.Array]:
         """The strings in records, a column for each lane that has their codes."""

@@ -1,0 +1,90 @@
+"""The engine of built-in aggregates: a record for each group, kept by accumulators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millstream.kernels.accumulators.records import RecordLayout, Records
+from millstream.kernels.batch import Ints
+from millstream.kernels.keys import ByteTable
+from millstream.kernels.lists import fixed, unfixed
+from millstream.kernels.programs.engine import Groups, Returned, TableRows
+from millstream.plan.aggregate_calls import AggregateCall
+from millstream.schema import Schema
+
+RECORDS = "$records"
+"""the table of records in a saved group"""
+
+_NOWHERE: Ints = np.zeros(0, dtype=np.int64)
+
+
+@dataclass
+class Accumulated:
+    """The record of each slot, and how many rows it has seen."""
+
+    records: Records
+    rows: Ints
+    texts: dict[str, ByteTable]
+    kept_texts: dict[str, int] = field(default_factory=dict)
+
+
+class AccumulatorEngine:
+    """Computes calls that have lanes over groups that end; implements `engine.Engine`. Tuples have the arguments of all
+    calls, one after the other."""
+
+    numbers_tuples = False
+
+    def __init__(self, rows: Schema, calls: Sequence[AggregateCall]) -> None:
+        self.layout = RecordLayout(rows, calls)
+        self._args = {arg: i for i, arg in enumerate(arg for call in calls for arg in call.args)}
+        self._nothing = [pa.array([], type_.arrow) for call in calls for type_ in call.types]
+
+    def open(self) -> Accumulated:
+        return Accumulated(self.layout.new(0), np.zeros(0, dtype=np.int64), self.layout.tables())
+
+    def arrive(self, state: Accumulated, slots: npt.NDArray[np.int32], time: Ints, ids: Ints, args: Sequence[pa.Array],
+               upto: int) -> Returned:  # fmt: skip
+        if len(slots):
+            self._reserve(state, int(slots.max()) + 1)
+            counts = np.bincount(slots)
+            state.rows[: len(counts)] += counts
+            places = slots.astype(np.int64)
+            self.layout.take_rows(places, lambda arg: args[self._args[arg]], state.records, state.texts)
+        return Returned(_NOWHERE, _NOWHERE, self._nothing)
+
+    def _reserve(self, state: Accumulated, slots: int) -> None:
+        if slots > len(state.rows):
+            more = max(slots, 2 * len(state.rows)) - len(state.rows)
+            state.records = np.concatenate([state.records, self.layout.new(more)])
+            state.rows = np.append(state.rows, np.zeros(more, dtype=np.int64))
+
+    def close(self, state: Accumulated, slots: Ints) -> Returned:
+        columns = self.layout.columns(state.rows[slots], state.records[slots], state.texts)
+        state.records[slots], state.rows[slots] = 0, 0
+        self.layout.forget(state.records, state.texts, state.kept_texts)
+        return Returned(np.arange(len(slots)), None, columns)
+
+    def export(self, state: Accumulated, slots: Ints) -> Groups:
+        records, rows = state.records[slots], state.rows[slots]
+        columns = {"rows": pa.array(rows)}
+        if self.layout.width:
+            columns["record"] = fixed(records)
+        columns |= {f"text{i}": text for i, text in enumerate(self.layout.strings(records, state.texts))}
+        table = TableRows(np.arange(len(slots)), pa.RecordBatch.from_pydict(columns))
+        return Groups(rows, {RECORDS: table})
+
+    def load(self, groups: Groups) -> Accumulated:
+        state, saved = self.open(), groups.tables[RECORDS].rows
+        state.rows = np.array(saved.column("rows"))
+        texts = [saved.column(f"text{i}") for i in range(len(self.layout.text_lanes))]
+        records = unfixed(saved.column("record")) if self.layout.width else self.layout.new(len(state.rows))
+        state.records = self.layout.coded(records, texts, state.texts)
+        return state
+
+    def rows_held(self, state: Accumulated) -> int:
+        return int(np.count_nonzero(state.rows))
