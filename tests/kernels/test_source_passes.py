@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from millstream.kernels.source.passes import decorated, imports_of, lean, renamed, untroubled
+import ast
+import gc
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from millstream.kernels.source.passes import decorated, imports_of, lean, parsed, renamed, untroubled
 from millstream.kernels.source.writer import Writer, block, indented
 
 HELPER = """\
@@ -66,3 +71,30 @@ def test_what_is_written_stands_under_its_heads() -> None:
             pass
     assert write.text == "while True:\n    a = 1\n    if a:\n        break\n    b1 = 2\n    else:\n        pass\n"
     assert indented(["x"], 2) == ["        x"]
+
+
+class Garbage:
+    """What lets other threads run when it is collected."""
+
+    def __init__(self) -> None:
+        self.me = self
+
+    def __del__(self) -> None:
+        time.sleep(0.0001)
+
+
+def test_threads_may_read_source_at_once() -> None:
+    text = "def f(x):\n" + "".join(f"    y{i} = (((x + {i}) * 2) - {i}) if x > {i} else [x]\n" for i in range(200))
+
+    def read(_: int) -> int:
+        for _ in range(20):
+            Garbage()
+        return len(ast.dump(parsed(text)))
+
+    thresholds = gc.get_threshold()
+    gc.set_threshold(50)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            assert len(set(threads.map(read, range(40)))) == 1
+    finally:
+        gc.set_threshold(*thresholds)

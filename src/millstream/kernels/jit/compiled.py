@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.kernels.jit import aside, policy, store
-from millstream.kernels.source.passes import decorated
+from millstream.kernels.source.passes import decorated, parsed
 
 _HEADER = "from __future__ import annotations\nfrom numba import njit\n"
 _DECORATOR = '@njit(nogil=True, cache=True, error_model="numpy", no_cfunc_wrapper=True)\n'
@@ -135,7 +135,7 @@ class KernelModule:
         return module
 
     def _functions(self) -> list[str]:
-        return [node.name for node in ast.parse(self.source).body if isinstance(node, ast.FunctionDef)]
+        return [node.name for node in parsed(self.source).body if isinstance(node, ast.FunctionDef)]
 
     def _watch(self, dispatcher: Any, function: str) -> None:
         """Arguments of a new kind are no reason to wait either, where sessions do not wait for the compiler: what is

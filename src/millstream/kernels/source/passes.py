@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
@@ -11,6 +12,15 @@ Edit = tuple[int, int, str]
 """What stands between two places of a text becomes another text."""
 
 _Node = TypeVar("_Node", bound=ast.AST)
+
+_one_at_a_time = threading.RLock()
+
+
+def parsed(text: str) -> ast.Module:
+    """The syntax tree of source. Threads take turns: Python 3.11 counts the depth of trees for all of them together,
+    and fails if another thread parses meanwhile, as it may when garbage is collected."""
+    with _one_at_a_time:
+        return ast.parse(text)
 
 
 class Source:
@@ -24,7 +34,7 @@ class Source:
         for line in text.splitlines(keepends=True):
             self._lines.append(self._lines[-1] + len(line))
         self._nodes: dict[type[ast.AST], list[Any]] = defaultdict(list)
-        waiting: list[ast.AST] = [ast.parse(text)]
+        waiting: list[ast.AST] = [parsed(text)]
         while waiting:
             node = waiting.pop()
             self._nodes[type(node)].append(node)
@@ -66,7 +76,7 @@ def imports_of(library: str, names: Iterable[str], own: str) -> list[str]:
 def decorated(text: str, decorator: str, module_of: Callable[[str], str]) -> str:
     """Source whose functions have a decorator, and which imports from other modules."""
     lines = text.splitlines(keepends=True)
-    for node in ast.parse(text).body:
+    for node in parsed(text).body:
         at = node.lineno - 1
         if isinstance(node, ast.FunctionDef):
             lines[at] = decorator + lines[at]
