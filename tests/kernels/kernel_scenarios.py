@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from millstream import types
 from millstream.kernels.aggregates import KNOWN, NAMES, OVER_NAMES, RANKS, result_type
-from millstream.kernels.ahead import AheadSpec
 from millstream.kernels.batch import BEGIN, FOREVER, Batch
 from millstream.kernels.chain import ChainSpec
 from millstream.kernels.compute import ComputeStage
@@ -23,7 +22,7 @@ from millstream.kernels.contract import KernelSpec
 from millstream.kernels.distinct import DistinctSpec
 from millstream.kernels.hop import WindowStage
 from millstream.kernels.merge import MergeSpec
-from millstream.kernels.over import Between, Frame, OverCall, OverSpec
+from millstream.kernels.over import AheadSpec, Between, Frame, OverCall, OverSpec
 from millstream.kernels.programs.engine import Closing
 from millstream.kernels.programs.spec import AggregateSpec, GroupSpec
 from millstream.kernels.reorder import LateSpec, ReorderSpec

@@ -7,8 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from millstream.kernels.aggregates import KNOWN, RANKS
-from millstream.kernels.ahead import AheadSpec
-from millstream.kernels.over import Frame, OverCall, OverSpec
+from millstream.kernels.over import AheadSpec, Frame, OverCall, OverSpec
 
 
 def over(spec: OverSpec | AheadSpec, rows: list[dict[str, Any]], times: list[int]) -> dict[str, list[Any]]:

@@ -18,9 +18,8 @@ from over_reference import over, total
 from millstream.errors import DataError, StateError
 from millstream.kernels import jit, saving
 from millstream.kernels.aggregates import result_type
-from millstream.kernels.ahead import AheadSpec
 from millstream.kernels.batch import FOREVER, Batch
-from millstream.kernels.over import Between, Frame, OverCall, OverSpec
+from millstream.kernels.over import AheadSpec, Between, Frame, OverCall, OverSpec
 from millstream.schema import Schema
 from millstream.types import BIGINT, DECIMAL, DOUBLE, INTEGER, VARCHAR
 from tiers import examples

@@ -225,7 +225,7 @@ def test_live_state_is_used_only_where_it_was_left() -> None:
 def test_state_of_another_query_is_refused() -> None:
     spark = PretendedSpark(over(), 1, slack=0)
     spark.micro_batch([("a", 1.0, SECOND)])
-    spark.spec = over(suffix="2")
+    spark.spec = over(keys=())
     spark.start()
     with pytest.raises(StateError, match="another query"):
         spark.micro_batch([("a", 1.0, 2 * SECOND)])
@@ -235,5 +235,5 @@ def test_state_of_another_format_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     spark = PretendedSpark(over(), 1, slack=0)
     spark.micro_batch([("a", 1.0, SECOND)])
     monkeypatch.setattr(state, "FORMAT", 99)
-    with pytest.raises(StateError, match="format 3, this version reads format 99"):
+    with pytest.raises(StateError, match="format 4, this version reads format 99"):
         spark.micro_batch([("a", 1.0, 2 * SECOND)])

@@ -68,7 +68,7 @@ class Few:
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptRows:
     """Rows of a state, by numbers that increase. A row has the same number for as long as it is kept, and no other row
     gets it before that is saved. `take` gives the rows at places; `changing` are further values of each that, other
     than these, may become different; `compared` become different with the row itself, and are not saved.
@@ -169,7 +169,7 @@ class Slots:
         self.ledger.slots = pieces
 
 
-Table: TypeAlias = Kept | Slots
+Table: TypeAlias = KeptRows | Slots
 Content: TypeAlias = Mapping[str, Array | Few | Table]
 """What a state is, by name, the same tables each time. Arrays are numbers that never fall, and belong to no key."""
 
@@ -183,7 +183,7 @@ def placed(content: Content, spec: KernelSpec) -> Content:
     """The content of a state with the rows of queries, and the keys in them, under the places of their columns."""
     signature, placed = signature_of(spec), dict(content)
     for name, part in content.items():
-        if isinstance(part, Few | Kept) and not part.is_placed:
+        if isinstance(part, Few | KeptRows) and not part.is_placed:
             by = tuple(map(signature.place, spec.keys or ())) if part.by is None else part.by
             if isinstance(part, Few):
                 placed[name] = Few(part.rows.with_rows(signature.placed(part.rows.rows)), by)
@@ -203,7 +203,7 @@ def within(name: str, content: Content, spec: KernelSpec) -> Content:
     """The content of a state in another, under a name; it belongs to a kernel of this spec."""
     inner: dict[str, Array | Few | Table] = {}
     for own, part in placed(content, spec).items():
-        if isinstance(part, Kept):
+        if isinstance(part, KeptRows):
             owner = None if part.owner is None else f"{name}.{part.owner}"
             changing = {f"{name}.{of}": values for of, values in part.changing.items()}
             part = replace(part, changing=changing, owner=owner, is_placed=True)

@@ -7,7 +7,7 @@ What a state is (`content.py`) has three kinds of parts, each under a name:
 
 - keys with all that is known of them, a row for each slot (`Slots`). The kernel says which slots a step touched or
   released, and those are saved; a kernel without keys has one slot. What a key has many of is a list in its row.
-- rows that came and go (`Kept`), with numbers that last as long as they do. What came, went or changed is found by
+- rows that came and go (`KeptRows`), with numbers that last as long as they do. What came, went or changed is found by
   comparing numbers, and values that may change, with those that were saved: loops need not tell.
 - the head: numbers that belong to no key and never fall, as progress (arrays; of several states the highest counts),
   and rows that are few or soon gone (`Few`).

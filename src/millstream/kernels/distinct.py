@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.kernels.batch import BEGIN, Batch, Ints
-from millstream.kernels.content import Content, Kept, Ledger
+from millstream.kernels.content import Content, KeptRows, Ledger
 from millstream.kernels.keys import KeyTable
 from millstream.kernels.one_input import KeepsColumns
 from millstream.kernels.registry import register
@@ -87,7 +87,9 @@ class DistinctKernel:
     def export(self, state: DistinctState) -> Content:
         slots = state.current()
         columns = tuple(f"k{i}" for i in range(len(self.spec.input)))
-        seen = Kept(state.before + slots, lambda places: state.seen.keys(slots[places]).to_struct_array(), by=columns)
+        seen = KeptRows(
+            state.before + slots, lambda places: state.seen.keys(slots[places]).to_struct_array(), by=columns
+        )
         return {"time": np.array([state.time]), "seen": seen}
 
     def load(self, parts: Saved) -> DistinctState:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
-from millstream.kernels.content import Kept, Rows
+from millstream.kernels.content import KeptRows, Rows
 
 
 class KeptBatches:
@@ -54,11 +54,11 @@ class KeptBatches:
             self._batches = [rows.take(places)] if len(places) else []
             self._numbers = [self._numbers[0][places]] if len(places) else []
 
-    def kept(self) -> Kept:
+    def kept(self) -> KeptRows:
         return kept_batches(self._batches, self._numbers)
 
 
-def kept_batches(batches: Sequence[Batch], numbers: Sequence[Ints]) -> Kept:
+def kept_batches(batches: Sequence[Batch], numbers: Sequence[Ints]) -> KeptRows:
     """Rows of batches, with their numbers in any order."""
     together = np.concatenate([np.zeros(0, dtype=np.int64), *numbers])
     order = np.argsort(together, kind="stable")
@@ -78,7 +78,7 @@ def kept_batches(batches: Sequence[Batch], numbers: Sequence[Ints]) -> Kept:
         back[by_batch] = np.arange(len(wanted))
         return concat(parts, BEGIN).take(back)
 
-    return Kept(together[order], take)
+    return KeptRows(together[order], take)
 
 
 class SlotNumbers:
@@ -108,13 +108,13 @@ class SlotNumbers:
             self.of(slots)
             self._of[slots] = numbers
 
-    def kept(self, slots: npt.NDArray[Any], take: Callable[[Ints], Rows], changing: Mapping[str, Ints]) -> Kept:
+    def kept(self, slots: npt.NDArray[Any], take: Callable[[Ints], Rows], changing: Mapping[str, Ints]) -> KeptRows:
         """Keys of these slots, what is known of all by slot."""
         numbers = self.of(slots)
         order = np.argsort(numbers, kind="stable")
         own = slots[order].astype(np.int64)
         values = {name: of[own] for name, of in changing.items()}
-        return Kept(numbers[order], lambda places: take(own[places]), values)
+        return KeptRows(numbers[order], lambda places: take(own[places]), values)
 
     def _fresh(self, count: int) -> Ints:
         self._next += count

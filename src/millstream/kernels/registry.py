@@ -9,7 +9,7 @@ Spec = TypeVar("Spec", bound=type)
 
 _specs: dict[str, type] = {}
 _MODULES = (
-    "ahead", "asof", "chain", "distinct", "merge", "over", "patterns.spec", "programs.spec", "reorder", "session",
+    "asof", "chain", "distinct", "merge", "over", "patterns.spec", "programs.spec", "reorder", "session",
     "ties", "window_groups", "yields", "relations.coalesce", "relations.events", "relations.rows_window",
     "relations.time_changes", "relations.unroll", "relations.at_window_end", "relations.bags", "relations.convert",
     "relations.deliver", "relations.join", "relations.summary",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from millstream.kernels.batch import FOREVER, Batch, Ints, concat
-from millstream.kernels.content import Kept
+from millstream.kernels.content import KeptRows
 from millstream.kernels.kept import kept_batches
 
 
@@ -58,7 +58,7 @@ class Runs:
         """Everything that waits; None if nothing does."""
         return in_order(self._runs) if self._runs else None
 
-    def kept(self) -> Kept:
+    def kept(self) -> KeptRows:
         """Everything that waits, as it is saved: in the order it came."""
         return kept_batches(self._runs, self._numbers)
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from millstream.errors import StateError
 from millstream.kernels import snapshots
 from millstream.kernels.batch import Batch, Ints
-from millstream.kernels.content import OWNER, Content, Few, Kept, Ledger, Rows, Table, placed
+from millstream.kernels.content import OWNER, Content, Few, KeptRows, Ledger, Rows, Table, placed
 from millstream.kernels.contract import Kernel, State
 from millstream.kernels.keys import KeyTable, bucket_of
 from millstream.kernels.pieces import Bools, Pieces
@@ -28,7 +28,11 @@ HEAD = 0
 
 def snapshot(kernel: Kernel, state: State) -> bytes:
     """The state as Arrow IPC bytes."""
-    return snapshots.save(kernel.spec, _whole(kernel, state))
+    content = _content(kernel, state)
+    owning = {part.owner for part in content.values() if isinstance(part, KeptRows)}
+    # Numbers that no other row refers to need not last.
+    unused = {f"{name}.number" for name in content if name not in owning}
+    return snapshots.save(kernel.spec, {of: own for of, own in _whole(content).items() if of not in unused})
 
 
 def restore(kernel: Kernel, saved: bytes) -> State:
@@ -38,7 +42,7 @@ def restore(kernel: Kernel, saved: bytes) -> State:
 
 def copy(kernel: Kernel, state: State) -> State:
     """The same state once more, without what was left behind in it."""
-    return kernel.load(Saved(_whole(kernel, state), signature_of(kernel.spec)))
+    return kernel.load(Saved(_whole(_content(kernel, state)), signature_of(kernel.spec)))
 
 
 def changes(kernel: Kernel, state: State) -> dict[int, bytes | None]:
@@ -86,7 +90,7 @@ def assemble(kernel: Kernel, pieces: Mapping[int, bytes]) -> State:
         if found:
             taken = {of: [column.take(pa.array(at)) for column, at in each] for of, each in _columns(found)}
             rows = {of: pa.concat_arrays(each) for of, each in taken.items()}
-            if isinstance(table, Kept):
+            if isinstance(table, KeptRows):
                 order = np.argsort(rows[f"{name}.number"].to_numpy(zero_copy_only=False), kind="stable")
                 divisions[name].arrange(order)
                 rows = {of: column.take(pa.array(order)) for of, column in rows.items()}
@@ -128,7 +132,7 @@ def merge(kernel: Kernel, states: Sequence[State]) -> State:
             raise ValueError(f"the state of {type(kernel).__name__} cannot be put together")
         return states[0]
     contents = [_content(kernel, state) for state in states]
-    first = {name: _firsts(name, contents) for name, part in contents[0].items() if isinstance(part, Kept)}
+    first = {name: _firsts(name, contents) for name, part in contents[0].items() if isinstance(part, KeptRows)}
     columns: dict[str, pa.Array] = {}
     for name in dict.fromkeys(name for content in contents for name in content):
         taken = [(i, _all_of(name, content[name])) for i, content in enumerate(contents) if name in content]
@@ -136,7 +140,7 @@ def merge(kernel: Kernel, states: Sequence[State]) -> State:
         if isinstance(sample, np.ndarray):
             columns[name] = pa.array(np.max([own[name].to_numpy() for _, own in taken], axis=0))
             continue
-        if isinstance(sample, Kept):
+        if isinstance(sample, KeptRows):
             for i, own in taken:
                 if own:
                     own[f"{name}.number"] = pa.array(own[f"{name}.number"].to_numpy() + first[name][i])
@@ -158,8 +162,8 @@ def _content(kernel: Kernel, state: State) -> Content:
     return placed(kernel.export(state), kernel.spec)
 
 
-def _whole(kernel: Kernel, state: State) -> dict[str, pa.Array]:
-    return {of: own for name, part in _content(kernel, state).items() for of, own in _all_of(name, part).items()}
+def _whole(content: Content) -> dict[str, pa.Array]:
+    return {of: own for name, part in content.items() for of, own in _all_of(name, part).items()}
 
 
 # -- in pieces ---------------------------------------------------------------------------------------------------------
@@ -243,10 +247,10 @@ def _owners(name: str, content: Content, whole: Mapping[str, Mapping[str, pa.Arr
     if not whole[name]:
         return np.zeros(0, dtype=np.int64)
     rows = whole[name][name]
-    if isinstance(part, Kept) and part.owner is not None:
+    if isinstance(part, KeptRows) and part.owner is not None:
         owning = content[part.owner]
         buckets = _owners(part.owner, content, whole, parts)
-        assert isinstance(owning, Kept) and buckets is not None
+        assert isinstance(owning, KeptRows) and buckets is not None
         own: Ints = buckets[np.searchsorted(owning.numbers, rows.field(OWNER).to_numpy())]
         return own
     if not part.by:

@@ -51,7 +51,7 @@ class Saved:
         return Batch(self.rows(name), self.array(f"{name}.time"), self.array(f"{name}.seq"), upto, other, port)
 
     def numbers(self, name: str) -> npt.NDArray[np.int64] | None:
-        """The numbers that rows are to have, if they were saved in pieces; see `Kept`."""
+        """The numbers that rows are to have, if they were saved in pieces; see `KeptRows`."""
         return self.array(f"{name}.number") if f"{name}.number" in self and not self.anew else None
 
     def within(self, name: str, spec: object) -> Saved:

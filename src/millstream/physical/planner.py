@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from millstream.kernels.ahead import AheadSpec
 from millstream.kernels.contract import KernelSpec
 from millstream.kernels.distinct import DistinctSpec
 from millstream.kernels.hop import WindowStage
 from millstream.kernels.merge import MergeSpec
-from millstream.kernels.over import OverSpec
+from millstream.kernels.over import AheadSpec, OverSpec
 from millstream.kernels.patterns.spec import MatchSpec
 from millstream.kernels.programs.spec import AggregateSpec, GroupSpec
 from millstream.kernels.session import SessionSpec

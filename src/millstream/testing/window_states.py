@@ -10,13 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.kernels import saving
-from millstream.kernels.ahead import AheadSpec
 from millstream.kernels.asof.spec import AsofSpec
 from millstream.kernels.batch import BEGIN, Batch
 from millstream.kernels.contract import Kernel, KernelSpec, State
 from millstream.kernels.distinct import DistinctSpec
 from millstream.kernels.merge import MergeSpec
-from millstream.kernels.over import Frame, OverCall
+from millstream.kernels.over import AheadSpec, Frame, OverCall
 from millstream.kernels.relations.bags import BagSpec
 from millstream.kernels.relations.coalesce import CoalesceSpec
 from millstream.kernels.relations.convert import ToChangesSpec

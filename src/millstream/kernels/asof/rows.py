@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from millstream.kernels.asof.spec import LEFT, RIGHT, AsofSpec
 from millstream.kernels.batch import BEGIN, Batch, Ints
-from millstream.kernels.content import Content, Kept, Ledger
+from millstream.kernels.content import Content, KeptRows, Ledger
 from millstream.kernels.keys import KeyTable
 from millstream.kernels.relations.held_rows import HeldRows
 from millstream.kernels.runs import Runs
@@ -180,7 +180,7 @@ class AsofKernel:
 
     def export(self, state: AsofState) -> Content:
         live = self._live(state)
-        held = Kept(state.held.lasting[live], lambda places: state.held.batch(live[places]))
+        held = KeptRows(state.held.lasting[live], lambda places: state.held.batch(live[places]))
         return {"upto": np.array(state.upto), "held": held, "waiting": state.waiting.kept()}
 
     def load(self, parts: Saved) -> AsofState:

@@ -1,6 +1,5 @@
-"""Aggregates OVER the rows before each row."""
+"""Aggregates OVER the rows before each row, and those that come after it."""
 
-from millstream.kernels.over.spec import Frame, OverCall, OverSpec
-from millstream.plan.windows import Between
+from millstream.kernels.over.spec import AheadSpec, Between, Frame, OverCall, OverSpec
 
-__all__ = ["Between", "Frame", "OverCall", "OverSpec"]
+__all__ = ["AheadSpec", "Between", "Frame", "OverCall", "OverSpec"]

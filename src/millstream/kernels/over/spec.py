@@ -4,31 +4,34 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from millstream.kernels.aggregates import OVER_NAMES, RANKS, result_type
+from millstream.kernels.aggregates import KNOWN, NAMES, OVER_NAMES, RANKS, result_type
 from millstream.kernels.one_input import OneInput
 from millstream.kernels.registry import register
-from millstream.plan.windows import Frame
+from millstream.plan.windows import Between, Frame
 from millstream.plan.windows import WindowCall as OverCall
 from millstream.schema import Field, Schema
-from millstream.types import SqlType
+from millstream.types import BIGINT, BOOLEAN, SqlType
 
-__all__ = ["Frame", "OverCall", "OverSpec"]
+__all__ = ["AheadSpec", "Between", "Frame", "OverCall", "OverSpec"]
 
 if TYPE_CHECKING:
+    from millstream.kernels.over.ahead import AheadKernel
     from millstream.kernels.over.kernel import OverKernel
 
+REAL = "real"
+"""a column that is NULL in rows which only stand for that time has come so far"""
 
-@register
+
 @dataclass(frozen=True)
-class OverSpec(OneInput):
-    """Aggregates over the rows before each row of its partition; every input row gives one output row."""
+class _Calls(OneInput):
+    """Calls over the rows of each partition; every input row gives one output row."""
 
     keys: tuple[str, ...]
     calls: tuple[OverCall, ...]
     ends: str | None = None
-    """a key column that is the time of the rows, so that a key is dead once time has passed it"""
+    """a key column that is the time of the rows, so that a partition is complete once time has passed it"""
 
     def __post_init__(self) -> None:
         if self.ends is not None and self.ends not in self.keys:
@@ -46,12 +49,6 @@ class OverSpec(OneInput):
             expected = result_type(call.fn, call.distinct, self.type_of(call))
             if expected != call.type:
                 raise ValueError(f"{call} is {expected}, not {call.type}")
-            if call.frame.end < 0:
-                raise ValueError(f"{call} needs later rows")
-            if call.fn in RANKS and call.frame != Frame("rows", None):
-                raise ValueError(f"{call.fn} counts from the first row")
-            if call.fn == "lag" and (call.frame.unit != "rows" or call.frame.start is None or call.frame.end):
-                raise ValueError("lag reaches back a number of rows")
         _ = self.output
 
     def type_of(self, call: OverCall) -> SqlType | None:
@@ -61,6 +58,26 @@ class OverSpec(OneInput):
     @cached_property
     def output(self) -> Schema:
         return Schema((*self.input.fields, *(Field(call.name, call.type) for call in self.calls)))
+
+    def describe(self) -> str:
+        by = f" by {', '.join(self.keys)}" if self.keys else ""
+        return f"over{by}: {'; '.join(map(str, self.calls))}"
+
+
+@register
+@dataclass(frozen=True)
+class OverSpec(_Calls):
+    """Aggregates over the rows before each row of its partition."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for call in self.calls:
+            if call.frame.end < 0:
+                raise ValueError(f"{call} needs later rows")
+            if call.fn in RANKS and call.frame != Frame("rows", None):
+                raise ValueError(f"{call.fn} counts from the first row")
+            if call.fn == "lag" and (call.frame.unit != "rows" or call.frame.start is None or call.frame.end):
+                raise ValueError("lag reaches back a number of rows")
 
     @property
     def waits(self) -> bool:
@@ -72,6 +89,74 @@ class OverSpec(OneInput):
 
         return OverKernel(self)
 
-    def describe(self) -> str:
-        by = f" by {', '.join(self.keys)}" if self.keys else ""
-        return f"over{by}: {'; '.join(map(str, self.calls))}"
+
+@register
+@dataclass(frozen=True)
+class AheadSpec(_Calls):
+    """Aggregates over frames of one unit that reach beyond each row of its partition; rows come in order of time, each
+    once the rows that it needs have come or none can come any more."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len({call.frame.unit for call in self.calls}) != 1 or self.reach <= 0:
+            raise ValueError("frames of one unit that reach ahead")
+        for call in self.calls:
+            if call.fn not in NAMES | KNOWN:
+                raise ValueError(f"{call.fn} does not reach ahead")
+            if self.unit == "range" and call.fn in ("first_value", "last_value"):
+                raise ValueError(f"{call.fn} of a range that reaches ahead")
+        _ = self.behind
+
+    @property
+    def unit(self) -> Literal["rows", "range"]:
+        return self.calls[0].frame.unit
+
+    @property
+    def reach(self) -> int:
+        """How far ahead the farthest frame ends."""
+        return max((-call.frame.end for call in self.calls), default=0)
+
+    @cached_property
+    def args(self) -> tuple[str, ...]:
+        """The argument columns."""
+        return tuple(dict.fromkeys(call.arg for call in self.calls if call.arg is not None))
+
+    @cached_property
+    def lasts(self) -> tuple[str, ...]:
+        """The arguments of last_value: rows that stand for none repeat the last value, since it is still the last."""
+        return tuple(dict.fromkeys(call.arg for call in self.calls if call.fn == "last_value" and call.arg is not None))
+
+    @cached_property
+    def behind(self) -> OverSpec:
+        """The same as seen from the place that the farthest frame ends at; after the calls, the number of rows in the
+        frames of last_value."""
+        fields = [Field(f"key{i}", self.input[key].type) for i, key in enumerate(self.keys)]
+        fields += [Field(f"arg{i}", self.input[arg].type) for i, arg in enumerate(self.args)]
+        fields += [Field(f"last{i}", self.input[arg].type) for i, arg in enumerate(self.lasts)]
+        calls = [self._seen(call, f"call{i}") for i, call in enumerate(self.calls)]
+        for i, call in enumerate(self.calls):
+            if call.fn == "last_value":
+                calls.append(OverCall(f"rows{i}", "count", REAL, self._frame(call.frame), False, BIGINT))
+        keys = tuple(f"key{i}" for i in range(len(self.keys)))
+        ends = None
+        if self.ends is not None and self.unit == "rows":
+            ends = keys[self.keys.index(self.ends)]
+        return OverSpec(Schema((*fields, Field(REAL, BOOLEAN))), keys, tuple(calls), ends)
+
+    def _seen(self, call: OverCall, name: str) -> OverCall:
+        arg = REAL
+        if call.arg is not None:
+            arg = f"arg{self.args.index(call.arg)}"
+            if call.fn == "last_value":
+                arg = f"last{self.lasts.index(call.arg)}"
+        return OverCall(name, call.fn, arg, self._frame(call.frame), call.distinct, call.type)
+
+    def _frame(self, frame: Frame) -> Frame:
+        start = None if frame.start is None else frame.start + self.reach
+        end = frame.end + self.reach
+        return Frame(frame.unit, Between(start, end) if end else start)
+
+    def build(self) -> AheadKernel:
+        from millstream.kernels.over.ahead import AheadKernel
+
+        return AheadKernel(self)

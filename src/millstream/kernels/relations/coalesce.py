@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
-from millstream.kernels.content import Content, Few, Kept, Ledger
+from millstream.kernels.content import Content, Few, KeptRows, Ledger
 from millstream.kernels.jit import as_input, compile_kernel, source_of
 from millstream.kernels.keys import KeyTable
 from millstream.kernels.one_input import KeepsColumns
@@ -149,7 +149,7 @@ class CoalesceKernel:
 
     def export(self, state: CoalesceState) -> Content:
         held = state.places.held()
-        rows = Kept(
+        rows = KeptRows(
             state.places.first + np.arange(len(held)),
             lambda places: self._rows(state, held[places, OWNER]),
             {name: held[:, lane] for name, lane in _LANES.items()},

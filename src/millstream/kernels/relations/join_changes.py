@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.kernels.batch import BEGIN, Batch, Ints, concat
-from millstream.kernels.content import Content, Few, Kept
+from millstream.kernels.content import Content, Few, KeptRows
 from millstream.kernels.jit import as_input, compile_kernel, source_of
 from millstream.kernels.keys import KeyTable
 from millstream.kernels.relations import join_change_loops
@@ -172,7 +172,7 @@ class ChangesJoinKernel:
     # -- saving ----------------------------------------------------------------------------------------------------
 
     def export(self, state: BagState) -> Content:
-        parts: dict[str, Kept | Ints | Few] = {"upto": np.array(state.upto)}
+        parts: dict[str, KeptRows | Ints | Few] = {"upto": np.array(state.upto)}
         for number, side in enumerate(state.sides):
             changing = {f"count{number}": side.count, f"matches{number}": side.matches}
             parts[f"side{number}"] = side.numbers.kept(side.present(), side.rows, changing)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millstream.kernels.batch import BEGIN, Batch, Ints, concat
-from millstream.kernels.content import Content, Kept
+from millstream.kernels.content import Content, KeptRows
 from millstream.kernels.jit import compile_kernel, source_of
 from millstream.kernels.keys import KeyTable
 from millstream.kernels.relations import join_loops
@@ -168,11 +168,11 @@ class JoinKernel:
 
     def export(self, state: JoinState) -> Content:
         # Results are not of a key; whichever part has them gives them once nothing earlier can come.
-        parts: dict[str, Kept | Ints] = {"upto": np.array(state.upto), "held": replace(state.held.kept(), by=())}
+        parts: dict[str, KeptRows | Ints] = {"upto": np.array(state.upto), "held": replace(state.held.kept(), by=())}
         for number, side in enumerate(state.sides):
             live = side.live(state.now)
             cover = {f"opened{number}": side.opened[live], f"edge{number}": side.edge[live]} if side.is_tracked else {}
-            parts[f"side{number}"] = Kept(side.rows.lasting[live], partial(_stored, side, live), cover)
+            parts[f"side{number}"] = KeptRows(side.rows.lasting[live], partial(_stored, side, live), cover)
         return parts
 
     def load(self, parts: Saved) -> JoinState:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
-from millstream.kernels.content import Content, Kept, Ledger
+from millstream.kernels.content import Content, KeptRows, Ledger
 from millstream.kernels.jit import as_input, compile_kernel, source_of
 from millstream.kernels.keys import KeyTable
 from millstream.kernels.one_input import OneInput
@@ -218,7 +218,7 @@ class RowsWindowKernel:
     def export(self, state: RowsWindowState) -> Content:
         live = state.live()
         changing = {"start": state.start[live], "end": state.end[live], "entered": state.entered[live]}
-        rows = Kept(state.rows.lasting[live], lambda places: state.rows.take(live[places]), changing)
+        rows = KeptRows(state.rows.lasting[live], lambda places: state.rows.take(live[places]), changing)
         return {"upto": np.array([state.upto]), "rows": rows}
 
     def load(self, parts: Saved) -> RowsWindowState:

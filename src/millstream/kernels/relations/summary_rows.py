@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from millstream.kernels import saving
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
-from millstream.kernels.content import Content, Few, Kept, Ledger
+from millstream.kernels.content import Content, Few, KeptRows, Ledger
 from millstream.kernels.keys import KeyTable
 from millstream.kernels.programs.engine import Closing
 from millstream.kernels.programs.kernel import engine_of
@@ -230,10 +230,10 @@ class RowSummaryKernel:
     def export(self, state: RowSummaryState) -> Content:
         valid = sorted((number, end) for own in state.live.values() for number, end in own.items())
         numbers, ends = (np.array([pair[i] for pair in valid], dtype=np.int64) for i in (0, 1))
-        live = Kept(state.held.lasting[numbers], lambda places: state.held.take(numbers[places]), {"end": ends})
+        live = KeptRows(state.held.lasting[numbers], lambda places: state.held.take(numbers[places]), {"end": ends})
         by = tuple(map(signature_of(self.spec).place, self.spec.made.names[: len(self._keys)]))
         shown = Few(self._shown(state), by)
-        content: dict[str, Ints | Few | Kept] = {"upto": np.array([state.front.upto]), "live": live, "shown": shown}
+        content: dict[str, Ints | Few | KeptRows] = {"upto": np.array([state.front.upto]), "live": live, "shown": shown}
         return content if state.front.waiting is None else {**content, "waiting": Few(state.front.waiting)}
 
     def _shown(self, state: RowSummaryState) -> Batch:

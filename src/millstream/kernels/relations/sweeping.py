@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millstream.kernels.batch import Ints
-from millstream.kernels.content import OWNER, Content, Few, Kept, Ledger, Slots, struct
+from millstream.kernels.content import OWNER, Content, Few, KeptRows, Ledger, Slots, struct
 from millstream.kernels.keys import ByteTable
 from millstream.kernels.lists import code_strings, fixed, lists, strings_of, unfixed, unlisted
 from millstream.kernels.relations import place_loops
@@ -88,13 +88,13 @@ class Sweep:
         content: dict[str, Any] = {
             "uptos": np.array([front.upto for front in state.fronts]),
             "first": np.array([first]),
-            GROUPS: Kept(numbers, partial(self._groups, state, live), {}, {"": groups.version[live]}, by),
+            GROUPS: KeptRows(numbers, partial(self._groups, state, live), {}, {"": groups.version[live]}, by),
         }
         for i, front in enumerate(state.fronts):
             rows, own = front.ends.all()
             order = np.argsort(own, kind="stable")
             take = partial(self._rows_of, state, _ends(i), rows[order], number_of)
-            content[_ends(i)] = Kept(own[order], take, owner=GROUPS)
+            content[_ends(i)] = KeptRows(own[order], take, owner=GROUPS)
             if front.waiting is not None:
                 content[f"waiting{i}"] = Few(front.waiting)
         held = state.places.held().copy()
@@ -102,7 +102,7 @@ class Sweep:
             held[:, LINK] = 0
         lanes = {str(lane): held[:, lane] for lane in range(held.shape[1])}
         take = partial(self._rows_of, state, PLACES, held, number_of)
-        content[PLACES] = Kept(first + np.arange(len(held)), take, {}, lanes, owner=GROUPS)
+        content[PLACES] = KeptRows(first + np.arange(len(held)), take, {}, lanes, owner=GROUPS)
         return content
 
     def _groups(self, state: SweepState, live: Ints, places: Ints) -> pa.StructArray:

@@ -9,11 +9,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.kernels.ahead.spec import AheadSpec
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
 from millstream.kernels.content import Content, Ledger, within
 from millstream.kernels.kept import KeptBatches
 from millstream.kernels.keys import KeyTable
+from millstream.kernels.over.spec import AheadSpec
 from millstream.kernels.over.state import OverState
 from millstream.kernels.runs import Runs
 from millstream.kernels.snapshots import Saved
