@@ -72,8 +72,8 @@ class OwnCalls:
         return call if call is not None and call.is_own else None
 
     def over(
-        self, call: WrittenCall, scalar: ExpressionBinder, keys: tuple[str, ...], reach: Reach, slide: Slide | None,
-        active: bool,
+        self, call: WrittenCall, scalar: ExpressionBinder, keys: tuple[str, ...], reach: Reach,
+        slide: Slide | None, active: bool,
     ) -> list[tuple[str, Column]]:  # fmt: skip
         """The columns of a call OVER a window."""
         node = call.node

@@ -11,8 +11,6 @@ from millstream.errors import EngineError, MillstreamError, underline
 
 USER_ERROR = 1
 ENGINE_MISSING = 3
-INTERRUPTED = 130
-TERMINATED = 143
 
 
 class EngineMissing(EngineError):
