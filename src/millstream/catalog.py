@@ -190,8 +190,10 @@ class Catalog:
         self._from_library: dict[str, tuple[AggregateDef, ...]] = {}
         self._depends: dict[str, frozenset[str]] = {}
 
-    def add(self, entry: Entry, *, replace: bool = False, uses: frozenset[str] = frozenset()) -> None:
-        """Declare something; the name must be free unless `replace`."""
+    def add(
+        self, entry: Entry, *, replace: bool = False, uses: frozenset[str] = frozenset(), in_use: bool = False
+    ) -> None:
+        """Declare something; the name must be free unless `replace`, and nobody may use it unless `in_use`."""
         key = entry.name.lower()
         known = self.like(entry)
         other = self._homonym(entry)
@@ -207,14 +209,15 @@ class Catalog:
             )
         if isinstance(entry, AggregateDef):
             # another version of an aggregate could change what a query that uses the name means
-            self._check_unused(aggregate_use(key))
+            if not in_use:
+                self._check_unused(aggregate_use(key))
             self._aggregates[key, entry.window] = entry
             self.hold(_title(entry), uses)
             return
         if isinstance(entry, FunctionDef):
             self._functions[key] = entry
             return
-        if known is not None:
+        if known is not None and not in_use:
             self._check_unused(key)
         self._entries[key] = entry
         self.hold(entry.name, uses)

@@ -361,7 +361,7 @@ class Database:
             return
         if isinstance(entry, SinkDef):
             make_sink(entry.options, entry.name)
-        self.catalog.add(entry, replace=action.replace, uses=action.uses)
+        self.catalog.add(entry, replace=action.replace, uses=action.uses, in_use=action.in_use)
         try:
             if isinstance(entry, StreamDef):
                 self._host.declare(entry)
@@ -379,7 +379,7 @@ class Database:
         """Make known what was defined before and is still there: nothing is started, and tables keep their rows."""
         if isinstance(entry, ViewDef) and entry.name.lower() in self._views:
             self._drop_view(entry.name)
-        self.catalog.add(entry, replace=True, uses=uses)
+        self.catalog.add(entry, replace=True, uses=uses, in_use=True)
         if isinstance(entry, StreamDef):
             self._host.declare(entry)
         elif isinstance(entry, TableDef):

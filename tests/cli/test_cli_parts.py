@@ -131,8 +131,13 @@ def test_a_directory_knows_its_pipeline(tmp_path: Path) -> None:
     RunDirectory(home, "SELECT 1").started()
     assert RunDirectory(home, "SELECT 1").prepare() is True
     assert (home / "pipeline.sql").read_text() == "SELECT 1"
-    with pytest.raises(StateError, match="another pipeline"):
-        RunDirectory(home, "SELECT 2").prepare()
+    same, edited = RunDirectory(home, "SELECT 1"), RunDirectory(home, "SELECT 2")
+    assert (same.prepare(), same.is_edited) == (True, False)
+    assert (edited.prepare(), edited.is_edited) == (True, True)
+    assert (home / "pipeline.sql").read_text() == "SELECT 1"
+    edited.started()
+    assert (home / "pipeline.sql").read_text() == "SELECT 2"
+    assert RunDirectory(home, "SELECT 1").prepare() is True
 
 
 def test_a_start_that_was_cut_short_is_forgotten(tmp_path: Path) -> None:

@@ -6,12 +6,19 @@ import random
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from cli_tools import Invoke, Spawn
+
+import millstream as ms
+from millstream.cli.directory import RunDirectory
+from millstream.cli.pipeline import start
+from millstream.cli.revise import revise
 
 PIPELINE = """\
 CREATE STREAM bids (auction BIGINT, bidder BIGINT, price DOUBLE, date_time TIMESTAMP) ORDER BY date_time SLACK 1 SECOND
@@ -121,6 +128,56 @@ def test_a_signal_ends_the_run_in_good_order(
     _, err = second.communicate(timeout=300)
     assert second.returncode == 0, err
     check(results(tmp_path / "rough"), expected)
+
+
+def test_an_edited_pipeline_goes_on(invoke: Invoke, tmp_path: Path) -> None:
+    lines = [f"{i % 3},{i},{i}" for i in range(1, 31)]
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.csv").write_text("\n".join(["k,v,t", *lines[:20]]) + "\n")
+    text = """\
+CREATE STREAM s (k INT, v INT, t INT) ORDER BY t WITH (connector = 'file', path = 'in', format = 'csv', follow = true);
+CREATE STREAM few AS SELECT k, v FROM s WHERE v > 0;
+SELECT k, sum(v) OVER (PARTITION BY k ROWS UNBOUNDED PRECEDING) AS total FROM few;
+SELECT max(v) OVER (ROWS UNBOUNDED PRECEDING) AS high FROM s;
+"""
+    edited = (
+        text.replace("AS total", "AS sum_of_all, k + 1 AS next /* one more */")
+        .replace("v > 0", "v > 10 - 10")
+        .replace(
+            "SELECT max(v) OVER (ROWS UNBOUNDED PRECEDING) AS high FROM s;",
+            "SELECT max(v) OVER (ROWS UNBOUNDED PRECEDING) AS top FROM s;\nSELECT v FROM few WHERE v > 29;",
+        )
+    )
+    with ms.connect(tmp_path / "state") as db:
+        start(db, text, lambda _: None)
+        wait_for(lambda: db.query("q1"), 20)
+    RunDirectory(tmp_path / "state", text)._write(started=True)
+    directory = RunDirectory(tmp_path / "state", edited)
+    assert directory.prepare()
+    assert directory.is_edited
+    with ms.connect(tmp_path / "state") as db:
+        revise(db, edited, lambda _: None, directory.path)
+        (tmp_path / "in" / "2.csv").write_text("\n".join(["k,v,t", *lines[20:]]) + "\n")
+        rows = wait_for(lambda: db.query("q1"), 10)
+        assert rows[-1] == {"k": 0, "sum_of_all": sum(range(3, 31, 3)), "next": 1}
+        assert wait_for(lambda: db.query("q2"), 10)[-1] == {"top": 30}
+        assert wait_for(lambda: db.query("q3"), 1) == [{"v": 30}]
+        another = text.replace("ROWS UNBOUNDED PRECEDING) AS high", "ROWS 3 PRECEDING) AS high")
+        with pytest.raises(ms.StateError, match="query q2 cannot go on with its state"):
+            revise(db, another, lambda _: None, directory.path)
+        with pytest.raises(ms.StateError, match="another pipeline"):
+            revise(db, text.replace("path = 'in'", "path = 'out'"), lambda _: None, directory.path)
+
+
+def wait_for(query: Callable[[], Any], count: int) -> list[dict[str, Any]]:
+    """So many rows of a query whose source is followed."""
+    rows: list[dict[str, Any]] = []
+    for _ in range(300):
+        rows += query().fetch().to_pylist()
+        if len(rows) >= count:
+            return rows
+        time.sleep(0.05)
+    raise AssertionError(f"{len(rows)} rows instead of {count}")
 
 
 def test_a_finished_run_has_nothing_left_to_do_and_another_text_is_refused(

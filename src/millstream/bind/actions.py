@@ -17,6 +17,8 @@ class Define:
     replace: bool = False
     if_not_exists: bool = False
     uses: frozenset[str] = frozenset()
+    in_use: bool = False
+    """whether it replaces one that others use: they are about to be replaced, too"""
     rows_from: Options | None = None
     """a table's first rows: the options of a source that ends"""
 

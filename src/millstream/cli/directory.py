@@ -21,10 +21,12 @@ class RunDirectory:
 
     def __init__(self, path: Path, text: str) -> None:
         self.path = path.expanduser()
+        self.is_edited = False
+        """whether the run that is to be resumed had another text"""
         self._text = text
 
     def prepare(self) -> bool:
-        """Make the directory ready; True if an earlier run of the same pipeline is to be resumed."""
+        """Make the directory ready; True if an earlier run is to be resumed."""
         mark = self._read()
         if mark is None:
             if self.path.exists() and any(self.path.iterdir()):
@@ -33,15 +35,10 @@ class RunDirectory:
                 )
             self._write(started=False)
             return False
-        if mark["sha256"] != _digest(self._text):
-            raise StateError(
-                f"{self.path} belongs to a run of another pipeline",
-                detail="its text or its variables were different; that text is in pipeline.sql there",
-                hint="give a new directory, or remove this one to start from the beginning",
-            )
         if not mark["started"]:
             # the first run ended before all its statements took effect: nothing of it counts
             self._clear()
+        self.is_edited = mark["sha256"] != _digest(self._text)
         return bool(mark["started"])
 
     def started(self) -> None:

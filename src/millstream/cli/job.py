@@ -20,6 +20,7 @@ from millstream.cli.feed import Feed, print_as_text
 from millstream.cli.meter import Meter
 from millstream.cli.options import Engine
 from millstream.cli.pipeline import fill_in, outlets, read_text, start
+from millstream.cli.revise import revise
 from millstream.cli.sessions import Opened, Wish, session
 from millstream.cli.terminal import count, errors, output, rows_table, some_rows
 from millstream.cli.watch import Signals, watch
@@ -61,6 +62,8 @@ class Job:
             resumed = known and self.wish.engine is Engine.embedded
             if not resumed:
                 start(opened.database, text, _show)
+            elif directory is not None and directory.is_edited:
+                revise(opened.database, text, _show, directory.path)
             if directory is not None:
                 self._check_resumable(opened.database)
                 directory.started()

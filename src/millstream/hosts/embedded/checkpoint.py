@@ -82,11 +82,10 @@ def replace_query(host: EmbeddedHost, program: Program) -> None:
     blobs: Blobs = {}
     saved = _save_query(host, running, blobs)
     if running.program.plan.schema.arrow.types != program.plan.schema.arrow.types:
-        _forget_delivered(running, saved, blobs)
+        _forget_held(running, saved, blobs)
     for kind in ("produced", "held"):
         if rows := _saved_rows(blobs, f"{kind}-{key}"):
-            own = program.plan.schema.arrow
-            blobs[f"{kind}-{key}"] = to_ipc([pa.RecordBatch.from_arrays(batch.columns, schema=own) for batch in rows])
+            blobs[f"{kind}-{key}"] = to_ipc([_aligned(batch, running.program, program) for batch in rows])
     ids = [host.new_vertex_id() for _ in after]
     for (mine_at, _), (theirs_at, _) in zip(old, new, strict=True):
         _keep(blobs, f"vertex-{ids[theirs_at]}", blobs.get(f"vertex-{saved['vertices'][mine_at]}"))
@@ -106,20 +105,29 @@ def _told(node: physical.Physical | None) -> str:
     return "nothing" if node is None else f"[{node.label()}]"
 
 
-def _forget_delivered(running: Running, saved: Saved, blobs: Blobs) -> None:
-    """Leave out what was delivered under other columns: nobody waits for it, and what it held is over some time."""
-    key = running.program.name.lower()
-    until = running.held.until
-    if f"produced-{key}" in blobs or until == FOREVER:
+def _forget_held(running: Running, saved: Saved, blobs: Blobs) -> None:
+    """Leave out what a relation holds under other columns: what it holds is known again when all of that has ended."""
+    if running.held.until == FOREVER:
         raise StateError(
             f"query {running.program.name} cannot have other columns now",
-            detail="rows that it has delivered are not fetched yet"
-            if until < FOREVER
-            else "some of its rows never end",
-            hint="fetch() what it has delivered first" if until < FOREVER else "give the new query another name",
+            detail="some of the rows that it holds never end",
+            hint="give the new query another name",
         )
-    saved["held"] = max(saved["held"], until)
-    blobs.pop(f"held-{key}", None)
+    saved["held"] = max(saved["held"], running.held.until)
+    blobs.pop(f"held-{running.program.name.lower()}", None)
+
+
+def _aligned(rows: pa.RecordBatch, before: Program, after: Program) -> pa.RecordBatch:
+    """Rows that were delivered, under the columns of another program; those that they had not are NULL."""
+    schema = after.plan.schema.arrow
+    if rows.schema.types == schema.types:
+        return pa.RecordBatch.from_arrays(rows.columns, schema=schema)
+    known = {(name, column.type): column for name, column in zip(before.columns, rows.columns, strict=True)}
+    columns = [
+        known.get((name, field.type), pa.nulls(rows.num_rows, field.type))
+        for name, field in zip(after.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def restore_streams(host: EmbeddedHost, saved: Saved, blobs: Blobs) -> None:

@@ -374,7 +374,8 @@ class SparkHost:
 
         branches, stages = self._built(program, 0, self._metered, dry=False, rows=False)
         # before anything is read: what does not fit is refused at the start
-        KeptPlan.of(program, stages).follow(kept, self.spark, checkpoint)
+        streams = [self._find(name).stream for name in physical.streams_of(program.plan)]
+        KeptPlan.of(program, stages, streams).follow(kept, self.spark, checkpoint)
         written = Meter() if self._metered is None else self._metered[WRITTEN + program.name]
         return streaming.start(program, branches, checkpoint, trigger or self.trigger, deliver, written)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millstream import plan_form
+from millstream.catalog import StreamDef
 from millstream.errors import StateError
 from millstream.hosts.contract import Program
 from millstream.hosts.spark.stage import Stage
@@ -34,10 +35,13 @@ class KeptPlan:
 
     program: Program
     stages: tuple[KeptStage, ...]
+    streams: tuple[StreamDef, ...] = ()
 
     @staticmethod
-    def of(program: Program, stages: Sequence[Stage]) -> KeptPlan:
-        return KeptPlan(program, tuple(KeptStage(stage.spec.describe(), stage.signature) for stage in stages))
+    def of(program: Program, stages: Sequence[Stage], streams: Sequence[StreamDef]) -> KeptPlan:
+        kept = tuple(KeptStage(stage.spec.describe(), stage.signature) for stage in stages)
+        # another slack keeps the state
+        return KeptPlan(program, kept, tuple(replace(stream, slack=0) for stream in streams))
 
     @staticmethod
     def read(spark: SparkSession, checkpoint: str, now: Program) -> KeptPlan | None:
@@ -64,15 +68,23 @@ class KeptPlan:
     def follow(self, before: KeptPlan | None, spark: SparkSession, checkpoint: str) -> None:
         """Take the place of the plan that ran before; refused if some state would be that of something else."""
         if before is not None:
+            if before.program.sink != self.program.sink:
+                raise _another("its rows went to another sink")
+            declared = {stream.name.lower(): stream for stream in before.streams}
+            for stream in self.streams:
+                if declared.get(stream.name.lower(), stream) != stream:
+                    raise _another(f"stream {stream.name} was declared otherwise")
             for number, (old, new) in enumerate(zip_longest(before.stages, self.stages), 1):
                 if old is None or new is None or old.signature != new.signature:
-                    raise StateError(
-                        "the checkpoint belongs to another query",
-                        detail=f"stage {number} was {_told(old)} and is now {_told(new)}",
-                        hint="start with a new checkpoint directory",
-                    )
+                    raise _another(f"stage {number} was {_told(old)} and is now {_told(new)}")
         if before != self:
             _write(spark, f"{checkpoint}/{PLACE}", plan_form.dumps(self))
+
+
+def _another(why: str) -> StateError:
+    return StateError(
+        "the checkpoint belongs to another query", detail=why, hint="start with a new checkpoint directory"
+    )
 
 
 def _told(stage: KeptStage | None) -> str:
