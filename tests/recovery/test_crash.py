@@ -90,7 +90,7 @@ def test_torn_note_is_cut_off(tmp_path: Path) -> None:
     db.sql("SELECT sum(x) OVER (ROWS UNBOUNDED PRECEDING) AS total FROM s", name="totals")
     for i in range(5):
         db.push("s", [(i, f"2026-01-01 00:00:0{i}")])
-    db._journal.close()  # type: ignore[attr-defined]
+    db.listener._journal.close()  # type: ignore[attr-defined]
     journal = next((tmp_path / "home").glob("journal-*"))
     whole = journal.read_bytes()
     for cut in (1, 7, 40):
@@ -137,7 +137,7 @@ def test_file_source_resumes_where_it_was(tmp_path: Path) -> None:
     db.run(report=stop_after_three)
     first = db.query("q").fetch()["total"].to_pylist()
     assert 0 < len(first) < len(expected)
-    db._journal.close()  # type: ignore[attr-defined]  # gone without closing: only the journal is left
+    db.listener._journal.close()  # type: ignore[attr-defined]  # gone without closing: only the journal is left
 
     again = ms.connect(tmp_path / "home", batch_rows=17)
     again.finish()
