@@ -77,8 +77,10 @@ class ResultLog:
             self._open = _Piece(piece.start + rows.num_rows)
             piece.rows = rows
             piece.next = self._open
+            if not self._is_read:
+                return
             self._move_floor()
-        if self._is_read and self._fetched is not None and self._fetched.behind > UNFETCHED:
+        if self._fetched is not None and self._fetched.behind > UNFETCHED:
             self._fetched.keep_last(UNFETCHED)
         if self._blocking and self.end >= self._room_until and self.is_full():
             self._gate.close(self)
@@ -136,6 +138,7 @@ class ResultLog:
     @contextmanager
     def telling(self, call: Callable[[], None]) -> Iterator[None]:
         """Meanwhile `call` is called, once, when there are more rows or none will come; it must be quick."""
+        self._is_read = True
         self._waiting.append(call)
         try:
             yield
