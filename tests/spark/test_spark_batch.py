@@ -47,7 +47,7 @@ CITIES = pa.table({"name": ["S1", "S2", "S1", None], "city": ["Ulm", "Köln", "B
 @pytest.fixture
 def host(spark: Any) -> SparkHost:
     made = SparkHost(spark, lambda node: CITIES.select(list(node.schema.names)))
-    made.declare(stream())
+    made.declare(stream(slack=SECOND))
     return made
 
 
@@ -62,7 +62,7 @@ def listed(how: TableHow, residual: Any = None) -> TableJoin:
 @pytest.mark.parametrize("buckets", [1, 3])
 def test_kernels_by_key_and_in_one_place(spark: Any, buckets: int) -> None:
     host = SparkHost(spark, lambda node: CITIES, buckets=buckets)
-    host.declare(stream())
+    host.declare(stream(slack=5 * SECOND))
     rows = random_trades(300, 7, disorder=5 * SECOND)
     keyed, alone = over(), over(())
     second = over((), keyed.output, suffix="2")
@@ -204,7 +204,7 @@ def test_times_come_from_columns_clocks_and_arrival(spark: Any) -> None:
         Schema.of(x=BIGINT),
     )
     host = SparkHost(spark, lambda node: CITIES, now=lambda: 77)
-    host.declare(StreamDef("ticks", ticks, Clock.EXTERNAL, "at"))
+    host.declare(StreamDef("ticks", ticks, Clock.EXTERNAL, "at", 1))
     host.declare(StreamDef("stamped", stamped, Clock.INTERNAL, "current_time"))
     host.declare(StreamDef("latent", latent, Clock.LATENT))
     for name, schema in (("ticks", ticks), ("stamped", stamped), ("latent", latent)):
@@ -231,6 +231,18 @@ def test_refused_and_late_rows(host: SparkHost) -> None:
     ]
     assert host.fetch("late").num_rows == 0
     assert as_rows(host.fetch("main")) == [("b", 2.0, 1)]
+
+
+def test_pushed_rows_are_late_as_in_process(host: SparkHost) -> None:
+    host.start(program(source(side="late"), "late"))
+    host.start(program(source(), "main"))
+    counts = host.push("trades", trades([("a", 1.0, 9 * SECOND), ("b", 2.0, 8 * SECOND), ("c", 3.0, 7 * SECOND)]))
+    assert (counts.accepted, counts.late) == (2, 1)
+    host.advance("trades", 10 * SECOND)
+    assert host.push("trades", trades([("d", 4.0, 10 * SECOND - 1), ("e", 5.0, 10 * SECOND)])).late == 1
+    host.finish()
+    assert as_rows(host.fetch("late")) == [("c", 3.0, 7 * SECOND), ("d", 4.0, 10 * SECOND - 1)]
+    assert [row[0] for row in as_rows(host.fetch("main"))] == ["b", "a", "e"]
 
 
 def test_a_query_sees_rows_pushed_after_it_started(host: SparkHost) -> None:

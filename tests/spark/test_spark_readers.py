@@ -27,12 +27,14 @@ def test_readers_get_all_rows_and_push_tells_what_is_late(spark: Any) -> None:
         db.advance("s", 20)
         assert db.push("s", [(5, 19), (6, 20)]) == ms.Counts(1, 1, 0)
         assert one.next(timeout=0) is None
-        threading.Timer(0.1, db.finish).start()
+        finishing = threading.Timer(0.1, db.finish)
+        finishing.start()
         assert values(query) == [2, 6]
         assert values(one) == [2, 6]
         assert values(two) == [6]
         assert two.dropped == 1
         assert called.wait(10)
+        finishing.join()
         assert seen == [2, 6]
         assert values(late.fetch().to_batches()) == [3, 5]
         assert query.counts == ms.Counts(3, 2, 2)

@@ -205,7 +205,7 @@ def test_a_generator_without_end_runs_until_interrupted(spark: Any) -> None:
 @pytest.mark.parametrize("form", ["parquet", "csv", "jsonl"])
 def test_part_files_hold_all_rows_in_order(spark: Any, tmp_path: Path, form: str) -> None:
     host = SparkHost(spark, lambda node: pa.table({}))
-    host.declare(StreamDef("trades", TRADES, Clock.EXTERNAL, "ts"))
+    host.declare(StreamDef("trades", TRADES, Clock.EXTERNAL, "ts", SECOND))
     target = tmp_path / f"out.{form}"
     sink = SinkDef("out", {"connector": "file", "path": str(target), "rows_per_file": 70})
     rows = random_trades(200, 4, disorder=SECOND)
@@ -225,7 +225,7 @@ def test_part_files_hold_all_rows_in_order(spark: Any, tmp_path: Path, form: str
 
 def test_other_sinks_get_ordered_rows(spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     host = SparkHost(spark, lambda node: pa.table({}))
-    host.declare(StreamDef("trades", TRADES, Clock.EXTERNAL, "ts"))
+    host.declare(StreamDef("trades", TRADES, Clock.EXTERNAL, "ts", SECOND))
     single = tmp_path / "one.csv"
     file = SinkDef("file", {"connector": "file", "path": str(single), "single_file": True})
     host.start(Program("f", source(), TRADES.names, file))
