@@ -36,6 +36,7 @@ from millstream.plan.programs import (
     Summary,
     Update,
     aliases_of,
+    column_names,
     expressions_of,
     oldest_of,
     queries_of,
@@ -123,6 +124,7 @@ class _Source:
         self._summaries: list[list[tuple[Summary, str]]] = []
         """the aggregates of each query that is being written, and their variables"""
         self._returned: dict[tuple[Expr, str], str] = {}
+        self._keeps_code = False
         self.value = Objects(module, self._column, self._other)
 
     def write(self, *lines: str) -> None:
@@ -130,13 +132,14 @@ class _Source:
 
     def state(self, name: str, statements: tuple[Statement, ...]) -> None:
         def body() -> None:
-            if self._tables:
-                self.write(f"{''.join(f'{variable}, ' for variable, _ in self._tables.values())}= tables")
-            if len(self._program.parameters):
-                # a tuple of the window has its time and number, too
-                given = "".join(f"a{i}, " for i in range(len(self._program.parameters)))
-                self.write(f"{given}= given[:{len(self._program.parameters)}]")
-            self.write("code = 0")
+            names = set(column_names(expr for statement in statements for expr in expressions_of(statement)))
+            for i, (variable, _) in enumerate(self._tables.values()):
+                self.write(f"{variable} = tables[{i}]")
+            for i, name in enumerate(self._program.parameters.names):
+                if f":{name}" in names:
+                    self.write(f"a{i} = given[{i}]")
+            self._keeps_code = SQLCODE in names
+            self._touched("True")
             for statement in statements:
                 match statement:
                     case Insert():
@@ -156,12 +159,14 @@ class _Source:
         for source in statement.sources:
             self._each_row(source, lambda row: self.write(f"{new}.append({row})"))
         target = "returned" if statement.table is None else self._tables[statement.table][0]
-        self.write(f"{target} += {new}", f"code = 0 if {new} else 100")
+        self.write(f"{target} += {new}")
+        self._touched(new)
 
     def _update(self, statement: Update) -> None:
         if isinstance(method := statement.assignments[0][1], Method):
             self._first_row(statement.range)
-            self.write(self._call(method), "code = 0")
+            self.write(self._call(method))
+            self._touched("True")
             return
         changes, schema = self._module.fresh("changes"), self._tables[statement.range.table][1]
         self.write(f"{changes} = []")
@@ -172,7 +177,7 @@ class _Source:
         with self._module.write.block(f"for row, {', '.join(names)} in {changes}:"):
             for value, (name, _) in zip(names, statement.assignments, strict=True):
                 self.write(f"row[{schema.index(name)}] = {value}")
-        self.write(f"code = 0 if {changes} else 100")
+        self._touched(changes)
 
     def _delete(self, statement: Delete) -> None:
         gone, table = self._module.fresh("gone"), self._tables[statement.range.table][0]
@@ -183,7 +188,12 @@ class _Source:
             self.write(f"{gone}.discard(id(given))")
         with self._module.write.block(f"if {gone}:"):
             self.write(f"{table}[:] = [row for row in {table} if id(row) not in {gone}]")
-        self.write(f"code = 0 if {gone} else 100")
+        self._touched(gone)
+
+    def _touched(self, some: str) -> None:
+        """What the statement after this one is told."""
+        if self._keeps_code:
+            self.write(f"code = 0 if {some} else 100")
 
     # -- queries ---------------------------------------------------------------------------------------------------
 

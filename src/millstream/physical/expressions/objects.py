@@ -15,7 +15,7 @@ import numpy as np
 from millstream.errors import DataError
 from millstream.physical.expressions import kernel_functions
 from millstream.physical.expressions.kernel import float_source
-from millstream.physical.expressions.kernel_forms import Form, Scope, Value
+from millstream.physical.expressions.kernel_forms import Form, Scope, Truth, Value
 from millstream.physical.expressions.object_functions import cast_function, identity, of_batch, strict_function
 from millstream.plan.expr import Call, Case, Cast, Column, Expr, Literal, told
 
@@ -26,7 +26,10 @@ _OF_NULLS = frozenset({"is_distinct", "in", "nullif", "greatest", "least"})
 """Functions with a form that do not just give NULL for NULL."""
 
 _PLAIN = frozenset({"k_equal", "k_less", "k_greatest", "k_least", "k_modulo", "k_sign", "k_year", "k_month", "k_day"})
-"""Helpers that never fail, and give no numbers of NumPy."""
+"""Of those that give no numbers of NumPy, the helpers that never fail."""
+
+_OF_INTEGERS = _PLAIN | {"k_add", "k_subtract", "k_multiply", "k_divide", "k_negate", "k_absolute", "k_in_range"}
+"""Helpers that give no numbers of NumPy."""
 
 _LONGEST = 60
 """How many parentheses an expression may open: Python nests no more than 200."""
@@ -171,14 +174,17 @@ class Objects:
             form = kernel_functions.call(expr, values, scope)
         if form is None:
             return None
-        value = form.as_value()
+        # of arguments that are not NULL, a condition holds or does not
+        value = Value(expr.type, form.true, "False") if isinstance(form, Truth) and not nulls else form.as_value()
         text = value.value if value.null == "False" else f"(None if {value.null} else {value.value})"
         if scope.helpers <= _PLAIN and "np." not in text:
             return text
         given = (name for arg, name in zip(expr.children(), names, strict=True) if not isinstance(arg, Literal))
         inputs = ", ".join(dict.fromkeys(given))
         function = eval(f"lambda {inputs}: {text}", self._names.constants)
-        return f"{self._names.constant(explained(expr, _unboxed(function)))}({inputs})"
+        if "np." in text or not scope.helpers <= _OF_INTEGERS:
+            function = _unboxed(function)
+        return f"{self._names.constant(explained(expr, function))}({inputs})"
 
 
 def explained(expr: Expr, function: Callable[..., Any]) -> Callable[..., Any]:
