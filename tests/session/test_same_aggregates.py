@@ -21,6 +21,7 @@ PLACES = {
     "session": "SELECT {call} AS a FROM SESSION(s, t, 50) GROUP BY window_start, window_end",
     "match": "SELECT * FROM s MATCH_RECOGNIZE (ORDER BY t MEASURES {call} AS a PATTERN (A+ $) DEFINE A AS TRUE)",
     "relation": "SELECT {call} AS a FROM s [RANGE UNBOUNDED]",
+    "relation, beside an aggregate in SQL": "SELECT {call} AS a, max_by(x, t) AS m FROM s [RANGE UNBOUNDED]",
 }
 
 NEAR = st.floats(-1e6, 1e6).map(lambda x: round(x * 2**20) / 2**20)

@@ -16,8 +16,7 @@ from millstream.kernels import saving
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
 from millstream.kernels.content import Content, Few, KeptRows, Ledger
 from millstream.kernels.keys import KeyTable
-from millstream.kernels.programs.engine import Closing
-from millstream.kernels.programs.kernel import engine_of
+from millstream.kernels.programs.kernel import engine_of_calls
 from millstream.kernels.relations.front import Front
 from millstream.kernels.relations.groups import GROUP_LANES, Groups
 from millstream.kernels.relations.held_rows import HeldRows
@@ -25,7 +24,6 @@ from millstream.kernels.relations.signs import apart, with_signs
 from millstream.kernels.relations.summary import SummarySpec
 from millstream.kernels.signatures import signature_of
 from millstream.kernels.snapshots import Saved
-from millstream.plan.program_product import product
 
 _MOST_ROWS = 100_000
 """How many rows programs work on at once."""
@@ -73,8 +71,7 @@ class RowSummaryKernel:
 
     def __init__(self, spec: SummarySpec) -> None:
         self.spec = spec
-        self.program = product([call.as_program(spec.input) for call in spec.calls]) if spec.calls else None
-        self.engine = None if self.program is None else engine_of(self.program, Closing(), keyed=True)
+        self.engine = engine_of_calls(spec.calls, spec.input, keyed=True) if spec.calls else None
         self._keys = [spec.input.index(key) for key in spec.by]
         self._args = [spec.input.index(arg) for call in spec.calls for arg in call.args]
         self._made = [field.type for field in spec.made.fields[len(spec.by) :]]
