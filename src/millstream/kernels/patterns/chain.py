@@ -31,7 +31,14 @@ from millstream.kernels.patterns.chain_source import (
 from millstream.kernels.patterns.chain_state import ChainState, Piece
 from millstream.kernels.patterns.coding import is_odd
 from millstream.kernels.patterns.log import Bools, RowLog
-from millstream.kernels.patterns.machine import Array, Found, Positions, nothing_found
+from millstream.kernels.patterns.machine import (
+    Array,
+    Found,
+    Positions,
+    no_row_to_skip_to,
+    nothing_found,
+    skip_to_first_row,
+)
 from millstream.kernels.patterns.registers import is_incremental
 from millstream.plan.chains import Chain, NoChain, chain_of
 from millstream.plan.patterns import CLASSIFIER, Search
@@ -248,12 +255,6 @@ def _raise_trouble(search: Search, trouble: int) -> None:
     if trouble == OVERFLOW:
         raise DataError("a value does not fit its type", detail="in a condition or an aggregate of a pattern")
     if trouble == NO_ROW:
-        raise DataError(
-            f"AFTER MATCH SKIP {search.skip} would go to a row that the match does not have",
-            hint="skip to a variable that every match has",
-        )
+        raise no_row_to_skip_to(search)
     if trouble == FIRST_ROW:
-        raise DataError(
-            f"AFTER MATCH SKIP {search.skip} would go to the first row of the match",
-            detail="the search would find the same match again",
-        )
+        raise skip_to_first_row(search)

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from millstream.errors import DataError
 from millstream.kernels.batch import FOREVER, Ints
 from millstream.kernels.patterns.log import Bools, RowLog
 from millstream.plan.expr import columns_of
@@ -193,6 +194,22 @@ def _first_place(reach: Reach, at: int, places: Mapping[str, int]) -> int:
         first = min((places[name] for name in reach.variables if name in places), default=0)
         return first + reach.offset if reach.first else first
     return reach.offset if reach.first else max(at - reach.offset, 0)
+
+
+def no_row_to_skip_to(search: Search) -> DataError:
+    """What is wrong with a match that does not have the row at which the search would go on."""
+    return DataError(
+        f"AFTER MATCH SKIP {search.skip} would go to a row that the match does not have",
+        hint="skip to a variable that every match has",
+    )
+
+
+def skip_to_first_row(search: Search) -> DataError:
+    """What is wrong with a match at whose first row the search would go on."""
+    return DataError(
+        f"AFTER MATCH SKIP {search.skip} would go to the first row of the match",
+        detail="the search would find the same match again",
+    )
 
 
 def nothing_found(search: Search) -> Found:

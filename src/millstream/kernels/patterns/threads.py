@@ -25,7 +25,9 @@ from millstream.kernels.patterns.machine import (
     floors,
     lead,
     needed_columns,
+    no_row_to_skip_to,
     nothing_found,
+    skip_to_first_row,
 )
 from millstream.kernels.patterns.program import Instructions
 from millstream.kernels.patterns.replay import Matches, replayed
@@ -160,15 +162,9 @@ class ThreadMachine:
             case loops.FOUND_FULL:
                 state.found = doubled(state.found)
             case loops.NOWHERE:
-                raise DataError(
-                    f"AFTER MATCH SKIP {self.search.skip} would go to a row that the match does not have",
-                    hint="skip to a variable that every match has",
-                )
+                raise no_row_to_skip_to(self.search)
             case loops.SAME_ROW:
-                raise DataError(
-                    f"AFTER MATCH SKIP {self.search.skip} would go to the first row of the match",
-                    detail="the search would find the same match again",
-                )
+                raise skip_to_first_row(self.search)
 
     def _flush(self, state: ThreadState, log: RowLog, env: tuple[Any, ...]) -> Found:
         """What is told of the matches found so far."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -12,13 +14,14 @@ from millstream.kernels.accumulators import imports
 from millstream.kernels.batch import Ints
 from millstream.kernels.coded_text import NotCompilable
 from millstream.kernels.jit import source_of
-from millstream.kernels.patterns import thread_loops
+from millstream.kernels.patterns import thread_loops, thread_parts
 from millstream.kernels.patterns.conditions import Constants, evaluated
 from millstream.kernels.patterns.machine import ahead
 from millstream.kernels.patterns.program import ACCEPT, CHECK, FAIL, SPLIT, TAKE, TRY, WIDTH, Instructions, instructions
-from millstream.kernels.patterns.registers import Group, Registers, is_incremental, is_marked, shifted
-from millstream.kernels.patterns.telling import Tell, tell_source
+from millstream.kernels.patterns.registers import Group, Registers, is_marked, shifted
+from millstream.kernels.patterns.telling import Tell, is_replayed, tell_source
 from millstream.kernels.patterns.thread_parts import ENV
+from millstream.kernels.source.passes import Source
 from millstream.physical.expressions.kernel_forms import zero
 from millstream.physical.expressions.kernel_helpers import helper_source
 from millstream.plan.expr import Expr, columns_of
@@ -132,7 +135,7 @@ class _Source:
         kept = set()
         for name in names & self._search.named.keys():
             value = self._search.named[name]
-            if isinstance(value, Summary) and not is_incremental(value):
+            if self._is_replayed(name):
                 continue
             if v is None or not isinstance(value, Reach) or self._at_hand(value, v) is None:
                 kept.add(name)
@@ -207,8 +210,7 @@ class _Source:
         return [summary.name for summary in self._search.summaries].index(name)
 
     def _is_replayed(self, name: str) -> bool:
-        value = self._search.named.get(name)
-        return isinstance(value, Summary) and not is_incremental(value)
+        return is_replayed(self._search, name)
 
     def _load(
         self, name: str, to: str, v: int | None, regs: Callable[[int], str], fregs: Callable[[int], str]
@@ -353,9 +355,10 @@ def _among(name: str, numbers: list[int]) -> str:
     return " or ".join(f"{name} == {number}" for number in numbers) or "False"
 
 
+@cache
 def _loops() -> str:
     """The loops of `thread_loops` without what this module writes in place of `thread_parts`."""
-    text = source_of(thread_loops)
-    start = text.index("from millstream.kernels.patterns.cell_loops import")
-    parts = text.index("from millstream.kernels.patterns.thread_parts import (")
-    return text[start:parts] + text[text.index(")\n", parts) + 2 :].replace(": Any", "")
+    source = Source(source_of(thread_loops))
+    written = {"typing", thread_parts.__name__}
+    imports = [node for node in source.all(ast.ImportFrom) if node.module in written]
+    return source.edited((source.begin(node), source.end(node), "") for node in imports)
