@@ -165,6 +165,43 @@ def test_a_source_that_tells_nothing_is_sorted():
         assert rows == sorted(rows, key=lambda time: time.as_py())
 
 
+def test_reading_does_not_go_on_in_other_rows(tmp_path):
+    write(tmp_path / "1.csv", disordered(100))
+    with ms.connect() as db:
+        declared(db, tmp_path)
+        source = db._host.sources["s"]
+        chunk = next(iter(source.read({}, lambda: False, 10)))
+        write(tmp_path / "2.csv", disordered(10))
+        assert next(iter(source.read(chunk.offset, lambda: False, 10))).offset[ordering.DONE] == 20
+        with pytest.raises(ms.MillstreamError, match="no longer has the rows it had"):
+            list(source.read(chunk.offset, lambda: False))
+
+
+def test_a_source_that_says_where_it_begins_goes_on_there():
+    """As a topic does: the first chunk has no rows, only the place, which fixes also where a reading ends."""
+    from millstream.connectors.contract import Chunk
+
+    asked = []
+
+    class Topic:
+        bounded = replayable = True
+
+        def read(self, offset, stop, limit=None):
+            asked.append(offset)
+            rows = table(disordered(20)).to_batches()[0]
+            if not offset:
+                yield Chunk(rows.slice(0, 0), {"end": 20})
+            yield Chunk(rows, {"end": 20, "row": 20})
+
+    with ms.connect() as db:
+        db.register("r", table(disordered(20)), time="ts")
+        chunks = list(InOrder(Topic(), db.catalog.find("r")).read({}, lambda: False, 8))
+        assert [chunk.rows.num_rows for chunk in chunks] == [8, 8, 4]
+        rest = list(InOrder(Topic(), db.catalog.find("r")).read(chunks[0].offset, lambda: False, 8))
+        assert [chunk.rows for chunk in rest] == [chunk.rows for chunk in chunks[1:]]
+        assert asked == [{}, {"end": 20}]
+
+
 def test_a_stopped_reading_begins_again():
     with ms.connect() as db:
         db.register("s", table(disordered(100)), time="ts")

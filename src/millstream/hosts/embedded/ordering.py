@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from millstream.catalog import StreamDef
 from millstream.connectors.contract import Chunk, Offset, Rejected, Source
+from millstream.errors import ConnectorError
 from millstream.hosts.arrivals import DAY_US, refuse_untimed, times_of
 from millstream.kernels.batch import BEGIN, Ints
 
@@ -20,8 +21,9 @@ SORT_BYTES = 256 << 20
 
 RUN_ROWS = 65_536
 
-DONE, TOLD = "sorted", "rejected"
-"""What an offset counts while rows are sorted: those that have left, and the rejected ones that were told."""
+DONE, TOLD, ALL, BEGUN = "sorted", "rejected", "of", "begun"
+"""What an offset tells while rows are sorted: how many have left, how many rejected ones were told, how many rows there
+are, and where the source began to read, if it says so before its first rows."""
 
 
 class InOrder:
@@ -52,8 +54,10 @@ class InOrder:
         rows = self._sorted
         if rows is None or rows.offset != offset:
             # whoever reads again what was read begins again; the sources tell the same rows
-            rows = self._sorted = _Sorted(self._source.read({}, stop), self._stream, stop)
-            rows.skip(offset)
+            begun = offset.get(BEGUN, {})
+            rows = self._sorted = _Sorted(self._source.read(begun, stop), self._stream, begun, stop)
+            if not stop():
+                rows.skip(offset)
         while not stop() and (chunk := rows.take(limit or RUN_ROWS)) is not None:
             yield chunk
         self._sorted = None
@@ -92,8 +96,10 @@ def _instants(values: pa.Array) -> Ints | None:
 class _Sorted:
     """All rows that some chunks bring, in order of time; those that were rejected come first."""
 
-    def __init__(self, chunks: Iterable[Chunk], stream: StreamDef, stop: Callable[[], bool]) -> None:
+    def __init__(self, chunks: Iterable[Chunk], stream: StreamDef, begun: Offset, stop: Callable[[], bool]) -> None:
         self._stream = stream
+        self._begun = begun
+        self._all = 0
         self._schema = stream.given.arrow
         self._rejected: list[Rejected] = []
         self._waiting: list[pa.RecordBatch] = []
@@ -102,7 +108,10 @@ class _Sorted:
         self._done = self._told = 0
         self._ready: list[pa.RecordBatch] = []
         for chunk in chunks:
+            if not self._all and not self._rejected and not chunk.rows.num_rows:
+                self._begun = chunk.offset
             rows, untimed = refuse_untimed(chunk.rows, stream)
+            self._all += rows.num_rows
             self._rejected += (*chunk.rejected, *untimed)
             self._waiting.append(rows)
             if sum(batch.nbytes for batch in self._waiting) >= SORT_BYTES:
@@ -115,7 +124,9 @@ class _Sorted:
 
     @property
     def offset(self) -> Offset:
-        return {DONE: self._done, TOLD: self._told} if self._done or self._told else {}
+        if not self._done and not self._told:
+            return {}
+        return {DONE: self._done, TOLD: self._told, ALL: self._all, BEGUN: self._begun}
 
     def take(self, limit: int) -> Chunk | None:
         """The next rows, rejected ones counted; None if there are no more."""
@@ -133,6 +144,12 @@ class _Sorted:
 
     def skip(self, offset: Offset) -> None:
         """Leave out what was handed over before."""
+        if offset and (offset[ALL], offset[TOLD]) != (self._all, min(offset[TOLD], len(self._rejected))):
+            raise ConnectorError(
+                f"the source of {self._stream.name} no longer has the rows it had",
+                detail=f"{offset[ALL]} rows were sorted, and now there are {self._all}",
+                hint="start with a new directory",
+            )
         self._told = int(offset.get(TOLD, 0))
         wanted = int(offset.get(DONE, 0))
         while self._done < wanted:
