@@ -87,7 +87,8 @@ def test_papers_aggregates_compile_and_agree(name: str, data: st.DataObject) -> 
 @given(data=st.data())
 @settings(deadline=None, max_examples=examples(50), suppress_health_check=SLOW)
 def test_random_programs_agree(data: st.DataObject) -> None:
-    program = data.draw(programs(grouping=False))
+    # most programs with joins, and many with text, have no loop
+    program = data.draw(programs(grouping=False, joins=False, text=data.draw(st.booleans())))
     mode = data.draw(modes_for(program))
     assume(why_not_compiled(program, mode) is None)
     tuples = data.draw(tuples_for(program))

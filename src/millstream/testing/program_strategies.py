@@ -74,12 +74,13 @@ def modes_for(program: Program) -> st.SearchStrategy[Mode]:
 
 @st.composite
 def programs(
-    draw: st.DrawFn, *, text: bool = True, window: bool | None = None, subqueries: bool = True, grouping: bool = True
-) -> Program:
+    draw: st.DrawFn, *, text: bool = True, window: bool | None = None, subqueries: bool = True, grouping: bool = True,
+    joins: bool = True,
+) -> Program:  # fmt: skip
     """A random program: one or two tables, statements of all kinds with random predicates.
 
     `text` adds columns of text, `window` the window's table (None: sometimes), `subqueries` EXISTS, IN and scalar
-    subqueries, `grouping` queries with GROUP BY, DISTINCT, ORDER BY and LIMIT.
+    subqueries, `grouping` queries with GROUP BY, DISTINCT, ORDER BY and LIMIT, `joins` those over two tables.
     """
     random = draw(_RANDOM)
     has_window = random.random() < 0.5 if window is None else window
@@ -90,7 +91,7 @@ def programs(
     window_columns = Schema.of(wx=BIGINT, wy=DOUBLE, **({"ws": VARCHAR} if text else {}))
     builder = Builder("random", Schema.of(x=BIGINT, y=DOUBLE, **words), Schema.of(r=BIGINT, q=DOUBLE, **words),
                       window_columns if has_window else None, **tables)  # fmt: skip
-    maker = _Maker(random, builder, [*tables], has_window, subqueries, grouping)
+    maker = _Maker(random, builder, [*tables], has_window, subqueries, grouping, joins)
     fill = [maker.values("t"), *([maker.values("u")] if "u" in tables else [])]
     return builder.program(
         [*fill, *maker.statements(2), maker.insert(None)],
@@ -104,11 +105,12 @@ class _Maker:
     """Draws the statements of one program."""
 
     def __init__(
-        self, random: Random, builder: Builder, tables: list[str], window: bool, subqueries: bool, grouping: bool
-    ) -> None:
+        self, random: Random, builder: Builder, tables: list[str], window: bool, subqueries: bool, grouping: bool,
+        joins: bool,
+    ) -> None:  # fmt: skip
         self.random, self.builder, self.tables = random, builder, tables
         self.readable = [*tables, WINDOW] if window else tables
-        self.window, self.subqueries, self.grouping = window, subqueries, grouping
+        self.window, self.subqueries, self.grouping, self.joins = window, subqueries, grouping, joins
 
     def chance(self) -> bool:
         return self.random.random() < 0.5
@@ -138,7 +140,9 @@ class _Maker:
         types = [field.type for field in self.builder.schema(table)]
         if self.chance():
             return self.values(table)
-        uses = [self.builder.use(self.random.choice(self.readable)) for _ in range(self.random.randint(1, 2))]
+        uses = [
+            self.builder.use(self.random.choice(self.readable)) for _ in range(self.random.randint(1, 1 + self.joins))
+        ]
         kind = self.random.choice(["plain", "whole", "group", "distinct"] if self.grouping else ["plain", "whole"])
         # Tables that are filled from themselves must not grow without end.
         limit = self.random.randint(0, 2) if table is not None else self.random.choice([None, 0, 1, 2, 3])
