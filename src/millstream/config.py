@@ -11,6 +11,7 @@ from millstream.errors import BindError
 from millstream.plan.relations import Forms
 
 Jit = Literal["auto", "on", "off"]
+Durability = Literal["process", "disk"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class Config:
     """how relations run: on intervals, on changes, or as suits the query"""
     checkpoint_seconds: float = 10.0
     """how often a persistent session saves its state while it runs"""
+    durability: Durability = "process"
+    """what a row survives once `push` has returned: a crash of the process, or (disk) of the machine, too"""
 
     def with_setting(self, name: str, value: object) -> Config:
         """The settings with one changed; RESET is a value of None."""
@@ -86,6 +89,13 @@ def _seconds(name: str, value: object) -> float:
     raise BindError(f"{name} takes seconds, not {value}")
 
 
+def _durability(name: str, value: object) -> Durability:
+    words: dict[str, Durability] = {"process": "process", "disk": "disk"}
+    if str(value).lower() in words:
+        return words[str(value).lower()]
+    raise BindError(f"{name} is process or disk, not {value}")
+
+
 _READERS: dict[str, Callable[[str, object], object]] = {
     "batch_rows": _count,
     "threads": _count,
@@ -93,4 +103,5 @@ _READERS: dict[str, Callable[[str, object], object]] = {
     "rules": _switch,
     "relations": _forms,
     "checkpoint_seconds": _seconds,
+    "durability": _durability,
 }

@@ -6,6 +6,7 @@ kept as data, so that opening neither binds nor optimises anything again.
 
 from __future__ import annotations
 
+import logging
 import time as wall
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -38,6 +39,8 @@ from millstream.python_aggregates import definitions_of
 from millstream.query import Query, Result
 from millstream.session import Database
 
+log = logging.getLogger("millstream")
+
 JOURNAL_LIMIT = 256 << 20
 """Bytes of journal after which a checkpoint is due even if the time for it has not come."""
 
@@ -48,7 +51,7 @@ of a function or an aggregate, or the module of one in `python`."""
 
 def open_persistent(directory: Path, config: Config, now: Now, aggregates: Iterable[Any] = ()) -> Database:
     """The session that is kept in a directory, as it was left; code in Python is not kept, and comes with it."""
-    journal = Journal(directory)
+    journal = Journal(directory, durable=config.durability == "disk")
     tables = TableStore(journal.tables_path)
     host = EmbeddedHost(tables, config, now)
     database = Database(host, tables, config)
@@ -178,11 +181,21 @@ class SessionKeeper:
     def load(self) -> None:
         self._host.paused = True
         manifest, blobs, notes = self._journal.load()
+        aside = []
         with self._host.lock:
             if manifest is not None:
                 self._restore(manifest, blobs)
             for note, rows in notes:
-                self._replay(note, rows)
+                try:
+                    self._replay(note, rows)
+                except StateError:
+                    raise
+                except Exception as error:
+                    aside.append(self._journal.set_aside(note, rows, error))
+                    log.warning("%s could not be replayed (%s) and is kept in %s", _told(note), error, aside[-1])
+        if aside:
+            # what is set aside is not tried again
+            self.checkpoint()
         self._host.paused = False
         self._host.start_readers()
 
@@ -269,6 +282,11 @@ class SessionKeeper:
                 hint="open the session with the aggregate as it was, or begin in a new directory",
             )
         return code
+
+
+def _told(note: dict[str, Any]) -> str:
+    of = next((f" {note[part]}" for part in ("stream", "name", "key") if part in note), "")
+    return f"{note.get('op', 'a note')}{of}"
 
 
 def _record(entry: Entry, uses: frozenset[str]) -> Record:

@@ -9,6 +9,7 @@ import typer
 
 from millstream.cli.commands.explain import explain
 from millstream.cli.commands.generate import generate
+from millstream.cli.commands.repair import repair
 from millstream.cli.commands.run import run
 from millstream.cli.commands.shell import shell
 from millstream.cli.commands.version import show_version, version
@@ -35,7 +36,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.callback()(show_version)
-for command in (run, shell, explain, generate, version):
+for command in (run, shell, explain, generate, repair, version):
     app.command()(command)
 
 

@@ -134,7 +134,14 @@ def _fit_table(table: pa.Table, schema: Schema, origin: str) -> tuple[pa.RecordB
     if table.num_rows == 0:
         fit_batch(empty_like(table.schema), schema, DEFAULT_RULES, strict=True)
         return empty(schema), ()
-    batch = table.combine_chunks().to_batches()[0]
+    batch, *more = table.combine_chunks().to_batches()
+    if more:
+        raise DataError("more than 2 GB of text in one push", hint="push the rows in parts")
+    try:
+        # nobody has checked foreign Arrow data yet; text that is none would fail wherever it is first looked at
+        batch.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise DataError(f"these are no valid Arrow data: {error}", hint="nothing of it was taken") from None
     fitted = fit_batch(batch, schema, DEFAULT_RULES, strict=True)
     return fitted.rows, rejections(fitted, batch, origin)
 

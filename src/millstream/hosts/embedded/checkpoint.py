@@ -140,7 +140,8 @@ def restore_streams(host: EmbeddedHost, saved: Saved, blobs: Blobs) -> None:
         stream.progress, stream.frontier = state["progress"], state["frontier"]
         stream.latest = state["latest"]
         stream.rows, stream.rejected = state["rows"], state["rejected"]
-        stream.observer = StreamObserver.restored(from_ipc(blobs[f"measured-{key}"])[0])
+        if f"measured-{key}" in blobs:
+            stream.observer = StreamObserver.restored(from_ipc(blobs[f"measured-{key}"])[0])
         if key in host.offsets:
             host.offsets[key] = state["offset"]
         for side, vertex in stream.sides.items():
