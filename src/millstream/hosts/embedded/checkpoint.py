@@ -56,7 +56,7 @@ def _save_query(host: EmbeddedHost, running: Running, blobs: Blobs) -> Saved:
         blobs[f"held-{key}"] = to_ipc(running.held.batches)
     return {
         "vertices": [vertex.id for vertex in placed],
-        "sink": {} if running.sink is None else running.sink.commit(),
+        "sink": running.commit(),
         "rows": running.rows,
         "held": running.held.since,
         "error": None if running.error is None else running.error.message,

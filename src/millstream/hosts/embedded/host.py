@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from contextvars import Token
 from dataclasses import dataclass, field
 from threading import Event, RLock
@@ -44,6 +45,8 @@ class Running:
     results: ResultLog
     top: Vertex = field(init=False)
     sink: Sink | None = None
+    committed: Offset = field(default_factory=dict)
+    """how far the sink's rows are safe"""
     held: Held = field(default_factory=Held)
     rows: int = 0
     error: MillstreamError | None = None
@@ -61,10 +64,30 @@ class Running:
             self.held.add(batch.rows, min(batch.upto, self.now))
         self.rows += len(batch)
         if self.sink is not None and len(batch):
-            self.sink.write(batch.rows)
+            try:
+                self.sink.write(batch.rows)
+            except (MillstreamError, OSError) as error:
+                # it is this query's trouble alone: others have their rows, and a push that went through is not repeated
+                self.fail(error if isinstance(error, MillstreamError) else ConnectorError(str(error)))
+                return
         self.results.append(batch.rows)
         if batch.upto == FOREVER:
             self.results.close()
+
+    def commit(self) -> Offset:
+        """Make safe what the sink has; a sink that failed stays where it was."""
+        if self.sink is not None and self.error is None:
+            try:
+                self.committed = self.sink.commit()
+            except (MillstreamError, OSError) as error:
+                self.fail(error if isinstance(error, MillstreamError) else ConnectorError(str(error)))
+        return self.committed
+
+    def close_sink(self) -> None:
+        """Let go of the sink; one that failed has said so already."""
+        if self.sink is not None:
+            with suppress(MillstreamError, OSError) if self.error is not None else nullcontext():
+                self.sink.close()
 
     def fail(self, error: MillstreamError) -> None:
         self.error = self.error or error
@@ -148,6 +171,7 @@ class EmbeddedHost:
             if program.sink is not None:
                 running.sink = make_sink(program.sink.options, program.sink.name)
                 running.sink.open(program.plan.schema, committed)
+                running.committed = committed
             running.top = self._graph.attach(program.name, program.plan, Outlet(running.deliver, running.fail), ids)
             self.queries[program.name.lower()] = running
             if ids is None:
@@ -169,8 +193,7 @@ class EmbeddedHost:
         with self.lock:
             running = self.queries.pop(name.lower())
             self._graph.detach(running.program.name, running.top)
-            if running.sink is not None:
-                running.sink.close()
+            running.close_sink()
             running.results.close()
 
     def _entry(self, node: physical.Source) -> tuple[Vertex, int]:
@@ -321,10 +344,18 @@ class EmbeddedHost:
                 else:
                     self.take(stream, chunk.rows, chunk.rejected, chunk.offset)
             self._tell(report)
+            self._raise_if_all_failed(names)
         while any(s in self._readers and self._readers[s].running for s in streams) and not self._stop.wait(0.1):
             self._tell(report)
+            self._raise_if_all_failed(names)
         self._raise_reader_errors(streams)
         self._tell(report)
+
+    def _raise_if_all_failed(self, names: tuple[str, ...]) -> None:
+        """Reading on is of no use to anyone."""
+        found = [self.queries[name.lower()].error for name in names if name.lower() in self.queries]
+        if found and found[0] is not None and all(found):
+            raise found[0]
 
     def end(self, stream: str) -> None:
         """A source has no more rows."""
@@ -374,8 +405,7 @@ class EmbeddedHost:
         for stream in self.streams.values():
             stream.advance(FOREVER)
         for running in self.queries.values():
-            if running.sink is not None:
-                running.sink.commit()
+            running.commit()
             running.results.close()
 
     def _running(self, name: str) -> Running:
@@ -433,8 +463,7 @@ class EmbeddedHost:
         with self.lock:
             for running in self.queries.values():
                 running.results.close()
-                if running.sink is not None:
-                    running.sink.close()
+                running.close_sink()
 
 
 def _plain(rejected: tuple[Rejected, ...]) -> list[list[str | int]]:
