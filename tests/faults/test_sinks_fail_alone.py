@@ -31,7 +31,7 @@ def test_others_get_every_row_once(tmp_path: Path, kept: bool) -> None:
     db.finish()
     expected = [1, 3, 4, 5] if kept else [1, 2, 3, 4, 5]
     assert before.fetch()["v"].to_pylist() == after.fetch()["v"].to_pylist() == expected
-    with pytest.raises(ms.ConnectorError, match="cannot (write|commit) to"):
+    with pytest.raises(ms.ConnectorError, match=r"cannot (write|commit) to"):
         sink.fetch()
     db.close()
 
