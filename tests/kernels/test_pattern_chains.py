@@ -20,7 +20,7 @@ from millstream.kernels.jit import using
 from millstream.kernels.patterns.chain import ChainMachine, why_not
 from millstream.kernels.patterns.kernel import MatchKernel
 from millstream.kernels.patterns.log import RowLog
-from millstream.kernels.patterns.machine import Found, Part, far_shifts
+from millstream.kernels.patterns.machine import Found, Positions, far_shifts
 from millstream.kernels.patterns.spec import MatchSpec
 from millstream.plan.expr import Column, Expr, Literal
 from millstream.plan.patterns import CLASSIFIER, MATCH_NUMBER, TIMED_OUT, Given, Reach, Search, Summary
@@ -158,12 +158,14 @@ class Run:
         """Save everything and load it again, in another order of slots."""
         old, order = self.log, list(range(len(self.slots)))
         random.shuffle(order)
-        places = np.arange(len(old))
-        saved = self.machine.export(self.state, np.arange(len(order)), places)
+        # rows by their slot: a row's place is that among the rows of its slot
+        by_slot = np.argsort(old.slot, kind="stable")
+        first = np.searchsorted(old.slot[by_slot], np.arange(len(order)))
+        places = np.empty(len(old), dtype=np.int64)
+        places[by_slot] = np.arange(len(old)) - first[old.slot[by_slot]]
+        saved = self.machine.export(self.state, np.array(order, dtype=np.int64), places)
         evaluations = self.state.evaluations
-        cut = random.randint(0, len(order))
-        parts = [Part(saved, np.array(some, dtype=np.int64), places) for some in (order[:cut], order[cut:])]
-        self.state = self.machine.load(parts)
+        self.state = self.machine.load(saved, Positions(first[order], by_slot))
         self.state.evaluations = evaluations
         self.slots = {key: order.index(slot) for key, slot in self.slots.items()}
         renamed = np.argsort(np.array(order, dtype=np.int64)) if order else np.zeros(0, dtype=np.int64)
