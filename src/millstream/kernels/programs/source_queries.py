@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager, ExitStack
 
 from millstream.kernels.accumulators import Accumulator, Argument, Place
+from millstream.kernels.aggregates import NAMES
 from millstream.kernels.coded_text import NotCompilable
 from millstream.kernels.programs.access import bound_of, equality
 from millstream.kernels.programs.layout import Cells
@@ -314,7 +315,7 @@ class _Accumulator:
     """A built-in aggregate over the rows of a query, in variables."""
 
     def __init__(self, statements: Queries, summary: Summary, body: Body) -> None:
-        if summary.distinct or summary.program is not None:
+        if summary.distinct or summary.program is not None or summary.fn not in NAMES:
             raise NotCompilable(f"{summary} inside a statement")
         self._s, self._summary, self._body = statements, summary, body
         self._name = statements.write.fresh("sum")
