@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from threading import Event, Thread, current_thread
@@ -154,6 +153,9 @@ def await_news(log: ResultLog, idle: Callable[[], bool], timeout: float | None =
 
 
 async def _await_news(log: ResultLog, idle: Callable[[], bool]) -> None:
+    # who waits this way has it already, and others need not wait for its import
+    import asyncio
+
     loop = asyncio.get_running_loop()
     news = asyncio.Event()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -44,33 +44,25 @@ class Batch:
 
     def slice(self, start: int, stop: int) -> Batch:
         """Rows `start` to `stop`, sharing memory."""
-        return replace(
-            self,
-            rows=self.rows.slice(start, stop - start),
-            time=self.time[start:stop],
-            seq=self.seq[start:stop],
-            other=None if self.other is None else self.other[start:stop],
-        )
+        other = None if self.other is None else self.other[start:stop]
+        rows = self.rows.slice(start, stop - start)
+        return Batch(rows, self.time[start:stop], self.seq[start:stop], self.upto, other, self.port)
 
     def take(self, indices: npt.NDArray[Any]) -> Batch:
         """The rows at `indices`, in that order."""
-        return replace(
-            self,
-            rows=self.rows.take(pa.array(indices)),
-            time=self.time[indices],
-            seq=self.seq[indices],
-            other=None if self.other is None else self.other[indices],
-        )
+        other = None if self.other is None else self.other[indices]
+        rows = self.rows.take(pa.array(indices))
+        return Batch(rows, self.time[indices], self.seq[indices], self.upto, other, self.port)
 
     def with_rows(self, rows: pa.RecordBatch) -> Batch:
         """The same times with other columns."""
-        return replace(self, rows=rows)
+        return Batch(rows, self.time, self.seq, self.upto, self.other, self.port)
 
     def with_upto(self, upto: int) -> Batch:
-        return replace(self, upto=upto)
+        return self if upto == self.upto else Batch(self.rows, self.time, self.seq, upto, self.other, self.port)
 
     def on_port(self, port: int) -> Batch:
-        return self if port == self.port else replace(self, port=port)
+        return self if port == self.port else Batch(self.rows, self.time, self.seq, self.upto, self.other, port)
 
     @staticmethod
     def empty(schema: pa.Schema, upto: int, port: int = 0) -> Batch:

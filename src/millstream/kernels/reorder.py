@@ -85,12 +85,14 @@ class Progress:
         time = batch.time
         if len(time):
             first, last = int(time[0]), int(time[-1])
-            reached = max(self.beat, int(_less(np.array([self.highest]), slack)[0]))
-            if first < reached or bool((time[1:] < time[:-1]).any()):
+            if first < self._reached(slack) or (len(time) > 1 and bool((time[1:] < time[:-1]).any())):
                 return None
             self.highest = max(self.highest, last)
         self.beat = max(self.beat, batch.upto)
-        return max(self.beat, int(_less(np.array([self.highest]), slack)[0]))
+        return self._reached(slack)
+
+    def _reached(self, slack: int) -> int:
+        return max(self.beat, max(self.highest, BEGIN + slack) - slack)
 
     def parts(self) -> Ints:
         return np.array([self.beat, self.highest, self.late_count], dtype=np.int64)

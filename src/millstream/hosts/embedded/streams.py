@@ -69,9 +69,9 @@ class Stream:
         time = seq if self.definition.clock is Clock.LATENT else times_of(rows, self.definition)
         self.rows += rows.num_rows
         self.latest = max(self.latest, int(time.max(initial=BEGIN)))
-        for start in range(0, rows.num_rows, batch_rows):
-            part = slice(start, start + batch_rows)
-            self._enter(Batch(rows.slice(start, batch_rows), time[part], seq[part], self.progress))
+        batch = Batch(rows, time, seq, self.progress)
+        for start in range(0, len(batch), batch_rows):
+            self._enter(batch if len(batch) <= batch_rows else batch.slice(start, min(start + batch_rows, len(batch))))
         late = self.late - late
         return Counts(rows.num_rows - late, late, sum(row.count for row in rejected))
 
@@ -86,11 +86,11 @@ class Stream:
 
     def _enter(self, batch: Batch) -> None:
         # late rows are told by the same progress as rows in time, so it is kept once
-        before = replace(self._reorder.state.progress)
+        before = replace(self._reorder.state.progress) if self.sides["late"].in_use else None
         ordered = self._reorder.step(batch)
         self.frontier = ordered.upto
         self.observer.observe(ordered.time, ordered.rows)
-        if self.sides["late"].in_use:
+        if before is not None:
             self._late.state = before
             emit(self.sides["late"], self._late.step(batch))
         emit(self.sides["main"], ordered)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import importlib.util
 import inspect
@@ -13,13 +12,16 @@ from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from millstream.kernels.jit import aside, policy, store
-from millstream.kernels.source.passes import decorated, parsed
+from millstream.kernels.jit import policy, store
+from millstream.kernels.source.passes import decorated
+
+if TYPE_CHECKING:
+    from millstream.kernels.jit.aside import Kinds
 
 _HEADER = "from __future__ import annotations\nfrom numba import njit\n"
 _DECORATOR = '@njit(nogil=True, cache=True, error_model="numpy", no_cfunc_wrapper=True)\n'
@@ -42,7 +44,7 @@ class KernelModule:
         self._compiled: ModuleType | None = None
         self._kept: dict[str, bool] = {}
         self._uses: list[KernelModule] = []
-        self._requested: set[tuple[str, aside.Kinds]] = set()
+        self._requested: set[tuple[str, Kinds]] = set()
 
     def python(self, function: str) -> Callable[..., Any]:
         """A function as plain Python."""
@@ -70,22 +72,26 @@ class KernelModule:
     def is_loaded(self) -> bool:
         return self._compiled is not None
 
-    def load(self, function: str, kinds: aside.Kinds) -> None:
+    def load(self, function: str, kinds: Kinds) -> None:
         """Have the machine code of a function for such arguments, from the cache if it is there."""
         from numba import typeof
+
+        from millstream.kernels.jit.aside import examples
 
         with self._lock:
             # until the first function is ready, all run as Python
             module = self._compiled or self._imported()
-            getattr(module, function).compile(tuple(map(typeof, aside.examples(kinds))))
+            getattr(module, function).compile(tuple(map(typeof, examples(kinds))))
             self._compiled = module
 
     def request(self, function: str, args: tuple[Any, ...]) -> None:
         """Let a function be compiled aside for such arguments."""
-        wanted = function, aside.kinds_of(args)
+        from millstream.kernels.jit.aside import compiler, kinds_of
+
+        wanted = function, kinds_of(args)
         if wanted not in self._requested:
             self._requested.add(wanted)
-            aside.compiler().request(self, *wanted)
+            compiler().request(self, *wanted)
 
     def wants_compiled(self, function: str, rows: int) -> bool:
         if self._compiled is not None:
@@ -130,12 +136,10 @@ class KernelModule:
         sys.modules[name] = module
         weakref.finalize(self, sys.modules.pop, name, None)
         spec.loader.exec_module(module)
-        for function in self._functions():
-            self._watch(getattr(module, function), function)
+        for function, made in list(vars(module).items()):
+            if getattr(getattr(made, "py_func", None), "__module__", "") == name:
+                self._watch(made, function)
         return module
-
-    def _functions(self) -> list[str]:
-        return [node.name for node in parsed(self.source).body if isinstance(node, ast.FunctionDef)]
 
     def _watch(self, dispatcher: Any, function: str) -> None:
         """Arguments of a new kind are no reason to wait either, where sessions do not wait for the compiler: what is
