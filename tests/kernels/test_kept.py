@@ -133,7 +133,7 @@ def test_what_an_earlier_version_saved_is_refused(case: WindowState) -> None:
             run(kernel, state, turn)
         with pytest.raises(StateError, match="incomplete"):
             saving.assemble(kernel, {0: saving.snapshot(kernel, state)})
-        with patch("millstream.kernels.snapshots._FORMAT", "1"):
+        with patch("millstream.kernels.snapshots.FORMAT", "1"):
             old = saving.snapshot(kernel, state)
         for read in (partial(saving.restore, kernel), lambda saved: saving.assemble(kernel, {0: saved})):
             with pytest.raises(StateError, match="another format") as caught:

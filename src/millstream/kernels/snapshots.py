@@ -14,7 +14,7 @@ from millstream.errors import StateError
 from millstream.kernels.batch import Batch
 from millstream.kernels.signatures import Signature, signature_of
 
-_FORMAT = "3"
+FORMAT = "3"
 
 
 Part: TypeAlias = npt.NDArray[Any] | pa.Array | pa.RecordBatch | Batch
@@ -77,7 +77,7 @@ def save(spec: object, parts: Mapping[str, Part]) -> bytes:
     ]
     label = {
         "millstream.kernel": signature.kind,
-        "millstream.format": _FORMAT,
+        "millstream.format": FORMAT,
         "millstream.state": signature.digest,
     }
     schema = pa.schema([pa.field(name, array.type) for name, array in zip(columns, lists, strict=True)], label)
@@ -101,10 +101,10 @@ def load(spec: object, saved: bytes) -> Saved:
             columns = {name: batch.column(i)[0].values for i, name in enumerate(batch.schema.names)}
     except (pa.ArrowInvalid, StopIteration, UnicodeDecodeError, OSError) as error:
         raise StateError("saved state cannot be read", detail=str(error)) from error
-    if label.get("millstream.format") != _FORMAT:
+    if label.get("millstream.format") != FORMAT:
         raise StateError(
             "saved state has another format",
-            detail=f"it is of format {label.get('millstream.format', 'unknown')}, this version reads {_FORMAT}",
+            detail=f"it is of format {label.get('millstream.format', 'unknown')}, this version reads {FORMAT}",
         )
     signature = signature_of(spec)
     if (label.get("millstream.kernel"), label.get("millstream.state")) != (signature.kind, signature.digest):
