@@ -161,11 +161,11 @@ class ResultLog:
             self._blocking.discard(cursor)
             self._bounded.discard(cursor)
             self._fit_window()
-        self._gate.look_again(self)
+        self._gate.stir(self)
 
     def moved(self) -> None:
         """A cursor that must not miss rows has been read."""
-        self._gate.look_again(self)
+        self._gate.stir(self)
 
     @property
     def floor(self) -> _Piece:
@@ -328,9 +328,11 @@ class Gate:
             self._full.discard(log)
             self._changed.notify_all()
 
-    def look_again(self, log: ResultLog) -> None:
-        if log in self._full and not log.is_full():
-            self.open(log)
+    def stir(self, log: ResultLog) -> None:
+        """Let those who wait look again; who has read need not look at the other readers."""
+        if log in self._full:
+            with self._changed:
+                self._changed.notify_all()
 
     @contextmanager
     def lifted(self) -> Iterator[None]:
@@ -347,17 +349,18 @@ class Gate:
         """Wait until rows of this stream may come."""
         since = monotonic()
         while self._full and not self._lifted and not stopped():
-            full = [log for log in tuple(self._full) if stream.lower() in log.feeds]
-            for log in full:
-                # a reader may have gone without a word
-                self.look_again(log)
-            full = [log for log in full if log in self._full]
+            concerned = [log for log in tuple(self._full) if stream.lower() in log.feeds]
+            full = [log for log in concerned if log.is_full()]
+            for log in concerned:
+                if log not in full:
+                    self.open(log)
             if not full:
                 return
             for log in full:
                 _refuse_own_reader(log.full_cursors(), monotonic() - since)
             with self._changed:
-                if self._full:
+                # a reader may also go without a word, so look from time to time
+                if all(log.is_full() for log in full):
                     self._changed.wait(LOOK_SECONDS)
 
 
