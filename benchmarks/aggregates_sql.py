@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 import millstream as ms
-from millstream.kernels import saving, snapshots
 from millstream.kernels.batch import FOREVER, Batch
+from millstream.kernels.saving import snapshots
+from millstream.kernels.saving import states as saving
 from millstream.physical.nodes import Apply, Compute, Physical, Source
 
 BATCH_ROWS = 262_144

@@ -6,18 +6,24 @@ python benchmarks/kernel_state.py [--rounds N] [over | windows]
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from millstream.kernels import jit, saving
+from millstream.kernels import jit
 from millstream.kernels.batch import Batch
 from millstream.kernels.over import Frame, OverCall, OverSpec
+from millstream.kernels.saving import states as saving
 from millstream.schema import Schema
-from millstream.testing.window_states import GROWING, WINDOW_STATES, Store, WindowState
 from millstream.types import BIGINT, DOUBLE, VARCHAR
+
+# what tests and benchmarks share
+sys.path.insert(0, str(Path(__file__).parent.parent))
+from tests.support.window_states import GROWING, WINDOW_STATES, Store, WindowState
 
 QUOTES = Schema.of(key=BIGINT, price=DOUBLE, venue=VARCHAR)
 WINDOW = 10**9

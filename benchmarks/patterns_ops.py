@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 import millstream as ms
+from millstream.expressions.evaluator import compile_arrow
 from millstream.kernels import jit
 from millstream.kernels.batch import FOREVER, Batch
 from millstream.kernels.patterns.chain import ChainMachine
 from millstream.kernels.patterns.machine import Found
 from millstream.kernels.patterns.spec import MatchSpec
-from millstream.physical.expressions import compile_arrow
 from millstream.physical.nodes import Apply, Compute, walk
 
 SYMBOLS = 100

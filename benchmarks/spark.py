@@ -136,9 +136,9 @@ def row_fed(bench: Bench) -> Any:
     from pyspark.sql import functions as F
     from pyspark.sql.streaming import StatefulProcessor
 
-    from millstream.kernels import saving
     from millstream.kernels.batch import Batch
     from millstream.kernels.over.spec import Frame, OverCall, OverSpec
+    from millstream.kernels.saving import states as saving
     from millstream.schema import Field, Schema
     from millstream.types import BIGINT, DOUBLE, TIMESTAMPTZ
 

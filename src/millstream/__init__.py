@@ -20,10 +20,10 @@ from millstream.errors import (
 
 if TYPE_CHECKING:
     from millstream.hosts.contract import Counts
-    from millstream.python_aggregates import aggregate
-    from millstream.query import Query, Result
-    from millstream.session import Database
-    from millstream.subscriptions import Reader
+    from millstream.session.database import Database
+    from millstream.session.python_aggregates import aggregate
+    from millstream.session.query import Query, Result
+    from millstream.session.subscriptions import Reader
 
 __version__ = "0.1.0"
 
@@ -39,18 +39,18 @@ def connect(
     since the epoch) stamps streams ordered by `current_time`. `aggregates` are those written in Python to begin with; a
     directory whose queries use some must be opened with them. `settings` are those of SET: batch_rows, threads, jit, …
     """
-    from millstream.opening import open_session
+    from millstream.session.opening import open_session
 
     return open_session(path, engine, spark, clock, aggregates, settings)
 
 
 _LATER = {
     "Counts": "hosts.contract",
-    "Database": "session",
-    "Query": "query",
-    "Reader": "subscriptions",
-    "Result": "query",
-    "aggregate": "python_aggregates",
+    "Database": "session.database",
+    "Query": "session.query",
+    "Reader": "session.subscriptions",
+    "Result": "session.query",
+    "aggregate": "session.python_aggregates",
 }
 """Names whose modules are imported when they are asked for."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from millstream.errors import CatalogError
 from millstream.plan.nodes import Node
-from millstream.plan.python import PythonCode
+from millstream.plan.programs.python import PythonCode
 from millstream.schema import Schema
 from millstream.types import VARCHAR, SqlType
 

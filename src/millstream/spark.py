@@ -20,13 +20,13 @@ from millstream.hosts.spark.host import SparkHost
 from millstream.hosts.spark.rescale import rescale
 from millstream.hosts.spark.session import get_session
 from millstream.hosts.tables import TableStore
-from millstream.session import Database
-from millstream.times import ordered_stream
+from millstream.session.database import Database
+from millstream.session.times import ordered_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from millstream.query import Query, Result
+    from millstream.session.query import Query, Result
 
 
 class Millstream:

@@ -11,13 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import millstream as ms
-from millstream import journal, plan_form
+from millstream import plan_form
 from millstream.catalog import Clock, StreamDef
 from millstream.config import Config
 from millstream.hosts.spark import stage
-from millstream.kernels import snapshots
+from millstream.kernels.saving import snapshots
 from millstream.schema import Schema
-from millstream.session import Database
+from millstream.session import journal
+from millstream.session.database import Database
 from millstream.types import DOUBLE, INTEGER, TIMESTAMP, VARCHAR
 
 HERE = Path(__file__).parent

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from millstream.connectors.files.binary_file import ParquetFile
 from millstream.connectors.files.wanted import Wanted
 from millstream.connectors.registry import make_source
-from millstream.physical.expressions import compile_filter
-from millstream.plan.expr import Call, Cast, Column, Expr, Literal
+from millstream.expressions.evaluator import compile_filter
+from millstream.expressions.nodes import Call, Cast, Column, Expr, Literal
 from millstream.schema import Schema
 from millstream.types import BIGINT, BOOLEAN, DATE, DECIMAL, DOUBLE, INTEGER, TIMESTAMP, VARCHAR
 from tiers import examples

@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 
 from millstream.errors import BindError, DataError
-from millstream.functions import resolve
-from millstream.plan.expr import Column, Expr
+from millstream.expressions.functions import resolve
+from millstream.expressions.nodes import Column, Expr
 from millstream.schema import Field, Schema
-from millstream.testing.expressions import array_of, is_exact, same
-from millstream.testing.operations import EDGES, Constant, Param
 from millstream.types import SqlType
+from tests.support.expressions import array_of, is_exact, same
+from tests.support.operations import EDGES, Constant, Param
 
 MOST_ROWS = 1500
 

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from millstream.physical.expressions import HELPERS, KernelExpr, to_kernel_source
-from millstream.plan.expr import Expr
+from millstream.expressions.kernel.helpers import HELPERS
+from millstream.expressions.kernel.source import KernelExpr, to_kernel_source
+from millstream.expressions.nodes import Expr
 from millstream.schema import Schema
 from millstream.types import from_kernel, to_kernel
 

@@ -12,10 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from millstream.errors import DataError
-from millstream.physical.expressions import Evaluator, compile_arrow, compile_filter, duckdb_batch
-from millstream.plan.expr import Expr, Literal, walk
-from millstream.testing.expressions import KERNEL_SCHEMA, SCHEMA, batches, expressions, is_exact, same
+from millstream.expressions import duckdb_batch
+from millstream.expressions.evaluator import Evaluator, compile_arrow, compile_filter
+from millstream.expressions.nodes import Expr, Literal, walk
 from millstream.types import BOOLEAN
+from tests.support.expressions import KERNEL_SCHEMA, SCHEMA, batches, expressions, is_exact, same
 from tiers import examples
 
 BROAD = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=examples(150))

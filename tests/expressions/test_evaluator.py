@@ -11,10 +11,11 @@ import pyarrow as pa
 import pytest
 
 from millstream.errors import DataError
-from millstream.functions import case, cast, resolve
-from millstream.physical.expressions import compile_arrow, compile_filter, to_duckdb_sql, to_spark_sql
-from millstream.physical.expressions.duckdb_batch import DuckBatch
-from millstream.plan.expr import Column, Expr, Literal
+from millstream.expressions.duckdb_batch import DuckBatch
+from millstream.expressions.evaluator import compile_arrow, compile_filter
+from millstream.expressions.functions import case, cast, resolve
+from millstream.expressions.nodes import Column, Expr, Literal
+from millstream.expressions.sql.text import to_duckdb_sql, to_spark_sql
 from millstream.schema import Field, Schema
 from millstream.types import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, INTERVAL, NULL, TIMESTAMP, TIMESTAMPTZ, VARCHAR
 
@@ -238,9 +239,9 @@ def test_the_first_batch_loads_nothing_heavy() -> None:
     code = """
 import sys
 import pyarrow as pa
-from millstream.functions import case, resolve
-from millstream.physical.expressions import compile_arrow, compile_filter
-from millstream.plan.expr import Column, Literal
+from millstream.expressions.functions import case, resolve
+from millstream.expressions.evaluator import compile_arrow, compile_filter
+from millstream.expressions.nodes import Column, Literal
 from millstream.schema import Schema
 from millstream.types import BIGINT, DOUBLE, INTEGER, VARCHAR
 schema = Schema.of(n=BIGINT, f=DOUBLE, s=VARCHAR)

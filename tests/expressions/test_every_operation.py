@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from expression_cases import calls, differences, outcomes, rows_of, schema_of
 
-from millstream.functions import cast
-from millstream.physical.expressions import compile_arrow
-from millstream.physical.expressions.duckdb_batch import DuckBatch
-from millstream.plan.expr import Column, Expr
-from millstream.testing.operations import CASTS, OPERATIONS, Param
+from millstream.expressions.duckdb_batch import DuckBatch
+from millstream.expressions.evaluator import compile_arrow
+from millstream.expressions.functions import cast
+from millstream.expressions.nodes import Column, Expr
 from millstream.types import SqlType
+from tests.support.operations import CASTS, OPERATIONS, Param
 
 
 def check(expr: Expr, types: list[SqlType]) -> None:

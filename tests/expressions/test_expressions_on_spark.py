@@ -14,12 +14,11 @@ import pytest
 from expression_cases import outcomes
 
 from millstream.errors import BindError, DataError
-from millstream.functions import case, cast, interval, resolve
-from millstream.physical.expressions import compile_arrow, quote_spark, to_spark_sql
-from millstream.plan.expr import Call, Cast, Column, Expr, Literal, columns_of
+from millstream.expressions.evaluator import compile_arrow
+from millstream.expressions.functions import case, cast, interval, resolve
+from millstream.expressions.nodes import Call, Cast, Column, Expr, Literal, columns_of
+from millstream.expressions.sql.text import quote_spark, to_spark_sql
 from millstream.schema import Field, Schema
-from millstream.testing.expressions import array_of, is_exact, same
-from millstream.testing.operations import CASTS, EDGES, OPERATIONS, Constant
 from millstream.types import (
     BIGINT,
     BLOB,
@@ -36,6 +35,8 @@ from millstream.types import (
     VARCHAR,
     SqlType,
 )  # fmt: skip
+from tests.support.expressions import array_of, is_exact, same
+from tests.support.operations import CASTS, EDGES, OPERATIONS, Constant
 
 pytestmark = [
     pytest.mark.spark,

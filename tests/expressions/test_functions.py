@@ -9,8 +9,18 @@ from decimal import Decimal
 import pytest
 
 from millstream.errors import BindError, UnsupportedError
-from millstream.functions import can_fail, case, cast, coerce, interval, known_names, literal, lookup, resolve
-from millstream.plan.expr import Call, Case, Cast, Column, Expr, Literal
+from millstream.expressions.functions import (
+    can_fail,
+    case,
+    cast,
+    coerce,
+    interval,
+    known_names,
+    literal,
+    lookup,
+    resolve,
+)
+from millstream.expressions.nodes import Call, Case, Cast, Column, Expr, Literal
 from millstream.types import (
     BIGINT,
     BLOB,
@@ -170,7 +180,7 @@ def test_the_long_tail_is_typed_by_duckdb() -> None:
 
 def test_common_functions_do_not_start_duckdb() -> None:
     code = (
-        "import sys; import millstream.functions as f; from millstream.plan.expr import Column; "
+        "import sys; import millstream.expressions.functions as f; from millstream.plan.expr import Column; "
         "from millstream.types import VARCHAR; f.resolve('lower', (Column(VARCHAR, 's'),)); "
         "assert not {'duckdb', 'numba', 'pyspark', 'sqlglot', 'pandas'} & set(sys.modules)"
     )

@@ -7,13 +7,15 @@ import pytest
 from expression_cases import calls, differences, outcomes, rows_of, schema_of
 from expression_kernels import columns, run, source_of
 
-from millstream.functions import FUNCTIONS, case, cast, resolve
-from millstream.physical.expressions import HELPERS, compile_arrow, helper_source, to_kernel_source
-from millstream.physical.expressions.kernel_functions import MAKERS
-from millstream.plan.expr import Column, Expr, Literal
-from millstream.testing.expressions import is_exact, same
-from millstream.testing.operations import CASTS, OPERATIONS, Constant, Param
+from millstream.expressions.evaluator import compile_arrow
+from millstream.expressions.functions import FUNCTIONS, case, cast, resolve
+from millstream.expressions.kernel.functions import MAKERS
+from millstream.expressions.kernel.helpers import HELPERS, helper_source
+from millstream.expressions.kernel.source import to_kernel_source
+from millstream.expressions.nodes import Column, Expr, Literal
 from millstream.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, NULL, TIMESTAMP, VARCHAR, SqlType, from_kernel
+from tests.support.expressions import is_exact, same
+from tests.support.operations import CASTS, OPERATIONS, Constant, Param
 
 # Conditions are written by the compiler itself; these rewrite to others when they are resolved.
 NO_MAKER = {"and", "or", "not", "is_null", "if", "pi"} | {name for name in FUNCTIONS if name.startswith("to_")}

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 import millstream as ms
-from millstream.frames import DamagedError, FrameFile, salvage
-from millstream.repair import repair
+from millstream.session.frames import DamagedError, FrameFile, salvage
+from millstream.session.repair import repair
 from tiers import examples
 
 QUERIES = {
@@ -239,7 +239,7 @@ def test_a_note_that_cannot_be_replayed_is_set_aside(
 ) -> None:
     home = tmp_path / "home"
     subprocess.run([sys.executable, "-c", DIE, str(home), repr(QUERIES)], check=True)
-    from millstream import persistent
+    from millstream.session import persistent
 
     real = persistent.replay
 

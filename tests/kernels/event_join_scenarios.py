@@ -11,8 +11,8 @@ from kernel_scenarios import Scenario
 
 from millstream.kernels.asof import AsofSpec
 from millstream.kernels.batch import FOREVER, Batch
-from millstream.kernels.hop import WindowStage
 from millstream.kernels.relations.at_window_end import AtWindowEndSpec
+from millstream.kernels.streams.hop import WindowStage
 from millstream.plan.window_tables import END, Cumulating, Hopping
 from millstream.schema import Schema
 from millstream.types import BIGINT, VARCHAR

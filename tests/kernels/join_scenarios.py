@@ -9,9 +9,9 @@ import pyarrow as pa
 from hypothesis import strategies as st
 from kernel_scenarios import Scenario
 
+from millstream.expressions.nodes import Call, Column
 from millstream.kernels.batch import FOREVER, Batch
 from millstream.kernels.relations.join import JoinSpec
-from millstream.plan.expr import Call, Column
 from millstream.schema import Schema
 from millstream.types import BIGINT, BOOLEAN, VARCHAR
 

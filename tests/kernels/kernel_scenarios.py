@@ -14,33 +14,33 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from millstream import types
-from millstream.kernels.aggregates import KNOWN, NAMES, OVER_NAMES, RANKS, result_type
+from millstream.expressions.nodes import Call, Column, Expr, Literal
+from millstream.expressions.object_values import to_arrow
 from millstream.kernels.batch import BEGIN, FOREVER, Batch
-from millstream.kernels.chain import ChainSpec
 from millstream.kernels.compute import ComputeStage
 from millstream.kernels.contract import KernelSpec
-from millstream.kernels.distinct import DistinctSpec
-from millstream.kernels.hop import WindowStage
-from millstream.kernels.merge import MergeSpec
 from millstream.kernels.over import AheadSpec, Between, Frame, OverCall, OverSpec
 from millstream.kernels.programs.engine import Closing
 from millstream.kernels.programs.spec import AggregateSpec, GroupSpec
-from millstream.kernels.reorder import LateSpec, ReorderSpec
-from millstream.kernels.session import SessionSpec
-from millstream.kernels.ties import TieOrderSpec
+from millstream.kernels.streams.chain import ChainSpec
+from millstream.kernels.streams.distinct import DistinctSpec
+from millstream.kernels.streams.hop import WindowStage
+from millstream.kernels.streams.merge import MergeSpec
+from millstream.kernels.streams.reorder import LateSpec, ReorderSpec
+from millstream.kernels.streams.session import SessionSpec
+from millstream.kernels.streams.ties import TieOrderSpec
+from millstream.kernels.streams.yields import YieldSpec
 from millstream.kernels.window_groups import WindowGroupSpec
 from millstream.kernels.window_groups.spec import has_lanes
-from millstream.kernels.yields import YieldSpec
-from millstream.physical.expressions.object_values import to_arrow
 from millstream.plan.aggregate_calls import AggregateCall
-from millstream.plan.builtin_programs import builtin_program
-from millstream.plan.expr import Call, Column, Expr, Literal
-from millstream.plan.program_product import product
+from millstream.plan.aggregates import KNOWN, NAMES, OVER_NAMES, RANKS, result_type
+from millstream.plan.programs.builtin import builtin_program
+from millstream.plan.programs.product import product
 from millstream.plan.ties import SortKey
 from millstream.plan.window_tables import Cumulating, Hopping
 from millstream.schema import Field, Schema
-from millstream.testing.programs import BASE_PROGRAMS, WINDOW_PROGRAMS, modes_for, programs, tuples_for
 from millstream.types import BIGINT, DECIMAL, DOUBLE, VARCHAR, SqlType
+from tests.support.programs import BASE_PROGRAMS, WINDOW_PROGRAMS, modes_for, programs, tuples_for
 
 COLUMNS = Schema.of(
     k=BIGINT, name=VARCHAR, x=DOUBLE, i=types.INTEGER, b=BIGINT, d=DECIMAL(9, 2), s=VARCHAR, flag=types.BOOLEAN,

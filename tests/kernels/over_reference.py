@@ -6,8 +6,8 @@ import math
 from fractions import Fraction
 from typing import Any
 
-from millstream.kernels.aggregates import KNOWN, RANKS
 from millstream.kernels.over import AheadSpec, Frame, OverCall, OverSpec
+from millstream.plan.aggregates import KNOWN, RANKS
 
 
 def over(spec: OverSpec | AheadSpec, rows: list[dict[str, Any]], times: list[int]) -> dict[str, list[Any]]:

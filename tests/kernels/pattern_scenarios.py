@@ -13,8 +13,8 @@ from millstream.errors import UnsupportedError
 from millstream.kernels.batch import FOREVER, Batch
 from millstream.kernels.patterns.kernel import machine_for
 from millstream.kernels.patterns.spec import MatchSpec
-from millstream.plan.patterns import Search
-from millstream.testing.pattern_strategies import COLUMNS, Arrival, arrivals, searches
+from millstream.plan.patterns.search import Search
+from tests.support.pattern_strategies import COLUMNS, Arrival, arrivals, searches
 
 
 def is_supported(search: Search) -> bool:

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence as SequenceOf
 from typing import Any
 
+from millstream.expressions.nodes import Column, Expr, Literal
 from millstream.kernels.batch import FOREVER
-from millstream.plan.expr import Column, Expr, Literal
-from millstream.plan.patterns import CLASSIFIER, MATCH_NUMBER, Given, Reach, Search, Skip, Summary
-from millstream.plan.program_builder import call
-from millstream.plan.row_patterns import Pattern, Repeat, Sequence, Variable, walk_pattern
-from millstream.testing.patterns import told
+from millstream.plan.patterns.expressions import Pattern, Repeat, Sequence, Variable, walk_pattern
+from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, Given, MatchSummary, Reach, Search, Skip
+from millstream.plan.programs.builder import call
 from millstream.types import BIGINT, VARCHAR
+from tests.support.patterns import told
 
 A, B, C, D = map(Variable, "ABCD")
 HERE = Reach("here", "x", BIGINT)
 BEFORE = Reach("before", "x", BIGINT, shift=-1)
 AFTER = Reach("after", "x", BIGINT, shift=1)
 LABEL = Reach("label", CLASSIFIER, VARCHAR)
-N = Summary("n", "count", (), BIGINT)
+N = MatchSummary("n", "count", (), BIGINT)
 
 
 def seq(*parts: Pattern) -> Pattern:
@@ -33,11 +33,11 @@ def plus(part: Pattern) -> Repeat:
     return Repeat(part, 1, None)
 
 
-def value(of: Reach | Summary) -> Expr:
+def value(of: Reach | MatchSummary) -> Expr:
     return Column(of.type, of.name)
 
 
-def here(fn: str, other: Reach | Summary | int) -> Expr:
+def here(fn: str, other: Reach | MatchSummary | int) -> Expr:
     return call(fn, value(HERE), Literal(BIGINT, other) if isinstance(other, int) else value(other))
 
 
@@ -47,8 +47,8 @@ FALLS_OR_SAME = here("<=", BEFORE)
 
 def search(
     pattern: Pattern,
-    columns: SequenceOf[Reach | Summary | str] = (MATCH_NUMBER, HERE, LABEL),
-    more: SequenceOf[Reach | Summary] = (),
+    columns: SequenceOf[Reach | MatchSummary | str] = (MATCH_NUMBER, HERE, LABEL),
+    more: SequenceOf[Reach | MatchSummary] = (),
     *,
     rows: str | Given = "all",
     skip: Skip = Skip(),
@@ -63,7 +63,7 @@ def search(
     wanted = tuple((name, condition) for name, condition in conditions.items() if name in present)
     return Search(
         (), pattern, wanted, tuple(one for one in values if isinstance(one, Reach)),
-        tuple(one for one in values if isinstance(one, Summary)),
+        tuple(one for one in values if isinstance(one, MatchSummary)),
         tuple(one if isinstance(one, str) else one.name for one in columns),
         rows if isinstance(rows, Given) else Given(rows),  # type: ignore[arg-type]
         skip, within, timeouts, BIGINT,

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from kernel_scenarios import COLUMNS, SMALL, Scenario, ordered
 from relation_scenarios import as_changes
 
-from millstream.kernels.aggregates import NAMES, result_type
 from millstream.kernels.batch import FOREVER, Batch
 from millstream.kernels.relations.bags import BagSpec, ToIntervalsSpec
 from millstream.kernels.relations.convert import ToChangesSpec
 from millstream.kernels.relations.deliver import DeliverSpec
 from millstream.kernels.relations.summary import SummarySpec
 from millstream.plan.aggregate_calls import AggregateCall
+from millstream.plan.aggregates import NAMES, result_type
 from millstream.schema import Field, Schema
 from millstream.types import BIGINT
 

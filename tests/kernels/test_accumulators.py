@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.kernels.accumulators import Accumulator, Argument, Place, imports
-from millstream.kernels.aggregates import result_type
 from millstream.kernels.jit import compile_kernel, using
 from millstream.kernels.source.writer import indented
+from millstream.plan.aggregates import result_type
 from millstream.types import BIGINT, DECIMAL, DOUBLE, INTEGER, VARCHAR
 from tiers import examples
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from millstream.testing.kernels import difference, source_for
+from tests.support.kernels import difference, source_for
 
 FILES = sorted((Path(__file__).parent / "golden").glob("*.kernel"))
 
@@ -14,7 +14,7 @@ FILES = sorted((Path(__file__).parent / "golden").glob("*.kernel"))
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_source_is_as_it_was_read(path: Path) -> None:
     found = difference(path)
-    assert not found, f"{found}\nif that is meant: python -m millstream.testing.kernels --complete {path}"
+    assert not found, f"{found}\nif that is meant: python -m tests.support.kernels --complete {path}"
 
 
 MARKED = """\

@@ -11,13 +11,14 @@ import pyarrow as pa
 import pytest
 
 from millstream.errors import StateError
-from millstream.kernels import jit, saving
+from millstream.kernels import jit
 from millstream.kernels.batch import FOREVER, Batch
 from millstream.kernels.contract import Kernel
 from millstream.kernels.relations.summary import SummarySpec
+from millstream.kernels.saving import states as saving
 from millstream.plan.aggregate_calls import AggregateCall
-from millstream.testing.window_states import GROWING, LEFT, WINDOW_STATES, Store, WindowState, rows
 from millstream.types import BIGINT
+from tests.support.window_states import GROWING, LEFT, WINDOW_STATES, Store, WindowState, rows
 
 ROWS = 100
 """of each turn"""
@@ -67,7 +68,10 @@ def test_space_is_bounded_and_what_has_expired_is_dropped(case: WindowState) -> 
     kernel = case.spec(window).build()
     state, store = kernel.open(), Store.of(kernel)
     most = 0
-    with jit.using("off", threads=1), patch.multiple("millstream.kernels.pieces", KEYS_PER_PIECE=128, _SPARE_PIECES=2):
+    with (
+        jit.using("off", threads=1),
+        patch.multiple("millstream.kernels.saving.pieces", KEYS_PER_PIECE=128, _SPARE_PIECES=2),
+    ):
         for number, turn in enumerate(case.turns(window, 25, 300)):
             run(kernel, state, turn)
             store.save(state)
@@ -92,7 +96,10 @@ def test_pieces_of_any_moment_are_a_snapshot(case: WindowState, restart: int) ->
     kernel = case.spec(window).build()
     alone, state = kernel.open(), kernel.open()
     store = Store.of(kernel)
-    with jit.using("off", threads=1), patch.multiple("millstream.kernels.pieces", KEYS_PER_PIECE=16, _SPARE_PIECES=1):
+    with (
+        jit.using("off", threads=1),
+        patch.multiple("millstream.kernels.saving.pieces", KEYS_PER_PIECE=16, _SPARE_PIECES=1),
+    ):
         for number, turn in enumerate(case.turns(window, 7, 130)):
             assert run(kernel, state, turn) == run(kernel, alone, turn)
             store.save(state)
@@ -133,7 +140,7 @@ def test_what_an_earlier_version_saved_is_refused(case: WindowState) -> None:
             run(kernel, state, turn)
         with pytest.raises(StateError, match="incomplete"):
             saving.assemble(kernel, {0: saving.snapshot(kernel, state)})
-        with patch("millstream.kernels.snapshots.FORMAT", "1"):
+        with patch("millstream.kernels.saving.snapshots.FORMAT", "1"):
             old = saving.snapshot(kernel, state)
         for read in (partial(saving.restore, kernel), lambda saved: saving.assemble(kernel, {0: saved})):
             with pytest.raises(StateError, match="another format") as caught:

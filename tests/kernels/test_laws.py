@@ -22,13 +22,14 @@ from relation_scenarios import RELATION_SCENARIOS
 from sweep_scenarios import SWEEP_SCENARIOS
 
 from millstream.errors import DataError
-from millstream.kernels import jit, saving
-from millstream.kernels.aggregates import result_type
+from millstream.kernels import jit
 from millstream.kernels.batch import BEGIN, FOREVER, Batch
 from millstream.kernels.contract import Kernel
 from millstream.kernels.keys import bucket_of
 from millstream.kernels.over import Frame, OverCall, OverSpec
 from millstream.kernels.registry import registered
+from millstream.kernels.saving import states as saving
+from millstream.plan.aggregates import result_type
 from millstream.schema import Schema
 from tiers import examples
 
@@ -185,7 +186,7 @@ def test_pieces(name: str, data: st.DataObject) -> None:
     # Few keys make many pieces, so that they are given up, put together and numbered again.
     most = data.draw(st.sampled_from([1, 2, 1024]))
     with (
-        patch.multiple("millstream.kernels.pieces", KEYS_PER_PIECE=most, _SPARE_PIECES=0),
+        patch.multiple("millstream.kernels.saving.pieces", KEYS_PER_PIECE=most, _SPARE_PIECES=0),
         jit.using("off", threads=data.draw(st.sampled_from([1, 2]))),
     ):
         assert outcome(with_restarts) == expected(scenario)

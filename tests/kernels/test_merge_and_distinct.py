@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from kernel_scenarios import Scenario, distinct_scenarios, merge_scenarios
 
-from millstream.kernels import saving
 from millstream.kernels.batch import BEGIN, FOREVER, Batch
-from millstream.kernels.distinct import DistinctSpec
-from millstream.kernels.merge import MergeSpec
+from millstream.kernels.saving import states as saving
+from millstream.kernels.streams.distinct import DistinctSpec
+from millstream.kernels.streams.merge import MergeSpec
 from millstream.schema import Schema
 from millstream.types import BIGINT, DOUBLE
 from tiers import examples

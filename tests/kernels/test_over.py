@@ -16,10 +16,11 @@ from kernel_scenarios import ahead_specs, ordered, over_specs
 from over_reference import over, total
 
 from millstream.errors import DataError, StateError
-from millstream.kernels import jit, saving
-from millstream.kernels.aggregates import result_type
+from millstream.kernels import jit
 from millstream.kernels.batch import FOREVER, Batch
 from millstream.kernels.over import AheadSpec, Between, Frame, OverCall, OverSpec
+from millstream.kernels.saving import states as saving
+from millstream.plan.aggregates import result_type
 from millstream.schema import Schema
 from millstream.types import BIGINT, DECIMAL, DOUBLE, INTEGER, VARCHAR
 from tiers import examples

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 from pattern_searches import FALLS, HERE, RISES, A, B, plus, search, seq
 
-from millstream.kernels import saving
 from millstream.kernels.batch import FOREVER, Batch
 from millstream.kernels.patterns.kernel import MatchKernel, MatchState
 from millstream.kernels.patterns.spec import MatchSpec
-from millstream.plan.patterns import MATCH_NUMBER, Given, Reach, Search, Skip
+from millstream.kernels.saving import states as saving
+from millstream.plan.patterns.search import MATCH_NUMBER, Given, Reach, Search, Skip
 from millstream.schema import Schema
 from millstream.types import BIGINT
 

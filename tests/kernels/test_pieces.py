@@ -10,15 +10,17 @@ import pytest
 
 from millstream import types
 from millstream.errors import StateError
-from millstream.kernels import jit, saving, snapshots
+from millstream.expressions.nodes import Call, Column, Literal
+from millstream.kernels import jit
 from millstream.kernels.batch import Batch
-from millstream.kernels.chain import ChainSpec, why_not_chained
 from millstream.kernels.compute import ComputeStage
 from millstream.kernels.contract import Kernel
-from millstream.kernels.distinct import DistinctSpec
 from millstream.kernels.over import Frame, OverCall, OverSpec
-from millstream.kernels.pieces import KEYS_PER_PIECE
-from millstream.plan.expr import Call, Column, Literal
+from millstream.kernels.saving import snapshots
+from millstream.kernels.saving import states as saving
+from millstream.kernels.saving.pieces import KEYS_PER_PIECE
+from millstream.kernels.streams.chain import ChainSpec, why_not_chained
+from millstream.kernels.streams.distinct import DistinctSpec
 from millstream.schema import Schema
 from millstream.types import BIGINT, DOUBLE, VARCHAR
 

@@ -12,14 +12,14 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from millstream.errors import DataError
+from millstream.expressions.nodes import Expr
+from millstream.expressions.object_values import to_arrow
 from millstream.kernels import jit
 from millstream.kernels.programs.compiled import CompiledEngine, why_not_compiled
 from millstream.kernels.programs.engine import Closing, Groups, Mode, Running, Sliding, TableRows, Tumbling
 from millstream.kernels.programs.rows import RowEngine
-from millstream.physical.expressions.object_values import to_arrow
-from millstream.plan.expr import Expr
-from millstream.plan.program_builder import Use, every
-from millstream.plan.programs import (
+from millstream.plan.programs.builder import Use, every
+from millstream.plan.programs.nodes import (
     Delete,
     Exists,
     Insert,
@@ -31,8 +31,9 @@ from millstream.plan.programs import (
     parameter,
 )
 from millstream.schema import Schema
-from millstream.testing.program_reference import Tuple
-from millstream.testing.programs import (
+from millstream.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, TIMESTAMP, VARCHAR, SqlType
+from tests.support.program_reference import Tuple
+from tests.support.programs import (
     BASE_PROGRAMS,
     WINDOW_PROGRAMS,
     Builder,
@@ -45,7 +46,6 @@ from millstream.testing.programs import (
     same_results,
     tuples_for,
 )
-from millstream.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, TIMESTAMP, VARCHAR, SqlType
 from tiers import examples
 
 PAPER = {**BASE_PROGRAMS, **WINDOW_PROGRAMS}

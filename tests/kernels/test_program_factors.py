@@ -12,6 +12,8 @@ from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 
 from millstream.errors import DataError
+from millstream.expressions.nodes import Column
+from millstream.expressions.object_values import to_arrow
 from millstream.kernels import jit
 from millstream.kernels.programs.compiled import CompiledEngine
 from millstream.kernels.programs.engine import Closing, Running
@@ -19,14 +21,12 @@ from millstream.kernels.programs.factored import FactoredEngine
 from millstream.kernels.programs.factors import factors
 from millstream.kernels.programs.kernel import engine_of
 from millstream.kernels.programs.rows import RowEngine
-from millstream.physical.expressions.object_values import to_arrow
-from millstream.plan.builtin_programs import builtin_program
-from millstream.plan.expr import Column
-from millstream.plan.program_product import product, shared
-from millstream.plan.programs import Insert, Program, Range, Rows, ScalarQuery, Statement, Summary
+from millstream.plan.programs.builtin import builtin_program
+from millstream.plan.programs.nodes import Insert, Program, Range, Rows, ScalarQuery, Statement, Summary
+from millstream.plan.programs.product import product, shared
 from millstream.schema import Schema
-from millstream.testing.programs import Builder, call, programs, run_engine, same_results, tuples_for
 from millstream.types import BIGINT, DOUBLE, VARCHAR
+from tests.support.programs import Builder, call, programs, run_engine, same_results, tuples_for
 from tiers import examples
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]

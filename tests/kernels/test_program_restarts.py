@@ -6,13 +6,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from millstream.kernels import jit, saving
+from millstream.kernels import jit
 from millstream.kernels.batch import BEGIN, FOREVER, Batch
 from millstream.kernels.programs.spec import AggregateSpec
-from millstream.plan.modes import Sliding
+from millstream.kernels.saving import states as saving
+from millstream.plan.programs.modes import Sliding
 from millstream.schema import Schema
-from millstream.testing.paper_programs import algebraic_max, naive_avg
 from millstream.types import BIGINT, DOUBLE
+from tests.support.paper_programs import algebraic_max, naive_avg
 
 ROWS = Schema.of(x=DOUBLE)
 

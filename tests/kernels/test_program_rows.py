@@ -12,18 +12,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from millstream.errors import DataError
-from millstream.functions import can_fail, cast, resolve
+from millstream.expressions.evaluator import compile_arrow
+from millstream.expressions.functions import can_fail, cast, resolve
+from millstream.expressions.nodes import Expr, Literal
+from millstream.expressions.object_values import to_arrow, to_values
 from millstream.kernels.programs.engine import Closing, Engine, Mode, Running, Sliding, Tumbling
 from millstream.kernels.programs.rows import RowEngine
 from millstream.kernels.source.objects import compile_objects
-from millstream.physical.expressions import compile_arrow
-from millstream.physical.expressions.object_values import to_arrow, to_values
-from millstream.plan.expr import Expr, Literal
-from millstream.plan.programs import Insert, Order, Program, Rows, ScalarQuery, Summary
+from millstream.plan.programs.nodes import Insert, Order, Program, Rows, ScalarQuery, Summary
 from millstream.schema import Schema
-from millstream.testing.expressions import SCHEMA, batches, expressions, is_exact, same
-from millstream.testing.program_reference import Result, Tuple
-from millstream.testing.programs import (
+from millstream.types import BIGINT, DECIMAL, DOUBLE, INTEGER, VARCHAR
+from tests.support.expressions import SCHEMA, batches, expressions, is_exact, same
+from tests.support.program_reference import Result, Tuple
+from tests.support.programs import (
     BASE_PROGRAMS,
     WINDOW_PROGRAMS,
     Builder,
@@ -45,7 +46,6 @@ from millstream.testing.programs import (
     window_avg,
     window_max,
 )
-from millstream.types import BIGINT, DECIMAL, DOUBLE, INTEGER, VARCHAR
 from tiers import examples
 
 PAPER = {**BASE_PROGRAMS, **WINDOW_PROGRAMS}

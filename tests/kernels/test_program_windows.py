@@ -14,13 +14,12 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from millstream.errors import DataError
+from millstream.expressions.nodes import Column
 from millstream.kernels import jit
 from millstream.kernels.programs.compiled import CompiledEngine, why_not_compiled
 from millstream.kernels.programs.engine import Engine, Mode, Sliding
 from millstream.kernels.programs.rows import RowEngine
-from millstream.plan.expr import Column
-from millstream.plan.program_product import shared, window_product
-from millstream.plan.programs import (
+from millstream.plan.programs.nodes import (
     OLDEST,
     WINDOW,
     Delete,
@@ -32,13 +31,14 @@ from millstream.plan.programs import (
     Statement,
     Summary,
 )
+from millstream.plan.programs.product import shared, window_product
 from millstream.rules.merge_aggregates import why_alone
 from millstream.schema import Field, Schema
-from millstream.testing.paper_programs import naive_avg, window_avg
-from millstream.testing.program_reference import Tuple
-from millstream.testing.program_runs import run_engine, same_results
-from millstream.testing.program_strategies import programs, tuples_for
 from millstream.types import BIGINT, DOUBLE
+from tests.support.paper_programs import naive_avg, window_avg
+from tests.support.program_reference import Tuple
+from tests.support.program_runs import run_engine, same_results
+from tests.support.program_strategies import programs, tuples_for
 from tiers import examples
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from join_scenarios import BOTH, HOWS, LEFT, LESS, OWN, RIGHT, Rows, inputs_of, relation, relations, spec_of, specs
 from kernel_scenarios import Scenario, batches
 
-from millstream.kernels import jit, saving
+from millstream.expressions.nodes import Call, Column
+from millstream.kernels import jit
 from millstream.kernels.batch import BEGIN, FOREVER, Batch
 from millstream.kernels.relations import join_bags, join_changes, join_intervals, join_state
 from millstream.kernels.relations.join import JoinSpec
-from millstream.plan.expr import Call, Column
+from millstream.kernels.saving import states as saving
 from millstream.schema import Schema
 from millstream.types import BIGINT, BOOLEAN, DOUBLE, VARCHAR
 from tiers import examples

@@ -14,15 +14,16 @@ import pyarrow as pa
 import pytest
 
 from millstream.errors import DataError
-from millstream.kernels import jit, saving
-from millstream.kernels.aggregates import result_type
+from millstream.kernels import jit
 from millstream.kernels.batch import BEGIN, FOREVER, Batch
 from millstream.kernels.contract import Kernel, KernelSpec
 from millstream.kernels.relations.bags import BagSpec, ToIntervalsSpec
 from millstream.kernels.relations.convert import ToChangesSpec
 from millstream.kernels.relations.summary import SummarySpec
+from millstream.kernels.saving import states as saving
 from millstream.plan.aggregate_calls import AggregateCall
-from millstream.plan.builtin_programs import builtin_program
+from millstream.plan.aggregates import result_type
+from millstream.plan.programs.builtin import builtin_program
 from millstream.schema import Schema
 from millstream.types import BIGINT, DECIMAL, DOUBLE, INTEGER, VARCHAR
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from millstream.errors import DataError
-from millstream.kernels import jit, saving
+from millstream.kernels import jit
 from millstream.kernels.batch import BEGIN, FOREVER, Batch
 from millstream.kernels.relations.coalesce import CoalesceSpec
 from millstream.kernels.relations.events import ToEventsSpec
@@ -18,10 +18,12 @@ from millstream.kernels.relations.rows_window import RowsWindowSpec
 from millstream.kernels.relations.stages import CoarsenStage, RangeStage, ValidityStage
 from millstream.kernels.relations.time_changes import RangeChangesSpec
 from millstream.kernels.relations.unroll import SplitSpec
+from millstream.kernels.saving import states as saving
 from millstream.plan.relations import RangeWindow, RowsWindow
 from millstream.schema import Schema
-from millstream.testing import snapshot_algebra as algebra
-from millstream.testing.relation_runs import (
+from millstream.types import BIGINT, TIMESTAMP, VARCHAR
+from tests.support import snapshot_algebra as algebra
+from tests.support.relation_runs import (
     changed,
     changes,
     events,
@@ -33,7 +35,6 @@ from millstream.testing.relation_runs import (
     run_in_order,
     stage,
 )
-from millstream.types import BIGINT, TIMESTAMP, VARCHAR
 
 VALUE = Schema.of(v=VARCHAR)
 UNTIL = 60

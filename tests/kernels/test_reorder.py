@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from kernel_scenarios import SMALL, Scenario, arrivals, whole
 
 from millstream.kernels.batch import BEGIN, FOREVER, Batch
-from millstream.kernels.reorder import LateSpec, ReorderSpec
+from millstream.kernels.streams.reorder import LateSpec, ReorderSpec
 from tiers import examples
 
 

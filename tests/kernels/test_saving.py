@@ -10,18 +10,19 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from millstream.kernels import jit, saving
+from millstream.kernels import jit
 from millstream.kernels.batch import BEGIN, Batch, Ints
-from millstream.kernels.content import Content, Ledger, Slots
-from millstream.kernels.kept import KeptBatches
 from millstream.kernels.keys import KeyTable, bucket_of
 from millstream.kernels.one_input import KeepsColumns
 from millstream.kernels.programs.spec import AggregateSpec
-from millstream.kernels.snapshots import Saved
-from millstream.plan.modes import Sliding
+from millstream.kernels.saving import states as saving
+from millstream.kernels.saving.content import Content, Ledger, Slots
+from millstream.kernels.saving.kept import KeptBatches
+from millstream.kernels.saving.snapshots import Saved
+from millstream.plan.programs.modes import Sliding
 from millstream.schema import Schema
-from millstream.testing.paper_programs import algebraic_max
 from millstream.types import BIGINT, DOUBLE, VARCHAR
+from tests.support.paper_programs import algebraic_max
 
 ROWS = Schema.of(k=VARCHAR, x=BIGINT)
 LAG = 10

@@ -13,18 +13,19 @@ from kernel_scenarios import batches
 from test_laws import SCENARIOS, content, expected, outcome
 
 from millstream.errors import StateError
-from millstream.kernels import jit, saving
+from millstream.expressions.nodes import Call, Column
+from millstream.kernels import jit
 from millstream.kernels.batch import Batch
 from millstream.kernels.registry import registered
 from millstream.kernels.relations.join import JoinSpec
 from millstream.kernels.relations.signs import SIGN
 from millstream.kernels.relations.summary import SummarySpec
-from millstream.kernels.reorder import ReorderSpec
-from millstream.kernels.signatures import signature_of
+from millstream.kernels.saving import states as saving
+from millstream.kernels.saving.signatures import signature_of
+from millstream.kernels.streams.reorder import ReorderSpec
 from millstream.plan.aggregate_calls import AggregateCall
-from millstream.plan.expr import Call, Column
-from millstream.plan.patterns import CLASSIFIER, MATCH_NUMBER, TIMED_OUT
-from millstream.plan.programs import Program
+from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, TIMED_OUT
+from millstream.plan.programs.nodes import Program
 from millstream.plan.window_tables import END, START
 from millstream.schema import Field, Schema
 from millstream.types import BIGINT, BOOLEAN, INTEGER, VARCHAR

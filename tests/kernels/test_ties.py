@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from millstream.kernels.batch import FOREVER, Batch
-from millstream.kernels.ties import TieOrderSpec
+from millstream.kernels.streams.ties import TieOrderSpec
 from millstream.plan.ties import SortKey
 from millstream.schema import Schema
 from millstream.types import BIGINT, DOUBLE, VARCHAR

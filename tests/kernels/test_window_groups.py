@@ -16,16 +16,17 @@ from kernel_scenarios import Scenario, batches, window_group_scenarios
 
 import millstream as ms
 from millstream.errors import DataError
-from millstream.kernels import jit, saving
-from millstream.kernels.aggregates import result_type
+from millstream.kernels import jit
 from millstream.kernels.batch import FOREVER, Batch
 from millstream.kernels.contract import Kernel
-from millstream.kernels.hop import WindowStage
 from millstream.kernels.programs.engine import Closing
 from millstream.kernels.programs.spec import AggregateSpec
+from millstream.kernels.saving import states as saving
+from millstream.kernels.streams.hop import WindowStage
 from millstream.kernels.window_groups import WindowGroupSpec
 from millstream.plan.aggregate_calls import AggregateCall
-from millstream.plan.program_product import product
+from millstream.plan.aggregates import result_type
+from millstream.plan.programs.product import product
 from millstream.plan.window_tables import Cumulating, Hopping, Windows
 from millstream.schema import Schema
 from millstream.types import BIGINT, DECIMAL, DOUBLE, INTEGER, VARCHAR, SqlType

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 import millstream as ms
 from millstream.errors import DataError
-from millstream.kernels.aggregates import KNOWN, NAMES, result_type
 from millstream.kernels.batch import BEGIN, FOREVER, Batch
-from millstream.kernels.hop import WindowStage, windows_of
 from millstream.kernels.programs.engine import Closing
 from millstream.kernels.programs.rows import RowEngine
-from millstream.kernels.session import SessionSpec
-from millstream.plan.builtin_programs import NAMES as GROUPABLE
-from millstream.plan.builtin_programs import builtin_program
-from millstream.plan.program_product import product
+from millstream.kernels.streams.hop import WindowStage, windows_of
+from millstream.kernels.streams.session import SessionSpec
+from millstream.plan.aggregates import KNOWN, NAMES, result_type
+from millstream.plan.programs.builtin import NAMES as GROUPABLE
+from millstream.plan.programs.builtin import builtin_program
+from millstream.plan.programs.product import product
 from millstream.plan.window_tables import Cumulating, Hopping, Windows
 from millstream.schema import Schema
 from millstream.types import BIGINT, DECIMAL, DOUBLE, INTEGER, TIMESTAMP, VARCHAR, SqlType

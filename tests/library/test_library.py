@@ -14,7 +14,8 @@ import duckdb
 import pytest
 
 import millstream as ms
-from millstream import functions, library
+from millstream import library
+from millstream.expressions import functions
 
 START = datetime(2024, 5, 1)
 Row = tuple[Any, ...]
@@ -289,7 +290,7 @@ def test_gap_fill_of_a_long_gap() -> None:
 
 def test_names_are_free() -> None:
     """A library aggregate never hides a function or a built-in aggregate."""
-    from millstream.kernels import aggregates
+    from millstream.plan import aggregates
 
     for name in library.TOPICS:
         assert aggregates.canonical_name(name) is None
@@ -371,7 +372,7 @@ def test_the_window_of_a_sample_stays_small() -> None:
     from millstream.bind.programs.library import definitions
     from millstream.catalog import Catalog
     from millstream.kernels.programs.compiled import CompiledEngine
-    from millstream.plan.modes import Sliding
+    from millstream.plan.programs.modes import Sliding
     from millstream.types import BIGINT, DOUBLE
 
     catalog, count, window, k = Catalog(), 4000, 2000, 4

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from millstream.plan.relations import RangeWindow, RowsWindow
-from millstream.testing.snapshot_queries import random_rows
-from millstream.testing.snapshots import Case, Windowed, run
+from tests.support.snapshot_queries import random_rows
+from tests.support.snapshots import Case, Windowed, run
 
 WINDOWS = {
     "a": Windowed("s", RangeWindow(5)),

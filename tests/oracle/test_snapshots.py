@@ -11,8 +11,8 @@ import pytest
 
 import millstream as ms
 from millstream.plan.relations import RangeWindow, RowsWindow
-from millstream.testing.snapshot_queries import random_case
-from millstream.testing.snapshots import (
+from tests.support.snapshot_queries import random_case
+from tests.support.snapshots import (
     Case,
     MismatchError,
     Row,

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from millstream.expressions.nodes import Call, Cast, Column, Expr, Literal
 from millstream.plan.aggregate_calls import AggregateCall
-from millstream.plan.expr import Call, Cast, Column, Expr, Literal
 from millstream.plan.nodes import Distinct, Filter, Kind, Node, Project, Scan, Union
 from millstream.plan.relations import (
     Coarsen,

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from plan_meaning import Data, meaning
 
+from millstream.expressions.nodes import Call, Column, Literal
 from millstream.plan.aggregate_calls import AggregateCall
-from millstream.plan.expr import Call, Column, Literal
 from millstream.plan.nodes import Distinct, Filter, Node, Project, Scan, Union
 from millstream.plan.relations import (
     Coarsen,

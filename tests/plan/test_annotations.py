@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from millstream.expressions.nodes import Call, Column, Literal
 from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.annotations import ends_in_order, is_chronon, is_snapshot_reducible, unique_key
-from millstream.plan.expr import Call, Column, Literal
 from millstream.plan.nodes import Distinct, Filter, JoinTable, Node, Project, Scan, TableScan, Union
 from millstream.plan.relations import (
     Coarsen,

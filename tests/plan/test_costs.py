@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from millstream.plan import flows
-from millstream.plan import operator_costs as costs
+from millstream.expressions.nodes import Call, Column, Expr, Literal
 from millstream.plan.aggregate_calls import AggregateCall
-from millstream.plan.costs import DISTANCE, LONG, estimate
-from millstream.plan.expr import Call, Column, Expr, Literal
-from millstream.plan.flows import Flow
+from millstream.plan.costs import flows
+from millstream.plan.costs import operators as costs
+from millstream.plan.costs.flows import RelationFlow
+from millstream.plan.costs.plans import DISTANCE, LONG, estimate
+from millstream.plan.costs.selectivity import COMPARED, EQUAL, groups, join_selectivity, selectivity
+from millstream.plan.costs.statistics import Statistics, StreamStatistics
 from millstream.plan.nodes import Distinct, Filter, JoinTable, Node, Project, Scan, TableScan, Union, walk
 from millstream.plan.relations import (
     Coarsen,
@@ -22,59 +24,57 @@ from millstream.plan.relations import (
     Validity,
     Window,
 )
-from millstream.plan.selectivity import COMPARED, EQUAL, groups, join_selectivity, selectivity
 from millstream.rules import OPTIMIZE, run_rules
 from millstream.schema import Schema
-from millstream.statistics import Statistics, StreamStatistics
 from millstream.types import BIGINT, BOOLEAN, TIMESTAMP
 
-ROWS = Flow(10, 5000, 1)
+ROWS = RelationFlow(10, 5000, 1)
 
 
 @pytest.mark.parametrize(
     ("flow", "expected"),
     [
-        (flows.filtered(Flow(10, 1000, 1), 0.25), (40, 1000, 1)),
-        (flows.united(Flow(10, 100, 1), Flow(40, 300, 1)), (8, 140, 1)),
+        (flows.filtered(RelationFlow(10, 1000, 1), 0.25), (40, 1000, 1)),
+        (flows.united(RelationFlow(10, 100, 1), RelationFlow(40, 300, 1)), (8, 140, 1)),
         (flows.joined(ROWS, ROWS), (0.01, 2500, 1)),
-        (flows.joined(Flow(10, 100, 1), Flow(20, 300, 1)), (0.5, 75, 1)),
+        (flows.joined(RelationFlow(10, 100, 1), RelationFlow(20, 300, 1)), (0.5, 75, 1)),
         (flows.distinct(ROWS, 100), (10, 1000, 1)),
-        (flows.distinct(Flow(10, 500, 1), 100), (10, 500, 1)),
+        (flows.distinct(RelationFlow(10, 500, 1), 100), (10, 500, 1)),
         (flows.summarized(ROWS), (5.516157, 5.516157, 1)),
-        (flows.summarized(Flow(10, 5000, 10)), (11.561556, 11.561556, 10)),
-        (flows.summarized(Flow(100, 50, 1)), (100, 50, 1)),
+        (flows.summarized(RelationFlow(10, 5000, 10)), (11.561556, 11.561556, 10)),
+        (flows.summarized(RelationFlow(100, 50, 1)), (100, 50, 1)),
         (flows.summarized(ROWS, regular=True), (10, 10, 1)),
         (flows.grouped(ROWS, 50), (5.009507, 250.475333, 1)),
-        (flows.grouped(Flow(10, 400, 1), 50), (10, 400, 1)),
+        (flows.grouped(RelationFlow(10, 400, 1), 50), (10, 400, 1)),
         (flows.split(ROWS, 1), (0.002, 1, 1)),
         (flows.split(ROWS, 6000), (10, 5000, 1)),
         (flows.coarsened(ROWS, 10), (10, 5000, 10)),
-        (flows.coarsened(Flow(10, 4, 1), 10), (25, 10, 10)),
-        (flows.range_window(Flow(10, 1, 1), 5000), (10, 5000, 1)),
-        (flows.rows_window(Flow(10, 1, 1), 100), (10, 1000, 1)),
-        (flows.rows_window(Flow(10, 1, 1), 100, 5), (10, 5000, 1)),
+        (flows.coarsened(RelationFlow(10, 4, 1), 10), (25, 10, 10)),
+        (flows.range_window(RelationFlow(10, 1, 1), 5000), (10, 5000, 1)),
+        (flows.rows_window(RelationFlow(10, 1, 1), 100), (10, 1000, 1)),
+        (flows.rows_window(RelationFlow(10, 1, 1), 100, 5), (10, 5000, 1)),
         (flows.uncovered(ROWS, ROWS, 0.0), (10, 5000, 1)),
         (flows.coalesced(ROWS, 0.5), (20, 10000, 1)),
     ],
 )
-def test_flows(flow: Flow, expected: tuple[float, float, float]) -> None:
+def test_flows(flow: RelationFlow, expected: tuple[float, float, float]) -> None:
     assert (flow.distance, flow.length, flow.granule) == pytest.approx(expected, rel=1e-6)
 
 
 def test_rows_held() -> None:
     assert costs.join_rows(ROWS, ROWS) == pytest.approx(1001)
-    assert costs.join_rows(ROWS, Flow(20, 5000)) == pytest.approx(751.25)
+    assert costs.join_rows(ROWS, RelationFlow(20, 5000)) == pytest.approx(751.25)
     assert costs.summarize_rows(ROWS) == pytest.approx(475.8582, rel=1e-6)
-    assert costs.summarize_rows(Flow(10, 5000, 10)) == pytest.approx(316.2444, rel=1e-6)
-    assert costs.summarize_rows(Flow(100, 50)) == 1
-    assert costs.group_rows(ROWS, 50) == pytest.approx(50 * costs.summarize_rows(Flow(500, 5000)) + 50)
+    assert costs.summarize_rows(RelationFlow(10, 5000, 10)) == pytest.approx(316.2444, rel=1e-6)
+    assert costs.summarize_rows(RelationFlow(100, 50)) == 1
+    assert costs.group_rows(ROWS, 50) == pytest.approx(50 * costs.summarize_rows(RelationFlow(500, 5000)) + 50)
     assert costs.split_rows(ROWS, 1) == 500 + 2500
     assert costs.split_rows(ROWS, 6000) == 0
     assert costs.partitioned_rows(5, 100) == 5 * 102
 
 
 def test_union_and_join_do_not_depend_on_order() -> None:
-    one, two, three = Flow(3, 50), Flow(7, 200), Flow(20, 1000)
+    one, two, three = RelationFlow(3, 50), RelationFlow(7, 200), RelationFlow(20, 1000)
     left = flows.joined(flows.joined(one, two, 0.1), three, 0.01)
     right = flows.joined(one, flows.joined(two, three, 0.01), 0.1)
     assert left.distance == pytest.approx(right.distance)
@@ -95,7 +95,7 @@ def test_cutting_finer_costs_more(cpu: bool) -> None:
 
 
 def test_every_processor_cost_falls_with_the_rate() -> None:
-    slow = Flow(100, 5000, 1)
+    slow = RelationFlow(100, 5000, 1)
     for formula in (
         lambda flow: costs.filter_cpu(flow, flow),
         costs.project_cpu,
@@ -118,7 +118,7 @@ def test_every_processor_cost_falls_with_the_rate() -> None:
 
 
 def test_a_difference_has_less_the_more_there_is_on_the_right() -> None:
-    shares = [flows.uncovered(ROWS, Flow(d, 5000), 0.01).valid for d in (1000, 100, 10)]
+    shares = [flows.uncovered(ROWS, RelationFlow(d, 5000), 0.01).valid for d in (1000, 100, 10)]
     assert shares == sorted(shares, reverse=True)
     assert shares[0] < ROWS.valid
 
@@ -199,19 +199,23 @@ KEYED = Window(EVENTS, RowsWindow(3, ("a",)))
 @pytest.mark.parametrize(
     ("plan", "flow", "held"),
     [
-        (EVENTS, Flow(DISTANCE), 0),
-        (Window(EVENTS, RangeWindow(None)), Flow(DISTANCE, LONG), 0),
-        (Window(EVENTS, RowsWindow(7)), Flow(DISTANCE, 7 * DISTANCE), 7),
-        (KEYED, Flow(DISTANCE, 30 * DISTANCE), 50),
-        (Coarsen(Window(EVENTS, RangeWindow(5000)), 10), Flow(DISTANCE, 5000, 10), 0),
-        (Union((KEYED, KEYED)), Flow(DISTANCE / 2, 30 * DISTANCE), 0),
-        (ToEvents(KEYED, "istream"), Flow(DISTANCE), 30),
-        (JoinTable(EVENTS, TableScan("t", Schema.of(c=BIGINT)), ((A, C),)), Flow(DISTANCE / 100), 0),
-        (JoinTable(EVENTS, TableScan("t", Schema.of(c=BIGINT)), ((A, C),), how="left"), Flow(DISTANCE / 100), 0),
+        (EVENTS, RelationFlow(DISTANCE), 0),
+        (Window(EVENTS, RangeWindow(None)), RelationFlow(DISTANCE, LONG), 0),
+        (Window(EVENTS, RowsWindow(7)), RelationFlow(DISTANCE, 7 * DISTANCE), 7),
+        (KEYED, RelationFlow(DISTANCE, 30 * DISTANCE), 50),
+        (Coarsen(Window(EVENTS, RangeWindow(5000)), 10), RelationFlow(DISTANCE, 5000, 10), 0),
+        (Union((KEYED, KEYED)), RelationFlow(DISTANCE / 2, 30 * DISTANCE), 0),
+        (ToEvents(KEYED, "istream"), RelationFlow(DISTANCE), 30),
+        (JoinTable(EVENTS, TableScan("t", Schema.of(c=BIGINT)), ((A, C),)), RelationFlow(DISTANCE / 100), 0),
+        (
+            JoinTable(EVENTS, TableScan("t", Schema.of(c=BIGINT)), ((A, C),), how="left"),
+            RelationFlow(DISTANCE / 100),
+            0,
+        ),
     ],
     ids=str,
 )
-def test_estimates_without_statistics(plan: Node, flow: Flow, held: float) -> None:
+def test_estimates_without_statistics(plan: Node, flow: RelationFlow, held: float) -> None:
     cost = estimate(plan, NOTHING)
     assert cost.flow == flow
     assert cost.held == pytest.approx(held)

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from millstream import sql
 from millstream.bind import statements as act
 from millstream.catalog import Catalog
+from millstream.expressions.nodes import Column, Expr, Literal, columns_of
 from millstream.kernels.source.objects import compile_objects
-from millstream.plan.expr import Column, Expr, Literal, columns_of
-from millstream.plan.implication import contradictory, excludes, implies, tautology
 from millstream.plan.nodes import Filter, walk
-from millstream.plan.program_builder import call
+from millstream.plan.programs.builder import call
+from millstream.plan.proofs.implication import contradictory, excludes, implies, tautology
 from millstream.types import BIGINT, BOOLEAN, DOUBLE, VARCHAR
 from tiers import examples
 
@@ -44,7 +44,7 @@ def condition(text: str) -> Expr:
     text = f"SELECT i FROM t WHERE {text}"
     (statement,) = sql.parse(text)
     action = act.bind(statement.ast, catalog(), text)
-    assert isinstance(action, act.Query)
+    assert isinstance(action, act.StartQuery)
     (found,) = (node for node in walk(action.bound.plan) if isinstance(node, Filter))
     return found.predicate
 

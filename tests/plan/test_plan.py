@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from millstream.rules import RULE_NAMES
-from millstream.testing.plans import ARROW, UNCHANGED, check, complete, read
 from millstream.testing.slt import Mismatch
+from tests.support.plans import ARROW, UNCHANGED, check, complete, read
 
 HERE = Path(__file__).parent
 FILES = sorted(HERE.glob("*.plan"))

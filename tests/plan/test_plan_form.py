@@ -13,12 +13,13 @@ from unittest.mock import patch
 import pytest
 
 import millstream as ms
-from millstream import plan_form, session
+from millstream import plan_form
 from millstream.errors import StateError
+from millstream.expressions.nodes import Call, Column, Literal
 from millstream.kernels.registry import registered
-from millstream.plan.expr import Call, Column, Literal
 from millstream.plan.nodes import Filter, Scan, Union
 from millstream.schema import Schema
+from millstream.session import database as session
 from millstream.testing.slt import parse
 from millstream.types import BIGINT, BOOLEAN, DECIMAL, DOUBLE, VARCHAR, SqlType
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from plan_meaning import Data, meaning
 
+from millstream.expressions.nodes import Call, Column, Expr, Literal
 from millstream.plan.aggregate_calls import AggregateCall
-from millstream.plan.expr import Call, Column, Expr, Literal
+from millstream.plan.costs.statistics import Statistics, StreamStatistics
 from millstream.plan.nodes import Distinct, Filter, Node, Project, Scan, Union
 from millstream.plan.relations import (
     Coarsen,
@@ -24,7 +25,6 @@ from millstream.plan.relations import (
 )
 from millstream.rules import OPTIMIZE, run_rules
 from millstream.schema import Schema
-from millstream.statistics import Statistics, StreamStatistics
 from millstream.types import BIGINT, BOOLEAN
 
 COLUMNS = Schema.of(a=BIGINT, b=BIGINT)

@@ -9,11 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream.plan.chains import LONGEST, Chain, NoChain, chain_of
-from millstream.plan.expr import Column, Expr, Literal
-from millstream.plan.patterns import Given, Reach, Search, Summary
-from millstream.plan.program_builder import Value, call
-from millstream.plan.row_patterns import (
+from millstream.expressions.nodes import Column, Expr, Literal
+from millstream.plan.patterns.chains import LONGEST, Chain, NoChain, chain_of
+from millstream.plan.patterns.expressions import (
     Check,
     Edge,
     Either,
@@ -25,10 +23,12 @@ from millstream.plan.row_patterns import (
     Variable,
     walk_pattern,
 )
-from millstream.plan.shifts import Place, Shifts, Start, shifts_of
-from millstream.testing.chain_search import Asked, ChainSearch, Match
-from millstream.testing.patterns import told
+from millstream.plan.patterns.search import Given, MatchSummary, Reach, Search
+from millstream.plan.patterns.shifts import RunPlace, Shifts, Start, shifts_of
+from millstream.plan.programs.builder import Value, call
 from millstream.types import BIGINT, BOOLEAN, DOUBLE, VARCHAR
+from tests.support.chain_search import Asked, ChainSearch, Match
+from tests.support.patterns import told
 from tiers import examples
 
 PRICE, PREVIOUS = Column(DOUBLE, "price"), Column(DOUBLE, "previous")
@@ -47,7 +47,7 @@ def of_prices(*items: Pattern, holds: Expr | None = None, **conditions: Expr) ->
     names = {part.name for part in walk_pattern(pattern) if isinstance(part, Variable)}
     reaches = [Reach("price", "price", DOUBLE), Reach("previous", "price", DOUBLE, shift=-1)]
     reaches += [Reach(f"last_{name}", "price", DOUBLE, (name,)) for name in sorted(names)]
-    counts = tuple(Summary(f"n_{name}", "count", (), BIGINT, (name,)) for name in sorted(names))
+    counts = tuple(MatchSummary(f"n_{name}", "count", (), BIGINT, (name,)) for name in sorted(names))
     return Search((), pattern, tuple(conditions.items()), tuple(reaches), counts, holds=holds)
 
 
@@ -204,10 +204,10 @@ def test_double_bottom() -> None:
     _, strict = chain_and_shifts(double_bottom(DOWN, UP, 5))
     assert not strict.rescans
     assert strict.checked == (
-        (Start((Place(1, 1),), Place(1, 1)),),
-        (Start((Place(2),), Place(2)),),
-        (Start((Place(3, 1),), Place(3, 1)),),
-        (Start((Place(4),), Place(4)),),
+        (Start((RunPlace(1, 1),), RunPlace(1, 1)),),
+        (Start((RunPlace(2),), RunPlace(2)),),
+        (Start((RunPlace(3, 1),), RunPlace(3, 1)),),
+        (Start((RunPlace(4),), RunPlace(4)),),
     )
 
 
@@ -271,19 +271,22 @@ def test_an_attempt_may_begin_at_the_last_row_of_a_run() -> None:
         "S: begin at the next row",
     ]
     assert not shifts.rescans
-    assert shifts.failed[3] == (Start((Place(3, -1), Place(3)), Place(3)),)
+    assert shifts.failed[3] == (Start((RunPlace(3, -1), RunPlace(3)), RunPlace(3)),)
 
 
 def test_an_attempt_that_comes_to_an_element_at_the_same_row_fails_there_again() -> None:
     """The rows of the first run are skipped although what fails is a comparison with the last of them."""
     search = of_prices(plus(A, "possessive"), B, C, A=DOWN, B=UP, C=call(">", PRICE, Column(DOUBLE, "last_A")))
     _, shifts = chain_and_shifts(search)
-    assert shifts.failed[2] == (Start((Place(2),), Place(2)),)
+    assert shifts.failed[2] == (Start((RunPlace(2),), RunPlace(2)),)
     first = Reach("first_A", "price", DOUBLE, ("A",), first=True)
     dependent = call(">", PRICE, Column(DOUBLE, "first_A"))
     other = Search((), search.pattern, (*search.conditions[:2], ("C", dependent)), (*search.reaches, first))
     _, shifts = chain_and_shifts(other)
-    assert shifts.failed[2] == (Start((Place(0, 1), Place(1), Place(2)), Place(2), 0), Start((Place(2),), Place(2)))
+    assert shifts.failed[2] == (
+        Start((RunPlace(0, 1), RunPlace(1), RunPlace(2)), RunPlace(2), 0),
+        Start((RunPlace(2),), RunPlace(2)),
+    )
 
 
 def test_a_limit_on_a_run_resumes_at_its_end() -> None:
@@ -291,7 +294,7 @@ def test_a_limit_on_a_run_resumes_at_its_end() -> None:
     few = Check(call("<", Column(BIGINT, "n_A"), 20))
     search = of_prices(plus(A, "possessive"), few, B, A=DOWN, B=UP)
     _, shifts = chain_and_shifts(search)
-    assert shifts.checked[0] == (Start((Place(0, 1),), Place(1), 0), Start((Place(1, 1),), Place(1, 1)))
+    assert shifts.checked[0] == (Start((RunPlace(0, 1),), RunPlace(1), 0), Start((RunPlace(1, 1),), RunPlace(1, 1)))
     rows = prices(*range(100, 0, -1), 5)
     found, naive, shifted = searched(search, rows)
     assert [match[:2] for match in found] == [(81, 101)]
@@ -329,8 +332,8 @@ class _Maker:
         summaries = []
         for name in self.names:
             reaches += [Reach(f"L{name}", "x", BIGINT, (name,)), Reach(f"F{name}", "x", BIGINT, (name,), first=True)]
-            summaries += [Summary(f"C{name}", "count", (), BIGINT, (name,))]
-            summaries += [Summary(f"{fn[:3]}{name}", fn, (x,), BIGINT, (name,)) for fn in ("min", "max")]
+            summaries += [MatchSummary(f"C{name}", "count", (), BIGINT, (name,))]
+            summaries += [MatchSummary(f"{fn[:3]}{name}", fn, (x,), BIGINT, (name,)) for fn in ("min", "max")]
         pattern = Sequence(tuple(self._items()))
         used = {part.name for part in walk_pattern(pattern) if isinstance(part, Variable)}
         pool = [self._condition() for _ in range(random.randint(1, 3))]

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from millstream.statistics import MEMORY, Sketch, StreamObserver, StreamStatistics
+from millstream.plan.costs.statistics import MEMORY, Sketch, StreamObserver, StreamStatistics
 
 
 def batch(times: np.ndarray, **columns: object) -> tuple[np.ndarray, pa.RecordBatch]:

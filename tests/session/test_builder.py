@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 
 import millstream as ms
-from millstream.builder import Flow
 from millstream.kernels.relations.events import ToEventsSpec
 from millstream.kernels.relations.join import JoinSpec
 from millstream.kernels.relations.stages import RangeStage, ValidityStage
 from millstream.physical.nodes import Apply, Source, Staged
 from millstream.plan.relations import RangeWindow
 from millstream.schema import Schema
+from millstream.session.builder import Flow
 from millstream.types import BIGINT, INTEGER
 
 STREAMS = """

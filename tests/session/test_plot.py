@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import millstream as ms
-from millstream.plotting import Roles, plot
+from millstream.session.plotting import Roles, plot
 
 ROWS = """SELECT {columns} FROM quotes MATCH_RECOGNIZE (PARTITION BY symbol ORDER BY t
     MEASURES MATCH_NUMBER() AS nr, CLASSIFIER() AS label

@@ -17,10 +17,10 @@ import pytest
 from python_twins import PYTHON_TWINS, QUERIES, SQL_TWINS, START, STREAM, Decay, Mean, Total, random_rows
 
 import millstream as ms
-from millstream.kernels import saving
 from millstream.kernels.batch import Batch
 from millstream.kernels.programs.spec import AggregateSpec
-from millstream.python_aggregates import definitions_of
+from millstream.kernels.saving import states as saving
+from millstream.session.python_aggregates import definitions_of
 
 ROWS = random_rows()
 

@@ -11,8 +11,9 @@ from unittest.mock import patch
 import pytest
 
 import millstream as ms
-from millstream import persistent, session
-from millstream.statistics import Statistics
+from millstream.plan.costs.statistics import Statistics
+from millstream.session import database as session
+from millstream.session import persistent
 
 STREAM = "CREATE STREAM s (k int, v int, t int) ORDER BY t"
 QUERIES = {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from millstream.testing.slt import Config, Script, SltError, load_configs, parse, run
+from millstream.testing.slt import Script, SltConfig, SltError, load_configs, parse, run
 
 HERE = Path(__file__).parent
 CONFIGS = load_configs(HERE / "configs.toml")
@@ -29,7 +29,7 @@ def cases(engine: str) -> Iterator[object]:
                 yield pytest.param(script, config, id=f"{name_of(script)}-{config.name}", marks=marks)
 
 
-def play(script: Script, config: Config) -> None:
+def play(script: Script, config: SltConfig) -> None:
     """Run a file; what is marked as a gap must still be one."""
     gap = config.gap(script)
     if gap is None:

@@ -7,11 +7,11 @@ import itertools
 import pytest
 
 import millstream as ms
-from millstream import functions
-from millstream.plan.expr import Column, Expr, Literal
+from millstream.expressions import functions
+from millstream.expressions.nodes import Column, Expr, Literal
 from millstream.plan.nodes import Project
-from millstream.testing.plans import plan_of
 from millstream.types import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, TIMESTAMP, VARCHAR
+from tests.support.plans import plan_of
 
 COLUMNS = {"i": BIGINT, "d": DOUBLE, "t": VARCHAR, "b": BOOLEAN, "ts": TIMESTAMP, "day": DATE}
 ARGUMENTS: list[tuple[str, Expr]] = [

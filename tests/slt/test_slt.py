@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from golden_cases import CONFIGS, SCRIPTS, cases, name_of, play
 
-from millstream.testing.slt import Config, Mismatch, Script, SltError, parse, run
+from millstream.testing.slt import Mismatch, Script, SltConfig, SltError, parse, run
 from millstream.testing.slt.runner import complete
 
 
 @pytest.mark.parametrize(("script", "config"), cases("embedded"))
-def test_slt(script: Script, config: Config) -> None:
+def test_slt(script: Script, config: SltConfig) -> None:
     play(script, config)
 
 
@@ -59,7 +59,7 @@ def test_a_wrong_expectation_fails(tmp_path: Path) -> None:
     with pytest.raises(Mismatch, match=r"small\.slt:11: push s"):
         run(parse(path))
     with pytest.raises(Mismatch, match="all rows of q"):
-        run(parse(path), Config(compare="total"))
+        run(parse(path), SltConfig(compare="total"))
 
 
 def test_complete_fills_in_what_comes_out(tmp_path: Path) -> None:

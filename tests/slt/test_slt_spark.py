@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from golden_cases import cases, play
 
-from millstream.testing.slt import Config, Script
+from millstream.testing.slt import Script, SltConfig
 
 
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(("script", "config"), cases("spark"))
-def test_slt_on_spark(script: Script, config: Config) -> None:
+def test_slt_on_spark(script: Script, config: SltConfig) -> None:
     play(script, config)

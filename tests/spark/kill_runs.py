@@ -57,7 +57,7 @@ def drive(folder: Path, now: bool) -> None:
     from millstream.hosts.spark.session import get_session
     from millstream.hosts.spark.sources import FILES_PER_TRIGGER
     from millstream.hosts.tables import TableStore
-    from millstream.session import Database
+    from millstream.session.database import Database
 
     scratch = folder / "scratch"
     scratch.mkdir(exist_ok=True)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.catalog import Clock, StreamDef
-from millstream.hosts.contract import Program
+from millstream.hosts.contract import ReadyQuery
 from millstream.kernels.batch import FOREVER, Batch
 from millstream.kernels.contract import KernelSpec
 from millstream.kernels.over import Frame, OverCall, OverSpec
@@ -64,8 +64,8 @@ def apply(spec: KernelSpec, *inputs: Physical) -> Apply:
     return Apply(spec.output, inputs, spec)
 
 
-def program(plan: Physical, name: str = "q", columns: Sequence[str] | None = None) -> Program:
-    return Program(name, plan, tuple(columns or plan.schema.names))
+def program(plan: Physical, name: str = "q", columns: Sequence[str] | None = None) -> ReadyQuery:
+    return ReadyQuery(name, plan, tuple(columns or plan.schema.names))
 
 
 def in_process(spec: KernelSpec, rows: list[tuple[Any, ...]], upto: int = FOREVER) -> list[tuple[Any, ...]]:

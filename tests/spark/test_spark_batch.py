@@ -14,11 +14,11 @@ from spark_cases import SECOND, TRADES, apply, as_rows, in_process, over, progra
 from millstream.catalog import ERRORS_SCHEMA, Clock, StreamDef
 from millstream.connectors.contract import Rejected
 from millstream.errors import DataError, MillstreamError
+from millstream.expressions.nodes import Call, Cast, Column, Literal
 from millstream.hosts.spark.host import SparkHost
-from millstream.kernels.distinct import DistinctSpec
-from millstream.kernels.merge import MergeSpec
+from millstream.kernels.streams.distinct import DistinctSpec
+from millstream.kernels.streams.merge import MergeSpec
 from millstream.physical.nodes import SEVERAL_ROWS, Compute, StoredTable, TableJoin
-from millstream.plan.expr import Call, Cast, Column, Literal
 from millstream.plan.nodes import TableHow, table_join_schema
 from millstream.schema import Schema
 from millstream.types import (

@@ -23,7 +23,7 @@ from millstream.errors import StateError
 from millstream.hosts.spark.host import SparkHost
 from millstream.hosts.spark.sources import FILES_PER_TRIGGER
 from millstream.hosts.tables import TableStore
-from millstream.session import Database
+from millstream.session.database import Database
 from millstream.spark import Millstream
 
 pytestmark = pytest.mark.spark

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from spark_cases import TRADES, as_rows, in_process, over, random_trades, trades
 
 from millstream.errors import EngineError
+from millstream.expressions.nodes import Literal
 from millstream.hosts.spark import blobs, steps
-from millstream.hosts.spark.steps import FromRows, Numbered, Pack, Pipeline, RunKernel, ToRows, Unpack
+from millstream.hosts.spark.steps import FromRows, KernelOpening, Numbered, Pack, Pipeline, ToRows, Unpack
 from millstream.hosts.spark.surface import exact
 from millstream.kernels.batch import BEGIN, Batch
 from millstream.kernels.compute import ComputeStage
-from millstream.kernels.runs import in_order
-from millstream.plan.expr import Literal
+from millstream.kernels.streams.runs import in_order
 from millstream.schema import Schema, unique_names
 from millstream.types import BOOLEAN, TIME, TIMESTAMP, VARCHAR
 from tiers import examples
@@ -51,7 +51,7 @@ def test_packed_rows_give_what_the_kernel_gives(count: int, cuts: list[int], buc
     out = []
     for bucket in range(buckets):
         mine = [batch.filter(pa.compute.equal(batch.column("bucket"), bucket)) for batch in packed]
-        out += list(RunKernel(spec)(iter(mine)))
+        out += list(KernelOpening(spec)(iter(mine)))
     assert given_rows(out) == in_process(spec, rows)
 
 
@@ -66,7 +66,7 @@ def test_a_kernel_in_small_cuts_gives_the_same(monkeypatch: pytest.MonkeyPatch) 
     spec = over()
     rows = random_trades(200, 1, disorder=9_000_000)
     monkeypatch.setattr(steps, "KERNEL_ROWS", 7)
-    out = list(RunKernel(spec)(Pack(TRADES, (), 1)(iter([arrived(rows)]))))
+    out = list(KernelOpening(spec)(Pack(TRADES, (), 1)(iter([arrived(rows)]))))
     assert len(out) > 5
     assert given_rows(out) == in_process(spec, rows)
 
@@ -76,7 +76,7 @@ def test_lanes_decide_ties() -> None:
     rows = [("a", 1.0, 5), ("b", 2.0, 5)]
     first = list(Pack(TRADES, (), 1, lane=1 << 59)(iter([arrived(rows)])))
     second = list(Pack(TRADES, (), 1)(iter([arrived(rows, 10)])))
-    (out,) = RunKernel(spec)(iter(first + second))
+    (out,) = KernelOpening(spec)(iter(first + second))
     assert out.seq.tolist() == [10, 11, 1 << 59, (1 << 59) + 1]
 
 

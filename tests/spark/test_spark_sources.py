@@ -18,12 +18,12 @@ from millstream.catalog import ERRORS_SCHEMA, Clock, SinkDef, StreamDef
 from millstream.connectors.ports.source import PortSource
 from millstream.connectors.registry import make_source
 from millstream.errors import ConnectorError, DataError
-from millstream.hosts.contract import Program, Progress
+from millstream.expressions.nodes import Column
+from millstream.hosts.contract import Progress, ReadyQuery
 from millstream.hosts.spark.host import SparkHost
 from millstream.hosts.spark.sources import DriverSource
 from millstream.hosts.spark.spool import Spooled
 from millstream.physical.nodes import Compute
-from millstream.plan.expr import Column
 from millstream.schema import Schema
 from millstream.types import BIGINT, DOUBLE, TIMESTAMP, VARCHAR
 
@@ -211,7 +211,7 @@ def test_part_files_hold_all_rows_in_order(spark: Any, tmp_path: Path, form: str
     rows = random_trades(200, 4, disorder=SECOND)
     spec = over()
     plan = apply(spec, source())
-    host.start(Program("q", plan, ("symbol", "price", "ts", "n", "N", "low"), sink))
+    host.start(ReadyQuery("q", plan, ("symbol", "price", "ts", "n", "N", "low"), sink))
     host.push("trades", trades(rows))
     host.finish()
     assert host.fetch("q").num_rows == 0
@@ -228,8 +228,8 @@ def test_other_sinks_get_ordered_rows(spark: Any, tmp_path: Path, capsys: pytest
     host.declare(StreamDef("trades", TRADES, Clock.EXTERNAL, "ts", SECOND))
     single = tmp_path / "one.csv"
     file = SinkDef("file", {"connector": "file", "path": str(single), "single_file": True})
-    host.start(Program("f", source(), TRADES.names, file))
-    host.start(Program("t", source(), TRADES.names, SinkDef("screen", {"connector": "terminal"})))
+    host.start(ReadyQuery("f", source(), TRADES.names, file))
+    host.start(ReadyQuery("t", source(), TRADES.names, SinkDef("screen", {"connector": "terminal"})))
     host.push("trades", trades([("späť", 1.0, 2), ("b", 2.0, 1)]))
     host.finish()
     assert single.read_text().splitlines()[1].startswith("b,")
@@ -242,7 +242,7 @@ def test_an_interrupted_run_ends_without_results(spark: Any, tmp_path: Path) -> 
     target = tmp_path / "out"
     host = declared(spark, {"connector": "quotes", "rows": 200_000_000, "symbols": 5}, schema)
     sink = SinkDef("out", {"connector": "file", "path": str(target)})
-    host.start(Program("q", apply(over(), source()), over().output.names, sink))
+    host.start(ReadyQuery("q", apply(over(), source()), over().output.names, sink))
     threading.Timer(2, host.interrupt).start()
     host.run(("q",))
     assert host.fetch("q").num_rows == 0

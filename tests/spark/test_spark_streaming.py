@@ -14,15 +14,15 @@ from spark_cases import SECOND, TRADES, apply, as_rows, in_process, over, progra
 
 from millstream.catalog import Clock, SinkDef, StreamDef
 from millstream.errors import EngineError, StateError
-from millstream.hosts.contract import Program
+from millstream.expressions.nodes import Call, Column, Literal
+from millstream.hosts.contract import ReadyQuery
 from millstream.hosts.spark.failures import translated
 from millstream.hosts.spark.host import SparkHost
 from millstream.hosts.spark.session import PROVIDER, ROCKSDB, check_streaming
 from millstream.hosts.spark.sources import FILES_PER_TRIGGER
-from millstream.kernels.merge import MergeSpec
 from millstream.kernels.over import Frame, OverCall, OverSpec
+from millstream.kernels.streams.merge import MergeSpec
 from millstream.physical.nodes import Compute, Physical
-from millstream.plan.expr import Call, Column, Literal
 from millstream.schema import Schema
 from millstream.types import BIGINT, BOOLEAN, DOUBLE, VARCHAR
 
@@ -123,7 +123,7 @@ def test_without_a_kernel_rows_flow_natively(spark: Any, inbox: Inbox, tmp_path:
     text = host.explain(host._queries["q"].program)
     assert "streaming query" in text and "MapInArrow" not in text and "EventTimeWatermark" not in text
     target = tmp_path / "out.csv"
-    sunk = Program("files", plan, ("a", "A", "ts"), SinkDef("out", {"connector": "file", "path": str(target)}))
+    sunk = ReadyQuery("files", plan, ("a", "A", "ts"), SinkDef("out", {"connector": "file", "path": str(target)}))
     host.start_streaming(sunk, str(tmp_path / "checkpoint"), NOW).awaitTermination()
     written = spark.read.csv(str(target), header=True, schema="a STRING, A_2 DOUBLE, ts TIMESTAMP_NTZ").collect()
     assert sorted(row[1] for row in written) == sorted(row[1] for row in rows if row[1] is not None and row[1] > 50)

@@ -26,7 +26,7 @@ def plan_of(text: str, catalog: Catalog) -> P.Node:
     if isinstance(action, act.Define):
         assert isinstance(action.entry, DerivedDef | ViewDef)
         return action.entry.plan
-    assert isinstance(action, act.Query)
+    assert isinstance(action, act.StartQuery)
     return action.bound.plan
 
 

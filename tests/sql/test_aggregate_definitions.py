@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from millstream.errors import ParseError
 from millstream.sql import parse, span_of, to_sql
-from millstream.sql.nodes import CreateAggregate, LocalTable, Oldest, Show
+from millstream.sql.nodes import CreateAggregate, LocalTableClause, Oldest, Show
 
 PAPERS = {
     "E7 avg": """
@@ -266,7 +266,7 @@ def test_parts_of_a_definition() -> None:
         ("PageNo", "INT"),
         ("ClickTime", "TEXT"),
     ]
-    assert all(isinstance(table, LocalTable) for table in node.tables)
+    assert all(isinstance(table, LocalTableClause) for table in node.tables)
     assert [table.name for table in node.tables] == ["CurrentState", "Memo"]
     assert [column.name for column in node.tables[1].columns] == ["PageNo", "ClickTime", "State"]
     assert (node.window, node.algebraic) == (False, False)

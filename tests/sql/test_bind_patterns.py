@@ -13,7 +13,7 @@ from millstream.catalog import Catalog
 from millstream.errors import BindError, UnsupportedError
 from millstream.physical.planner import plan_physical
 from millstream.plan import nodes as P
-from millstream.plan import patterns as M
+from millstream.plan.patterns import search as M
 from millstream.plan.ties import SortKey, Ties
 from millstream.rules import OPTIMIZE, run_rules
 
@@ -74,7 +74,7 @@ def test_plan(query: str, plan: str, catalog: Catalog) -> None:
 def test_names_of_the_result(catalog: Catalog) -> None:
     def names(text: str) -> tuple[str, ...]:
         action = perform(text, catalog)
-        assert isinstance(action, act.Query)
+        assert isinstance(action, act.StartQuery)
         return action.bound.names
 
     clauses = "PARTITION BY sym ORDER BY ts MEASURES A.price AS p, CLASSIFIER() AS c {} PATTERN (A) DEFINE A AS TRUE"

@@ -54,7 +54,7 @@ def test_plan(query: str, plan: str, catalog: Catalog) -> None:
 )
 def test_validity_has_the_type_of_the_streams_time(source: str, type_: object, catalog: Catalog) -> None:
     action = perform(f"SELECT count(*) AS n FROM {source} [ROWS 3]", catalog)
-    assert isinstance(action, act.Query)
+    assert isinstance(action, act.StartQuery)
     assert isinstance(action.bound.plan, R.Validity)
     assert action.bound.plan.type == type_
     assert action.bound.names == ("n", "valid_from", "valid_to")
@@ -72,7 +72,7 @@ def test_only_what_is_delivered_has_validity(catalog: Catalog) -> None:
 
 def test_names_of_validity_may_be_taken(catalog: Catalog) -> None:
     action = perform("SELECT itemID AS valid_from FROM Bid [NOW]", catalog)
-    assert isinstance(action, act.Query)
+    assert isinstance(action, act.StartQuery)
     assert action.bound.names == ("valid_from", "valid_from", "valid_to")
     assert action.bound.plan.schema.names == ("valid_from", "valid_from_2", "valid_to")
 
@@ -142,7 +142,7 @@ def test_an_adhoc_query_reads_views_and_tables(catalog: Catalog) -> None:
 def test_a_standing_query_reads_a_view_as_a_relation(query: str, catalog: Catalog) -> None:
     perform("CREATE VIEW hot (item, n) AS SELECT itemID, count(*) FROM Bid [RANGE 1 HOUR] GROUP BY itemID", catalog)
     action = perform(query, catalog)
-    assert isinstance(action, act.Query)
+    assert isinstance(action, act.StartQuery)
     assert "hot" in action.uses
     assert {"item", "n"} <= set(action.bound.names)
 

@@ -14,7 +14,7 @@ from millstream.kernels.patterns.chain import ChainMachine
 from millstream.kernels.patterns.kernel import machine_for
 from millstream.kernels.patterns.threads import ThreadMachine
 from millstream.plan import nodes as P
-from millstream.plan import patterns as M
+from millstream.plan.patterns import search as M
 
 DECLARATIONS = "CREATE STREAM t (sym VARCHAR, price DOUBLE, qty INT, big BIGINT, ts TIMESTAMP) ORDER BY ts"
 OTHER_NAMES = "CREATE STREAM zoo (yak VARCHAR, cow DOUBLE, ape INT, gnu BIGINT, bee TIMESTAMP) ORDER BY bee"

@@ -19,7 +19,7 @@ from millstream.sql.patterns import (
     PatternSequence,
     PatternVariable,
     RowPattern,
-    Running,
+    RunningExtent,
     SequenceMatch,
     Starred,
     WindowMatch,
@@ -297,14 +297,14 @@ def test_measures_without_as(after: str) -> None:
 
 def test_running_and_final() -> None:
     running = measured("RUNNING LAST(A.x, 1)")
-    assert isinstance(running, Running) and function_name(running.this) == "LAST"
+    assert isinstance(running, RunningExtent) and function_name(running.this) == "LAST"
     final = measured("final sum(DISTINCT x) FILTER (WHERE A.x > 1)")
     assert isinstance(final, Final) and isinstance(final.this, exp.Filter)
     nested = measured("PREV(FINAL LAST(x), 2) + RUNNING count(A.*)::double")
-    assert [type(node) for node in nested.find_all(Running, Final)] == [Final, Running]
+    assert [type(node) for node in nested.find_all(RunningExtent, Final)] == [Final, RunningExtent]
     assert isinstance(nested, exp.Add) and isinstance(nested.expression, exp.Cast)
     [definition] = match("PATTERN (A) DEFINE A AS RUNNING avg(A.x) > 1").definitions
-    assert isinstance(definition.expression.this, Running)
+    assert isinstance(definition.expression.this, RunningExtent)
     # Anywhere else they are names.
     assert measured("final + running") == exp.Add(this=exp.column("final"), expression=exp.column("running"))
     check_mistake("SELECT final sum⟨(⟩x) FROM s", "unexpected '('", None)

@@ -11,8 +11,8 @@ from millstream.bind.programs import bind_program
 from millstream.bind.statements import Define, bind
 from millstream.catalog import AggregateDef, Catalog
 from millstream.errors import BindError, CatalogError, MillstreamError
-from millstream.plan.expr import Column, walk
-from millstream.plan.programs import Insert, Program, Range, Rows, Summary, Update, expressions_of
+from millstream.expressions.nodes import Column, walk
+from millstream.plan.programs.nodes import Insert, Program, Range, Rows, Summary, Update, expressions_of
 from millstream.sql import parse
 from millstream.types import BIGINT, DECIMAL, DOUBLE, INTEGER, NULL, TIMESTAMP, VARCHAR, SqlType
 

@@ -16,15 +16,15 @@ from millstream.kernels.relations.rows_window import RowsWindowSpec
 from millstream.kernels.relations.stages import RangeStage
 from millstream.kernels.relations.summary import SummarySpec
 from millstream.kernels.relations.time_changes import RangeChangesSpec
-from millstream.plan import flows
 from millstream.plan.aggregate_calls import AggregateCall
-from millstream.plan.flows import Flow
-from millstream.plan.operator_costs import join_rows
+from millstream.plan.costs import flows
+from millstream.plan.costs.flows import RelationFlow
+from millstream.plan.costs.operators import join_rows
 from millstream.plan.relations import RangeWindow, RowsWindow
 from millstream.schema import Schema
-from millstream.testing import relation_runs as runs
-from millstream.testing import snapshot_algebra as algebra
 from millstream.types import BIGINT, DOUBLE
+from tests.support import relation_runs as runs
+from tests.support import snapshot_algebra as algebra
 
 NUMBER = Schema.of(x=BIGINT)
 
@@ -99,7 +99,7 @@ def _window_sizes_change(vector: Vector) -> None:
 
 def _join_state(vector: Vector) -> None:
     held, selective, expansive = vector.out
-    flow = flows.range_window(Flow(10.0), 5000)
+    flow = flows.range_window(RelationFlow(10.0), 5000)
     assert flow.valid == held
     for per, results in ((1000, selective), (100, expansive)):
         assert np.isclose(flows.joined(flow, flow, 1 / per).rate / (2 * flow.rate), results)
@@ -117,11 +117,11 @@ def _first_of_a_window_of_rows(vector: Vector) -> None:
 
 
 def _shedding(vector: Vector) -> None:
-    whole = flows.range_window(Flow(10.0), 5000)
-    half = flows.range_window(Flow(10.0), 2500)
-    shed = flows.range_window(flows.filtered(Flow(10.0), 0.5), 5000)
+    whole = flows.range_window(RelationFlow(10.0), 5000)
+    half = flows.range_window(RelationFlow(10.0), 2500)
+    shed = flows.range_window(flows.filtered(RelationFlow(10.0), 0.5), 5000)
 
-    def compared(other: Flow) -> list[float]:
+    def compared(other: RelationFlow) -> list[float]:
         pairs = flows.joined(other, other).rate / flows.joined(whole, whole).rate
         return [round(join_rows(other, other) / join_rows(whole, whole), 2), round(pairs, 3)]
 

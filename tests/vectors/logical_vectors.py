@@ -7,7 +7,7 @@ from typing import Any
 
 from vector_data import Check, Vector, logical, raw
 
-from millstream.testing import snapshot_algebra as algebra
+from tests.support import snapshot_algebra as algebra
 
 
 def _equal(left: Any, right: Any) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from physical_vectors import count, difference, distinct, equi_join, same_meaning
 from vector_data import VECTORS, Check, Vector, physical
 
-from millstream.testing import snapshot_algebra as algebra
+from tests.support import snapshot_algebra as algebra
 
 Physical = algebra.Physical
 Plan = Callable[..., Physical]

@@ -8,10 +8,10 @@ from typing import Any
 
 from vector_data import VALUE, Check, Vector, physical, raw
 
+from millstream.expressions.nodes import Call, Case, Column, Literal
 from millstream.kernels.batch import Batch
 from millstream.kernels.compute import ComputeStage
 from millstream.kernels.contract import KernelSpec
-from millstream.kernels.merge import MergeSpec
 from millstream.kernels.relations.bags import BagSpec
 from millstream.kernels.relations.coalesce import CoalesceSpec
 from millstream.kernels.relations.convert import ToChangesSpec
@@ -21,13 +21,13 @@ from millstream.kernels.relations.rows_window import RowsWindowSpec
 from millstream.kernels.relations.stages import CoarsenStage, RangeStage
 from millstream.kernels.relations.summary import SummarySpec
 from millstream.kernels.relations.unroll import SplitSpec
+from millstream.kernels.streams.merge import MergeSpec
 from millstream.plan.aggregate_calls import AggregateCall
-from millstream.plan.expr import Call, Case, Column, Literal
 from millstream.plan.relations import RangeWindow, RowsWindow
 from millstream.schema import Schema
-from millstream.testing import relation_runs as runs
-from millstream.testing import snapshot_algebra as algebra
 from millstream.types import BIGINT, BOOLEAN, VARCHAR
+from tests.support import relation_runs as runs
+from tests.support import snapshot_algebra as algebra
 
 _E = Column(VARCHAR, "e")
 COUNT = AggregateCall(("n",), "count", (), (BIGINT,))

@@ -10,10 +10,10 @@ from vector_data import VECTORS, Check, Vector, physical
 
 import millstream as ms
 from millstream.kernels.batch import FOREVER
-from millstream.plan import flows
-from millstream.plan.flows import Flow
-from millstream.plan.operator_costs import join_rows, summarize_rows
-from millstream.testing import snapshot_algebra as algebra
+from millstream.plan.costs import flows
+from millstream.plan.costs.flows import RelationFlow
+from millstream.plan.costs.operators import join_rows, summarize_rows
+from tests.support import snapshot_algebra as algebra
 
 STREAMS = """
     CREATE STREAM Bid (itemID INT, bid_price INT, bidderID VARCHAR, t BIGINT) ORDER BY t;
@@ -90,34 +90,34 @@ def _short_auctions(vector: Vector) -> None:
 
 
 def _costs(vector: Vector) -> None:
-    far, near = Flow(10, 5000, 1), Flow(10, 100, 1)
-    made: dict[str, Flow | float] = {
-        "filter sel=.25 (10,1000,1)": flows.filtered(Flow(10, 1000, 1), 0.25),
-        "union (10,100,1),(40,300,1)": flows.united(near, Flow(40, 300, 1)),
+    far, near = RelationFlow(10, 5000, 1), RelationFlow(10, 100, 1)
+    made: dict[str, RelationFlow | float] = {
+        "filter sel=.25 (10,1000,1)": flows.filtered(RelationFlow(10, 1000, 1), 0.25),
+        "union (10,100,1),(40,300,1)": flows.united(near, RelationFlow(40, 300, 1)),
         "product (10,5000,1)x2": flows.joined(far, far),
-        "product (10,100,1),(20,300,1)": flows.joined(near, Flow(20, 300, 1)),
+        "product (10,100,1),(20,300,1)": flows.joined(near, RelationFlow(20, 300, 1)),
         "dupelim n=100 (10,5000,1)": flows.distinct(far, 100),
-        "dupelim n=100 (10,500,1)": flows.distinct(Flow(10, 500, 1), 100),
+        "dupelim n=100 (10,500,1)": flows.distinct(RelationFlow(10, 500, 1), 100),
         "agg (10,5000,1)": flows.summarized(far),
-        "agg (10,5000,10)": flows.summarized(Flow(10, 5000, 10)),
-        "agg (100,50,1)": flows.summarized(Flow(100, 50, 1)),
+        "agg (10,5000,10)": flows.summarized(RelationFlow(10, 5000, 10)),
+        "agg (100,50,1)": flows.summarized(RelationFlow(100, 50, 1)),
         "group n=50 (10,5000,1)": flows.grouped(far, 50),
-        "group n=50 (10,400,1)": flows.grouped(Flow(10, 400, 1), 50),
+        "group n=50 (10,400,1)": flows.grouped(RelationFlow(10, 400, 1), 50),
         "split l_out=1 (10,5000,1)": flows.split(far, 1),
         "gran 10 (10,5000,1)": flows.coarsened(far, 10),
-        "gran 10 (10,4,1)": flows.coarsened(Flow(10, 4, 1), 10),
-        "window_time w=5000 (10,1,1)": flows.range_window(Flow(10, 1, 1), 5000),
-        "window_count N=100 (10,1,1)": flows.rows_window(Flow(10, 1, 1), 100),
-        "window_part n=5,N=100 (10,1,1)": flows.rows_window(Flow(10, 1, 1), 100, 5),
+        "gran 10 (10,4,1)": flows.coarsened(RelationFlow(10, 4, 1), 10),
+        "window_time w=5000 (10,1,1)": flows.range_window(RelationFlow(10, 1, 1), 5000),
+        "window_count N=100 (10,1,1)": flows.rows_window(RelationFlow(10, 1, 1), 100),
+        "window_part n=5,N=100 (10,1,1)": flows.rows_window(RelationFlow(10, 1, 1), 100, 5),
         "M_join elements (10,5000),(10,5000)": join_rows(far, far),
-        "M_join elements (10,5000),(20,5000)": join_rows(far, Flow(20, 5000, 1)),
+        "M_join elements (10,5000),(20,5000)": join_rows(far, RelationFlow(20, 5000, 1)),
         "M_agg elements (10,5000,1)": summarize_rows(far),
-        "M_agg elements (10,5000,10)": summarize_rows(Flow(10, 5000, 10)),
+        "M_agg elements (10,5000,10)": summarize_rows(RelationFlow(10, 5000, 10)),
     }
     assert set(made) == set(vector.out)
     for name, expected in vector.out.items():
         got = made[name]
-        numbers = [got.distance, got.length, got.granule] if isinstance(got, Flow) else [got]
+        numbers = [got.distance, got.length, got.granule] if isinstance(got, RelationFlow) else [got]
         wanted = expected if isinstance(expected, list) else [expected]
         assert all(math.isclose(a, b, abs_tol=1e-4) for a, b in zip(numbers, wanted, strict=True)), name
 

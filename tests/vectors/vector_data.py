@@ -11,8 +11,8 @@ from typing import Any
 
 from millstream.kernels.batch import FOREVER
 from millstream.schema import Schema
-from millstream.testing.snapshot_algebra import Logical, Physical, Raw
 from millstream.types import VARCHAR
+from tests.support.snapshot_algebra import Logical, Physical, Raw
 
 VALUE = Schema.of(e=VARCHAR)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from millstream.bind.outputs import Bound
-from millstream.bind.table_aggregates import TableAggregates
+from millstream.bind.queries.outputs import Bound
+from millstream.bind.tables.aggregates import TableAggregates
 from millstream.catalog import Entry, Options, SinkDef
 
 
@@ -31,7 +31,7 @@ class Remove:
 
 
 @dataclass(frozen=True)
-class Query:
+class StartQuery:
     """Start a standing query; with `sink`, its rows go there. With `replace` one of that name hands over its state."""
 
     bound: Bound
@@ -56,7 +56,7 @@ class OnTables:
 
 @dataclass(frozen=True)
 class ExplainPlan:
-    of: Query
+    of: StartQuery
     mode: str
 
 
@@ -83,4 +83,4 @@ class ChangeSetting:
     value: object = field(default=None)
 
 
-Action = Define | Remove | Query | OnTables | ExplainPlan | ShowList | DescribeEntry | StopQuery | ChangeSetting
+Action = Define | Remove | StartQuery | OnTables | ExplainPlan | ShowList | DescribeEntry | StopQuery | ChangeSetting

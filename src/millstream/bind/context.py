@@ -11,17 +11,17 @@ from sqlglot import exp
 
 from millstream.catalog import AggregateDef, Catalog, Clock, DerivedDef, StreamDef
 from millstream.errors import BindError, MillstreamError, UnsupportedError
+from millstream.expressions.nodes import Column
 from millstream.plan import event_joins as E
 from millstream.plan import nodes as P
-from millstream.plan.expr import Column
-from millstream.plan.pattern_times import timely_reaches
-from millstream.plan.patterns import Match
+from millstream.plan.patterns.search import Match
+from millstream.plan.patterns.times import timely_reaches
 from millstream.plan.ties import Ties
 from millstream.sql import span_of
 from millstream.types import BIGINT, TIMESTAMP, TIMESTAMPTZ, SqlType
 
 if TYPE_CHECKING:
-    from millstream.bind.domains import Domain
+    from millstream.bind.queries.domains import Domain
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ from typing import NoReturn
 
 from sqlglot import exp
 
-from millstream import functions
 from millstream.bind.context import Context
-from millstream.bind.pattern_outside import refuse_outside
+from millstream.bind.patterns.outside import refuse_outside
 from millstream.bind.scope import Scope
 from millstream.errors import BindError
-from millstream.kernels import aggregates
-from millstream.plan.expr import Case, Cast, Column, Expr, Literal
+from millstream.expressions import functions
+from millstream.expressions.nodes import Case, Cast, Column, Expr, Literal
+from millstream.plan import aggregates
 from millstream.sql import duration_us, to_sql
 from millstream.sql.functions import function_name
 from millstream.types import (

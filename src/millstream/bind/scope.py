@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from millstream.bind.context import Context
-from millstream.plan.expr import Column
+from millstream.expressions.nodes import Column
 from millstream.schema import Schema
 
 

@@ -11,20 +11,20 @@ from millstream.bind.actions import (
     DescribeEntry,
     ExplainPlan,
     OnTables,
-    Query,
     Remove,
     ShowList,
+    StartQuery,
     StopQuery,
 )
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder, bind_type
-from millstream.bind.outputs import Bound
-from millstream.bind.pattern_outside import check_stars
+from millstream.bind.patterns.outside import check_stars
 from millstream.bind.programs import define_aggregate
+from millstream.bind.queries.outputs import Bound
+from millstream.bind.queries.select import bind_named, bind_query
 from millstream.bind.reads import reads_only, require_known, tables_of
 from millstream.bind.scope import did_you_mean
-from millstream.bind.select import bind_named, bind_query
-from millstream.bind.table_aggregates import in_store_terms, own_aggregates
+from millstream.bind.tables.aggregates import in_store_terms, own_aggregates
 from millstream.catalog import (
     AggregateDef,
     Catalog,
@@ -40,7 +40,7 @@ from millstream.catalog import (
     aggregate_use,
 )
 from millstream.errors import refusing_depth
-from millstream.plan.expr import Column
+from millstream.expressions.nodes import Column
 from millstream.plan.nodes import Kind
 from millstream.plan.relations import FROM, TO, Validity
 from millstream.schema import Field, Schema
@@ -65,7 +65,7 @@ __all__ = [
     "DescribeEntry",
     "ExplainPlan",
     "OnTables",
-    "Query",
+    "StartQuery",
     "Remove",
     "ShowList",
     "StopQuery",
@@ -130,11 +130,11 @@ def bind(node: exp.Expr, catalog: Catalog, sql: str) -> Action:
     return context.fail(f"{node.key.upper()} is not supported", node)
 
 
-def bind_select_statement(node: exp.Expr, context: Context) -> Query | OnTables:
+def bind_select_statement(node: exp.Expr, context: Context) -> StartQuery | OnTables:
     """A query over streams, or an ad-hoc query on stored tables and views."""
     if reads_only(node, context, STORED):
         return _on_tables(node, context, is_query=True)
-    return Query(_bind_stream(node, context), frozenset(context.uses))
+    return StartQuery(_bind_stream(node, context), frozenset(context.uses))
 
 
 def _bind_stream(node: exp.Expr, context: Context) -> Bound:
@@ -159,13 +159,13 @@ def _require_stream(bound: Bound, node: exp.Expr, context: Context) -> None:
         )
 
 
-def _explained(node: exp.Expr, catalog: Catalog, sql: str, context: Context) -> Query:
+def _explained(node: exp.Expr, catalog: Catalog, sql: str, context: Context) -> StartQuery:
     action = bind(node, catalog, sql)
     match action:
-        case Query():
+        case StartQuery():
             return action
         case Define(entry=DerivedDef(plan=plan) | ViewDef(plan=plan), uses=uses):
-            return Query(delivered(Bound(plan, plan.schema.names), context), uses)
+            return StartQuery(delivered(Bound(plan, plan.schema.names), context), uses)
     return context.fail("EXPLAIN takes a query over streams", node)
 
 
@@ -289,12 +289,12 @@ def _options(node: exp.Expr, context: Context) -> dict[str, str | int | float | 
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _create_sink(node: CreateSink, context: Context) -> Define | Query:
+def _create_sink(node: CreateSink, context: Context) -> Define | StartQuery:
     sink = SinkDef(str(node.name), _options(node, context))
     query = node.args.get("query")
     if query is None:
         return Define(sink, bool(node.args.get("or_replace")), bool(node.args.get("if_not_exists")))
-    return Query(_bind_stream(query, context), frozenset(context.uses), sink)
+    return StartQuery(_bind_stream(query, context), frozenset(context.uses), sink)
 
 
 def _create_table(node: exp.Create, context: Context) -> Define | OnTables:
@@ -359,7 +359,7 @@ def _drop(node: exp.Drop, context: Context) -> Remove | StopQuery:
     return Remove(name, DROPPABLE[kind], bool(node.args.get("exists")))
 
 
-def _insert(node: exp.Insert, context: Context) -> Query | OnTables:
+def _insert(node: exp.Insert, context: Context) -> StartQuery | OnTables:
     target = node.this.this if isinstance(node.this, exp.Schema) else node.this
     entry = context.catalog.find(target.name)
     match entry:
@@ -367,7 +367,7 @@ def _insert(node: exp.Insert, context: Context) -> Query | OnTables:
             if not isinstance(node.expression, exp.Query):
                 context.fail("a sink takes the rows of a query", node, hint=f"INSERT INTO {entry.name} SELECT …")
             bound = _bind_stream(node.expression, context)
-            return Query(bound, frozenset({*context.uses, entry.name}), entry)
+            return StartQuery(bound, frozenset({*context.uses, entry.name}), entry)
         case TableDef():
             if isinstance(node.expression, exp.Query) and not reads_only(node.expression, context, STORED):
                 context.refuse(

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from millstream.cli.feed import Feed
 from millstream.cli.meter import Meter
-from millstream.cli.pipeline import Outlet
+from millstream.cli.pipeline import ShownQuery
 from millstream.cli.terminal import count, duration, rows_table, some_rows
 
 
@@ -23,7 +23,7 @@ class Display:
         self,
         title: str,
         meter: Meter,
-        outlets: Sequence[Outlet],
+        outlets: Sequence[ShownQuery],
         feeds: Sequence[Feed],
         activity: Callable[[], str] = lambda: "",
     ) -> None:
@@ -90,11 +90,11 @@ class Display:
             table.add_row(Text(f"out  {outlet.label}", style="green"), count(rows), count(int(rate)))
         return table
 
-    def _delivered(self, outlet: Outlet) -> tuple[int, float]:
+    def _delivered(self, outlet: ShownQuery) -> tuple[int, float]:
         name = outlet.query.name
         return self._meter.latest.rows_out.get(name, 0), self._meter.rate_out(name)
 
-    def _where(self, outlet: Outlet) -> str:
+    def _where(self, outlet: ShownQuery) -> str:
         if outlet.sink is not None:
             return outlet.place or ""
         feed = next((feed for feed in self._feeds if feed.query is outlet.query), None)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from millstream.query import Query
+    from millstream.session.query import Query
 
 
 class Feed:

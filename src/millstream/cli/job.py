@@ -18,7 +18,7 @@ from millstream.cli.directory import RunDirectory
 from millstream.cli.display import Display
 from millstream.cli.feed import Feed, print_as_text
 from millstream.cli.meter import Meter
-from millstream.cli.options import Engine
+from millstream.cli.options import EngineName
 from millstream.cli.pipeline import fill_in, outlets, read_text, start
 from millstream.cli.revise import revise
 from millstream.cli.sessions import Opened, Wish, session
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from millstream.hosts.contract import Progress
-    from millstream.query import Result
-    from millstream.session import Database
+    from millstream.session.database import Database
+    from millstream.session.query import Result
 
 DRAIN_EVERY = 0.2
 """Seconds between fetches of the rows that are shown."""
@@ -59,7 +59,7 @@ class Job:
             # after the session is open: Spark takes the signals for itself when it starts
             stack.enter_context(signals.caught())
             # a session on Spark remembers no statements, only how far its streaming queries came
-            resumed = known and self.wish.engine is Engine.embedded
+            resumed = known and self.wish.engine is EngineName.embedded
             if not resumed:
                 start(opened.database, text, _show)
             elif directory is not None and directory.is_edited:
@@ -74,7 +74,7 @@ class Job:
     def _open(self) -> Iterator[Opened]:
         console = errors()
         waiting = ExitStack()
-        if self.wish.engine is Engine.spark and console.is_terminal and not self.quiet:
+        if self.wish.engine is EngineName.spark and console.is_terminal and not self.quiet:
             waiting.enter_context(console.status("starting Spark"))
         with waiting, session(self.wish) as opened:
             waiting.close()
@@ -85,7 +85,7 @@ class Job:
 
         streams = [entry for entry in database.catalog.entries() if isinstance(entry, StreamDef)]
         followed = any(stream.source is not None and stream.source.get("follow") for stream in streams)
-        if self.wish.engine is Engine.spark and not self.wish.streaming and not followed:
+        if self.wish.engine is EngineName.spark and not self.wish.streaming and not followed:
             raise typer.BadParameter(
                 "a bounded run on Spark always starts at the beginning; --streaming resumes, as does --engine embedded",
                 param_hint="--checkpoint",

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 
-class Engine(StrEnum):
+class EngineName(StrEnum):
     """Where queries run."""
 
     spark = "spark"

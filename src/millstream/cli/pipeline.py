@@ -14,8 +14,8 @@ import typer
 from millstream.errors import BindError, MillstreamError, Span
 
 if TYPE_CHECKING:
-    from millstream.query import Query, Result
-    from millstream.session import Database
+    from millstream.session.database import Database
+    from millstream.session.query import Query, Result
     from millstream.sql import Statement
 
 _VARIABLE = re.compile(r"\$\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*(?::-([^}]*))?\}")
@@ -81,7 +81,7 @@ def _place_in(error: MillstreamError, statement: Statement, text: str) -> None:
 
 
 @dataclass(frozen=True)
-class Outlet:
+class ShownQuery:
     """A running query as the display shows it: `sink` and `place` say where its rows go, None that they are shown."""
 
     query: Query
@@ -95,7 +95,7 @@ class Outlet:
 
 def start(database: Database, text: str, show: Callable[[Result], None]) -> None:
     """Run all statements of a pipeline; results that are there at once are given to `show`."""
-    from millstream.query import Result
+    from millstream.session.query import Result
 
     def act(statement: Statement) -> None:
         result = database.execute(statement.text)
@@ -105,12 +105,12 @@ def start(database: Database, text: str, show: Callable[[Result], None]) -> None
     each_statement(text, act)
 
 
-def outlets(database: Database) -> list[Outlet]:
+def outlets(database: Database) -> list[ShownQuery]:
     """Where the rows of each running query go."""
     return [_outlet(database, query) for query in database.queries()]
 
 
-def _outlet(database: Database, query: Query) -> Outlet:
+def _outlet(database: Database, query: Query) -> ShownQuery:
     from sqlglot import exp
 
     from millstream import sql
@@ -119,12 +119,12 @@ def _outlet(database: Database, query: Query) -> Outlet:
 
     node = sql.parse(query.sql)[0].ast
     if isinstance(node, CreateSink):
-        return Outlet(query, node.name, _place(sql.options_of(node)))
+        return ShownQuery(query, node.name, _place(sql.options_of(node)))
     if isinstance(node, exp.Insert):
         target = node.this.this if isinstance(node.this, exp.Schema) else node.this
         sink = database.catalog.get(target.name, SinkDef)
-        return Outlet(query, sink.name, _place(sink.options))
-    return Outlet(query)
+        return ShownQuery(query, sink.name, _place(sink.options))
+    return ShownQuery(query)
 
 
 def _place(options: Mapping[str, object]) -> str:

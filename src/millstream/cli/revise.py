@@ -14,8 +14,8 @@ from millstream.cli.pipeline import each_statement
 from millstream.errors import StateError
 
 if TYPE_CHECKING:
-    from millstream.query import Result
-    from millstream.session import Database
+    from millstream.session.database import Database
+    from millstream.session.query import Result
     from millstream.sql import Statement
 
 
@@ -24,7 +24,7 @@ def revise(database: Database, text: str, show: Callable[[Result], None], home: 
 
     Changes of tables were made when the pipeline started, and are not made again.
     """
-    from millstream.query import Result
+    from millstream.session.query import Result
 
     running = {query.name for query in database.queries() if not database.planned(query.name).program.view}
     numbers = count(1)
@@ -38,7 +38,7 @@ def revise(database: Database, text: str, show: Callable[[Result], None], home: 
                     database.perform(action, statement.text)
                 elif not _is_same(known, entry):
                     _redefine(database, action, statement.text, home)
-            case act.Query():
+            case act.StartQuery():
                 name = f"q{next(numbers)}"
                 if name not in running:
                     database.perform(action, statement.text, name)

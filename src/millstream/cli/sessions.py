@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from millstream.cli.options import Engine
+from millstream.cli.options import EngineName
 
 if TYPE_CHECKING:
-    from millstream.session import Database
+    from millstream.session.database import Database
 
 
 @dataclass(frozen=True)
 class Wish:
     """The session that a command was asked for; in `conf`, the names of SET are ours and all others Spark's."""
 
-    engine: Engine
+    engine: EngineName
     directory: Path | None = None
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Opened:
 def session(wish: Wish) -> Iterator[Opened]:
     """The session, closed at the end together with the engine."""
     settings, others = _split(wish.conf)
-    if wish.engine is Engine.spark:
+    if wish.engine is EngineName.spark:
         yield from _on_spark(wish, settings, others)
         return
     for given, option in ((wish.master, "--master"), (wish.trigger, "--trigger"), (wish.streaming, "--streaming")):

@@ -13,7 +13,7 @@ from millstream.errors import EngineError
 from millstream.hosts.spark.host import SparkHost
 from millstream.hosts.spark.session import get_session
 from millstream.hosts.tables import TableStore
-from millstream.session import Database
+from millstream.session.database import Database
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -36,7 +36,7 @@ class Chunk:
     rejected: tuple[Rejected, ...] = ()
 
 
-class Source(Protocol):
+class RowSource(Protocol):
     """Where a stream's rows come from."""
 
     @property

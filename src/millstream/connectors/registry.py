@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from millstream.connectors.contract import Sink, Source
+from millstream.connectors.contract import RowSource, Sink
 from millstream.connectors.options import Options, OptionValue, closest
 from millstream.errors import ConnectorError
 from millstream.schema import Schema
@@ -23,7 +23,7 @@ _PORT = re.compile(r"\s*port\s*[:=]?\s*(\d{1,5})\s*", re.IGNORECASE)
 _WITH_HINT = "use WITH (connector = '...'), with a connector of {}"
 
 
-def make_source(options: Mapping[str, OptionValue], schema: Schema, stream: str) -> Source | None:
+def make_source(options: Mapping[str, OptionValue], schema: Schema, stream: str) -> RowSource | None:
     """The source of a stream; None if its rows are pushed."""
     connector = _connector(options, SOURCES, f"stream {stream}")
     reader = Options(f"connector {connector}", options)

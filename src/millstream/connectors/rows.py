@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.connectors.contract import Rejected, Source
+from millstream.connectors.contract import Rejected, RowSource
 from millstream.connectors.convert.common import DEFAULT_RULES, empty
 from millstream.connectors.convert.fit import fit_batch
 from millstream.connectors.convert.records import rows_to_batch
@@ -38,7 +38,7 @@ def to_batch(data: Any, schema: Schema, origin: str) -> tuple[pa.RecordBatch, tu
     return fitted.rows, tuple(rejected)
 
 
-def to_batches(source: Any, schema: Schema | None, name: str = "data") -> tuple[Schema, Source]:
+def to_batches(source: Any, schema: Schema | None, name: str = "data") -> tuple[Schema, RowSource]:
     """A bounded, replayable source over a table, frame, dataset or path, with its schema if none is given."""
     if isinstance(source, (str, Path)):
         return _from_path(str(source), schema)
@@ -99,7 +99,7 @@ def _is_dataset(source: Any) -> bool:
     return type(source).__module__.startswith("pyarrow._dataset") and hasattr(source, "to_batches")
 
 
-def _from_path(path: str, schema: Schema | None) -> tuple[Schema, Source]:
+def _from_path(path: str, schema: Schema | None) -> tuple[Schema, RowSource]:
     from millstream.connectors.files.infer import infer_file_schema
     from millstream.connectors.files.source import FileSource
 

@@ -9,16 +9,16 @@ from typing import Protocol
 import pyarrow as pa
 
 from millstream.catalog import SinkDef, StreamDef
-from millstream.connectors.contract import Rejected, Source
+from millstream.connectors.contract import Rejected, RowSource
 from millstream.errors import CatalogError
 from millstream.hosts.results import ResultLog
 from millstream.physical.nodes import Physical
+from millstream.plan.costs.statistics import Statistics
 from millstream.plan.nodes import Node
-from millstream.statistics import Statistics
 
 
 @dataclass(frozen=True)
-class Program:
+class ReadyQuery:
     """A query ready to run: `columns` are the names its rows are delivered under (they may repeat)."""
 
     name: str
@@ -74,15 +74,15 @@ class Host(Protocol):
         """Make a stream known before anything reads or feeds it."""
         ...
 
-    def bind_source(self, stream: str, source: Source) -> None:
+    def bind_source(self, stream: str, source: RowSource) -> None:
         """Let the rows of a declared stream come from `source`."""
         ...
 
     def forget(self, stream: str) -> None: ...
 
-    def start(self, program: Program) -> None: ...
+    def start(self, program: ReadyQuery) -> None: ...
 
-    def replace(self, program: Program) -> None:
+    def replace(self, program: ReadyQuery) -> None:
         """Let a program take the place of the query of its name; what state it kept must be what the program keeps."""
         ...
 
@@ -132,7 +132,7 @@ class Host(Protocol):
         """What is known of the streams by now."""
         ...
 
-    def explain(self, program: Program) -> str:
+    def explain(self, program: ReadyQuery) -> str:
         """How this host would run the program: its stages."""
         ...
 

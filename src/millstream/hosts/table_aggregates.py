@@ -7,13 +7,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millstream.bind.programs import bind_program
-from millstream.bind.table_aggregates import RETURNED, TableAggregates, TableCall
+from millstream.bind.tables.aggregates import RETURNED, TableAggregates, TableCall
 from millstream.hosts.tables import TableStore
 from millstream.kernels.keys import KeyTable
 from millstream.kernels.programs.kernel import engine_of
-from millstream.plan.modes import Closing, Running
-from millstream.plan.program_facts import returns_one_row
-from millstream.plan.programs import Program
+from millstream.plan.programs.facts import returns_one_row
+from millstream.plan.programs.modes import Closing, Running
+from millstream.plan.programs.nodes import Program
 from millstream.types import from_arrow
 
 _BATCH = 1 << 18

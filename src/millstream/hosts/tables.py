@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from millstream import sealed_duckdb
 from millstream.errors import DataError
-from millstream.physical.expressions import to_duckdb_sql
+from millstream.expressions.sql.text import to_duckdb_sql
 from millstream.physical.nodes import StoredTable
 from millstream.schema import Field, Schema
 from millstream.types import from_arrow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from millstream.plan.expr import Call, Case, Cast, Column, Expr, Literal, transform, walk
+from millstream.expressions.nodes import Call, Case, Cast, Column, Expr, Literal, transform, walk
 from millstream.types import BIGINT
 
 _ON_CODES = frozenset({"=", "<>", "in", "is_distinct", "is_null", "coalesce"})

@@ -8,9 +8,9 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from millstream.expressions.nodes import Expr
 from millstream.kernels.batch import Batch
 from millstream.kernels.one_input import OneInput
-from millstream.plan.expr import Expr
 from millstream.schema import Field, Schema
 
 
@@ -41,7 +41,7 @@ class Computation:
 
     def __init__(self, stage: ComputeStage) -> None:
         # Expressions come with DuckDB and SQL, which a kernel without computed columns does not need.
-        from millstream.physical.expressions import compile_arrow, compile_filter
+        from millstream.expressions.evaluator import compile_arrow, compile_filter
 
         self.schema = stage.output
         self._mask = None if stage.predicate is None else compile_filter(stage.predicate, stage.input)

@@ -20,8 +20,8 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from millstream.kernels.batch import Batch
-from millstream.kernels.content import Content
-from millstream.kernels.snapshots import Saved
+from millstream.kernels.saving.content import Content
+from millstream.kernels.saving.snapshots import Saved
 from millstream.schema import Schema
 
 State = Any

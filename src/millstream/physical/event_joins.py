@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal as OneOf
 
+from millstream.expressions.nodes import Expr
 from millstream.kernels.asof import AsofSpec
 from millstream.kernels.relations.starts import StartsStage
 from millstream.physical.nodes import Apply, Compute, Physical, Staged
 from millstream.physical.relations import RelationPlanner
 from millstream.plan import nodes as P
 from millstream.plan.event_joins import AsofJoin, Starts
-from millstream.plan.expr import Expr
 from millstream.plan.joins import key_names
 from millstream.schema import Field, Schema
 

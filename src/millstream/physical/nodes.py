@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal as OneOf
 
+from millstream.expressions.nodes import Expr
 from millstream.kernels.contract import KernelSpec, RowStage
-from millstream.plan.expr import Expr
 from millstream.plan.nodes import TableHow
 from millstream.schema import Schema
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from millstream.kernels.contract import KernelSpec
-from millstream.kernels.distinct import DistinctSpec
-from millstream.kernels.hop import WindowStage
-from millstream.kernels.merge import MergeSpec
 from millstream.kernels.over import AheadSpec, OverSpec
 from millstream.kernels.patterns.spec import MatchSpec
 from millstream.kernels.programs.spec import AggregateSpec, GroupSpec
-from millstream.kernels.session import SessionSpec
-from millstream.kernels.ties import TieOrderSpec
-from millstream.kernels.yields import YieldSpec
+from millstream.kernels.streams.distinct import DistinctSpec
+from millstream.kernels.streams.hop import WindowStage
+from millstream.kernels.streams.merge import MergeSpec
+from millstream.kernels.streams.session import SessionSpec
+from millstream.kernels.streams.ties import TieOrderSpec
+from millstream.kernels.streams.yields import YieldSpec
 from millstream.physical.nodes import Apply, Physical, Source, Staged, TableJoin
 from millstream.physical.scalars import filtered, projected
 from millstream.physical.stored import stored_table
@@ -19,7 +19,7 @@ from millstream.physical.window_groups import plan_window_groups
 from millstream.plan import event_joins as E
 from millstream.plan import nodes as P
 from millstream.plan import relations as R
-from millstream.plan.patterns import Match
+from millstream.plan.patterns.search import Match
 from millstream.plan.ties import Ties
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal as OneOf
 
+from millstream.expressions.nodes import Column, Expr
 from millstream.kernels.contract import KernelSpec
-from millstream.kernels.merge import MergeSpec
 from millstream.kernels.relations.at_window_end import AtWindowEndSpec
 from millstream.kernels.relations.bags import BagSpec
 from millstream.kernels.relations.convert import ToChangesSpec
@@ -23,6 +23,7 @@ from millstream.kernels.relations.signs import SIGN, signed
 from millstream.kernels.relations.stages import CoarsenStage, RangeStage, ValidityStage
 from millstream.kernels.relations.summary import SummarySpec
 from millstream.kernels.relations.time_changes import RangeChangesSpec
+from millstream.kernels.streams.merge import MergeSpec
 from millstream.physical.nodes import Apply, Physical, Staged, TableJoin
 from millstream.physical.scalars import filtered, projected
 from millstream.physical.stored import stored_table
@@ -30,7 +31,6 @@ from millstream.plan import nodes as P
 from millstream.plan import relations as R
 from millstream.plan.annotations import may_stay
 from millstream.plan.event_joins import AtWindowEnd
-from millstream.plan.expr import Column, Expr
 from millstream.plan.joins import key_names
 from millstream.schema import Field, Schema
 

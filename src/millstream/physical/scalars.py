@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from millstream.expressions.nodes import Expr, conjunction, conjuncts
 from millstream.physical.nodes import Compute, Physical
-from millstream.plan.expr import Expr, conjunction, conjuncts
 from millstream.schema import Schema
 
 

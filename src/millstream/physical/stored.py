@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from millstream.expressions.nodes import conjunction, substitute
 from millstream.physical.nodes import StoredTable
 from millstream.plan import nodes as P
-from millstream.plan.expr import conjunction, substitute
 
 
 def stored_table(node: P.Node) -> StoredTable:

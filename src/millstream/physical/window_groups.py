@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from millstream.functions import can_fail, resolve
+from millstream.expressions.functions import can_fail, resolve
+from millstream.expressions.nodes import Column, Expr, Literal, columns_of
 from millstream.kernels.accumulators.records import has_lanes
 from millstream.kernels.window_groups.spec import WindowGroupSpec
 from millstream.physical.nodes import Apply, Physical
 from millstream.plan import nodes as P
-from millstream.plan.expr import Column, Expr, Literal, columns_of
 from millstream.plan.window_tables import END, START, Hopping
 from millstream.types import BIGINT, INTERVAL
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from millstream.plan.builtin_programs import builtin_program
 from millstream.plan.node import listed
-from millstream.plan.programs import Program
+from millstream.plan.programs.builtin import builtin_program
+from millstream.plan.programs.nodes import Program
 from millstream.schema import Field, Schema
 from millstream.types import SqlType
 

@@ -5,8 +5,8 @@ Rows equal at neighbouring instants may travel as one longer row, so these speak
 
 from __future__ import annotations
 
+from millstream.expressions.nodes import Column
 from millstream.plan.event_joins import AtWindowEnd
-from millstream.plan.expr import Column
 from millstream.plan.nodes import Distinct, Filter, JoinTable, Kind, Node, Project, Union
 from millstream.plan.relations import Coarsen, Join, RangeWindow, RowsWindow, SetOperation, Summarize, Window
 

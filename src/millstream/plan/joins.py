@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import count, islice
 
-from millstream.plan.expr import Call, Expr, columns_of, conjunction, conjuncts
+from millstream.expressions.nodes import Call, Expr, columns_of, conjunction, conjuncts
 from millstream.schema import Schema
 
 Pairs = tuple[tuple[Expr, Expr], ...]

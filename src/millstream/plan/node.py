@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 
-from millstream.plan.expr import Expr, columns_of
+from millstream.expressions.nodes import Expr, columns_of
 from millstream.schema import Schema
 
 Pairs = tuple[tuple[Expr, Expr], ...]

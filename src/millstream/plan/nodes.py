@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal as OneOf
 
+from millstream.expressions.nodes import Column, Expr, columns_of
 from millstream.plan.aggregate_calls import AggregateCall
-from millstream.plan.expr import Column, Expr, columns_of
 from millstream.plan.lengths import length_told
-from millstream.plan.modes import Mode
 from millstream.plan.node import (
     Keyed,
     Kind,
@@ -27,7 +26,8 @@ from millstream.plan.node import (
     some,
     walk,
 )
-from millstream.plan.programs import Program
+from millstream.plan.programs.modes import Mode
+from millstream.plan.programs.nodes import Program
 from millstream.plan.window_tables import END, START, Windows, length_text
 from millstream.plan.windows import WindowCall
 from millstream.schema import Field, Schema

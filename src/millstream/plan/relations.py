@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal as OneOf
 
+from millstream.expressions.nodes import Expr
 from millstream.plan.aggregate_calls import AggregateCall
-from millstream.plan.expr import Expr
 from millstream.plan.lengths import length_told
 from millstream.plan.node import (
     Binary,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from millstream.expressions.nodes import Column
 from millstream.plan import event_joins as E
 from millstream.plan import nodes as P
 from millstream.plan import relations as R
-from millstream.plan.expr import Column
 from millstream.plan.window_tables import END, START
 
 

@@ -1,6 +1,6 @@
 """Rewrites that keep a plan's meaning and lower its cost. One rule is one file, one function, one fixture."""
 
-from millstream.rules.driver import Step, Trace, WhySlow, run_rules
+from millstream.rules.driver import RuleStep, Trace, WhySlow, run_rules
 from millstream.rules.drop_implied_pairs import drop_implied_pairs
 from millstream.rules.eliminate_distinct import eliminate_distinct
 from millstream.rules.eliminate_filter import eliminate_filter
@@ -20,34 +20,36 @@ from millstream.rules.push_filter_into_join import push_filter_into_join
 from millstream.rules.split_join_condition import split_join_condition
 from millstream.rules.tumble_slides import tumble_slides
 
-OPTIMIZE: tuple[Step, ...] = (
-    Step(merge_filters, "one mask per batch instead of several, and one predicate to push down"),
-    Step(push_down_filter, "fewer rows reach every later operator; makes joins hash instead of cross"),
-    Step(outer_to_inner, "rows with NULLs that a filter drops are not made; conditions reach further into inner joins"),
-    Step(push_filter_into_join, "fewer rows are held by joins of relations; makes them hash instead of cross"),
-    Step(split_join_condition, "what one side decides is decided before its rows are held"),
-    Step(drop_implied_pairs, "what is equal anyway when rows meet need not be hashed"),
-    Step(push_down_summary, "one row of each group is held by a join instead of all; before joins are ordered"),
-    Step(order_joins, "small intermediate results first, by what was measured of the streams", asks="known"),
-    Step(eliminate_distinct, "removing duplicates costs a state for every row"),
-    Step(eliminate_window, "events that are asked for as events need no windows"),
-    Step(merge_projects, "one projection per batch; after filters have passed through them"),
-    Step(
+OPTIMIZE: tuple[RuleStep, ...] = (
+    RuleStep(merge_filters, "one mask per batch instead of several, and one predicate to push down"),
+    RuleStep(push_down_filter, "fewer rows reach every later operator; makes joins hash instead of cross"),
+    RuleStep(
+        outer_to_inner, "rows with NULLs that a filter drops are not made; conditions reach further into inner joins"
+    ),
+    RuleStep(push_filter_into_join, "fewer rows are held by joins of relations; makes them hash instead of cross"),
+    RuleStep(split_join_condition, "what one side decides is decided before its rows are held"),
+    RuleStep(drop_implied_pairs, "what is equal anyway when rows meet need not be hashed"),
+    RuleStep(push_down_summary, "one row of each group is held by a join instead of all; before joins are ordered"),
+    RuleStep(order_joins, "small intermediate results first, by what was measured of the streams", asks="known"),
+    RuleStep(eliminate_distinct, "removing duplicates costs a state for every row"),
+    RuleStep(eliminate_window, "events that are asked for as events need no windows"),
+    RuleStep(merge_projects, "one projection per batch; after filters have passed through them"),
+    RuleStep(
         push_down_project,
         "computed columns below UNION run before the merge copies rows, below windows before they hold them",
     ),
-    Step(tumble_slides, "windows that do not overlap need no window: one state per key"),
-    Step(pane_slides, "windows that overlap share panes: window / pane values instead of all rows"),
-    Step(
+    RuleStep(tumble_slides, "windows that do not overlap need no window: one state per key"),
+    RuleStep(pane_slides, "windows that overlap share panes: window / pane values instead of all rows"),
+    RuleStep(
         merge_aggregates,
         "aggregates of one window keep its rows once; after slides have found a window they need not",
         asks="why_slow",
     ),
-    Step(eliminate_filter, "conditions that became constant"),
-    Step(prune_columns, "columns nobody reads are not read; after predicates have settled", whole_plan=True),
-    Step(eliminate_project, "what pruning left without effect"),
+    RuleStep(eliminate_filter, "conditions that became constant"),
+    RuleStep(prune_columns, "columns nobody reads are not read; after predicates have settled", whole_plan=True),
+    RuleStep(eliminate_project, "what pruning left without effect"),
 )
 
 RULE_NAMES = tuple(step.name for step in OPTIMIZE)
 
-__all__ = ["OPTIMIZE", "RULE_NAMES", "Step", "Trace", "WhySlow", "run_rules"]
+__all__ = ["OPTIMIZE", "RULE_NAMES", "RuleStep", "Trace", "WhySlow", "run_rules"]

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from millstream.plan.modes import Mode
+from millstream.plan.costs.statistics import UNKNOWN, Statistics
 from millstream.plan.nodes import Node
-from millstream.plan.programs import Program
-from millstream.statistics import UNKNOWN, Statistics
+from millstream.plan.programs.modes import Mode
+from millstream.plan.programs.nodes import Program
 
 Rule = Callable[[Node], Node]
 """A rule looks at one node (and what is below it) and returns it changed, or returns it itself: "not here"."""
@@ -24,7 +24,7 @@ MAX_PASSES = 50
 
 
 @dataclass(frozen=True)
-class Step:
+class RuleStep:
     """A rule in the order of application: on every node, or once on the whole plan."""
 
     rule: Rule | AskingRule
@@ -57,7 +57,7 @@ class Trace:
 
 def run_rules(
     plan: Node,
-    steps: Sequence[Step],
+    steps: Sequence[RuleStep],
     disabled: frozenset[str] = frozenset(),
     known: Statistics = UNKNOWN,
     why_slow: WhySlow = lambda _program, _mode: None,

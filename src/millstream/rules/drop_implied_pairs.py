@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from millstream.expressions.nodes import Column
 from millstream.plan.event_joins import AtWindowEnd
-from millstream.plan.expr import Column
 from millstream.plan.nodes import AssignWindows, Distinct, Filter, Group, JoinTable, Node, Project
 from millstream.plan.relations import Join, RangeWindow, Window
 from millstream.plan.window_columns import WindowColumns, window_columns

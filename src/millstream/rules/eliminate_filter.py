@@ -1,6 +1,6 @@
 """A filter that always holds goes away."""
 
-from millstream.plan.expr import Literal, conjunction, conjuncts
+from millstream.expressions.nodes import Literal, conjunction, conjuncts
 from millstream.plan.nodes import Filter, Node
 
 

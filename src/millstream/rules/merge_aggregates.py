@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from millstream.plan.modes import Sliding
 from millstream.plan.nodes import Aggregate, Node, walk
-from millstream.plan.program_facts import returns_one_row, tables_read
-from millstream.plan.program_product import leaves_window, sees_sqlcode, shared, window_product
-from millstream.plan.programs import Insert, Program, Statement, sources_of
-from millstream.plan.python import code_in
+from millstream.plan.programs.facts import returns_one_row, tables_read
+from millstream.plan.programs.modes import Sliding
+from millstream.plan.programs.nodes import Insert, Program, Statement, sources_of
+from millstream.plan.programs.product import leaves_window, sees_sqlcode, shared, window_product
+from millstream.plan.programs.python import code_in
 from millstream.rules.driver import WhySlow
 
 

@@ -1,6 +1,6 @@
 """Two filters in a row become one."""
 
-from millstream.plan.expr import conjunction, conjuncts, may_fail
+from millstream.expressions.nodes import conjunction, conjuncts, may_fail
 from millstream.plan.nodes import Filter, Node
 
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from millstream.plan.expr import Column, Literal, substitute, walk
+from millstream.expressions.nodes import Column, Literal, substitute, walk
 from millstream.plan.nodes import Node, Project
 
 

@@ -6,17 +6,17 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from millstream.functions import can_fail
+from millstream.expressions.functions import can_fail
+from millstream.expressions.nodes import Call, Expr, columns_of, conjunction, conjuncts
 from millstream.plan.annotations import ends_in_order
-from millstream.plan.costs import estimate
-from millstream.plan.expr import Call, Expr, columns_of, conjunction, conjuncts
-from millstream.plan.flows import Flow, joined
+from millstream.plan.costs.flows import RelationFlow, joined
+from millstream.plan.costs.operators import join_cpu
+from millstream.plan.costs.plans import estimate
+from millstream.plan.costs.selectivity import LEAST, part_selectivity
+from millstream.plan.costs.statistics import Statistics
 from millstream.plan.joins import split_condition
 from millstream.plan.nodes import Node, Project, passthrough
-from millstream.plan.operator_costs import join_cpu
 from millstream.plan.relations import Join
-from millstream.plan.selectivity import LEAST, part_selectivity
-from millstream.statistics import Statistics
 from millstream.types import BOOLEAN
 
 MOST = 8
@@ -52,7 +52,7 @@ class Way:
     """A way to join the relations `members`: first the two parts, if they are several."""
 
     members: int
-    flow: Flow
+    flow: RelationFlow
     in_order: bool
     cpu: float = 0.0
     parts: tuple[Way, Way] | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.plan.expr import Call, Cast, Column, Expr, conjuncts
+from millstream.expressions.nodes import Call, Cast, Column, Expr, conjuncts
 from millstream.plan.nodes import Filter, JoinTable, Node
 from millstream.plan.relations import How, Join
 

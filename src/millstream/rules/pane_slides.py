@@ -1,14 +1,14 @@
 """A window that slides on by several rows is computed from panes: parts that whole windows consist of."""
 
-from millstream import functions
-from millstream.kernels.aggregates import result_type
-from millstream.plan.builtin_programs import builtin_program
-from millstream.plan.expr import Column, Expr
-from millstream.plan.modes import Running, Sliding, Tumbling
+from millstream.expressions import functions
+from millstream.expressions.nodes import Column, Expr
+from millstream.plan.aggregates import result_type
 from millstream.plan.nodes import Aggregate, Node, Over, Project, Yield, passthrough
-from millstream.plan.program_panes import at_every, can_pause, merging, paned
-from millstream.plan.program_product import product, shared
-from millstream.plan.programs import Program
+from millstream.plan.programs.builtin import builtin_program
+from millstream.plan.programs.modes import Running, Sliding, Tumbling
+from millstream.plan.programs.nodes import Program
+from millstream.plan.programs.panes import at_every, can_pause, merging, paned
+from millstream.plan.programs.product import product, shared
 from millstream.plan.windows import Frame, WindowCall
 from millstream.rules.merge_aggregates import stacked
 from millstream.rules.tumble_slides import ends_in_one_row

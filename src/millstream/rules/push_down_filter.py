@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from millstream.functions import can_fail
-from millstream.plan.expr import Expr, columns_of, conjunction, conjuncts, may_fail, substitute
+from millstream.expressions.functions import can_fail
+from millstream.expressions.nodes import Expr, columns_of, conjunction, conjuncts, may_fail, substitute
 from millstream.plan.joins import equality
 from millstream.plan.nodes import Filter, JoinTable, Node, Project
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.functions import can_fail
-from millstream.plan.expr import Column
+from millstream.expressions.functions import can_fail
+from millstream.expressions.nodes import Column
 from millstream.plan.nodes import Node, Project, Union
 from millstream.plan.relations import RangeWindow, RowsWindow, Window
 

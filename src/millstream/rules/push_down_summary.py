@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from millstream.expressions.nodes import Column, Expr
 from millstream.plan.annotations import unique_key
-from millstream.plan.expr import Column, Expr
 from millstream.plan.nodes import Node, Project
 from millstream.plan.relations import Join, Summarize
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.functions import can_fail
-from millstream.plan.expr import Expr, columns_of, conjunction, conjuncts, may_fail
+from millstream.expressions.functions import can_fail
+from millstream.expressions.nodes import Expr, columns_of, conjunction, conjuncts, may_fail
 from millstream.plan.joins import equality
 from millstream.plan.nodes import Filter, Node
 from millstream.plan.relations import Join

@@ -1,12 +1,12 @@
 """A window that slides on by at least its own length is computed from scratch in each slot."""
 
-from millstream.plan.builtin_programs import NAMES, builtin_program
-from millstream.plan.modes import Running, Sliding, Tumbling
 from millstream.plan.nodes import Aggregate, Node, Over, Yield
-from millstream.plan.program_facts import returns_one_row
-from millstream.plan.program_product import begins_with_sqlcode, product, shared
-from millstream.plan.programs import Program
-from millstream.plan.python import code_in
+from millstream.plan.programs.builtin import NAMES, builtin_program
+from millstream.plan.programs.facts import returns_one_row
+from millstream.plan.programs.modes import Running, Sliding, Tumbling
+from millstream.plan.programs.nodes import Program
+from millstream.plan.programs.product import begins_with_sqlcode, product, shared
+from millstream.plan.programs.python import code_in
 from millstream.rules.merge_aggregates import stacked
 
 

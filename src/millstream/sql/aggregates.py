@@ -7,7 +7,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from millstream.sql.definitions import DefinitionParser
 from millstream.sql.failures import did_you_mean, quoted
-from millstream.sql.nodes import STATES, CreateAggregate, LocalTable
+from millstream.sql.nodes import STATES, CreateAggregate, LocalTableClause
 from millstream.sql.spans import cover
 
 _HEADS = ("ALGEBRAIC", "WINDOW", "AGGREGATE")
@@ -98,7 +98,7 @@ class AggregateParser(DefinitionParser):
         """`t(…)`, or several with commas between; the word TABLE may be repeated."""
         while True:
             first = self._curr
-            table = LocalTable(this=self._parse_name("the name of a table"), columns=self._parse_columns())
+            table = LocalTableClause(this=self._parse_name("the name of a table"), columns=self._parse_columns())
             cover(table, first, self._prev)
             node.append("tables", table)
             if not self._match(TokenType.COMMA):

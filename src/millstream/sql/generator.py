@@ -60,7 +60,7 @@ class MillstreamGenerator(Generator):
         nodes.CreateSink: lambda self, node: self.create_sink(node),
         nodes.CreateStream: lambda self, node: self.create_stream(node),
         nodes.Explain: lambda self, node: self.explain(node),
-        nodes.LocalTable: lambda self, node: f"TABLE {self.sql(node, 'this')}{self._columns(node.columns)};",
+        nodes.LocalTableClause: lambda self, node: f"TABLE {self.sql(node, 'this')}{self._columns(node.columns)};",
         nodes.Oldest: lambda self, node: f"oldest(){'.' if node.this else ''}{self.sql(node, 'this')}",
         nodes.Option: lambda self, node: f"{self.sql(node, 'this')} = {self.sql(node, 'expression')}",
         nodes.ResetOption: lambda self, node: f"RESET {self.sql(node, 'this')}",

@@ -137,7 +137,7 @@ class Slide(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True}
 
 
-class LocalTable(exp.Expression):
+class LocalTableClause(exp.Expression):
     """TABLE of an aggregate's body; `this` is the name, `columns` are ColumnDefs, whose `kind` may be absent."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "columns": True}
@@ -188,7 +188,7 @@ class CreateAggregate(exp.Expression):
         return cast(list[exp.ColumnDef], self.args["returns"])
 
     @property
-    def tables(self) -> list[LocalTable]:
+    def tables(self) -> list[LocalTableClause]:
         return self.args.get("tables") or []
 
     def state(self, name: str) -> list[exp.Expr] | None:

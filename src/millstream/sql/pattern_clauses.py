@@ -16,7 +16,7 @@ from millstream.sql.patterns import (
     Matching,
     PatternDefinition,
     PatternSubset,
-    Running,
+    RunningExtent,
     Starred,
     Within,
 )
@@ -31,7 +31,7 @@ _CLAUSE_HEADS = (
 )  # fmt: skip
 _CLAUSE_ORDER = "PARTITION BY, ORDER BY, MEASURES, … PER MATCH, AFTER MATCH SKIP, PATTERN, WITHIN, SUBSET, DEFINE"
 _LATE_CLAUSES = ("WITHIN", "SUBSET", "DEFINE")
-_EXTENTS: dict[str, type[exp.Expression]] = {"RUNNING": Running, "FINAL": Final}
+_EXTENTS: dict[str, type[exp.Expression]] = {"RUNNING": RunningExtent, "FINAL": Final}
 
 T = TypeVar("T")
 

@@ -125,7 +125,7 @@ PATTERN_PRINTERS: dict[type[exp.Expr], Callable[..., str]] = {
     ),
     patterns.PatternVariable: lambda self, node: self.sql(node, "this"),
     patterns.RowsPerMatch: _rows,
-    patterns.Running: lambda self, node: f"RUNNING {self.sql(node, 'this')}",
+    patterns.RunningExtent: lambda self, node: f"RUNNING {self.sql(node, 'this')}",
     patterns.SequenceMatch: _sequence_match,
     patterns.SequenceVariable: lambda self, node: f"{'*' if node.star else ''}{self.sql(node, 'this')}",
     patterns.Starred: lambda self, node: f"*{self.sql(node, 'this')}",

@@ -275,7 +275,7 @@ class Starred(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True}
 
 
-class Running(exp.Expression):
+class RunningExtent(exp.Expression):
     """RUNNING before the call `this`."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True}

@@ -1,0 +1,1 @@
+"""Golden tests: what users of the language test their queries with."""

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from sqlglot import exp
 
 from millstream.bind.context import Context
-from millstream.bind.programs.body import Body, Columns, Conflict
+from millstream.bind.programs.body import BodyBinding, Columns, Conflict
 from millstream.bind.programs.definition import RETURN, declared, definition_of, statements_of
 from millstream.bind.programs.python import python_program
 from millstream.bind.programs.statements import bind_statement
 from millstream.catalog import AggregateDef, aggregate_use
 from millstream.errors import BindError
-from millstream.plan.programs import WINDOW, LocalTable, Program, Statement
+from millstream.plan.programs.nodes import WINDOW, LocalTable, Program, Statement
 from millstream.schema import Field, Schema
 from millstream.sql.nodes import CreateAggregate
 from millstream.types import NULL, SqlType
@@ -142,8 +142,10 @@ class _Binding:
                         hint=f"declare it: {name} INTEGER",
                     )
 
-    def _new_body(self, inferring: bool) -> Body:
-        return Body(self.context, self.definition, self.parameters, self.tables, self.window, self._nested, inferring)
+    def _new_body(self, inferring: bool) -> BodyBinding:
+        return BodyBinding(
+            self.context, self.definition, self.parameters, self.tables, self.window, self._nested, inferring
+        )
 
     def _nested(self, definition: AggregateDef, types: tuple[SqlType, ...], node: exp.Expr) -> Program:
         names = [_title(other) for other in (*self.chain, definition)]

@@ -12,7 +12,7 @@ from millstream.bind.programs.definition import RETURN
 from millstream.bind.scope import Item
 from millstream.catalog import AggregateDef
 from millstream.errors import BindError
-from millstream.plan.programs import LocalTable, Program, Range
+from millstream.plan.programs.nodes import LocalTable, Program, Range
 from millstream.schema import Field, Schema
 from millstream.sql import span_of
 from millstream.types import DECIMAL, NULL, SqlType, common_type
@@ -72,7 +72,7 @@ def _wider(known: SqlType, new: SqlType) -> SqlType | None:
 
 
 @dataclass
-class Body:
+class BodyBinding:
     """One binding of an aggregate's statements. While `inferring`, values are looked at for their types only."""
 
     context: Context

@@ -8,8 +8,8 @@ from millstream.bind.context import Context
 from millstream.bind.expressions import bind_type
 from millstream.bind.scope import did_you_mean
 from millstream.catalog import AggregateDef
-from millstream.plan.programs import WINDOW
-from millstream.sql.nodes import CreateAggregate, LocalTable, Oldest
+from millstream.plan.programs.nodes import WINDOW
+from millstream.sql.nodes import CreateAggregate, LocalTableClause, Oldest
 from millstream.types import SqlType
 
 RETURN = "return"
@@ -65,7 +65,7 @@ def target_of(statement: exp.Expr) -> exp.Table:
     return target
 
 
-def _check_tables(node: CreateAggregate, context: Context) -> LocalTable | None:
+def _check_tables(node: CreateAggregate, context: Context) -> LocalTableClause | None:
     """Look for names that are taken; the result is the declaration of the window's table."""
     seen: set[str] = set()
     window = None

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import exp
 
-from millstream import functions
-from millstream.bind.aggregate_calls import (
+from millstream.bind.aggregates.calls import (
     IN_ORDER,
     WrittenCall,
     aggregate_call,
@@ -16,12 +15,13 @@ from millstream.bind.aggregate_calls import (
     where_true,
 )
 from millstream.bind.expressions import ExpressionBinder, call_of
-from millstream.bind.programs.body import Body
+from millstream.bind.programs.body import BodyBinding
 from millstream.bind.scope import Scope, did_you_mean
 from millstream.catalog import AggregateDef
+from millstream.expressions import functions
+from millstream.expressions.nodes import Column, Expr, Literal, columns_of
 from millstream.library import LEAVE_OUT_NULLS
-from millstream.plan.expr import Column, Expr, Literal, columns_of
-from millstream.plan.programs import OLDEST, SQLCODE, Exists, InQuery, ScalarQuery, Summary, parameter
+from millstream.plan.programs.nodes import OLDEST, SQLCODE, Exists, InQuery, ScalarQuery, Summary, parameter
 from millstream.sql import duration_us
 from millstream.sql.nodes import Oldest
 from millstream.types import BOOLEAN, INTEGER, INTERVAL
@@ -37,7 +37,7 @@ class BodyExpressions(ExpressionBinder):
     SQL, a column hides a parameter of the same name. `place` says where an aggregate may not stand; None: it may.
     """
 
-    def __init__(self, body: Body, levels: tuple[Scope, ...], place: str | None) -> None:
+    def __init__(self, body: BodyBinding, levels: tuple[Scope, ...], place: str | None) -> None:
         super().__init__(body.context, levels[0] if levels else None)
         self.body = body
         self.levels = levels

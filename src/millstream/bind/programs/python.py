@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from millstream.catalog import AggregateDef
-from millstream.plan.expr import Column, Literal
-from millstream.plan.programs import WINDOW, Insert, LocalTable, Program, Range, Rows, Statement, Update, parameter
-from millstream.plan.python import OBJECT, Instance, Method, PythonCode, Vectorised
+from millstream.expressions.nodes import Column, Literal
+from millstream.plan.programs.nodes import (
+    WINDOW,
+    Insert,
+    LocalTable,
+    Program,
+    Range,
+    Rows,
+    Statement,
+    Update,
+    parameter,
+)
+from millstream.plan.programs.python import OBJECT, Instance, Method, PythonCode, Vectorised
 from millstream.schema import Field, Schema
 from millstream.types import BLOB, BOOLEAN
 

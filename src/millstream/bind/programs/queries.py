@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from millstream import functions
 from millstream.bind.context import Context
-from millstream.bind.programs.body import Body
+from millstream.bind.programs.body import BodyBinding
 from millstream.bind.programs.expressions import BodyExpressions
 from millstream.bind.scope import Item, Scope
-from millstream.plan.expr import Column, Expr, conjunction
-from millstream.plan.programs import Insert, Order, Program, Range, Rows, Statement, Summary
+from millstream.expressions import functions
+from millstream.expressions.nodes import Column, Expr, conjunction
+from millstream.plan.programs.nodes import Insert, Order, Program, Range, Rows, Statement, Summary
 from millstream.schema import Field, Schema
 from millstream.types import SqlType
 
@@ -77,7 +77,7 @@ def _returning(program: Program, types: tuple[SqlType, ...]) -> Program:
     )
 
 
-def bind_rows(node: exp.Expr, body: Body, outer: tuple[Scope, ...] = ()) -> Selected:
+def bind_rows(node: exp.Expr, body: BodyBinding, outer: tuple[Scope, ...] = ()) -> Selected:
     """The rows of a query whose names may also be those of the queries around it, `outer`, innermost first."""
     context = body.context
     while isinstance(node, exp.Subquery):
@@ -126,7 +126,7 @@ def _outputs(node: exp.Expr, scope: Scope, expressions: BodyExpressions) -> list
     return [(node.name if isinstance(node, exp.Column) else "", expressions.bind(node), node)]
 
 
-def _from(node: exp.Select, body: Body, outer: tuple[Scope, ...]) -> tuple[tuple[Range, ...], Scope, list[Expr]]:
+def _from(node: exp.Select, body: BodyBinding, outer: tuple[Scope, ...]) -> tuple[tuple[Range, ...], Scope, list[Expr]]:
     """The ranges of FROM, their names, and the conditions of its joins."""
     context = body.context
     from_ = node.args.get("from_")

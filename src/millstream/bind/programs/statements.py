@@ -6,19 +6,19 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from millstream import functions
-from millstream.bind.programs.body import Body
+from millstream.bind.programs.body import BodyBinding
 from millstream.bind.programs.definition import RETURN, target_of
 from millstream.bind.programs.expressions import BodyExpressions
 from millstream.bind.programs.queries import Selected, bind_rows
 from millstream.bind.scope import Scope, did_you_mean
-from millstream.plan.expr import Call, Expr, Literal, columns_of, walk
-from millstream.plan.programs import WINDOW, Delete, Insert, Rows, Statement, Update
+from millstream.expressions import functions
+from millstream.expressions.nodes import Call, Expr, Literal, columns_of, walk
+from millstream.plan.programs.nodes import WINDOW, Delete, Insert, Rows, Statement, Update
 from millstream.schema import Schema
 from millstream.types import SqlType
 
 
-def bind_statement(node: exp.Expr, body: Body) -> Statement:
+def bind_statement(node: exp.Expr, body: BodyBinding) -> Statement:
     """A statement whose values have the types of the columns they are assigned to."""
     match node:
         case exp.Insert():
@@ -30,7 +30,7 @@ def bind_statement(node: exp.Expr, body: Body) -> Statement:
     return body.context.fail(f"{node.key.upper()} cannot stand inside an aggregate", node)
 
 
-def _insert(node: exp.Insert, body: Body) -> Insert:
+def _insert(node: exp.Insert, body: BodyBinding) -> Insert:
     _refuse_clauses(node, body, {"this", "expression", "where"})
     table = target_of(node).name
     columns = _target_columns(node, body)
@@ -44,7 +44,7 @@ def _insert(node: exp.Insert, body: Body) -> Insert:
     return Insert(None if table.lower() == RETURN else body.name_of(table), sources)
 
 
-def _target_columns(node: exp.Insert, body: Body) -> list[int]:
+def _target_columns(node: exp.Insert, body: BodyBinding) -> list[int]:
     """Which columns of the table the values are for, in their order."""
     schema = body.schema_of(target_of(node).name)
     if not isinstance(node.this, exp.Schema):
@@ -57,20 +57,20 @@ def _target_columns(node: exp.Insert, body: Body) -> list[int]:
     return columns
 
 
-def _index(schema: Schema, node: exp.Expr, table: str, body: Body) -> int:
+def _index(schema: Schema, node: exp.Expr, table: str, body: BodyBinding) -> int:
     if node.name not in schema:
         hint = did_you_mean(node.name, list(schema.names))
         body.context.fail(f"{table} has no column {node.name}", node, hint=hint)
     return schema.index(node.name)
 
 
-def _row(node: exp.Expr, where: Expr | None, body: Body) -> Selected:
+def _row(node: exp.Expr, where: Expr | None, body: BodyBinding) -> Selected:
     parts = node.expressions if isinstance(node, exp.Tuple) else [node]
     expressions = BodyExpressions(body, (), "in VALUES")
     return Selected(Rows(tuple(expressions.bind(part) for part in parts), where=where), tuple(parts))
 
 
-def _branches(node: exp.Expr, body: Body) -> list[exp.Expr]:
+def _branches(node: exp.Expr, body: BodyBinding) -> list[exp.Expr]:
     """The queries of a UNION ALL."""
     while isinstance(node, exp.Subquery):
         node = node.this
@@ -80,7 +80,7 @@ def _branches(node: exp.Expr, body: Body) -> list[exp.Expr]:
     return [node]
 
 
-def _fit(selected: Selected, table: str, columns: list[int], body: Body) -> Rows:
+def _fit(selected: Selected, table: str, columns: list[int], body: BodyBinding) -> Rows:
     """The rows with one value of the right type for every column of a table; those not named are NULL."""
     context, rows, types = body.context, selected.rows, selected.types
     schema = body.schema_of(table)
@@ -107,12 +107,12 @@ def _fit(selected: Selected, table: str, columns: list[int], body: Body) -> Rows
     return replace(rows, columns=tuple(values.get(i, Literal(field.type, None)) for i, field in enumerate(schema)))
 
 
-def _assigned(expr: Expr, type_: SqlType, node: exp.Expr, body: Body) -> Expr:
+def _assigned(expr: Expr, type_: SqlType, node: exp.Expr, body: BodyBinding) -> Expr:
     with body.context.blaming(node):
         return functions.cast(expr, type_)
 
 
-def _update(node: exp.Update, body: Body) -> Update:
+def _update(node: exp.Update, body: BodyBinding) -> Update:
     _refuse_clauses(node, body, {"this", "expressions", "where"})
     range_, item = body.range_over(node.this)
     expressions = BodyExpressions(body, (Scope(body.context, (item,)),), "in SET")
@@ -133,7 +133,7 @@ def _update(node: exp.Update, body: Body) -> Update:
     return Update(range_, tuple(assignments.items()), _condition(node, expressions))
 
 
-def _delete(node: exp.Delete, body: Body) -> Delete:
+def _delete(node: exp.Delete, body: BodyBinding) -> Delete:
     _refuse_clauses(node, body, {"this", "where"})
     range_, item = body.range_over(node.this)
     expressions = BodyExpressions(body, (Scope(body.context, (item,)),), "in WHERE")
@@ -158,7 +158,7 @@ def _condition(node: exp.Expr, expressions: BodyExpressions) -> Expr | None:
     return None if where is None else expressions.elsewhere("in WHERE").condition(where.this)
 
 
-def _refuse_clauses(node: exp.Expr, body: Body, known: set[str]) -> None:
+def _refuse_clauses(node: exp.Expr, body: BodyBinding, known: set[str]) -> None:
     for key, clause in node.args.items():
         if key not in known and clause:
             word = key.strip("_").upper()

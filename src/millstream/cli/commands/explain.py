@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from millstream.cli.failures import explained
-from millstream.cli.options import Conf, Debug, Engine, Master, Variables, pairs
+from millstream.cli.options import Conf, Debug, EngineName, Master, Variables, pairs
 
 if TYPE_CHECKING:
-    from millstream.session import Database
+    from millstream.session.database import Database
     from millstream.sql import Statement
 
 
@@ -18,7 +18,7 @@ def explain(
     source: Annotated[str, typer.Argument(metavar="FILE.SQL|SQL|-", help="A file, SQL text, or - for standard input.")],
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the plan after every rule.")] = False,
     rules: Annotated[bool, typer.Option("--rules", help="List all rules, why they are there, which applied.")] = False,
-    engine: Annotated[Engine, typer.Option("--engine", "-e", help="Whose stages to show.")] = Engine.embedded,
+    engine: Annotated[EngineName, typer.Option("--engine", "-e", help="Whose stages to show.")] = EngineName.embedded,
     master: Master = None,
     conf: Conf = None,
     var: Variables = None,
@@ -56,7 +56,7 @@ def _text(source: str) -> str:
 
 
 def _explain_or_declare(database: Database, statement: Statement, mode: str) -> None:
-    from millstream.query import Result
+    from millstream.session.query import Result
 
     if _is_query(database, statement):
         typer.echo(_heading(statement.text) + "\n\n" + database.explain(statement.text, mode) + "\n")

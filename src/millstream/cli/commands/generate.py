@@ -14,7 +14,7 @@ from millstream.cli.failures import explained
 from millstream.cli.options import Debug
 
 
-class Kind(StrEnum):
+class DataKind(StrEnum):
     """What is generated."""
 
     nexmark = "nexmark"
@@ -32,7 +32,7 @@ class Format(StrEnum):
 
 
 def generate(
-    kind: Annotated[Kind, typer.Argument(help="nexmark: auctions; quotes: stock prices; clicks: web sessions.")],
+    kind: Annotated[DataKind, typer.Argument(help="nexmark: auctions; quotes: stock prices; clicks: web sessions.")],
     rows: Annotated[int, typer.Option("--rows", "-n", min=0, help="Rows (events of all tables, for nexmark).")],
     out: Annotated[Path, typer.Option("--out", "-o", help="A file, or a directory for all tables of nexmark.")],
     format: Annotated[

@@ -21,7 +21,7 @@ def repair(
     whose saved state is damaged is removed, and its SQL printed.
     """
     with explained(debug):
-        from millstream.repair import repair as repaired
+        from millstream.session.repair import repair as repaired
 
         for line in repaired(directory):
             typer.echo(line)

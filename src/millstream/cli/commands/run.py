@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from millstream.cli.failures import explained
-from millstream.cli.options import Conf, Debug, Engine, Master, Variables, pairs
+from millstream.cli.options import Conf, Debug, EngineName, Master, Variables, pairs
 
 
 def run(
     pipeline: Annotated[str, typer.Argument(metavar="PIPELINE.SQL", help="The file to run; - is standard input.")],
-    engine: Annotated[Engine, typer.Option("--engine", "-e", help="Where the queries run.")] = Engine.spark,
+    engine: Annotated[EngineName, typer.Option("--engine", "-e", help="Where the queries run.")] = EngineName.spark,
     master: Master = None,
     conf: Conf = None,
     checkpoint: Annotated[

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from millstream.cli.failures import USER_ERROR, explained
-from millstream.cli.options import Conf, Debug, Engine, Master, pairs
+from millstream.cli.options import Conf, Debug, EngineName, Master, pairs
 
 if TYPE_CHECKING:
     from millstream.cli.shell.loop import Shell
-    from millstream.session import Database
+    from millstream.session.database import Database
 
 
 def shell(
@@ -21,7 +21,7 @@ def shell(
         Path | None,
         typer.Argument(metavar="[DIR]", help="Keep catalog, tables, queries and their state here.", show_default=False),
     ] = None,
-    engine: Annotated[Engine, typer.Option("--engine", "-e", help="Where the queries run.")] = Engine.embedded,
+    engine: Annotated[EngineName, typer.Option("--engine", "-e", help="Where the queries run.")] = EngineName.embedded,
     master: Master = None,
     conf: Conf = None,
     stop_on_error: Annotated[

@@ -13,7 +13,7 @@ from millstream.errors import CatalogError
 
 if TYPE_CHECKING:
     from millstream.catalog import Entry
-    from millstream.session import Database
+    from millstream.session.database import Database
 
 
 def list_all(database: Database) -> RenderableType:

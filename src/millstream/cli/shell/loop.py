@@ -17,7 +17,7 @@ from millstream.cli.terminal import output, rows_table
 from millstream.errors import MillstreamError
 
 if TYPE_CHECKING:
-    from millstream.session import Database
+    from millstream.session.database import Database
 
 
 class Shell:
@@ -96,7 +96,7 @@ class Shell:
 
     def execute(self, text: str) -> None:
         """Run a statement and show what it gives."""
-        from millstream.query import Query, Result
+        from millstream.session.query import Query, Result
 
         if is_blank(text):
             return

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from millstream.errors import MillstreamError
-from millstream.plan.expr import Call, Cast, Column, Expr, Literal, columns_of, conjuncts, may_fail
+from millstream.expressions.nodes import Call, Cast, Column, Expr, Literal, columns_of, conjuncts, may_fail
 from millstream.schema import Schema
 from millstream.types import BOOLEAN
 
@@ -121,6 +121,6 @@ def _holds(condition: Expr, schema: Schema, values: Mapping[str, pa.Array]) -> b
 @lru_cache(maxsize=64)
 def _compiled(condition: Expr, schema: Schema) -> Callable[[pa.RecordBatch], pa.Array]:
     # Expressions come with DuckDB and SQL, which reading whole files does not need.
-    from millstream.physical.expressions import compile_filter
+    from millstream.expressions.evaluator import compile_filter
 
     return compile_filter(condition, schema)

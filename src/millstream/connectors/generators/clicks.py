@@ -9,7 +9,15 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.connectors.generators.draws import Numbers
-from millstream.connectors.generators.table import NUMBER, TEXT, TIME, TIME_NAMES, Column, GeneratedRows, instants
+from millstream.connectors.generators.table import (
+    NUMBER,
+    TEXT,
+    TIME,
+    TIME_NAMES,
+    GeneratedColumn,
+    GeneratedRows,
+    instants,
+)
 
 PAGE_TYPES = ("a", "d", "p", "h", "s", "c")
 """Account or advertisement, description, purchase, home, search, cart."""
@@ -22,11 +30,11 @@ class Clicks(GeneratedRows):
     """One click a row. The rows go round the open sessions; one that ends, after at most 64 clicks, is replaced."""
 
     columns: ClassVar = {
-        "SessNo": Column(NUMBER, ("session", "sessionid", "sessionno")),
-        "user_id": Column(NUMBER, ("user", "userid")),
-        "ClickTime": Column(TIME, TIME_NAMES),
-        "PageNo": Column(NUMBER, ("page", "pageid")),
-        "PageType": Column(TEXT, ("type",)),
+        "SessNo": GeneratedColumn(NUMBER, ("session", "sessionid", "sessionno")),
+        "user_id": GeneratedColumn(NUMBER, ("user", "userid")),
+        "ClickTime": GeneratedColumn(TIME, TIME_NAMES),
+        "PageNo": GeneratedColumn(NUMBER, ("page", "pageid")),
+        "PageType": GeneratedColumn(TEXT, ("type",)),
     }
 
     @cached_property

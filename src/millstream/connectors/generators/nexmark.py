@@ -20,7 +20,7 @@ from millstream.connectors.generators.table import (
     TEXT,
     TIME,
     TIME_NAMES,
-    Column,
+    GeneratedColumn,
     GeneratedRows,
     Settings,
     instants,
@@ -87,13 +87,13 @@ class Persons(_Rows):
 
     first, count = 0, 1
     columns: ClassVar = {
-        "id": Column(NUMBER, ("personid", "person")),
-        "name": Column(TEXT, ("personname",)),
-        "email": Column(TEXT, ("emailaddress",)),
-        "credit_card": Column(TEXT),
-        "city": Column(TEXT),
-        "state": Column(TEXT, ("usstate",)),
-        "date_time": Column(TIME, ("registrationtime", *TIME_NAMES)),
+        "id": GeneratedColumn(NUMBER, ("personid", "person")),
+        "name": GeneratedColumn(TEXT, ("personname",)),
+        "email": GeneratedColumn(TEXT, ("emailaddress",)),
+        "credit_card": GeneratedColumn(TEXT),
+        "city": GeneratedColumn(TEXT),
+        "state": GeneratedColumn(TEXT, ("usstate",)),
+        "date_time": GeneratedColumn(TIME, ("registrationtime", *TIME_NAMES)),
     }
 
     @cached_property
@@ -136,15 +136,15 @@ class Auctions(_Rows):
 
     first, count = 1, AUCTIONS
     columns: ClassVar = {
-        "id": Column(NUMBER, ("itemid", "auction", "auctionid", "item")),
-        "item_name": Column(TEXT, ("name",)),
-        "description": Column(TEXT),
-        "initial_bid": Column(REAL, ("startprice", "price")),
-        "reserve": Column(REAL, ("reserveprice",)),
-        "date_time": Column(TIME, ("starttime", "opentime", *TIME_NAMES)),
-        "expires": Column(TIME, ("endtime", "closetime")),
-        "seller": Column(NUMBER, ("sellerid",)),
-        "category": Column(NUMBER, ("categoryid",)),
+        "id": GeneratedColumn(NUMBER, ("itemid", "auction", "auctionid", "item")),
+        "item_name": GeneratedColumn(TEXT, ("name",)),
+        "description": GeneratedColumn(TEXT),
+        "initial_bid": GeneratedColumn(REAL, ("startprice", "price")),
+        "reserve": GeneratedColumn(REAL, ("reserveprice",)),
+        "date_time": GeneratedColumn(TIME, ("starttime", "opentime", *TIME_NAMES)),
+        "expires": GeneratedColumn(TIME, ("endtime", "closetime")),
+        "seller": GeneratedColumn(NUMBER, ("sellerid",)),
+        "category": GeneratedColumn(NUMBER, ("categoryid",)),
     }
 
     @cached_property
@@ -189,12 +189,12 @@ class Bids(_Rows):
 
     first, count = FIRST_BID, BIDS
     columns: ClassVar = {
-        "auction": Column(NUMBER, ("itemid", "auctionid", "item", "id")),
-        "bidder": Column(NUMBER, ("bidderid",)),
-        "price": Column(REAL, ("bidprice",)),
-        "channel": Column(TEXT),
-        "url": Column(TEXT),
-        "date_time": Column(TIME, ("bidtime", *TIME_NAMES)),
+        "auction": GeneratedColumn(NUMBER, ("itemid", "auctionid", "item", "id")),
+        "bidder": GeneratedColumn(NUMBER, ("bidderid",)),
+        "price": GeneratedColumn(REAL, ("bidprice",)),
+        "channel": GeneratedColumn(TEXT),
+        "url": GeneratedColumn(TEXT),
+        "date_time": GeneratedColumn(TIME, ("bidtime", *TIME_NAMES)),
     }
 
     @cached_property

@@ -26,7 +26,7 @@ from millstream.connectors.generators.table import (
     REAL,
     TIME,
     TIME_NAMES,
-    Column,
+    GeneratedColumn,
     GeneratedRows,
     Settings,
     instants,
@@ -37,11 +37,11 @@ class ClosedAuctions(GeneratedRows):
     """Auctions that close, in the order they opened: the buyer is the highest bidder, NULL if there was no bid."""
 
     columns: ClassVar = {
-        "id": Column(NUMBER, ("itemid", "auction", "auctionid", "item")),
-        "buyer": Column(NUMBER, ("buyerid", "bidder", "bidderid")),
-        "price": Column(REAL, ("finalprice", "closeprice", "bidprice")),
-        "seller": Column(NUMBER, ("sellerid",)),
-        "date_time": Column(TIME, ("closetime", "endtime", *TIME_NAMES)),
+        "id": GeneratedColumn(NUMBER, ("itemid", "auction", "auctionid", "item")),
+        "buyer": GeneratedColumn(NUMBER, ("buyerid", "bidder", "bidderid")),
+        "price": GeneratedColumn(REAL, ("finalprice", "closeprice", "bidprice")),
+        "seller": GeneratedColumn(NUMBER, ("sellerid",)),
+        "date_time": GeneratedColumn(TIME, ("closetime", "endtime", *TIME_NAMES)),
     }
 
     @cached_property

@@ -15,7 +15,7 @@ from millstream.connectors.generators.table import (
     TEXT,
     TIME,
     TIME_NAMES,
-    Column,
+    GeneratedColumn,
     GeneratedRows,
     instants,
 )
@@ -29,10 +29,10 @@ class Quotes(GeneratedRows):
     """One quote a row."""
 
     columns: ClassVar = {
-        "symbol": Column(TEXT, ("sym", "ticker", "name", "stock")),
-        "price": Column(REAL, ("last", "close")),
-        "volume": Column(NUMBER, ("size", "shares", "quantity")),
-        "ts": Column(TIME, ("date", "quotetime", "tradetime", *TIME_NAMES)),
+        "symbol": GeneratedColumn(TEXT, ("sym", "ticker", "name", "stock")),
+        "price": GeneratedColumn(REAL, ("last", "close")),
+        "volume": GeneratedColumn(NUMBER, ("size", "shares", "quantity")),
+        "ts": GeneratedColumn(TIME, ("date", "quotetime", "tradetime", *TIME_NAMES)),
     }
 
     @cached_property

@@ -32,7 +32,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class GeneratedColumn:
     """A generated column: its type, and the other names it answers to (underscores and case do not count)."""
 
     type: SqlType
@@ -46,7 +46,7 @@ TIME_NAMES = ("datetime", "ts", "timestamp", "time", "currenttime", "eventtime")
 class GeneratedRows:
     """The rows with given numbers; a subclass has one cached property per column, so that columns share their work."""
 
-    columns: ClassVar[Mapping[str, Column]]
+    columns: ClassVar[Mapping[str, GeneratedColumn]]
 
     def __init__(self, rows: Numbers, settings: Settings, draws: Draws) -> None:
         self.rows = rows

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from millstream.connectors.contract import Offset, Sink
 from millstream.connectors.options import Options
-from millstream.connectors.sinks.writers import FORMATS, SUFFIXES, Writer, open_writer, suffix_format
+from millstream.connectors.sinks.writers import FORMATS, SUFFIXES, BatchWriter, open_writer, suffix_format
 from millstream.durable import sync_directory
 from millstream.errors import ConnectorError
 from millstream.schema import Schema
@@ -30,7 +30,7 @@ class FileOptions:
     delimiter: str = ","
     compression: str = "snappy"
 
-    def writer(self, file: BinaryIO, schema: Schema, header: bool = True) -> Writer:
+    def writer(self, file: BinaryIO, schema: Schema, header: bool = True) -> BatchWriter:
         return open_writer(
             self.form, file, schema, header=self.header and header, delimiter=self.delimiter,
             compression=self.compression,
@@ -79,7 +79,7 @@ class PartFileSink:
         self._rows = 0
         self._rows_in_part = 0
         self._file: BinaryIO | None = None
-        self._writer: Writer | None = None
+        self._writer: BatchWriter | None = None
         self._waiting: list[pa.RecordBatch] = []
 
     def open(self, schema: Schema, committed: Offset) -> None:
@@ -182,7 +182,7 @@ class SingleFileSink:
         self._path = path
         self._options = options
         self._file: BinaryIO | None = None
-        self._writer: Writer | None = None
+        self._writer: BatchWriter | None = None
         self._rows = 0
 
     def open(self, schema: Schema, committed: Offset) -> None:

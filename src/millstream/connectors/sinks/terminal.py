@@ -12,7 +12,7 @@ import pyarrow as pa
 from millstream.connectors.contract import Offset
 from millstream.connectors.options import Options
 from millstream.connectors.sinks.render import as_text
-from millstream.connectors.sinks.writers import Writer, open_writer
+from millstream.connectors.sinks.writers import BatchWriter, open_writer
 from millstream.schema import Schema, unique_names
 
 _WIDEST = 40
@@ -30,7 +30,7 @@ class TerminalSink:
         self._shown = 0
         self._schema: Schema | None = None
         self._widths: list[int] = []
-        self._json: tuple[io.BytesIO, Writer] | None = None
+        self._json: tuple[io.BytesIO, BatchWriter] | None = None
 
     @staticmethod
     def from_options(options: Options, name: str) -> TerminalSink:

@@ -15,7 +15,7 @@ SUFFIXES = {"parquet": ".parquet", "csv": ".csv", "jsonl": ".jsonl", "arrow": ".
 FORMATS = tuple(SUFFIXES)
 
 
-class Writer(Protocol):
+class BatchWriter(Protocol):
     """Writes batches to an open file, which stays open."""
 
     def write(self, rows: pa.RecordBatch) -> None: ...
@@ -27,7 +27,7 @@ class Writer(Protocol):
 
 def open_writer(
     form: str, file: BinaryIO, schema: Schema, *, header: bool = True, delimiter: str = ",", compression: str = "snappy"
-) -> Writer:
+) -> BatchWriter:
     """A writer of the format; columns with the same name are told apart by a number."""
     names = unique_names(field.name for field in schema.fields)
     if form == "csv":

@@ -14,7 +14,7 @@ from millstream.connectors.convert.common import DEFAULT_RULES, Fitted, Reasons,
 from millstream.connectors.convert.fit import locate
 from millstream.connectors.convert.text import FALSE_TEXTS, TRUE_TEXTS, parse_text
 from millstream.connectors.text.csv_boundaries import filled_records, quotes_within_lines, record_ends
-from millstream.connectors.text.csv_records import Dialect, Malformed, Record, read_record, read_records, wrong_width
+from millstream.connectors.text.csv_records import CsvRecord, Dialect, Malformed, read_record, read_records, wrong_width
 from millstream.connectors.text.decoder import (
     BOM,
     MAX_ROW_BYTES,
@@ -264,7 +264,7 @@ class CsvDecoder:
         bad += [BadRow(records[row].line, reason, show(records[row].raw)) for row, reason in fitted.bad.items()]
         return Decoded(fitted.rows, sorted(bad, key=lambda entry: entry.line), consumed, lines)
 
-    def _fit_records(self, records: list[Record]) -> Fitted:
+    def _fit_records(self, records: list[CsvRecord]) -> Fitted:
         columns: list[pa.Array] = []
         bad: Reasons = {}
         for field, place in zip(self._schema, self._places, strict=True):

@@ -26,7 +26,7 @@ class Dialect:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class CsvRecord:
     """One record: its fields (None is NULL), its text, where it ends and on which line it starts."""
 
     fields: list[str | None]
@@ -41,12 +41,12 @@ class Malformed(ValueError):
 
 def read_records(
     data: bytes, final: bool, limit: int, width: int, dialect: Dialect
-) -> tuple[list[Record], list[BadRow], int, int]:
+) -> tuple[list[CsvRecord], list[BadRow], int, int]:
     """The records of `data`, the malformed lines, and how many bytes and lines both take.
 
     Of a malformed record only the first line is given up: a stray quote must not swallow the lines after it.
     """
-    records: list[Record] = []
+    records: list[CsvRecord] = []
     bad: list[BadRow] = []
     position = line = 0
     while position < len(data) and len(records) + len(bad) < limit:
@@ -66,7 +66,7 @@ def read_records(
             bad.append(overlong(raw, line) if len(raw) > MAX_ROW_BYTES else BadRow(line, str(error), show(raw)))
             position, line = end, line + 1
             continue
-        records.append(Record(record.fields, record.raw, record.end, line))
+        records.append(CsvRecord(record.fields, record.raw, record.end, line))
         line += record.raw.count(b"\n") + (not record.raw.endswith(b"\n"))
         position = record.end
     return records, bad, position, line
@@ -76,7 +76,7 @@ def wrong_width(found: int, width: int) -> str:
     return f"{found} value{'s' * (found != 1)} for {width} columns"
 
 
-def read_record(data: bytes, start: int, final: bool, dialect: Dialect) -> Record | None:
+def read_record(data: bytes, start: int, final: bool, dialect: Dialect) -> CsvRecord | None:
     """The record at `start`; None if its end is not in `data` yet.
 
     Raises Malformed if it can never be one.
@@ -91,11 +91,11 @@ def read_record(data: bytes, start: int, final: bool, dialect: Dialect) -> Recor
     if quote < 0:
         raw = data[start:line_end]
         parts = raw.rstrip(b"\n").removesuffix(b"\r").split(dialect.delimiter.encode())
-        return Record([_value(part, False, dialect) for part in parts], raw, line_end)
+        return CsvRecord([_value(part, False, dialect) for part in parts], raw, line_end)
     return _quoted_record(data, start, line_end, final, dialect)
 
 
-def _quoted_record(data: bytes, start: int, line_end: int, final: bool, dialect: Dialect) -> Record | None:
+def _quoted_record(data: bytes, start: int, line_end: int, final: bool, dialect: Dialect) -> CsvRecord | None:
     reach = min(len(data), start + MAX_ROW_BYTES) if dialect.multiline else line_end
     parts: list[tuple[bytes, bool]] = []
     delimiter = dialect.delimiter.encode()
@@ -124,7 +124,7 @@ def _quoted_record(data: bytes, start: int, line_end: int, final: bool, dialect:
         if position == len(data) and not final:
             return None
         end = min(position + 1, len(data))
-        return Record([_value(*part, dialect) for part in parts], data[start:end], end)
+        return CsvRecord([_value(*part, dialect) for part in parts], data[start:end], end)
 
 
 def _value(raw: bytes, quoted: bool, dialect: Dialect) -> str | None:

@@ -10,15 +10,15 @@ import pyarrow as pa
 from millstream.connectors.contract import Offset, Rejected
 from millstream.durable import from_ipc, to_ipc
 from millstream.errors import ConnectorError, DataError, StateError
-from millstream.hosts.contract import Program
-from millstream.hosts.embedded.content import Held
+from millstream.hosts.contract import ReadyQuery
+from millstream.hosts.embedded.content import ValidRows
 from millstream.hosts.embedded.graph import nodes, vertices
-from millstream.hosts.embedded.host import EmbeddedHost, Running
+from millstream.hosts.embedded.host import EmbeddedHost, GraphQuery
 from millstream.hosts.embedded.streams import Stream
 from millstream.kernels.batch import FOREVER
-from millstream.kernels.signatures import signature_of
+from millstream.kernels.saving.signatures import signature_of
 from millstream.physical import nodes as physical
-from millstream.statistics import StreamObserver
+from millstream.plan.costs.statistics import StreamObserver
 
 Saved = dict[str, Any]
 Blobs = dict[str, bytes]
@@ -44,7 +44,7 @@ def save(host: EmbeddedHost) -> tuple[Saved, Blobs]:
     return {"arrivals": host.arrivals, "stamp": host.stamp, "streams": streams, "queries": queries}, blobs
 
 
-def _save_query(host: EmbeddedHost, running: Running, blobs: Blobs) -> Saved:
+def _save_query(host: EmbeddedHost, running: GraphQuery, blobs: Blobs) -> Saved:
     key = running.program.name.lower()
     placed = vertices(running.top, running.program.plan)
     entries = {vertex for stream in host.streams.values() for vertex in stream.sides.values()}
@@ -65,7 +65,7 @@ def _save_query(host: EmbeddedHost, running: Running, blobs: Blobs) -> Saved:
     }
 
 
-def replace_query(host: EmbeddedHost, program: Program) -> None:
+def replace_query(host: EmbeddedHost, program: ReadyQuery) -> None:
     """Let a program go on with the state of the running query of its name, kernel by kernel; refused if it cannot."""
     key = program.name.lower()
     running = host.queries[key]
@@ -105,7 +105,7 @@ def _told(node: physical.Physical | None) -> str:
     return "nothing" if node is None else f"[{node.label()}]"
 
 
-def _forget_held(running: Running, saved: Saved, blobs: Blobs) -> None:
+def _forget_held(running: GraphQuery, saved: Saved, blobs: Blobs) -> None:
     """Leave out what a relation holds under other columns: what it holds is known again when all of that has ended."""
     if running.held.until == FOREVER:
         raise StateError(
@@ -117,7 +117,7 @@ def _forget_held(running: Running, saved: Saved, blobs: Blobs) -> None:
     blobs.pop(f"held-{running.program.name.lower()}", None)
 
 
-def _aligned(rows: pa.RecordBatch, before: Program, after: Program) -> pa.RecordBatch:
+def _aligned(rows: pa.RecordBatch, before: ReadyQuery, after: ReadyQuery) -> pa.RecordBatch:
     """Rows that were delivered, under the columns of another program; those that they had not are NULL."""
     schema = after.plan.schema.arrow
     if rows.schema.types == schema.types:
@@ -149,7 +149,7 @@ def restore_streams(host: EmbeddedHost, saved: Saved, blobs: Blobs) -> None:
                 vertex.operator.restore(blob)
 
 
-def restore_query(host: EmbeddedHost, program: Program, saved: Saved, blobs: Blobs, loaded: set[str]) -> None:
+def restore_query(host: EmbeddedHost, program: ReadyQuery, saved: Saved, blobs: Blobs, loaded: set[str]) -> None:
     """Start a saved query on its saved state; `loaded` collects the vertices already restored."""
     current = dict(host.streams)
     if saved["ended"]:
@@ -169,7 +169,7 @@ def restore_query(host: EmbeddedHost, program: Program, saved: Saved, blobs: Blo
     running.results.restore(_saved_rows(blobs, f"produced-{program.name.lower()}"), saved["rows"])
     if saved["ended"] or running.error is not None or all(stream.ended for stream in running.streams):
         running.results.close(running.error)
-    running.held = Held(_saved_rows(blobs, f"held-{program.name.lower()}"), saved["held"])
+    running.held = ValidRows(_saved_rows(blobs, f"held-{program.name.lower()}"), saved["held"])
 
 
 def replay(host: EmbeddedHost, note: dict[str, Any], rows: pa.RecordBatch | None) -> None:

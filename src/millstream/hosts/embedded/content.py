@@ -12,7 +12,7 @@ from millstream.kernels.relations.signs import SIGN
 from millstream.physical.nodes import Apply, Compute, Staged, TableJoin
 
 
-class Held:
+class ValidRows:
     """Delivered rows whose last two columns bound their validity, kept until time has passed it."""
 
     def __init__(self, batches: list[pa.RecordBatch] | None = None, since: int = BEGIN) -> None:

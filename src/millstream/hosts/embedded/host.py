@@ -13,11 +13,11 @@ import pyarrow as pa
 
 from millstream.catalog import Clock, StreamDef
 from millstream.config import Config
-from millstream.connectors.contract import Offset, Rejected, Sink, Source
+from millstream.connectors.contract import Offset, Rejected, RowSource, Sink
 from millstream.connectors.registry import make_sink, make_source
 from millstream.errors import CatalogError, ConnectorError, DataError, MillstreamError
-from millstream.hosts.contract import Counts, Program, Progress, Report, not_running
-from millstream.hosts.embedded.content import Held, still_to_come, valid_at
+from millstream.hosts.contract import Counts, Progress, ReadyQuery, Report, not_running
+from millstream.hosts.embedded.content import ValidRows, still_to_come, valid_at
 from millstream.hosts.embedded.graph import Graph, Outlet, Vertex, as_table, tell_progress
 from millstream.hosts.embedded.ordering import InOrder
 from millstream.hosts.embedded.readers import LiveReader, read_in_order
@@ -27,7 +27,7 @@ from millstream.hosts.tables import TableStore
 from millstream.kernels import jit
 from millstream.kernels.batch import FOREVER, Batch
 from millstream.physical import nodes as physical
-from millstream.statistics import Statistics
+from millstream.plan.costs.statistics import Statistics
 
 Now = Callable[[], int]
 """The clock that stamps internal times: µs since the epoch."""
@@ -37,17 +37,17 @@ Journal = Callable[[dict[str, Any], pa.RecordBatch | None], None]
 
 
 @dataclass(eq=False)
-class Running:
+class GraphQuery:
     """A query in the graph: its rows go to a sink, or wait in the log of its results until they are fetched."""
 
-    program: Program
+    program: ReadyQuery
     streams: list[Stream]
     results: ResultLog
     top: Vertex = field(init=False)
     sink: Sink | None = None
     committed: Offset = field(default_factory=dict)
     """how far the sink's rows are safe"""
-    held: Held = field(default_factory=Held)
+    held: ValidRows = field(default_factory=ValidRows)
     rows: int = 0
     error: MillstreamError | None = None
 
@@ -122,9 +122,9 @@ class EmbeddedHost:
         self._now = now
         self.lock = Turns(lambda: jit.session_policy(self.config.jit, self.config.threads))
         self.streams: dict[str, Stream] = {}
-        self.sources: dict[str, Source] = {}
+        self.sources: dict[str, RowSource] = {}
         self.offsets: dict[str, Offset] = {}
-        self.queries: dict[str, Running] = {}
+        self.queries: dict[str, GraphQuery] = {}
         self._readers: dict[str, LiveReader] = {}
         self._graph = Graph(tables, self._entry)
         self.arrivals = 0
@@ -142,7 +142,7 @@ class EmbeddedHost:
                 if source is not None:
                     self.bind_source(stream.name, source)
 
-    def bind_source(self, stream: str, source: Source) -> None:
+    def bind_source(self, stream: str, source: RowSource) -> None:
         definition = self._find(stream).definition
         if source.bounded and definition.clock is Clock.EXTERNAL:
             source = InOrder(source, definition)
@@ -157,17 +157,17 @@ class EmbeddedHost:
             for table in (self.streams, self.sources, self.offsets):
                 table.pop(stream.lower(), None)
 
-    def start(self, program: Program) -> None:
+    def start(self, program: ReadyQuery) -> None:
         self.resume(program, None, {})
 
-    def resume(self, program: Program, ids: list[str] | None, committed: Offset) -> None:
+    def resume(self, program: ReadyQuery, ids: list[str] | None, committed: Offset) -> None:
         """Start a query, on saved vertices if `ids` are given; its sink goes on after `committed`."""
         with self.lock:
             if ids is None:
                 self._rewind(program)
             feeds = physical.streams_of(program.plan)
             kept = program.sink is None and not program.view
-            running = Running(program, [self.streams[name] for name in feeds], ResultLog(feeds, self.gate, kept))
+            running = GraphQuery(program, [self.streams[name] for name in feeds], ResultLog(feeds, self.gate, kept))
             if program.sink is not None:
                 running.sink = make_sink(program.sink.options, program.sink.name)
                 running.sink.open(program.plan.schema, committed)
@@ -179,7 +179,7 @@ class EmbeddedHost:
                 tell_progress(running.top, reached, running.deliver)
             self._start_readers(program)
 
-    def replace(self, program: Program) -> None:
+    def replace(self, program: ReadyQuery) -> None:
         """Let a program take the place of the running query of its name, and go on with its state."""
         from millstream.hosts.embedded.checkpoint import replace_query
 
@@ -201,7 +201,7 @@ class EmbeddedHost:
         stream = self.streams[node.stream.lower()]
         return stream.sides[node.side], self.arrivals if node.side == "main" and stream.holds_rows else 0
 
-    def _rewind(self, program: Program) -> None:
+    def _rewind(self, program: ReadyQuery) -> None:
         """A bounded source that has been read is read again from the start for a query that comes later."""
         for stream in physical.streams_of(program.plan):
             source = self.sources.get(stream)
@@ -280,7 +280,7 @@ class EmbeddedHost:
         for running in self.queries.values():
             self._start_readers(running.program)
 
-    def _start_readers(self, program: Program) -> None:
+    def _start_readers(self, program: ReadyQuery) -> None:
         for stream in () if self.paused else physical.streams_of(program.plan):
             source = self.sources.get(stream)
             if source is not None and not source.bounded and stream not in self._readers:
@@ -408,7 +408,7 @@ class EmbeddedHost:
             running.commit()
             running.results.close()
 
-    def _running(self, name: str) -> Running:
+    def _running(self, name: str) -> GraphQuery:
         if name.lower() not in self.queries:
             raise not_running(name)
         return self.queries[name.lower()]
@@ -455,7 +455,7 @@ class EmbeddedHost:
             known = {name: stream.observer.statistics() for name, stream in self.streams.items()}
             return Statistics({name: measured for name, measured in known.items() if measured is not None})
 
-    def explain(self, program: Program) -> str:
+    def explain(self, program: ReadyQuery) -> str:
         return str(program.plan)
 
     def close(self) -> None:

@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.errors import DataError
-from millstream.kernels import saving
+from millstream.expressions.evaluator import compile_arrow, compile_filter
+from millstream.expressions.nodes import columns_of
 from millstream.kernels.batch import Batch
 from millstream.kernels.compute import ComputeStage
 from millstream.kernels.contract import Kernel, KernelSpec
 from millstream.kernels.keys import KeyTable
-from millstream.physical.expressions import compile_arrow, compile_filter
+from millstream.kernels.saving import states as saving
 from millstream.physical.nodes import SEVERAL_ROWS, Compute, Staged, StoredTable, TableJoin
-from millstream.plan.expr import columns_of
 from millstream.schema import Schema
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.catalog import StreamDef
-from millstream.connectors.contract import Chunk, Offset, Rejected, Source
+from millstream.connectors.contract import Chunk, Offset, Rejected, RowSource
 from millstream.errors import ConnectorError
 from millstream.hosts.arrivals import DAY_US, refuse_untimed, times_of
 from millstream.kernels.batch import BEGIN, Ints
@@ -35,7 +35,7 @@ class InOrder:
 
     bounded = True
 
-    def __init__(self, source: Source, stream: StreamDef) -> None:
+    def __init__(self, source: RowSource, stream: StreamDef) -> None:
         self._source = source
         self._stream = stream
         self._sorted: _Sorted | None = None

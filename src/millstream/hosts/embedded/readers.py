@@ -8,7 +8,7 @@ from threading import Event, Thread
 
 import pyarrow as pa
 
-from millstream.connectors.contract import Chunk, Offset, Rejected, Source
+from millstream.connectors.contract import Chunk, Offset, Rejected, RowSource
 
 Take = Callable[[pa.RecordBatch, tuple[Rejected, ...], Offset], None]
 AHEAD = 4
@@ -22,7 +22,7 @@ class LiveReader:
     large batches under load.
     """
 
-    def __init__(self, source: Source, offset: Offset, take: Take) -> None:
+    def __init__(self, source: RowSource, offset: Offset, take: Take) -> None:
         self._source, self._offset, self._take = source, offset, take
         self._stop = Event()
         self._ready: Queue[Chunk | None] = Queue(maxsize=1024)
@@ -73,7 +73,7 @@ class LiveReader:
 
 
 def read_in_order(
-    sources: Mapping[str, Source],
+    sources: Mapping[str, RowSource],
     offsets: Mapping[str, Offset],
     frontier: Callable[[str], int],
     stopped: Callable[[], bool],
@@ -101,7 +101,7 @@ def read_in_order(
         halt.set()
 
 
-def _prefetch(source: Source, offset: Offset, halt: Event, limit: int) -> Queue[Chunk | Exception | None]:
+def _prefetch(source: RowSource, offset: Offset, halt: Event, limit: int) -> Queue[Chunk | Exception | None]:
     ready: Queue[Chunk | Exception | None] = Queue(maxsize=AHEAD)
 
     def put(item: Chunk | Exception | None) -> bool:

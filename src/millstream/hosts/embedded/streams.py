@@ -14,8 +14,8 @@ from millstream.hosts.contract import Counts
 from millstream.hosts.embedded.graph import Vertex, emit
 from millstream.hosts.embedded.operators import RunKernel, SelectColumns
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
-from millstream.kernels.reorder import LateSpec, ReorderSpec
-from millstream.statistics import StreamObserver
+from millstream.kernels.streams.reorder import LateSpec, ReorderSpec
+from millstream.plan.costs.statistics import StreamObserver
 
 
 class Stream:

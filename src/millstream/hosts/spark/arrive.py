@@ -18,12 +18,12 @@ from millstream.connectors.contract import Chunk, Divisible, Rejected
 from millstream.connectors.files.source import FileSource
 from millstream.connectors.files.wanted import Wanted
 from millstream.connectors.registry import make_source
+from millstream.expressions.nodes import Expr
 from millstream.hosts.arrivals import refuse_untimed, times_of
 from millstream.hosts.spark import blobs
-from millstream.hosts.spark.meters import Meter
+from millstream.hosts.spark.meters import StreamMeter
 from millstream.hosts.spark.steps import Arrows, Batches
 from millstream.kernels.batch import BEGIN, Batch
-from millstream.plan.expr import Expr
 from millstream.schema import Schema
 
 FILE_BITS = 36
@@ -37,7 +37,7 @@ class Entry:
     stream: StreamDef
     side: str
     wanted: Schema
-    meter: Meter = field(default=Meter(), compare=False)
+    meter: StreamMeter = field(default=StreamMeter(), compare=False)
 
     def wants(self) -> Wanted | None:
         """What a source must bring; None is everything, as the text of refused rows shows all columns."""

@@ -17,7 +17,7 @@ from millstream.hosts.spark.stage import bucket_ids
 from millstream.hosts.spark.steps import (
     ARRIVAL_BITS,
     PACKED,
-    Closing,
+    ClosingStep,
     FromRows,
     Numbered,
     Opening,
@@ -133,7 +133,7 @@ class Branch:
         # Without the watermarked column Spark does not drop late rows by itself: kernels must see and count them.
         return df.drop("ts")
 
-    def closed(self, closing: Closing) -> Pipeline:
+    def closed(self, closing: ClosingStep) -> Pipeline:
         """All the work of the workers that take the rows as they are in `df`."""
         opening = FromRows(self.schema) if self.opening is None else self.opening
         steps = self.steps if self.source is None else (self.source, *self.steps)

@@ -17,7 +17,7 @@ from millstream.hosts.spark.session import check_streaming, cores_of
 from millstream.hosts.spark.spans import with_ends
 from millstream.hosts.spark.sqltext import spark_sql, spark_value
 from millstream.hosts.spark.stage import LateRows, Stage
-from millstream.hosts.spark.steps import Computed, FromRows, RunKernel, RunStage, Unpack
+from millstream.hosts.spark.steps import Computed, FromRows, KernelOpening, StageStep, Unpack
 from millstream.hosts.spark.tables import SparkTable
 from millstream.hosts.spark.wire import can_travel, wire_sql
 from millstream.kernels.contract import KernelSpec
@@ -39,7 +39,7 @@ DEFAULT_IDLE = "5 minutes"
 
 
 @dataclass
-class Builder:
+class BranchBuilder:
     """Builds one program. `source` and `table` say where rows come from."""
 
     spark: SparkSession
@@ -109,7 +109,7 @@ class Builder:
         rows = reduce(lambda a, b: a.unionAll(b), packed)
         if not self.clockwork.streaming:
             return Branch(
-                self._brought_together(rows, buckets), spec.output, self.clockwork, RunKernel(spec), bits=bits
+                self._brought_together(rows, buckets), spec.output, self.clockwork, KernelOpening(spec), bits=bits
             )
         clockwork = self.clockwork
         stage = Stage(spec, buckets, tuple(beating), clockwork.per_ms, clockwork.watermarked, wide, self._idle())
@@ -161,8 +161,8 @@ class Builder:
 
 def fused(node: Physical) -> Physical:
     """The plan with kernels that follow each other under the same key put into one: no exchange between them."""
-    from millstream.kernels.chain import ChainSpec, why_not_chained
     from millstream.kernels.compute import ComputeStage
+    from millstream.kernels.streams.chain import ChainSpec, why_not_chained
 
     def stages(spec: KernelSpec) -> tuple[KernelSpec | ComputeStage, ...]:
         return spec.stages if isinstance(spec, ChainSpec) else (spec,)
@@ -189,8 +189,8 @@ def fused(node: Physical) -> Physical:
 
 def with_last_columns(node: Physical) -> Physical:
     """The plan with the columns that are computed last as part of the kernel below them."""
-    from millstream.kernels.chain import ChainSpec, why_not_chained
     from millstream.kernels.compute import ComputeStage
+    from millstream.kernels.streams.chain import ChainSpec, why_not_chained
 
     if not isinstance(node, Compute):
         return node
@@ -204,7 +204,7 @@ def with_last_columns(node: Physical) -> Physical:
 
 def is_exchange(node: Physical) -> bool:
     """Whether an operator needs its rows brought together: kernels do, a union as such does not."""
-    from millstream.kernels.merge import MergeSpec
+    from millstream.kernels.streams.merge import MergeSpec
 
     return isinstance(node, Apply) and not isinstance(node.spec, MergeSpec)
 
@@ -236,7 +236,7 @@ def staged(branch: Branch, node: Staged) -> Branch:
     if branch.bits + spread >= ORDER_BITS:
         spread = 0
     stage = node.stage.numbered(spread) if spread else node.stage
-    return replace(branch.after(RunStage(stage), node.schema), bits=branch.bits + spread)
+    return replace(branch.after(StageStep(stage), node.schema), bits=branch.bits + spread)
 
 
 def needs_watermark(node: Physical, in_spark: Callable[[Physical], bool], above: bool = False) -> bool:

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from millstream.catalog import Clock, StreamDef
-from millstream.connectors.contract import Rejected, Source
+from millstream.connectors.contract import Rejected, RowSource
 from millstream.errors import CatalogError, DataError, EngineError, MillstreamError, UnsupportedError
-from millstream.hosts.contract import Counts, Program, Progress, Report, not_running
+from millstream.hosts.contract import Counts, Progress, ReadyQuery, Report, not_running
 from millstream.hosts.results import Gate, ResultLog
 from millstream.hosts.spark import streaming
 from millstream.hosts.spark.arrive import stamped
 from millstream.hosts.spark.branches import Branch, Clockwork
-from millstream.hosts.spark.build import Builder, fused, is_exchange, needs_watermark
+from millstream.hosts.spark.build import BranchBuilder, fused, is_exchange, needs_watermark
 from millstream.hosts.spark.explain import explained
 from millstream.hosts.spark.failures import telling
 from millstream.hosts.spark.inputs import bounded_input, input_of
 from millstream.hosts.spark.kept_plan import KeptPlan
-from millstream.hosts.spark.meters import Meter, Meters
+from millstream.hosts.spark.meters import Meters, StreamMeter
 from millstream.hosts.spark.runs import Outcome, run_bounded, watched
 from millstream.hosts.spark.sources import DriverSource, FollowedFiles, Input, PushedRows, Reading, RegisteredFrame
 from millstream.hosts.spark.spool import Spooled
@@ -34,8 +34,8 @@ from millstream.hosts.spark.surface import surface
 from millstream.hosts.spark.tables import SparkTable, collected, registered_table, stored_table
 from millstream.hosts.spark.times import is_ticks
 from millstream.physical import nodes as physical
+from millstream.plan.costs.statistics import UNKNOWN, Statistics
 from millstream.schema import Schema
-from millstream.statistics import UNKNOWN, Statistics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,10 +49,10 @@ ReadTable = Callable[..., pa.Table]
 
 
 @dataclass(eq=False)
-class Running:
+class StartedQuery:
     """A started query: it sees rows pushed from arrival number `since` on."""
 
-    program: Program
+    program: ReadyQuery
     since: int
     results: ResultLog
     rows: int = 0
@@ -98,7 +98,7 @@ class SparkHost:
         self._buckets = buckets
         self._inputs: dict[str, Input] = {}
         self._tables: dict[str, tuple[DataFrame, Schema]] = {}
-        self._queries: dict[str, Running] = {}
+        self._queries: dict[str, StartedQuery] = {}
         self._arrivals = 0
         self._stamp = 0
         self._finished = False
@@ -114,7 +114,7 @@ class SparkHost:
             stream = replace(stream, source={**stream.source, "follow": True})
         self._inputs[stream.name.lower()] = input_of(stream, self.checkpoint)
 
-    def bind_source(self, stream: str, source: Source) -> None:
+    def bind_source(self, stream: str, source: RowSource) -> None:
         """Let a stream's rows come from `source`, which must be bounded."""
         self._inputs[stream.lower()] = bounded_input(self._find(stream).stream, source)
 
@@ -129,11 +129,11 @@ class SparkHost:
     def forget(self, stream: str) -> None:
         self._inputs.pop(stream.lower(), None)
 
-    def start(self, program: Program) -> None:
+    def start(self, program: ReadyQuery) -> None:
         results = ResultLog(physical.streams_of(program.plan), self._gate, program.sink is None)
-        self._queries[program.name.lower()] = Running(program, self._arrivals, results)
+        self._queries[program.name.lower()] = StartedQuery(program, self._arrivals, results)
 
-    def replace(self, program: Program) -> None:
+    def replace(self, program: ReadyQuery) -> None:
         """Nothing is handed over here: state is in checkpoints, which know what fits them."""
         self.stop(program.name)
         self.start(program)
@@ -183,13 +183,13 @@ class SparkHost:
     # -- programs --------------------------------------------------------------------------------------------------
 
     def branches(
-        self, program: Program, since: int = 0, meters: Meters | None = None, dry: bool = False, rows: bool = False
+        self, program: ReadyQuery, since: int = 0, meters: Meters | None = None, dry: bool = False, rows: bool = False
     ) -> tuple[Branch, ...]:
         """The program's rows with their hidden columns, or with `rows` only what is seen; `dry` only to look at it."""
         return self._built(program, since, meters, dry, rows)[0]
 
     def _built(
-        self, program: Program, since: int, meters: Meters | None, dry: bool, rows: bool
+        self, program: ReadyQuery, since: int, meters: Meters | None, dry: bool, rows: bool
     ) -> tuple[tuple[Branch, ...], list[Stage]]:
         """The branches of a program, and the stages among them that keep state."""
         clockwork = self._clockwork(program.plan)
@@ -203,10 +203,10 @@ class SparkHost:
             return self._find(node.stream).branch(node, reading)
 
         with telling():
-            builder = Builder(self.spark, clockwork, source, self._table, self._buckets)
+            builder = BranchBuilder(self.spark, clockwork, source, self._table, self._buckets)
             return builder.build(program.plan, rows), builder.stages
 
-    def to_dataframe(self, program: Program) -> DataFrame:
+    def to_dataframe(self, program: ReadyQuery) -> DataFrame:
         """The program as a DataFrame, streaming if any of its inputs is."""
         with telling():
             return surface(self.branches(program, rows=True), program.columns)
@@ -267,7 +267,7 @@ class SparkHost:
     def _waits(self, plan: physical.Physical) -> bool:
         return any(isinstance(self._find(name), PushedRows) for name in physical.streams_of(plan))
 
-    def _run(self, queries: list[Running], report: Report | None) -> None:
+    def _run(self, queries: list[StartedQuery], report: Report | None) -> None:
         self._stop.clear()
         kinds = [(query, self._streaming_of(query)) for query in queries]
         for query, is_streaming in kinds:
@@ -277,7 +277,7 @@ class SparkHost:
         if unbounded and not self._stop.is_set():
             self._run_unbounded(unbounded, report)
 
-    def _streaming_of(self, query: Running) -> bool | None:
+    def _streaming_of(self, query: StartedQuery) -> bool | None:
         """Whether a query has no end; None if it cannot run, which its next fetch tells."""
         try:
             return self._clockwork(query.program.plan).streaming
@@ -285,7 +285,7 @@ class SparkHost:
             query.fail(error)
             return None
 
-    def _run_bounded(self, query: Running, report: Report | None) -> None:
+    def _run_bounded(self, query: StartedQuery, report: Report | None) -> None:
         meters = Meters.of(self.spark, physical.streams_of(query.program.plan))
 
         def work() -> Outcome:
@@ -303,7 +303,7 @@ class SparkHost:
             query.results.close()
             self._tell(report, meters)
 
-    def _run_unbounded(self, queries: list[Running], report: Report | None) -> None:
+    def _run_unbounded(self, queries: list[StartedQuery], report: Report | None) -> None:
         """Streaming queries side by side until `interrupt`; without a checkpoint directory they start afresh."""
         streams = [name for query in queries for name in physical.streams_of(query.program.plan)]
         meters = Meters.of(self.spark, streams)
@@ -354,7 +354,7 @@ class SparkHost:
     def interrupt(self) -> None:
         self._stop.set()
 
-    def start_streaming(self, program: Program, checkpoint: str, trigger: Trigger | None = None) -> StreamingQuery:
+    def start_streaming(self, program: ReadyQuery, checkpoint: str, trigger: Trigger | None = None) -> StreamingQuery:
         """Run a program as a streaming query into its sink, resuming from `checkpoint` if there is one.
 
         A query that is the same as the one that began there goes on with its plan, whatever the settings are now;
@@ -376,12 +376,12 @@ class SparkHost:
         # before anything is read: what does not fit is refused at the start
         streams = [self._find(name).stream for name in physical.streams_of(program.plan)]
         KeptPlan.of(program, stages, streams).follow(kept, self.spark, checkpoint)
-        written = Meter() if self._metered is None else self._metered[WRITTEN + program.name]
+        written = StreamMeter() if self._metered is None else self._metered[WRITTEN + program.name]
         return streaming.start(program, branches, checkpoint, trigger or self.trigger, deliver, written)
 
     # -- output ----------------------------------------------------------------------------------------------------
 
-    def _running(self, name: str) -> Running:
+    def _running(self, name: str) -> StartedQuery:
         if name.lower() not in self._queries:
             raise not_running(name)
         return self._queries[name.lower()]
@@ -410,7 +410,7 @@ class SparkHost:
         """Nothing: rows pass through workers, which do not tell."""
         return UNKNOWN
 
-    def explain(self, program: Program) -> str:
+    def explain(self, program: ReadyQuery) -> str:
         with telling():
             clockwork = self._clockwork(program.plan)
             df = surface(self.branches(program, dry=True, rows=True), program.columns)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import cast
 
 from millstream.catalog import StreamDef
-from millstream.connectors.contract import Divisible, Source
+from millstream.connectors.contract import Divisible, RowSource
 from millstream.connectors.files.source import FileSource
 from millstream.connectors.registry import make_source
 from millstream.hosts.spark.sources import DriverSource, Files, FollowedFiles, Input, Parts, PushedRows
@@ -27,6 +27,6 @@ def input_of(stream: StreamDef, kept: str | None) -> Input:
     return bounded_input(stream, source)
 
 
-def bounded_input(stream: StreamDef, source: Source) -> Input:
+def bounded_input(stream: StreamDef, source: RowSource) -> Input:
     """A stream whose rows end by themselves."""
     return Files(stream, source) if isinstance(source, FileSource) else DriverSource(stream, source)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from millstream import plan_form
 from millstream.catalog import StreamDef
 from millstream.errors import StateError
-from millstream.hosts.contract import Program
+from millstream.hosts.contract import ReadyQuery
 from millstream.hosts.spark.stage import Stage
-from millstream.plan.python import PythonCode
+from millstream.plan.programs.python import PythonCode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,18 +33,18 @@ class KeptStage:
 class KeptPlan:
     """A program as it ran, with the stages it became."""
 
-    program: Program
+    program: ReadyQuery
     stages: tuple[KeptStage, ...]
     streams: tuple[StreamDef, ...] = ()
 
     @staticmethod
-    def of(program: Program, stages: Sequence[Stage], streams: Sequence[StreamDef]) -> KeptPlan:
+    def of(program: ReadyQuery, stages: Sequence[Stage], streams: Sequence[StreamDef]) -> KeptPlan:
         kept = tuple(KeptStage(stage.spec.describe(), stage.signature) for stage in stages)
         # another slack keeps the state
         return KeptPlan(program, kept, tuple(replace(stream, slack=0) for stream in streams))
 
     @staticmethod
-    def read(spark: SparkSession, checkpoint: str, now: Program) -> KeptPlan | None:
+    def read(spark: SparkSession, checkpoint: str, now: ReadyQuery) -> KeptPlan | None:
         """The plan in a checkpoint that `now` is started on; None if there is none."""
         text = _read(spark, f"{checkpoint}/{PLACE}")
         if text is None:
@@ -59,7 +59,7 @@ class KeptPlan:
         kept: KeptPlan = plan_form.loads(text, python)
         return kept
 
-    def resumed(self, program: Program) -> Program:
+    def resumed(self, program: ReadyQuery) -> ReadyQuery:
         """What runs when `program` is started on the checkpoint: the plan that ran before, if it is the same query."""
         if program.bound is None or program.bound != self.program.bound:
             return program

@@ -17,7 +17,7 @@ STAGE_METRICS = "millstream stage "
 
 
 @dataclass(frozen=True)
-class Meter:
+class StreamMeter:
     """The rows of one stream: those that were read and those that were refused."""
 
     rows: Any = None
@@ -37,18 +37,18 @@ class Meter:
 class Meters:
     """The meters of one program's streams, by their names."""
 
-    by_stream: dict[str, Meter]
+    by_stream: dict[str, StreamMeter]
 
     @staticmethod
     def of(spark: SparkSession, streams: Iterable[str]) -> Meters:
         """New meters; without a Spark context (Spark Connect has none) nothing is counted."""
         if not hasattr(spark, "_jsparkSession"):
-            return Meters({name.lower(): Meter() for name in streams})
+            return Meters({name.lower(): StreamMeter() for name in streams})
         context = spark.sparkContext
-        return Meters({name.lower(): Meter(context.accumulator(0), context.accumulator(0)) for name in streams})
+        return Meters({name.lower(): StreamMeter(context.accumulator(0), context.accumulator(0)) for name in streams})
 
-    def __getitem__(self, stream: str) -> Meter:
-        return self.by_stream.get(stream.lower(), Meter())
+    def __getitem__(self, stream: str) -> StreamMeter:
+        return self.by_stream.get(stream.lower(), StreamMeter())
 
 
 _TOLD = ("rows", "late", "waiting", "state")

@@ -22,7 +22,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 from millstream.connectors.registry import make_sink
 from millstream.durable import sync_directory
 from millstream.hosts.spark import blobs
-from millstream.hosts.spark.meters import Meter
+from millstream.hosts.spark.meters import StreamMeter
 from millstream.hosts.spark.session import register_source
 from millstream.hosts.spark.steps import Opening, Step, opened, spare_collector
 from millstream.schema import Schema
@@ -45,7 +45,7 @@ class WriteJob:
     """those of the sink, its format among them"""
     sink: str
     target: str
-    meter: Meter = field(default=Meter(), compare=False)
+    meter: StreamMeter = field(default=StreamMeter(), compare=False)
 
     @property
     def scratch(self) -> Path:

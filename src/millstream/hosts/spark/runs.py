@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from millstream.hosts.contract import Program
+from millstream.hosts.contract import ReadyQuery
 from millstream.hosts.spark.branches import Branch
 from millstream.hosts.spark.failures import translated
 from millstream.hosts.spark.sinks import write_rows
@@ -30,7 +30,7 @@ class Outcome:
     fetched: list[pa.Table] = field(default_factory=list)
 
 
-def run_bounded(program: Program, branches: tuple[Branch, ...]) -> Outcome:
+def run_bounded(program: ReadyQuery, branches: tuple[Branch, ...]) -> Outcome:
     """Execute a program to the end of its inputs."""
     if program.sink is not None:
         return Outcome(write_rows(program, program.sink, branches))

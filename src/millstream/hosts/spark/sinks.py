@@ -16,7 +16,7 @@ from millstream.connectors.registry import make_sink
 from millstream.connectors.sinks.files import PartFileSink
 from millstream.connectors.sinks.writers import suffix_format
 from millstream.errors import EngineError
-from millstream.hosts.contract import Program
+from millstream.hosts.contract import ReadyQuery
 from millstream.hosts.spark import blobs
 from millstream.hosts.spark.blobs import SEQ, TIME
 from millstream.hosts.spark.branches import Branch
@@ -31,7 +31,7 @@ WRITTEN = "place INT, directory STRING, count BIGINT"
 _ISO = "yyyy-MM-dd HH:mm:ss[.SSSSSS]"
 
 
-def write_rows(program: Program, sink: SinkDef, branches: tuple[Branch, ...]) -> int:
+def write_rows(program: ReadyQuery, sink: SinkDef, branches: tuple[Branch, ...]) -> int:
     """Write a bounded run's rows, in order of time; how many there were."""
     df = all_rows(branches)
     if is_remote(sink):
@@ -48,14 +48,14 @@ def write_rows(program: Program, sink: SinkDef, branches: tuple[Branch, ...]) ->
     return int(rows.num_rows)
 
 
-def driver_sink(program: Program, sink: SinkDef) -> Sink:
+def driver_sink(program: ReadyQuery, sink: SinkDef) -> Sink:
     """Our own sink, open for the program's rows."""
     opened = make_sink(sink.options, sink.name)
     opened.open(written_schema(program), {})
     return opened
 
 
-def written_schema(program: Program) -> Schema:
+def written_schema(program: ReadyQuery) -> Schema:
     """The columns that are written, under names that differ."""
     fields = zip(unique_names(program.columns), program.plan.schema, strict=True)
     return Schema(tuple(Field(name, field.type) for name, field in fields))
@@ -88,7 +88,7 @@ class WriteParts:
         )
 
 
-def _write_parts(program: Program, sink: SinkDef, df: DataFrame) -> int:
+def _write_parts(program: ReadyQuery, sink: SinkDef, df: DataFrame) -> int:
     """Let tasks write parts, then move them into place in order: readers see all of them or none."""
     directory, options = part_options(sink)
     target = Path(directory)
@@ -109,7 +109,7 @@ def _write_parts(program: Program, sink: SinkDef, df: DataFrame) -> int:
     return sum(int(entry["count"]) for entry in written)
 
 
-def _write_with_spark(program: Program, sink: SinkDef, df: DataFrame) -> int:
+def _write_with_spark(program: ReadyQuery, sink: SinkDef, df: DataFrame) -> int:
     """Through Spark's writers, for file systems that only Spark reaches."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as F

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from millstream.catalog import Clock, Options, StreamDef
 from millstream.connectors.contract import Chunk, Divisible, Offset, Rejected
-from millstream.connectors.contract import Source as BoundSource
+from millstream.connectors.contract import RowSource as BoundSource
 from millstream.connectors.files.source import FileSource
 from millstream.connectors.registry import make_source
 from millstream.hosts.arrivals import refuse_untimed, times_of
@@ -34,7 +34,7 @@ from millstream.hosts.spark.steps import Numbered, Opening
 from millstream.hosts.spark.tables import arrow_frame
 from millstream.hosts.spark.times import time_sql, zone_of
 from millstream.kernels.batch import BEGIN, Batch
-from millstream.kernels.reorder import Progress
+from millstream.kernels.streams.reorder import TimeProgress
 from millstream.physical.nodes import Source
 from millstream.schema import Schema
 
@@ -97,7 +97,7 @@ class PushedRows:
     streaming: bool = False
 
     def __post_init__(self) -> None:
-        self._progress = Progress()
+        self._progress = TimeProgress()
 
     def take(self, first: int, rows: pa.RecordBatch, rejected: tuple[Rejected, ...]) -> Counts:
         """Rows arrive, numbered from `first`."""

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from millstream.expressions.nodes import Column
 from millstream.kernels.batch import Batch
-from millstream.kernels.content import Content
 from millstream.kernels.contract import Kernel, KernelSpec, RowStage, State
-from millstream.kernels.merge import MergeSpec
-from millstream.kernels.snapshots import Saved
+from millstream.kernels.saving.content import Content
+from millstream.kernels.saving.snapshots import Saved
+from millstream.kernels.streams.merge import MergeSpec
 from millstream.physical.nodes import Apply, Compute, Physical, Staged, TableJoin
-from millstream.plan.expr import Column
 from millstream.plan.nodes import passthrough, table_join_schema
 from millstream.schema import Field, Schema
 from millstream.types import BIGINT

@@ -17,7 +17,7 @@ from time import monotonic, time_ns
 import pyarrow as pa
 
 from millstream.catalog import StreamDef
-from millstream.connectors.contract import Chunk, Rejected, Source
+from millstream.connectors.contract import Chunk, Rejected, RowSource
 from millstream.errors import ConnectorError, MillstreamError
 from millstream.hosts.spark.arrive import Entry, local_path, stamped
 from millstream.hosts.spark.branches import Branch
@@ -36,7 +36,7 @@ class Spooled:
     """A live source: read on a thread from the moment a streaming query wants it. Rows may be pushed to it as well."""
 
     stream: StreamDef
-    source: Source
+    source: RowSource
     directory: Path | None = None
     """where spooled files are kept beyond this process; None is a temporary place"""
     streaming: bool = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millstream.plan.expr import Column, Expr, substitute
+from millstream.expressions.nodes import Column, Expr, substitute
 from millstream.schema import Schema
 
 
@@ -11,7 +11,7 @@ def spark_sql(
 ) -> str:
     """An expression over a program's columns; from column `second` on they are those of the table, d0, d1, …, or
     the fields d0, d1, … of a row called `within`."""
-    from millstream.physical.expressions import to_spark_sql
+    from millstream.expressions.sql.text import to_spark_sql
 
     columns: dict[str, Expr] = {}
     for i, column in enumerate(schema):

@@ -10,7 +10,7 @@ import numpy as np
 from millstream.kernels.batch import BEGIN, Ints
 from millstream.kernels.contract import Kernel, KernelSpec
 from millstream.kernels.one_input import KeepsColumns
-from millstream.kernels.signatures import signature_of
+from millstream.kernels.saving.signatures import signature_of
 
 FORMAT = 4
 """The version of what a stage keeps in the state store."""

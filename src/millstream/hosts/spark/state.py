@@ -17,9 +17,9 @@ import numpy as np
 
 from millstream.errors import StateError
 from millstream.hosts.spark.stage import FORMAT, Stage
-from millstream.kernels import saving
 from millstream.kernels.batch import BEGIN, Ints
 from millstream.kernels.contract import Kernel, State
+from millstream.kernels.saving import states as saving
 
 LIVE_BUCKETS = 256
 """Buckets whose kernel state a worker process keeps at hand."""

@@ -17,8 +17,8 @@ from millstream.hosts.spark.stage import LateRows, Stage, bucket_ids
 from millstream.hosts.spark.state import Head, Store, clocks_of, keep_live, live_state
 from millstream.hosts.spark.steps import kernel_of, spare_collector
 from millstream.hosts.spark.wire import wire_columns, wire_ddl
-from millstream.kernels import saving
 from millstream.kernels.batch import Batch
+from millstream.kernels.saving import states as saving
 
 
 def output_ddl(stage: Stage) -> str:

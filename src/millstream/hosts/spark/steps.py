@@ -67,7 +67,7 @@ class Step(Protocol):
     def __call__(self, batches: Batches) -> Batches: ...
 
 
-class Closing(Protocol):
+class ClosingStep(Protocol):
     """How rows leave a worker."""
 
     def __call__(self, batches: Batches) -> Arrows: ...
@@ -79,7 +79,7 @@ class Pipeline:
 
     opening: Opening
     steps: tuple[Step, ...]
-    closing: Closing
+    closing: ClosingStep
 
     def __call__(self, arrows: Arrows) -> Arrows:
         yield from self.closing(opened(self.opening, self.steps, arrows))
@@ -142,7 +142,7 @@ class Computed:
 
 
 @dataclass(frozen=True)
-class RunStage:
+class StageStep:
     """Work on rows and their times that keeps nothing."""
 
     stage: RowStage
@@ -258,7 +258,7 @@ class Pack:
 
 
 @dataclass(frozen=True)
-class RunKernel:
+class KernelOpening:
     """An opening: all packed rows of a task through one kernel, to the end of time."""
 
     spec: KernelSpec

@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from millstream.catalog import SinkDef
 from millstream.errors import EngineError
-from millstream.hosts.contract import Program
+from millstream.hosts.contract import ReadyQuery
 from millstream.hosts.spark.branches import Branch
 from millstream.hosts.spark.failures import telling, translated
-from millstream.hosts.spark.meters import Meter, late_rows, numbers_of
+from millstream.hosts.spark.meters import StreamMeter, late_rows, numbers_of
 from millstream.hosts.spark.sinks import (
     driver_sink,
     is_part_sink,
@@ -40,12 +40,12 @@ COUNTED = "millstream"
 
 
 def start(
-    program: Program,
+    program: ReadyQuery,
     branches: tuple[Branch, ...],
     checkpoint: str,
     trigger: Trigger | None,
     deliver: Callable[[pa.Table], None],
-    written: Meter,
+    written: StreamMeter,
 ) -> StreamingQuery:
     """Start a streaming query into the program's sink, or to `deliver` if it has none."""
     writer = _writer(program, branches, deliver, written)
@@ -57,7 +57,7 @@ def start(
 
 
 def _writer(
-    program: Program, branches: tuple[Branch, ...], deliver: Callable[[pa.Table], None], written: Meter
+    program: ReadyQuery, branches: tuple[Branch, ...], deliver: Callable[[pa.Table], None], written: StreamMeter
 ) -> DataStreamWriter:
     if program.sink is not None and is_part_sink(program.sink):
         return _to_part_files(program, program.sink, branches, written)
@@ -87,7 +87,9 @@ def _writer(
     return all_rows(branches).writeStream.foreachBatch(take)
 
 
-def _to_part_files(program: Program, sink: SinkDef, branches: tuple[Branch, ...], written: Meter) -> DataStreamWriter:
+def _to_part_files(
+    program: ReadyQuery, sink: SinkDef, branches: tuple[Branch, ...], written: StreamMeter
+) -> DataStreamWriter:
     """Our own writers, where the rows are: those of a kernel never become rows of Spark's."""
     from millstream.hosts.spark.packed_sink import WriteJob, writer_of
 

@@ -22,7 +22,7 @@ were divided between records.
 """
 
 from millstream.kernels.accumulators.calls import Accumulator, State
-from millstream.kernels.accumulators.edges import Edge
+from millstream.kernels.accumulators.edges import EdgeValue
 from millstream.kernels.accumulators.extremes import Extreme
 from millstream.kernels.accumulators.places import Argument, Lane, Place, imports
 from millstream.kernels.accumulators.sums import Sums
@@ -30,7 +30,7 @@ from millstream.kernels.accumulators.sums import Sums
 __all__ = [
     "Accumulator",
     "Argument",
-    "Edge",
+    "EdgeValue",
     "Extreme",
     "Lane",
     "Place",

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from millstream.kernels.accumulators.edges import Edge
+from millstream.kernels.accumulators.edges import EdgeValue
 from millstream.kernels.accumulators.extremes import Extreme
 from millstream.kernels.accumulators.places import Argument, Place
 from millstream.kernels.accumulators.sums import SPREADS, Sums
-from millstream.kernels.aggregates import KNOWN
+from millstream.plan.aggregates import KNOWN
 from millstream.types import SqlType
 
-State = Sums | Extreme | Edge
+State = Sums | Extreme | EdgeValue
 
 FUNCTIONS = frozenset(("count", "sum", "avg", "min", "max", "first_value", "last_value", *KNOWN, *SPREADS))
 """The aggregates that there are accumulators of."""
@@ -38,7 +38,7 @@ class Accumulator:
         if self.fn in ("min", "max") or self.fn in KNOWN:
             return Extreme(self.arg, self.fn)
         if self.fn in ("first_value", "last_value"):
-            return Edge(self.arg, self.fn)
+            return EdgeValue(self.arg, self.fn)
         return Sums(self.arg, self.fn in ("sum", "avg"), self.fn in SPREADS)
 
     def result(self, at: Place, out: str, ok: str, overflow: str) -> Iterator[str]:

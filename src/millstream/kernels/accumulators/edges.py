@@ -11,7 +11,7 @@ from millstream.types import SqlType
 
 
 @dataclass(frozen=True)
-class Edge:
+class EdgeValue:
     """The first or the last value of an argument. `known` is 0 before there is one, 2 if it is NULL."""
 
     arg: Argument

@@ -12,12 +12,12 @@ import pyarrow as pa
 from millstream.errors import DataError
 from millstream.kernels.accumulators import Accumulator, Place, State, Sums, imports
 from millstream.kernels.accumulators.columns import ArgumentColumn, argument_arrays, result_arrays, result_column
-from millstream.kernels.aggregates import KNOWN, NAMES, result_type
 from millstream.kernels.batch import Ints
 from millstream.kernels.jit import Compiled, as_input, compile_kernel
 from millstream.kernels.keys import ByteTable
 from millstream.kernels.source.writer import filled
 from millstream.plan.aggregate_calls import AggregateCall
+from millstream.plan.aggregates import KNOWN, NAMES, result_type
 from millstream.schema import Schema
 from millstream.types import BIGINT, from_kernel
 

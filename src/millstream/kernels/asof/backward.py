@@ -10,7 +10,7 @@ from millstream.kernels.asof.rows import FEW, AsofKernel, AsofState
 from millstream.kernels.asof.spec import RIGHT
 from millstream.kernels.batch import BEGIN, Batch, Ints
 from millstream.kernels.jit import compile_kernel, source_of
-from millstream.kernels.runs import in_order
+from millstream.kernels.streams.runs import in_order
 
 _latest_before = compile_kernel(source_of(loops), "latest_before")
 

@@ -10,7 +10,7 @@ from millstream.kernels.asof.rows import FEW, AsofKernel, AsofState
 from millstream.kernels.asof.spec import LEFT, UNMATCHED
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
 from millstream.kernels.jit import compile_kernel, source_of
-from millstream.kernels.runs import in_order
+from millstream.kernels.streams.runs import in_order
 
 _first_after = compile_kernel(source_of(loops), "first_after")
 _chain = compile_kernel(source_of(loops), "chain")

@@ -10,18 +10,18 @@ import pyarrow as pa
 
 from millstream.kernels.asof.spec import LEFT, RIGHT, AsofSpec
 from millstream.kernels.batch import BEGIN, Batch, Ints
-from millstream.kernels.content import Content, KeptRows, Ledger
 from millstream.kernels.keys import KeyTable
 from millstream.kernels.relations.held_rows import HeldRows
-from millstream.kernels.runs import Runs
-from millstream.kernels.snapshots import Saved
+from millstream.kernels.saving.content import Content, KeptRows, Ledger
+from millstream.kernels.saving.snapshots import Saved
+from millstream.kernels.streams.runs import Runs
 from millstream.schema import Schema
 
 FEW = 1_024
 _NONE = np.empty(0, dtype=np.int64)
 
 
-class Numbered:
+class NumberedRows:
     """Rows of one side with their times and the slots of their keys, numbered from 0 in the order they came."""
 
     _BY_ROW = ("_time", "_seq", "_slot", "_links")
@@ -83,7 +83,7 @@ class AsofState:
     """The side whose rows are looked for or wait for theirs, by number; the other's rows of which less is known; how
     far both came. `of_key` is the latest row of each key, or the last of those that wait, by the key's slot."""
 
-    held: Numbered
+    held: NumberedRows
     keys: KeyTable | None
     waiting: Runs = field(default_factory=Runs)
     upto: list[int] = field(default_factory=lambda: [BEGIN, BEGIN])
@@ -115,7 +115,7 @@ class AsofKernel:
 
     def open(self) -> AsofState:
         types = [self.spec.left[name].type for name in self.spec.by]
-        return AsofState(Numbered(self._kept[self.held].arrow), KeyTable(types) if types else None)
+        return AsofState(NumberedRows(self._kept[self.held].arrow), KeyTable(types) if types else None)
 
     def _take_in(self, state: AsofState, batch: Batch) -> None:
         state.upto[batch.port] = max(state.upto[batch.port], batch.upto)

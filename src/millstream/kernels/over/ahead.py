@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
-from millstream.kernels.content import Content, Ledger, within
-from millstream.kernels.kept import KeptBatches
 from millstream.kernels.keys import KeyTable
 from millstream.kernels.over.spec import AheadSpec
 from millstream.kernels.over.state import OverState
-from millstream.kernels.runs import Runs
-from millstream.kernels.snapshots import Saved
+from millstream.kernels.saving.content import Content, Ledger, within
+from millstream.kernels.saving.kept import KeptBatches
+from millstream.kernels.saving.snapshots import Saved
+from millstream.kernels.streams.runs import Runs
 
 Places = npt.NDArray[np.int64]
 

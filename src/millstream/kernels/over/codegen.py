@@ -8,7 +8,7 @@ from millstream.kernels import accumulators
 from millstream.kernels.accumulators import Sums
 from millstream.kernels.over import loops
 from millstream.kernels.over.emit import emit
-from millstream.kernels.over.layout import Held, Layout, NamedFrame, Part, Queue, Rank
+from millstream.kernels.over.layout import Held, NamedFrame, OverLayout, Part, Queue, Rank
 from millstream.kernels.over.parts import cell_at, count_up, expire, load_cell, offer, put, take
 from millstream.kernels.source.passes import imports_of
 from millstream.kernels.source.writer import filled, indented
@@ -27,7 +27,7 @@ AHEAD = 8
 _RINGS = ("BASE", "CAPACITY", "FIRST_CAPACITY", "resize")
 
 
-def generate(layout: Layout) -> str:
+def generate(layout: OverLayout) -> str:
     """A module whose `step` takes the rows of one shard in and writes their results.
 
     Names and widths are not in it: queries that differ in those alone share its compiled form.
@@ -37,7 +37,7 @@ def generate(layout: Layout) -> str:
     return text + "".join(f"{line}\n" for line in imports_of(loops.__name__, _RINGS, own)) + "\n" + own
 
 
-def parameters(layout: Layout) -> list[str]:
+def parameters(layout: OverLayout) -> list[str]:
     """The names of what `step` is called with, in order."""
     names = ["rows", "at", "state", "widths", "time"]
     for arg in layout.args:
@@ -51,7 +51,7 @@ def parameters(layout: Layout) -> list[str]:
     return names
 
 
-def _lanes(layout: Layout) -> str:
+def _lanes(layout: OverLayout) -> str:
     lines = ["# Lanes of a key's record."]
     lines += [f"{name.upper()} = {lane}" for name, lane in layout.slot_lanes.items()]
     if layout.cell_lanes:
@@ -61,7 +61,7 @@ def _lanes(layout: Layout) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _step(layout: Layout) -> str:
+def _step(layout: OverLayout) -> str:
     head = f"def step({', '.join(parameters(layout))}):\n"
     for i, frame in enumerate(layout.frames):
         if frame in layout.logged:
@@ -102,7 +102,7 @@ def _step(layout: Layout) -> str:
     return filled(template, enter=enter, leave=leave)
 
 
-def _record(layout: Layout) -> Iterator[str]:
+def _record(layout: OverLayout) -> Iterator[str]:
     """What a result after the peers' entry reads."""
     yield "r = rows[q]"
     yield "s = at[q]"
@@ -117,7 +117,7 @@ def _record(layout: Layout) -> Iterator[str]:
                 yield f"{frame.name}_end = slots[s + {frame.name.upper()}_END]"
 
 
-def _enter(layout: Layout) -> Iterator[str]:
+def _enter(layout: OverLayout) -> Iterator[str]:
     yield "r = rows[q]"
     yield "s = at[q]"
     yield from _look_ahead(layout)
@@ -145,7 +145,7 @@ def _enter(layout: Layout) -> Iterator[str]:
             yield from _take_in(layout, part)
 
 
-def _take_in(layout: Layout, part: Part) -> Iterator[str]:
+def _take_in(layout: OverLayout, part: Part) -> Iterator[str]:
     match part:
         case Held():
             yield from put(layout, part)
@@ -161,7 +161,7 @@ def _table_room(table: int, *before: str) -> Iterator[str]:
     yield from _pause(f"TABLE_NEEDED + {table}")
 
 
-def _catch_up(layout: Layout, frame: NamedFrame) -> Iterator[str]:
+def _catch_up(layout: OverLayout, frame: NamedFrame) -> Iterator[str]:
     """The rows that have become old enough to be in a frame of time enter it."""
     name = frame.name
     end = f"slots[s + {name.upper()}_END]"
@@ -178,7 +178,7 @@ def _catch_up(layout: Layout, frame: NamedFrame) -> Iterator[str]:
     yield f"{end} = {name}_end"
 
 
-def _enter_at_distance(layout: Layout, frame: NamedFrame) -> Iterator[str]:
+def _enter_at_distance(layout: OverLayout, frame: NamedFrame) -> Iterator[str]:
     """The row that has become far enough from the last one to be in a frame of rows enters it."""
     name = frame.name
     yield f"{name}_end = max(0, tail + 1 - {name}_until)"
@@ -190,7 +190,7 @@ def _enter_at_distance(layout: Layout, frame: NamedFrame) -> Iterator[str]:
         yield from indented(lines)
 
 
-def _take_in_from_cell(layout: Layout, frame: NamedFrame) -> Iterator[str]:
+def _take_in_from_cell(layout: OverLayout, frame: NamedFrame) -> Iterator[str]:
     parts = [part for part in layout.parts if part.frame == frame]
     needed = {part.arg.name for part in parts if not isinstance(part, Rank) and part.arg is not None}
     for arg in layout.args:
@@ -200,7 +200,7 @@ def _take_in_from_cell(layout: Layout, frame: NamedFrame) -> Iterator[str]:
         yield from _take_in(layout, part)
 
 
-def _look_ahead(layout: Layout) -> Iterator[str]:
+def _look_ahead(layout: OverLayout) -> Iterator[str]:
     """The records and cells of rows to come are asked for early: their misses overlap with this row's work."""
     width = len(layout.slot_lanes)
     yield "if COMPILED and q + 2 * AHEAD < last:"
@@ -219,7 +219,7 @@ def _look_ahead(layout: Layout) -> Iterator[str]:
         yield "    prefetch(cells, slots[soon + BASE] + (slots[soon + TAIL] & near) * CELL)"
 
 
-def _room(layout: Layout) -> Iterator[str]:
+def _room(layout: OverLayout) -> Iterator[str]:
     """Before anything changes: is there a cell for this row, or will one become free by its coming?"""
     yield "base = slots[s + BASE]"
     yield "capacity = slots[s + CAPACITY]"
@@ -271,7 +271,7 @@ def _pause(answer: str) -> Iterator[str]:
     yield f"    return {answer}"
 
 
-def _leave(layout: Layout, frame: NamedFrame) -> Iterator[str]:
+def _leave(layout: OverLayout, frame: NamedFrame) -> Iterator[str]:
     """The rows that a frame leaves behind when this row comes."""
     name = frame.name
     if not frame.is_bounded:
@@ -297,7 +297,7 @@ def _leave(layout: Layout, frame: NamedFrame) -> Iterator[str]:
             yield from expire(queue)
 
 
-def _write_cell(layout: Layout) -> Iterator[str]:
+def _write_cell(layout: OverLayout) -> Iterator[str]:
     yield f"c = {cell_at('tail')}"
     if "time" in layout.cell_lanes:
         yield "cells[c + CELL_TIME] = t"

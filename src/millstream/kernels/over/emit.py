@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from millstream.kernels.over.layout import Held, Layout, Rank
+from millstream.kernels.over.layout import Held, OverLayout, Rank
 from millstream.kernels.over.parts import cell_at, cell_value
 
 
-def emit(layout: Layout, number: int) -> Iterator[str]:
+def emit(layout: OverLayout, number: int) -> Iterator[str]:
     """The statements that write `out` and `ok` of a call for row r of the record at s."""
     call = layout.spec.calls[number]
     out, ok = f"out{number}[r]", f"ok{number}[r]"
@@ -37,7 +37,7 @@ def emit(layout: Layout, number: int) -> Iterator[str]:
         yield f"    {out} = 0"
 
 
-def _from_cells(layout: Layout, number: int) -> Iterator[str]:
+def _from_cells(layout: OverLayout, number: int) -> Iterator[str]:
     call = layout.spec.calls[number]
     out, ok = f"out{number}[r]", f"ok{number}[r]"
     frame = layout.frame(call)

@@ -11,9 +11,7 @@ import pyarrow as pa
 
 from millstream.errors import DataError
 from millstream.kernels.accumulators.columns import Array, argument_arrays, result_arrays, result_column
-from millstream.kernels.aggregates import RANKS
 from millstream.kernels.batch import Batch, concat
-from millstream.kernels.content import Content
 from millstream.kernels.jit import as_input, compile_kernel, run_all, source_of, threads
 from millstream.kernels.keys import ByteTable, Slots
 from millstream.kernels.over import loops
@@ -28,12 +26,14 @@ from millstream.kernels.over.codegen import (
     WANTED,
     generate,
 )
-from millstream.kernels.over.layout import Layout
+from millstream.kernels.over.layout import OverLayout
 from millstream.kernels.over.saving import exported, loaded
 from millstream.kernels.over.spec import OverCall, OverSpec
 from millstream.kernels.over.state import OverState, Shard, new_state
 from millstream.kernels.over.sweep import sweep
-from millstream.kernels.snapshots import Saved
+from millstream.kernels.saving.content import Content
+from millstream.kernels.saving.snapshots import Saved
+from millstream.plan.aggregates import RANKS
 
 _deal = compile_kernel(source_of(loops), "deal")
 _PARALLEL_ROWS = 8_192
@@ -45,7 +45,7 @@ class OverKernel:
 
     def __init__(self, spec: OverSpec) -> None:
         self.spec = spec
-        self.layout = Layout(spec)
+        self.layout = OverLayout(spec)
         self.source = generate(self.layout)
         self._step = compile_kernel(self.source, "step")
         frames = [named.frame for named in self.layout.frames]

@@ -13,8 +13,8 @@ from functools import cached_property
 
 from millstream.kernels.accumulators import Accumulator, Extreme, Place, State, Sums
 from millstream.kernels.accumulators.columns import ArgumentColumn
-from millstream.kernels.aggregates import RANKS
 from millstream.kernels.over.spec import Frame, OverCall, OverSpec
+from millstream.plan.aggregates import RANKS
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ Part = Held | Queue | Rank
 
 
 @dataclass(frozen=True)
-class Layout:
+class OverLayout:
     """All parts of the state of a spec, and the lane of each."""
 
     spec: OverSpec

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from millstream.kernels.accumulators import Extreme, Sums
 from millstream.kernels.accumulators.columns import ArgumentColumn
-from millstream.kernels.aggregates import KNOWN
-from millstream.kernels.over.layout import Held, Layout, Queue, Rank
+from millstream.kernels.over.layout import Held, OverLayout, Queue, Rank
 from millstream.kernels.source.writer import indented
+from millstream.plan.aggregates import KNOWN
 
 
 def cell_at(position: str) -> str:
@@ -17,7 +17,7 @@ def cell_at(position: str) -> str:
     return f"((base + ({position} & mask) * CELL) & POSITIVE)"
 
 
-def cell_value(layout: Layout, arg: ArgumentColumn) -> tuple[str, str]:
+def cell_value(layout: OverLayout, arg: ArgumentColumn) -> tuple[str, str]:
     """The value of an argument in cell c, and whether it is one."""
     lane = f"c + CELL_{arg.name.upper()}"
     value = f"fcells[{lane}]" if arg.kind == "float" else f"cells[{lane}]"
@@ -28,7 +28,7 @@ def cell_value(layout: Layout, arg: ArgumentColumn) -> tuple[str, str]:
     return value, f"cells[{lane}] != {'NULL_FLOAT' if arg.kind == 'float' else 'NULL_INT'}"
 
 
-def load_cell(layout: Layout, arg: ArgumentColumn) -> Iterator[str]:
+def load_cell(layout: OverLayout, arg: ArgumentColumn) -> Iterator[str]:
     """The argument of the row in cell c, under the names that an arriving row's has."""
     value, known = cell_value(layout, arg)
     yield f"{arg.name}_in = {known}"
@@ -37,7 +37,7 @@ def load_cell(layout: Layout, arg: ArgumentColumn) -> Iterator[str]:
         yield f"{arg.name}_word = cells[c + CELL_{arg.name.upper()}]"
 
 
-def put(layout: Layout, part: Held) -> Iterator[str]:
+def put(layout: OverLayout, part: Held) -> Iterator[str]:
     """The arriving row's value, or that of the row at `entering` if its frame is delayed, enters what is held."""
     state, arg, at = part.state, part.arg, part.place
     if arg is None:
@@ -55,7 +55,7 @@ def put(layout: Layout, part: Held) -> Iterator[str]:
         yield from indented(_again(layout, part, state))
 
 
-def take(layout: Layout, part: Held) -> Iterator[str]:
+def take(layout: OverLayout, part: Held) -> Iterator[str]:
     """The value in cell c leaves the sums of a frame."""
     assert part.arg is not None and isinstance(part.state, Sums)
     arg = part.arg
@@ -68,14 +68,14 @@ def take(layout: Layout, part: Held) -> Iterator[str]:
     yield from indented(part.state.leave(part.place, f"{arg.name}_old"))
 
 
-def _counted(way: str, layout: Layout, part: Held, bits: str) -> str:
+def _counted(way: str, layout: OverLayout, part: Held, bits: str) -> str:
     assert part.arg is not None
     i = layout.tables.index(part)
     word = f"word_of({bits})" if part.arg.kind == "float" else bits
     return f"count_{way}(table{i}, state, USED + {i}, s, {word})"
 
 
-def _again(layout: Layout, part: Held, state: Sums) -> Iterator[str]:
+def _again(layout: OverLayout, part: Held, state: Sums) -> Iterator[str]:
     assert part.arg is not None
     value, known = cell_value(layout, part.arg)
     yield "# A value that dwarfed all others took their digits with it: add up what is left anew."

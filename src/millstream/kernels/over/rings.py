@@ -8,14 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.kernels.batch import Ints
-from millstream.kernels.over.layout import Layout
+from millstream.kernels.over.layout import OverLayout
 from millstream.kernels.over.loops import FIRST_CAPACITY
 
 Records = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Runs:
+class RingPositions:
     """Positions in rings: the record each belongs to, the position, and where its cell begins."""
 
     owner: Ints
@@ -23,7 +23,7 @@ class Runs:
     cell: Ints
 
 
-def low_positions(layout: Layout, records: Records) -> Ints:
+def low_positions(layout: OverLayout, records: Records) -> Ints:
     """The oldest position that each ring still holds."""
     lanes = layout.slot_lanes
     tail = records[:, lanes["tail"]]
@@ -37,29 +37,29 @@ def low_positions(layout: Layout, records: Records) -> Ints:
     return low
 
 
-def row_runs(layout: Layout, records: Records) -> Runs:
+def row_runs(layout: OverLayout, records: Records) -> RingPositions:
     """The rows in the rings of these records."""
     return _runs(layout, records, low_positions(layout, records), records[:, layout.slot_lanes["tail"]])
 
 
-def queue_runs(layout: Layout, records: Records, queue: int) -> Runs:
+def queue_runs(layout: OverLayout, records: Records, queue: int) -> RingPositions:
     """The entries of one of their queues."""
     name = layout.queues[queue].name
     head, tail = (records[:, layout.slot_lanes[f"{name}_queue_{end}"]] for end in ("head", "tail"))
     return _runs(layout, records, head, tail)
 
 
-def _runs(layout: Layout, records: Records, start: Ints, stop: Ints) -> Runs:
+def _runs(layout: OverLayout, records: Records, start: Ints, stop: Ints) -> RingPositions:
     lanes = layout.slot_lanes
     counts = stop - start
     owner = np.repeat(np.arange(len(records)), counts)
     ends = np.cumsum(counts)
     position = np.arange(len(owner)) + np.repeat(start - (ends - counts), counts)
     base, capacity = (records[owner, lanes[name]] for name in ("base", "capacity"))
-    return Runs(owner, position, base + (position & (capacity - 1)) * len(layout.cell_lanes))
+    return RingPositions(owner, position, base + (position & (capacity - 1)) * len(layout.cell_lanes))
 
 
-def place_rings(layout: Layout, records: Records, counts: Ints) -> int:
+def place_rings(layout: OverLayout, records: Records, counts: Ints) -> int:
     """Give every record with rows a ring, one after the other; returns the lanes they take together."""
     capacity = np.where(counts > 0, FIRST_CAPACITY, 0)
     while np.any(capacity < counts):

@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from millstream.kernels.accumulators.columns import ArgumentColumn
 from millstream.kernels.batch import Ints
-from millstream.kernels.content import Content, Few, Slots
-from millstream.kernels.lists import Coded, Lanes, code_strings, fixed, lists, strings_of, unfixed, unlisted
-from millstream.kernels.over.layout import Layout
+from millstream.kernels.over.layout import OverLayout
 from millstream.kernels.over.rings import place_rings, queue_runs, row_runs
 from millstream.kernels.over.state import OverState, new_state
-from millstream.kernels.saving import load_keys
-from millstream.kernels.snapshots import Saved
+from millstream.kernels.saving.content import Content, Few, Slots
+from millstream.kernels.saving.lists import Coded, Lanes, code_strings, fixed, lists, strings_of, unfixed, unlisted
+from millstream.kernels.saving.snapshots import Saved
+from millstream.kernels.saving.states import load_keys
 
 _CELLS = "cells"
 
@@ -25,7 +25,7 @@ Owned = tuple[Ints, Lanes]
 """The record that each row of numbers belongs to, in their order, and these rows."""
 
 
-def exported(layout: Layout, state: OverState) -> Content:
+def exported(layout: OverLayout, state: OverState) -> Content:
     """What the state is."""
     live = np.arange(state.slot_count) if state.keys is None else state.keys.live().astype(np.int64)
     slots = Slots(live, state.ledger, partial(_taken, layout, state), len(layout.spec.keys))
@@ -33,7 +33,7 @@ def exported(layout: Layout, state: OverState) -> Content:
     return {"upto": np.array([state.upto]), "slots": slots, **pending}
 
 
-def _taken(layout: Layout, state: OverState, slots: Ints) -> pa.StructArray:
+def _taken(layout: OverLayout, state: OverState, slots: Ints) -> pa.StructArray:
     shards = len(state.shards)
     records = np.zeros((len(slots), len(layout.slot_lanes)), dtype=np.int64)
     found: dict[str, list[Owned]] = {}
@@ -73,7 +73,7 @@ def _gathered(parts: Sequence[Owned]) -> Owned:
     return owner[order], np.concatenate([rows for _, rows in parts])[order]
 
 
-def _coded(layout: Layout, arg: ArgumentColumn, records: Lanes, owned: dict[str, Owned]) -> list[Coded]:
+def _coded(layout: OverLayout, arg: ArgumentColumn, records: Lanes, owned: dict[str, Owned]) -> list[Coded]:
     """Everywhere that codes of an argument's strings stand."""
     every = np.arange(len(records))
     found: list[Any] = [(every, records[:, value], records[:, known] == 1) for known, value in layout.text_lanes(arg)]
@@ -88,7 +88,7 @@ def _coded(layout: Layout, arg: ArgumentColumn, records: Lanes, owned: dict[str,
     return found
 
 
-def loaded(layout: Layout, parts: Saved, threads: int) -> OverState:
+def loaded(layout: OverLayout, parts: Saved, threads: int) -> OverState:
     """A running state."""
     state = new_state(layout, threads)
     state.upto = int(parts.array("upto")[0])

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from millstream.kernels.aggregates import KNOWN, NAMES, OVER_NAMES, RANKS, result_type
 from millstream.kernels.one_input import OneInput
 from millstream.kernels.registry import register
+from millstream.plan.aggregates import KNOWN, NAMES, OVER_NAMES, RANKS, result_type
 from millstream.plan.windows import Between, Frame
 from millstream.plan.windows import WindowCall as OverCall
 from millstream.schema import Field, Schema

@@ -9,11 +9,11 @@ import numpy.typing as npt
 
 from millstream.kernels.accumulators import loops
 from millstream.kernels.batch import BEGIN, Batch, Ints
-from millstream.kernels.content import Ledger
 from millstream.kernels.jit import compile_kernel, source_of
 from millstream.kernels.keys import ByteTable, KeyTable
 from millstream.kernels.over.codegen import USED
-from millstream.kernels.over.layout import Layout
+from millstream.kernels.over.layout import OverLayout
+from millstream.kernels.saving.content import Ledger
 
 _refill = compile_kernel(source_of(loops), "refill")
 
@@ -27,7 +27,7 @@ _FIRST_TABLE = 16
 class Shard:
     """The keys of one thread: slot g of the key table is record g // shards of shard g % shards."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: OverLayout) -> None:
         self.width = len(layout.slot_lanes)
         self.cell = len(layout.cell_lanes)
         self.slots: Ints = np.zeros(0, dtype=np.int64)
@@ -107,7 +107,7 @@ class OverState:
         return min(1, len(self.shards[0].slots)) if self.keys is None else self.keys.size
 
 
-def new_state(layout: Layout, threads: int) -> OverState:
+def new_state(layout: OverLayout, threads: int) -> OverState:
     """A state without keys; the number of shards is the power of two that serves the threads."""
     types = [layout.spec.input[key].type for key in layout.spec.keys]
     shards = 1

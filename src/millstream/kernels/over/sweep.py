@@ -8,7 +8,7 @@ import numpy.typing as npt
 from millstream.kernels.accumulators.columns import ArgumentColumn
 from millstream.kernels.batch import BEGIN
 from millstream.kernels.keys.words import to_words
-from millstream.kernels.over.layout import Layout
+from millstream.kernels.over.layout import OverLayout
 from millstream.kernels.over.loops import FIRST_CAPACITY
 from millstream.kernels.over.rings import row_runs
 from millstream.kernels.over.state import OverState, Shard
@@ -17,7 +17,7 @@ _KEYS_AT_LEAST = 256
 _TEXTS_AT_LEAST = 1_024
 
 
-def sweep(layout: Layout, state: OverState) -> None:
+def sweep(layout: OverLayout, state: OverState) -> None:
     """Forget what is dead: keys once all that lived the last time and were not seen since are dead, strings once there
     may be as many dead ones as there were in all. Either way the work is little for each row that came in between."""
     expires = layout.expires
@@ -33,7 +33,7 @@ def sweep(layout: Layout, state: OverState) -> None:
             state.kept_texts[arg.name] = len(table)
 
 
-def _forget_keys(layout: Layout, state: OverState, since: int) -> None:
+def _forget_keys(layout: OverLayout, state: OverState, since: int) -> None:
     assert state.keys is not None
     live = state.keys.live()
     shards = len(state.shards)
@@ -76,7 +76,7 @@ def _free_regions(shard: Shard, base: npt.NDArray[np.int64], capacity: npt.NDArr
         kind, size = kind + 1, size * 2
 
 
-def _used_codes(layout: Layout, arg: ArgumentColumn, shard: Shard) -> npt.NDArray[np.int64]:
+def _used_codes(layout: OverLayout, arg: ArgumentColumn, shard: Shard) -> npt.NDArray[np.int64]:
     records = shard.records
     used = [records[records[:, known] == 1, value] for known, value in layout.text_lanes(arg)]
     if arg.name in layout.cell_lanes:

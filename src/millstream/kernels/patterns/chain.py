@@ -25,10 +25,10 @@ from millstream.kernels.patterns.chain_source import (
     NO_ROW,
     OVERFLOW,
     TROUBLE,
-    Generated,
+    ChainLoops,
     generate,
 )
-from millstream.kernels.patterns.chain_state import ChainState, Piece
+from millstream.kernels.patterns.chain_state import ChainState, FoundMatches
 from millstream.kernels.patterns.coding import is_odd
 from millstream.kernels.patterns.log import Bools, RowLog
 from millstream.kernels.patterns.machine import (
@@ -40,9 +40,9 @@ from millstream.kernels.patterns.machine import (
     skip_to_first_row,
 )
 from millstream.kernels.patterns.registers import is_incremental
-from millstream.plan.chains import Chain, NoChain, chain_of
-from millstream.plan.patterns import CLASSIFIER, Search
-from millstream.plan.shifts import Shifts, shifts_of
+from millstream.plan.patterns.chains import Chain, NoChain, chain_of
+from millstream.plan.patterns.search import CLASSIFIER, Search
+from millstream.plan.patterns.shifts import Shifts, shifts_of
 
 _PARALLEL_ROWS = 16_384
 
@@ -107,7 +107,7 @@ class ChainMachine:
         self._counting = counting
 
     @cached_property
-    def generated(self) -> tuple[Generated, Generated]:
+    def generated(self) -> tuple[ChainLoops, ChainLoops]:
         """The loops while no column has been NULL, and those for afterwards."""
         plain, careful = (generate(self.plan, nulls, self._counting) for nulls in (False, True))
         return plain, careful
@@ -136,7 +136,7 @@ class ChainMachine:
         state.sweep()
         return found
 
-    def _take(self, state: ChainState, log: RowLog, since: int) -> list[Piece]:
+    def _take(self, state: ChainState, log: RowLog, since: int) -> list[FoundMatches]:
         rows = len(log) - since
         step = self._loops[state.nulls][0].form(rows)
         shards = 1
@@ -145,7 +145,7 @@ class ChainMachine:
         slots = log.slot[since:]
         inputs = self._inputs(state, log, since)
 
-        def run(number: int) -> Piece:
+        def run(number: int) -> FoundMatches:
             own, at, count = (
                 state.everything(since, slots) if shards == 1 else state.dealt(number, since, slots, shards)
             )
@@ -155,7 +155,7 @@ class ChainMachine:
 
         return run_all([partial(run, number) for number in range(shards)])
 
-    def _settle(self, state: ChainState, log: RowLog, upto: int) -> Piece:
+    def _settle(self, state: ChainState, log: RowLog, upto: int) -> FoundMatches:
         lanes, records = self.layout.lanes, state.records
         waits = records[:, lanes["state"]] != 0
         if upto < FOREVER:
@@ -172,10 +172,10 @@ class ChainMachine:
             inputs += [log.next, log.prev, *(log.link(-back) for back in self.layout.backs if back > 1)]
         return [*inputs, *state.columns(log, since), state.record, state.record.view(np.float64)]
 
-    def _piece(self, state: ChainState, shard: int, count: int, log: RowLog) -> Piece:
+    def _piece(self, state: ChainState, shard: int, count: int, log: RowLog) -> FoundMatches:
         """Room for what is found: matches begin at different rows, of which the log may have dropped one per slot."""
         room = (len(log) + len(state.records) if self.layout.logged else 2 * count) + 2
-        return Piece(np.zeros(META, dtype=np.int64), state.room(shard, room, self._kinds[state.nulls]))
+        return FoundMatches(np.zeros(META, dtype=np.int64), state.room(shard, room, self._kinds[state.nulls]))
 
     @cached_property
     def _kinds(self) -> tuple[tuple[str, ...], ...]:
@@ -188,7 +188,7 @@ class ChainMachine:
             every.append(tuple(kinds))
         return tuple(every)
 
-    def _found(self, state: ChainState, log: RowLog, pieces: list[Piece]) -> Found:
+    def _found(self, state: ChainState, log: RowLog, pieces: list[FoundMatches]) -> Found:
         if not pieces:
             return nothing_found(self.search)
         found = [[array[: int(piece.meta[FOUND])] for array in piece.arrays] for piece in pieces]

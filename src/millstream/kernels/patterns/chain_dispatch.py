@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from millstream.expressions.kernel.forms import and_
 from millstream.kernels.patterns.chain_layout import is_counted
 from millstream.kernels.patterns.chain_moves import Moves
 from millstream.kernels.patterns.chain_plan import Plan
-from millstream.physical.expressions.kernel_forms import and_
 
 
 @dataclass

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from millstream.expressions.nodes import Column, columns_of
 from millstream.kernels.accumulators import Accumulator, Argument
 from millstream.kernels.patterns.machine import lead
-from millstream.plan.chains import Chain, Element
-from millstream.plan.expr import Column, columns_of
-from millstream.plan.patterns import CLASSIFIER, MATCH_NUMBER, Reach, Search, Summary
+from millstream.plan.patterns.chains import Chain, Element
+from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, MatchSummary, Reach, Search
 from millstream.types import DOUBLE, SqlType
 
 FLAGS_AT_MOST = 60
@@ -33,7 +33,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptCell:
     """A cell, as it was at the first or last row of some elements, `depth` of those further on or back."""
 
     elements: tuple[int, ...]
@@ -56,7 +56,7 @@ def is_counted(element: Element) -> bool:
     return element.most is not None and element.most > 1
 
 
-class Layout:
+class ChainLayout:
     """Everything that a search for a chain of elements has to remember, and the lane of each.
 
     With `logged`, rows since the start of the attempt under way lie in the log, and so do the rows before it.
@@ -84,7 +84,7 @@ class Layout:
         """How many rows the elements before one have at least taken, or those of them that are in a group."""
         return sum(one.least for i, one in enumerate(self.elements[:element]) if group is None or i in group)
 
-    def kept_for(self, reach: Reach, at: int | None) -> tuple[Kept, ...]:
+    def kept_for(self, reach: Reach, at: int | None) -> tuple[KeptCell, ...]:
         """What must be kept so that a reach can be read where an element is tested, or at no row (None); the
         last of it is what is read."""
         group = self.group(reach.variables)
@@ -94,9 +94,9 @@ class Layout:
         if reach.first:
             if at in group and self.is_fresh(group, at) and self.elements[at].most == 1:
                 return ()
-            return (Kept(group, True, reach.offset, cell),)
+            return (KeptCell(group, True, reach.offset, cell),)
         deepest = reach.offset - (at in group)
-        return tuple(Kept(group, False, depth, cell) for depth in range(deepest + 1))
+        return tuple(KeptCell(group, False, depth, cell) for depth in range(deepest + 1))
 
     def is_fresh(self, group: tuple[int, ...], element: int) -> bool:
         """Whether no element before this one can have given a row to a group."""
@@ -115,9 +115,9 @@ class Layout:
         return tuple(dict.fromkeys(read))
 
     @cached_property
-    def kept(self) -> tuple[Kept, ...]:
+    def kept(self) -> tuple[KeptCell, ...]:
         """What is kept of rows that elements took."""
-        found: list[Kept] = []
+        found: list[KeptCell] = []
         for name, at in self.sites:
             named = self.search.named.get(name)
             if isinstance(named, Reach):
@@ -127,9 +127,9 @@ class Layout:
     @cached_property
     def tallies(self) -> tuple[Tally, ...]:
         named = (self.search.named.get(name) for name, _ in self.sites)
-        return tuple(dict.fromkeys(self.tally(summary) for summary in named if isinstance(summary, Summary)))
+        return tuple(dict.fromkeys(self.tally(summary) for summary in named if isinstance(summary, MatchSummary)))
 
-    def tally(self, summary: Summary) -> Tally:
+    def tally(self, summary: MatchSummary) -> Tally:
         arg = summary.args[0] if summary.args else None
         name, type_ = (arg.name, arg.type) if isinstance(arg, Column) else (None, None)
         argument = None if type_ is None else Argument("tallied" if type_ == DOUBLE else "counted", type_)
@@ -234,7 +234,7 @@ class Layout:
     def cell_lane(self, cell: Cell) -> str:
         return f"c{self.columns.index(cell.column)}_{cell.back}"
 
-    def kept_lane(self, kept: Kept) -> str:
+    def kept_lane(self, kept: KeptCell) -> str:
         return f"kept{self.kept.index(kept)}"
 
     @cached_property

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
+from millstream.expressions.nodes import Expr
 from millstream.kernels.patterns.chain_layout import is_counted
 from millstream.kernels.patterns.chain_plan import Plan, at_hand
-from millstream.kernels.patterns.chain_values import Values
+from millstream.kernels.patterns.chain_values import ChainValues
 from millstream.kernels.source.writer import Writer
-from millstream.plan.chains import Element
-from millstream.plan.expr import Expr
-from millstream.plan.shift_tables import Place, Start
+from millstream.plan.patterns.chains import Element
+from millstream.plan.patterns.shift_tables import RunPlace, Start
 
 
 class Moves:
@@ -22,7 +22,7 @@ class Moves:
 
     def __init__(self, plan: Plan, nulls: bool, asked: frozenset[str]) -> None:
         self.plan, self.layout = plan, plan.layout
-        self.values = Values(plan.layout, nulls, asked)
+        self.values = ChainValues(plan.layout, nulls, asked)
         self.outputs = [
             self.values.named(name, len(self.layout.elements), False, False) for name in plan.search.columns
         ]
@@ -87,7 +87,7 @@ class Moves:
             self._start_here(start, kind, element, again)
             return
         self.write("here = next[p]" if kind == "filled" else "here = q")
-        if any(start.begins[0] == Place(at_hand(kind, element), -1) for start in self.plan.shift(kind, element)):
+        if any(start.begins[0] == RunPlace(at_hand(kind, element), -1) for start in self.plan.shift(kind, element)):
             self.write("before = p" if kind == "filled" else "before = prev[p]")
         with ExitStack() as stack:
             for start in self.plan.shift(kind, element):
@@ -103,15 +103,15 @@ class Moves:
         """Where no row is looked at twice: the row at hand begins a new attempt, or does not."""
         here, write = at_hand(kind, element), self.write
         write("state = 0")
-        if kind in ("filled", "late", "ended") or start.begins[0] != Place(here):
+        if kind in ("filled", "late", "ended") or start.begins[0] != RunPlace(here):
             write(again)
-        elif start.at != Place(here):
+        elif start.at != RunPlace(here):
             write(*self.values.begin())
             self.begin_at("p")
             write(*self.take_lines(0, False, None))
             write(f"state = {self.plan.state(start.element, start.element == 0)}", again)
 
-    def _position(self, place: Place, here: int) -> str:
+    def _position(self, place: RunPlace, here: int) -> str:
         """The row at a place; behind the row at hand there is at most one that is known."""
         text = "here" if place.run == here else f"record[s + BEGIN{place.run}]"
         if place.ahead < 0:
@@ -124,8 +124,8 @@ class Moves:
     def _look_for(self, start: Start, here: int) -> None:
         """The first row of an attempt, if a run has so many rows."""
         assert start.run is not None
-        self.write(f"b0 = {self._position(Place(start.run), here)}")
-        self.write(f"end = {self._position(Place(start.run + 1), here)}")
+        self.write(f"b0 = {self._position(RunPlace(start.run), here)}")
+        self.write(f"end = {self._position(RunPlace(start.run + 1), here)}")
         for _ in range(start.begins[0].ahead):
             self.write("if b0 != end:", "    b0 = next[place(b0)]")
 

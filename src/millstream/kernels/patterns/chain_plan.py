@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
-from millstream.kernels.patterns.chain_layout import LANES_BACK, Layout
+from millstream.kernels.patterns.chain_layout import LANES_BACK, ChainLayout
 from millstream.kernels.patterns.machine import behind
-from millstream.plan.chains import Chain
-from millstream.plan.patterns import Search
-from millstream.plan.shift_tables import Place, Shift, Shifts, Start
+from millstream.plan.patterns.chains import Chain
+from millstream.plan.patterns.search import Search
+from millstream.plan.patterns.shift_tables import RunPlace, Shift, Shifts, Start
 
 KINDS = ("failed", "checked", "filled", "late", "ended")
 """The ways in which an attempt may fail: the tables of `Shifts`."""
@@ -17,7 +17,7 @@ KINDS = ("failed", "checked", "filled", "late", "ended")
 
 def naive(chain: Chain) -> Shifts:
     """What nothing is known of: the search goes on at the row after the first."""
-    after_first: Shift = (Start((Place(0, 1),), Place(0, 1)),)
+    after_first: Shift = (Start((RunPlace(0, 1),), RunPlace(0, 1)),)
     every = (after_first,) * len(chain.elements)
     return Shifts(every, every, every, every, every, ender_begins=True, rescans=True)
 
@@ -27,7 +27,7 @@ class Plan:
 
     def __init__(self, search: Search, chain: Chain, shifts: Shifts) -> None:
         self.search, self.chain, self.shifts = search, chain, shifts
-        self.layout = Layout(search, chain, self.logged, self.runs, self.resumes)
+        self.layout = ChainLayout(search, chain, self.logged, self.runs, self.resumes)
 
     @cached_property
     def states(self) -> tuple[tuple[int, bool], ...]:

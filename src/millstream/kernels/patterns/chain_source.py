@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from millstream.expressions.kernel.helpers import helper_source
 from millstream.kernels.accumulators import imports
 from millstream.kernels.patterns.chain_dispatch import Dispatch
 from millstream.kernels.patterns.chain_plan import Plan
 from millstream.kernels.patterns.conditions import Constants
 from millstream.kernels.source.passes import untroubled
 from millstream.kernels.source.writer import Writer
-from millstream.physical.expressions.kernel_helpers import helper_source
 
 FOUND, TROUBLE, EVALUATIONS, META = 0, 1, 2, 3
 """Lanes of `meta`: how many output rows there are, what went wrong, how often conditions were asked; their number."""
@@ -31,7 +31,7 @@ _PASSED = "while state != 0 and record[s + DEADLINE] < {}:"
 
 
 @dataclass
-class Generated:
+class ChainLoops:
     """Modules with the loops `step`, over rows, and `settle`, over partitions when time has come so far; apart, since
     the second may never do enough to be compiled."""
 
@@ -43,7 +43,7 @@ class Generated:
     """which output columns have an array for their validity"""
 
 
-def generate(plan: Plan, nulls: bool, counted: bool = False) -> Generated:
+def generate(plan: Plan, nulls: bool, counted: bool = False) -> ChainLoops:
     """The loops; without `nulls`, such that no column may ever have been NULL."""
     asked: frozenset[str] = frozenset()
     while True:
@@ -60,10 +60,10 @@ class _Source(Dispatch):
     def has_flags(self) -> bool:
         return any(map(self.values.keeps_flag, self.layout.flags))
 
-    def generated(self) -> Generated:
+    def generated(self) -> ChainLoops:
         step, settle = self._module(self._step()), self._module(self._settle())
         flagged = tuple(null != "False" for _, null in self.outputs)
-        return Generated(step, settle, self.values.constants, frozenset(self.values.asked), flagged)
+        return ChainLoops(step, settle, self.values.constants, frozenset(self.values.asked), flagged)
 
     def _module(self, function: str) -> str:
         lanes = "".join(f"{name.upper()} = {lane}\n" for name, lane in self.layout.lanes.items())

@@ -12,12 +12,12 @@ import pyarrow as pa
 from millstream.kernels.batch import Ints
 from millstream.kernels.jit import as_input, compile_kernel, source_of
 from millstream.kernels.keys import ByteTable
-from millstream.kernels.lists import fixed, unfixed
 from millstream.kernels.over import loops
-from millstream.kernels.patterns.chain_layout import Layout
+from millstream.kernels.patterns.chain_layout import ChainLayout
 from millstream.kernels.patterns.chain_plan import Plan
 from millstream.kernels.patterns.log import RowLog, renumbered
 from millstream.kernels.patterns.machine import Array, Positions, floors
+from millstream.kernels.saving.lists import fixed, unfixed
 from millstream.types import VARCHAR
 
 _deal = compile_kernel(source_of(loops), "deal")
@@ -29,7 +29,7 @@ Places = npt.NDArray[np.uint32]
 
 
 @dataclass
-class Piece:
+class FoundMatches:
     """What one loop found: slots as places of records, times, arrival numbers, and the search's columns."""
 
     meta: Ints
@@ -39,7 +39,7 @@ class Piece:
 class ChainState:
     """A record for each slot."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: ChainLayout) -> None:
         self.layout = layout
         self.record: Ints = np.zeros(0, dtype=np.int64)
         self.nulls = False
@@ -196,7 +196,7 @@ class ChainState:
         return columns
 
     @staticmethod
-    def load(layout: Layout, columns: Mapping[str, pa.Array], positions: Positions) -> ChainState:
+    def load(layout: ChainLayout, columns: Mapping[str, pa.Array], positions: Positions) -> ChainState:
         """A state with slots that were exported."""
         state = ChainState(layout)
         records = unfixed(columns["record"])

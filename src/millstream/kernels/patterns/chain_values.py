@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from millstream.expressions.kernel.forms import choose, not_, or_, zero
+from millstream.expressions.nodes import Expr, columns_of
 from millstream.kernels.accumulators import Place
 from millstream.kernels.coded_text import NotCompilable
-from millstream.kernels.patterns.chain_layout import Cell, Kept, Layout, Tally
+from millstream.kernels.patterns.chain_layout import Cell, ChainLayout, KeptCell, Tally
 from millstream.kernels.patterns.conditions import Constants
-from millstream.physical.expressions.kernel_forms import choose, not_, or_, zero
-from millstream.plan.expr import Expr, columns_of
-from millstream.plan.patterns import CLASSIFIER, MATCH_NUMBER, TIMED_OUT, Reach, Summary
+from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, TIMED_OUT, MatchSummary, Reach
 from millstream.types import BIGINT, BOOLEAN, SqlType
 
 Pair = tuple[str, str]
 """The text of a value, and of whether it is NULL."""
 
 
-class Values:
+class ChainValues:
     """Writes what reads and keeps values. Without `nulls`, no column is ever NULL, and flags that nothing asks for
     (`asked`) are not kept."""
 
-    def __init__(self, layout: Layout, nulls: bool, asked: frozenset[str]) -> None:
+    def __init__(self, layout: ChainLayout, nulls: bool, asked: frozenset[str]) -> None:
         self.layout, self.nulls, self._kept_flags = layout, nulls, asked
         self.asked: set[str] = set()
         self.helpers: set[str] = set()
@@ -100,7 +100,7 @@ class Values:
             return zero(_plain(reach.type)), "True"
         return self._stored(kept[-1], reach.type, self.layout.rows_before(elements, kept[-1].elements))
 
-    def _stored(self, kept: Kept, type_: SqlType, rows: int) -> Pair:
+    def _stored(self, kept: KeptCell, type_: SqlType, rows: int) -> Pair:
         """What was kept, when at least so many rows of its elements have been taken."""
         name = self.layout.kept_lane(kept)
         exists = all(self.layout.rows_before(element) >= kept.cell.back for element in kept.elements)
@@ -121,7 +121,7 @@ class Values:
         if name == TIMED_OUT:
             return "False", "False"
         found = self.layout.search.named[name]
-        if isinstance(found, Summary):
+        if isinstance(found, MatchSummary):
             return self._sum(self.layout.tally(found))
         return self.reach(found, element, some) if at_row else self.reach_after(found, element)
 
@@ -173,11 +173,11 @@ class Values:
             if element in group:
                 yield f"{self._group_count(group)} += 1"
 
-    def _keep(self, kept: Kept, element: int, some: bool) -> Iterator[str]:
+    def _keep(self, kept: KeptCell, element: int, some: bool) -> Iterator[str]:
         layout, name = self.layout, self.layout.kept_lane(kept)
         if not kept.first:
             if kept.depth:
-                before = layout.kept_lane(Kept(kept.elements, False, kept.depth - 1, kept.cell))
+                before = layout.kept_lane(KeptCell(kept.elements, False, kept.depth - 1, kept.cell))
                 yield f"{self.lane(name)} = {self.lane(before)}"
                 if self.keeps_flag(name):
                     self.asked.add(before)
@@ -194,7 +194,7 @@ class Values:
             yield f"if {self._group_count(kept.elements)} == {self._offset(kept.depth)}:"
             yield from (f"    {line}" for line in self._store(kept, name, element))
 
-    def _store(self, kept: Kept, name: str, element: int) -> Iterator[str]:
+    def _store(self, kept: KeptCell, name: str, element: int) -> Iterator[str]:
         value, null = self.cell(kept.cell, element)
         yield f"{self.lane(name)} = {value}"
         if self.keeps_flag(name):
@@ -229,7 +229,7 @@ class Values:
     def _tallies_of(self, names: Iterable[str], element: int | None = None) -> list[Tally]:
         """The aggregates among some values, or those of them over rows of an element."""
         named = (self.layout.search.named.get(name) for name in sorted(names))
-        found = dict.fromkeys(self.layout.tally(summary) for summary in named if isinstance(summary, Summary))
+        found = dict.fromkeys(self.layout.tally(summary) for summary in named if isinstance(summary, MatchSummary))
         return [tally for tally in found if element is None or element in tally.elements]
 
     def _entered(self, tally: Tally, element: int, at: Place) -> Iterator[str]:

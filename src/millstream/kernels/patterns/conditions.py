@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from millstream.expressions.kernel.source import KernelExpr, to_kernel_source
+from millstream.expressions.nodes import Call, Cast, Column, Expr, Literal
 from millstream.kernels.batch import Ints
 from millstream.kernels.coded_text import NotCompilable, on_codes
 from millstream.kernels.jit import as_input
 from millstream.kernels.source.objects import compile_objects
-from millstream.physical.expressions.kernel import KernelExpr, to_kernel_source
-from millstream.plan.expr import Call, Cast, Column, Expr, Literal
 from millstream.types import BIGINT, DOUBLE, INTEGER, SqlType
 
 _READ_BY_MAKERS = {"round": 1}

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
-from millstream.kernels.content import Content, Ledger, Slots
 from millstream.kernels.keys import KeyTable
 from millstream.kernels.keys import Slots as SlotNumbers
 from millstream.kernels.patterns.chain import ChainMachine
@@ -21,9 +20,10 @@ from millstream.kernels.patterns.machine import Found, Machine, far_shifts, need
 from millstream.kernels.patterns.saving import loaded, taken
 from millstream.kernels.patterns.spec import MatchSpec
 from millstream.kernels.patterns.threads import ThreadMachine
-from millstream.kernels.saving import load_keys
-from millstream.kernels.snapshots import Saved
-from millstream.plan.patterns import CLASSIFIER, Reach, Search
+from millstream.kernels.saving.content import Content, Ledger, Slots
+from millstream.kernels.saving.snapshots import Saved
+from millstream.kernels.saving.states import load_keys
+from millstream.plan.patterns.search import CLASSIFIER, Reach, Search
 
 KEPT_ROWS, IDLE_KEYS = 1_024, 1_024
 """How many rows, and keys, that nothing needs are not worth looking for."""

@@ -23,11 +23,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millstream.errors import DataError
+from millstream.expressions.nodes import columns_of
 from millstream.kernels.batch import FOREVER, Ints
 from millstream.kernels.patterns.log import Bools, RowLog
-from millstream.plan.expr import columns_of
-from millstream.plan.patterns import CLASSIFIER, MATCH_NUMBER, Reach, Search
-from millstream.plan.row_patterns import Check, least_rows, rows_before
+from millstream.plan.patterns.expressions import Check, least_rows, rows_before
+from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, Reach, Search
 
 Array = npt.NDArray[Any]
 

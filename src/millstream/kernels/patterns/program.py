@@ -11,9 +11,9 @@ from itertools import groupby
 import numpy as np
 
 from millstream.errors import UnsupportedError
+from millstream.expressions.nodes import Expr
 from millstream.kernels.batch import Ints
-from millstream.plan.expr import Expr
-from millstream.plan.row_patterns import (
+from millstream.plan.patterns.expressions import (
     Check,
     Edge,
     Either,

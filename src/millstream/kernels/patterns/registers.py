@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from millstream.expressions.nodes import Column
 from millstream.kernels.accumulators import Accumulator, Argument, Place, Sums
 from millstream.kernels.accumulators.sums import SPREADS
 from millstream.kernels.patterns.machine import far_shifts
-from millstream.plan.expr import Column
-from millstream.plan.patterns import CLASSIFIER, MATCH_NUMBER, Reach, Search, Summary
+from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, MatchSummary, Reach, Search
 
 Group = tuple[str, ...] | None
 """Some variables; None: all."""
@@ -29,7 +29,7 @@ MARKED_BACK = 8
 """How many of the last rows of a group are marked; what is further back is found by the labels of rows."""
 
 
-def is_incremental(summary: Summary) -> bool:
+def is_incremental(summary: MatchSummary) -> bool:
     """Whether an aggregate can be kept in lanes as rows are taken."""
     if summary.program is not None or summary.distinct or summary.fn not in _INCREMENTAL or len(summary.args) > 1:
         return False
@@ -63,14 +63,14 @@ class _Marks:
         return (*self.lanes.values(), *(() if self.counted is None else (self.counted,)))
 
 
-class Registers:
+class MatchRegisters:
     """The lanes for some reaches and summaries; lanes before `width` that have no name belong to others. With `merged`,
     records that know the same are equal."""
 
     def __init__(self, search: Search, names: Iterable[str], width: int = 0, merged: bool = False) -> None:
         self._merged = merged
         self._marks: dict[Group, _Marks] = {}
-        self.summaries: list[Summary] = []
+        self.summaries: list[MatchSummary] = []
         self.starts: dict[str, int] = {}
         self._sums: dict[str, Accumulator] = {}
         self.marks: list[int] = []
@@ -94,7 +94,7 @@ class Registers:
                 marks.counted = width
                 width += 1
         for value in wanted:
-            if isinstance(value, Summary):
+            if isinstance(value, MatchSummary):
                 self.summaries.append(value)
                 self.starts[value.name] = width
                 self._sums[value.name] = accumulator_of(value, f"s{len(self._sums)}")
@@ -125,7 +125,7 @@ class Registers:
         return regs(self._marks[reach.variables].lanes["first" if reach.first else "last", reach.offset])
 
     def summed(
-        self, summary: Summary, regs: Callable[[int], str], fregs: Callable[[int], str], out: str, ok: str
+        self, summary: MatchSummary, regs: Callable[[int], str], fregs: Callable[[int], str], out: str, ok: str
     ) -> Iterator[str]:
         """Source that assigns what a summary comes to, and, but for counts, whether that is not NULL."""
         accumulator, at = self._sums[summary.name], _lanes_at(self.starts[summary.name], self._sums[summary.name])
@@ -133,7 +133,7 @@ class Registers:
         yield from accumulator.result(place, out, ok, 'raise OverflowError("the result does not fit BIGINT")')
 
 
-def accumulator_of(summary: Summary, name: str) -> Accumulator:
+def accumulator_of(summary: MatchSummary, name: str) -> Accumulator:
     """The aggregate of a summary; variables that it needs begin with `name`."""
     return Accumulator(summary.fn, Argument(name, summary.args[0].type) if summary.args else None, summary.type)
 

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from millstream.expressions.nodes import columns_of
+from millstream.expressions.object_values import to_values
 from millstream.kernels.batch import Ints
 from millstream.kernels.patterns import cell_loops as loops
 from millstream.kernels.patterns.log import RowLog
 from millstream.kernels.programs.engine import Engine, Running
 from millstream.kernels.programs.kernel import engine_of
-from millstream.physical.expressions.object_values import to_values
-from millstream.plan.builtin_programs import builtin_program
-from millstream.plan.expr import columns_of
-from millstream.plan.patterns import CLASSIFIER, MATCH_NUMBER, Search, Summary
-from millstream.plan.programs import Program
+from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, MatchSummary, Search
+from millstream.plan.programs.builtin import builtin_program
+from millstream.plan.programs.nodes import Program
 from millstream.schema import Field, Schema
 from millstream.types import BIGINT, VARCHAR
 
@@ -36,7 +36,7 @@ class Matches:
     at: Ints
 
 
-def replayed(search: Search, summary: Summary, log: RowLog, matches: Matches) -> pa.Array:
+def replayed(search: Search, summary: MatchSummary, log: RowLog, matches: Matches) -> pa.Array:
     """An aggregate of each output row."""
     last = matches.begins[matches.of + 1] - 1
     if search.given.rows == "all" and not summary.final:
@@ -48,7 +48,7 @@ def replayed(search: Search, summary: Summary, log: RowLog, matches: Matches) ->
     return pa.compute.if_else(pa.array(is_told), values.fill_null(0), pa.scalar(None, values.type))
 
 
-def summed(search: Search, summary: Summary, log: RowLog, rows: Ints, labels: Ints, number: int) -> Any:
+def summed(search: Search, summary: MatchSummary, log: RowLog, rows: Ints, labels: Ints, number: int) -> Any:
     """An aggregate over rows that have been taken so far, as a Python value."""
     found = np.zeros((1, loops.FOUND), dtype=np.int64)
     found[0, [loops.M_NUMBER, loops.M_KIND]] = number, loops.MATCH
@@ -60,7 +60,7 @@ def summed(search: Search, summary: Summary, log: RowLog, rows: Ints, labels: In
     return to_values(values, summary.type)[0]
 
 
-def _as_of(search: Search, summary: Summary, log: RowLog, matches: Matches, last: Ints) -> pa.Array:
+def _as_of(search: Search, summary: MatchSummary, log: RowLog, matches: Matches, last: Ints) -> pa.Array:
     """Of each output row, the last value returned up to the row of the match that it goes by."""
     counts = np.diff(matches.begins)
     owner = np.repeat(np.arange(len(counts)), counts)
@@ -95,14 +95,14 @@ def _upto(matches: Matches) -> Ints:
 
 
 @lru_cache(maxsize=64)
-def _engine(summary: Summary) -> Engine:
+def _engine(summary: MatchSummary) -> Engine:
     """What runs an aggregate; kept, since making it takes longer than the rows of a match, and conditions ask for each
     row anew."""
     program = _program(summary)
     return engine_of(program, Running(bool(program.terminate)), keyed=True)
 
 
-def _program(summary: Summary) -> Program:
+def _program(summary: MatchSummary) -> Program:
     if summary.program is not None:
         return summary.program
     arg = summary.args[0].type if summary.args else None
@@ -110,9 +110,9 @@ def _program(summary: Summary) -> Program:
 
 
 def _arguments(
-    search: Search, summary: Summary, log: RowLog, matches: Matches, places: Ints, owner: Ints
+    search: Search, summary: MatchSummary, log: RowLog, matches: Matches, places: Ints, owner: Ints
 ) -> list[pa.Array]:
-    from millstream.physical.expressions import compile_arrow
+    from millstream.expressions.evaluator import compile_arrow
 
     if not summary.args:
         return []

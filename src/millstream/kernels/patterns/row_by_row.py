@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from millstream.expressions.object_values import to_values
 from millstream.kernels.patterns.coding import decode
 from millstream.kernels.patterns.log import RowLog
 from millstream.kernels.patterns.replay import summed
-from millstream.kernels.patterns.threads_source import Generated
-from millstream.physical.expressions.object_values import to_values
-from millstream.plan.patterns import Search
+from millstream.kernels.patterns.threads_source import ThreadLoops
+from millstream.plan.patterns.search import Search
 from millstream.types import SqlType
 
 _PLAIN = {"BOOLEAN": bool, "DOUBLE": float}
@@ -21,7 +21,7 @@ _CELL = 3
 class RowByRow:
     """What generated source asks about the rows of a log."""
 
-    def __init__(self, search: Search, generated: Generated, log: RowLog) -> None:
+    def __init__(self, search: Search, generated: ThreadLoops, log: RowLog) -> None:
         self._search, self._generated, self._log = search, generated, log
 
     def __call__(self, number: int, values: tuple[Any, ...], nulls: tuple[Any, ...]) -> bool:

@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.kernels.batch import Ints
-from millstream.kernels.content import struct
-from millstream.kernels.lists import lists, unlisted
 from millstream.kernels.patterns.log import RowLog
 from millstream.kernels.patterns.machine import Machine, Positions
 from millstream.kernels.patterns.spec import MatchSpec
-from millstream.kernels.signatures import signature_of
-from millstream.kernels.snapshots import Saved
+from millstream.kernels.saving.content import struct
+from millstream.kernels.saving.lists import lists, unlisted
+from millstream.kernels.saving.signatures import signature_of
+from millstream.kernels.saving.snapshots import Saved
 
 _MACHINE = "machine."
 

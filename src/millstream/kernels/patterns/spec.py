@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from millstream.kernels.one_input import OneInput
 from millstream.kernels.registry import register
-from millstream.plan.patterns import Search
+from millstream.plan.patterns.search import Search
 from millstream.schema import Schema
 
 if TYPE_CHECKING:

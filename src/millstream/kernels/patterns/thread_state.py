@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from millstream.kernels.batch import FOREVER, Ints
 from millstream.kernels.jit import as_input, compile_kernel, source_of
-from millstream.kernels.lists import fixed, lists, unfixed, unlisted
 from millstream.kernels.patterns import cell_loops
 from millstream.kernels.patterns import thread_loops as loops
 from millstream.kernels.patterns.cell_loops import FOUND
 from millstream.kernels.patterns.machine import Positions
+from millstream.kernels.saving.lists import fixed, lists, unfixed, unlisted
 
 FIRST_ROOM = 64
 MOST_WAYS = 1 << 20

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.errors import DataError
+from millstream.expressions.nodes import columns_of
 from millstream.kernels.batch import FOREVER, Ints
 from millstream.kernels.jit import Compiled, as_input, compile_kernel, source_of
 from millstream.kernels.keys.index import doubled
@@ -35,8 +36,7 @@ from millstream.kernels.patterns.row_by_row import RowByRow
 from millstream.kernels.patterns.telling import told_by_loop
 from millstream.kernels.patterns.thread_state import FIRST_ROOM, MOST_WAYS, ThreadState
 from millstream.kernels.patterns.threads_source import generate
-from millstream.plan.expr import columns_of
-from millstream.plan.patterns import MATCH_NUMBER, Search, Summary
+from millstream.plan.patterns.search import MATCH_NUMBER, MatchSummary, Search
 
 _unroll = compile_kernel(source_of(cell_loops), "unroll")
 
@@ -199,7 +199,7 @@ class ThreadMachine:
         matches = Matches(found, begins, rows, labels, of, at)
         for name in self.search.columns:
             value = self.search.named.get(name)
-            if isinstance(value, Summary) and name not in columns:
+            if isinstance(value, MatchSummary) and name not in columns:
                 columns[name] = replayed(self.search, value, log, matches)
         return Found(
             found[of, M_SLOT], found[of, M_TIME], found[of, M_SEQ], at,

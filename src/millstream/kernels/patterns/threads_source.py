@@ -10,6 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from millstream.expressions.kernel.forms import zero
+from millstream.expressions.kernel.helpers import helper_source
+from millstream.expressions.nodes import Expr, columns_of
 from millstream.kernels.accumulators import imports
 from millstream.kernels.batch import Ints
 from millstream.kernels.coded_text import NotCompilable
@@ -18,14 +21,11 @@ from millstream.kernels.patterns import thread_loops, thread_parts
 from millstream.kernels.patterns.conditions import Constants, evaluated
 from millstream.kernels.patterns.machine import ahead
 from millstream.kernels.patterns.program import ACCEPT, CHECK, FAIL, SPLIT, TAKE, TRY, WIDTH, Instructions, instructions
-from millstream.kernels.patterns.registers import Group, Registers, is_marked, shifted
+from millstream.kernels.patterns.registers import Group, MatchRegisters, is_marked, shifted
 from millstream.kernels.patterns.telling import Tell, is_replayed, tell_source
 from millstream.kernels.patterns.thread_parts import ENV
-from millstream.kernels.source.passes import Source
-from millstream.physical.expressions.kernel_forms import zero
-from millstream.physical.expressions.kernel_helpers import helper_source
-from millstream.plan.expr import Expr, columns_of
-from millstream.plan.patterns import CLASSIFIER, MATCH_NUMBER, TIMED_OUT, Reach, Search, Summary
+from millstream.kernels.source.passes import LoopSource
+from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, TIMED_OUT, MatchSummary, Reach, Search
 from millstream.types import BOOLEAN, SqlType
 
 _OWN_LANES = 2
@@ -34,7 +34,7 @@ _SKIPS = {"past last": 0, "next": 1, "first": 2, "last": 3}
 
 
 @dataclass
-class Generated:
+class ThreadLoops:
     """Kernel source with `run` and `tell`, and what runs it has to know."""
 
     source: str
@@ -55,7 +55,7 @@ class Generated:
     """whether attempts run at the same time"""
 
 
-def generate(search: Search, columns: dict[str, int]) -> Generated:
+def generate(search: Search, columns: dict[str, int]) -> ThreadLoops:
     """The source for a search over columns whose arrays are at these places."""
     return _Source(search, columns).generated()
 
@@ -74,7 +74,7 @@ class _Source:
         self._reads = {v: self._kept(columns_of(expr), v) for v, expr in self._conditions.items()}
         self._check_reads = [self._kept(columns_of(check), None) for check in self._program.checks]
         names = [name for read in (*self._reads.values(), *self._check_reads) for name in sorted(read)]
-        self._registers = Registers(search, names, _OWN_LANES, merged=True)
+        self._registers = MatchRegisters(search, names, _OWN_LANES, merged=True)
         self._reads_cells = False
         self._groups: list[Group] = []
         """those whose last rows are found by their labels"""
@@ -85,7 +85,7 @@ class _Source:
     def _numbers(self, group: Group) -> list[int]:
         return [v for v, name in enumerate(self._search.variables) if group is None or name in group]
 
-    def generated(self) -> Generated:
+    def generated(self) -> ThreadLoops:
         search = self._search
         takes = [self._take(v) for v in range(len(search.variables))]
         checks = [self._check(c, expr) for c, expr in enumerate(self._program.checks)]
@@ -120,7 +120,7 @@ class _Source:
             told.source,
         ]
         text = "\n\n".join(part for part in parts if part)
-        return Generated(
+        return ThreadLoops(
             f"import numpy as np\n{imports(text)}\n{text}", self._program, lanes, told, marks, relevant,
             self._constants, self._asked, self._asked_types, self._reason, together,
         )  # fmt: skip
@@ -229,7 +229,7 @@ class _Source:
             yield f"v_{to} = ask.summed({self._summary_number(name)}, cells, {newest}, {own}, number)"
             yield f"n_{to} = v_{to} is None"
             return
-        if isinstance(value, Summary):
+        if isinstance(value, MatchSummary):
             yield from self._registers.summed(value, regs, fregs, f"sum_{to}", f"known_{to}")
             yield f"n_{to} = {'False' if value.fn == 'count' else f'not known_{to}'}"
             yield f"v_{to} = sum_{to}{' != 0' if value.type == BOOLEAN else ''}"
@@ -358,7 +358,7 @@ def _among(name: str, numbers: list[int]) -> str:
 @cache
 def _loops() -> str:
     """The loops of `thread_loops` without what this module writes in place of `thread_parts`."""
-    source = Source(source_of(thread_loops))
+    source = LoopSource(source_of(thread_loops))
     written = {"typing", thread_parts.__name__}
     imports = [node for node in source.all(ast.ImportFrom) if node.module in written]
     return source.edited((source.begin(node), source.end(node), "") for node in imports)

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from millstream.plan.expr import Call, Cast, Column, Expr, Literal, conjuncts, walk
-from millstream.plan.programs import (
+from millstream.expressions.nodes import Call, Cast, Column, Expr, Literal, conjuncts, walk
+from millstream.plan.programs.nodes import (
     SQLCODE,
     Delete,
     InQuery,

@@ -12,8 +12,8 @@ import pyarrow as pa
 from millstream.kernels.accumulators.records import RecordLayout, Records
 from millstream.kernels.batch import Ints
 from millstream.kernels.keys import ByteTable
-from millstream.kernels.lists import fixed, unfixed
 from millstream.kernels.programs.engine import Groups, Returned, TableRows
+from millstream.kernels.saving.lists import fixed, unfixed
 from millstream.plan.aggregate_calls import AggregateCall
 from millstream.schema import Schema
 

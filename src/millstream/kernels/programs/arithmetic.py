@@ -7,8 +7,8 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from millstream.expressions.kernel.helpers import helper_source
 from millstream.kernels.jit.primitives import difference, product, remainder, total
-from millstream.physical.expressions.kernel_helpers import helper_source
 
 
 def k_add(a: Any, b: Any) -> Any:

@@ -20,7 +20,7 @@ from millstream.kernels.keys.index import doubled
 from millstream.kernels.keys.words import all_true, from_words, plain, validity
 from millstream.kernels.programs import loops
 from millstream.kernels.programs.engine import Groups, Mode, Returned, Sliding, TableRows
-from millstream.kernels.programs.layout import SEEN, Cells, Layout, Registers
+from millstream.kernels.programs.layout import SEEN, Cells, ProgramLayout, Registers
 from millstream.kernels.programs.pools import (
     FIRST_CELLS,
     dtype_of,
@@ -33,7 +33,7 @@ from millstream.kernels.programs.pools import (
     saved_schema,
 )
 from millstream.kernels.programs.source import OVERFLOW, Generated, generate
-from millstream.plan.programs import WINDOW, Program
+from millstream.plan.programs.nodes import WINDOW, Program
 from millstream.types import DOUBLE, VARCHAR, SqlType, to_kernel
 
 _gather = compile_kernel(source_of(loops), "gather")
@@ -56,7 +56,7 @@ def why_not_compiled(program: Program, mode: Mode) -> str | None:
 
 def orders_of(program: Program, mode: Mode) -> list[str]:
     """The tables of a compiled program whose rows are also kept in the order of a column, for EXPLAIN."""
-    columns = [(c.table, c.order) for c in Layout(program, mode, True).cells if c.order is not None]
+    columns = [(c.table, c.order) for c in ProgramLayout(program, mode, True).cells if c.order is not None]
     return [f"{table.name} ordered by {table.schema.fields[order].name}" for table, order in columns]
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millstream.kernels.batch import Ints
-from millstream.plan.modes import Closing, Mode, Running, Sliding, Tumbling
+from millstream.plan.programs.modes import Closing, Mode, Running, Sliding, Tumbling
 
 __all__ = ["Closing", "Engine", "Groups", "Mode", "Returned", "Running", "Sliding", "TableRows", "Tumbling"]
 

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from millstream.expressions.nodes import Expr
 from millstream.kernels.programs.compiled import why_not_compiled
-from millstream.plan.expr import Expr
-from millstream.plan.modes import Closing, Mode
-from millstream.plan.program_facts import holds_one_row, returns_once, tables_read
-from millstream.plan.program_product import Rewriter, named_ranges, sees_sqlcode
-from millstream.plan.programs import (
+from millstream.plan.programs.facts import holds_one_row, returns_once, tables_read
+from millstream.plan.programs.modes import Closing, Mode
+from millstream.plan.programs.nodes import (
     SQLCODE,
     Insert,
     LocalTable,
@@ -27,7 +26,8 @@ from millstream.plan.programs import (
     expressions_of,
     sources_of,
 )
-from millstream.plan.python import code_in
+from millstream.plan.programs.product import Rewriter, named_ranges, sees_sqlcode
+from millstream.plan.programs.python import code_in
 from millstream.schema import Field, Schema
 
 _REGISTERS = 4

@@ -13,9 +13,7 @@ import pyarrow as pa
 
 from millstream.kernels.accumulators.records import has_lanes
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
-from millstream.kernels.content import Content, Few, Ledger, Slots, struct
 from millstream.kernels.keys import KeyTable
-from millstream.kernels.lists import lists, unlisted
 from millstream.kernels.programs.accumulated import RECORDS, AccumulatorEngine
 from millstream.kernels.programs.compiled import CompiledEngine, why_not_compiled
 from millstream.kernels.programs.engine import Closing, Engine, Groups, Mode, Returned, Sliding, TableRows
@@ -23,13 +21,15 @@ from millstream.kernels.programs.factored import FactoredEngine
 from millstream.kernels.programs.factors import Factor, factors
 from millstream.kernels.programs.rows import RowEngine
 from millstream.kernels.programs.spec import AggregateSpec, GroupSpec
-from millstream.kernels.saving import load_keys
-from millstream.kernels.signatures import signature_of
-from millstream.kernels.snapshots import Saved
-from millstream.kernels.yields import last_in_slots
+from millstream.kernels.saving.content import Content, Few, Ledger, Slots, struct
+from millstream.kernels.saving.lists import lists, unlisted
+from millstream.kernels.saving.signatures import signature_of
+from millstream.kernels.saving.snapshots import Saved
+from millstream.kernels.saving.states import load_keys
+from millstream.kernels.streams.yields import last_in_slots
 from millstream.plan.aggregate_calls import AggregateCall
-from millstream.plan.program_product import product
-from millstream.plan.programs import WINDOW, LocalTable, Program
+from millstream.plan.programs.nodes import WINDOW, LocalTable, Program
+from millstream.plan.programs.product import product
 from millstream.schema import Schema
 
 _NONE: Ints = np.zeros(0, dtype=np.int64)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from millstream.expressions.nodes import conjuncts
 from millstream.kernels.programs.access import bound_of_column, equality, indexed_column
 from millstream.kernels.programs.order import is_updated, ordered_column
-from millstream.plan.expr import conjuncts
-from millstream.plan.modes import Mode, Sliding
-from millstream.plan.program_facts import holds_one_row
-from millstream.plan.programs import WINDOW, Delete, LocalTable, Program, window_name
+from millstream.plan.programs.facts import holds_one_row
+from millstream.plan.programs.modes import Mode, Sliding
+from millstream.plan.programs.nodes import WINDOW, Delete, LocalTable, Program, window_name
 from millstream.schema import Field, Schema
 
 SEEN = 0
@@ -95,7 +95,7 @@ class Cells:
         return len(self.lanes) + column
 
 
-class Layout:
+class ProgramLayout:
     """The registers and cells of a program that runs in a mode."""
 
     def __init__(self, program: Program, mode: Mode, keyed: bool) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from millstream.plan.expr import Call, Case, Cast, Column, Expr, Literal
-from millstream.plan.programs import (
+from millstream.expressions.nodes import Call, Case, Cast, Column, Expr, Literal
+from millstream.plan.programs.nodes import (
     OLDEST,
     SQLCODE,
     WINDOW,

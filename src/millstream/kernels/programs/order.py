@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from millstream.expressions.nodes import Call, Cast, Column, Expr, conjuncts, walk
 from millstream.kernels.programs.access import equality
-from millstream.plan.expr import Call, Cast, Column, Expr, conjuncts, walk
-from millstream.plan.modes import Mode, Running
-from millstream.plan.programs import (
+from millstream.plan.programs.modes import Mode, Running
+from millstream.plan.programs.nodes import (
     Delete,
     Insert,
     LocalTable,

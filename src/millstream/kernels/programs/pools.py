@@ -8,7 +8,7 @@ import numpy as np
 
 from millstream.kernels.batch import Ints
 from millstream.kernels.programs.layout import Cells
-from millstream.plan.programs import WINDOW
+from millstream.plan.programs.nodes import WINDOW
 from millstream.schema import Field, Schema
 from millstream.types import BIGINT, BOOLEAN, DOUBLE, SqlType
 

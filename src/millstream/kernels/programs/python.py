@@ -10,16 +10,16 @@ from types import GeneratorType
 from typing import Any
 
 from millstream.errors import DataError, MillstreamError, StateError
+from millstream.expressions.object_values import to_arrow
 from millstream.kernels.programs.python_values import PLAIN, from_python, to_python
-from millstream.physical.expressions.object_values import to_arrow
-from millstream.plan.python import Method, PythonCode, Vectorised, dump
+from millstream.plan.programs.python import Method, PythonCode, Vectorised, dump
 from millstream.schema import Schema
 
 _HIDDEN_COLUMNS = 2
 """A row of the window ends with its time and its number."""
 
 
-class Window(Sequence[Any]):
+class PythonWindow(Sequence[Any]):
     """The tuples in the window, oldest first, as a class sees them: `del window[i]` and `window.delete(test)` remove
     some, which then do not expire."""
 
@@ -98,7 +98,7 @@ def caller(
             values = [v if to is None or v is None else to(v) for v, to in zip(values, given, strict=True)]
         with _blaming(code, state):
             if view is not None and rows is not None:
-                instance.__dict__["window"] = Window(rows, view)
+                instance.__dict__["window"] = PythonWindow(rows, view)
             try:
                 returned = getattr(instance, state)(*values)
                 listed = list(returned) if isinstance(returned, GeneratorType) else _rows(returned)

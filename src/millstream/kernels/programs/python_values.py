@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from millstream.functions.literals import decimal_value
-from millstream.physical.expressions.object_functions import bounds
+from millstream.expressions.functions.literals import decimal_value
+from millstream.expressions.object_functions import bounds
 from millstream.types import SqlType
 
 _EPOCH = dt.datetime(1970, 1, 1)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from millstream.expressions.object_values import to_arrow, to_values
 from millstream.kernels.batch import Ints
 from millstream.kernels.programs.engine import (
     Closing,
@@ -24,8 +25,7 @@ from millstream.kernels.programs.engine import (
     Tumbling,
 )
 from millstream.kernels.programs.rows_source import Code, Row, Tables
-from millstream.physical.expressions.object_values import to_arrow, to_values
-from millstream.plan.programs import Program
+from millstream.plan.programs.nodes import Program
 from millstream.schema import Field, Schema
 from millstream.types import BIGINT
 
@@ -36,7 +36,7 @@ _HIDDEN = (Field("$time", BIGINT), Field("$id", BIGINT))
 
 
 @dataclass(eq=False, slots=True)
-class Group:
+class GroupTables:
     """One group: how many tuples it has seen (of its slot, where windows tumble), and its tables."""
 
     tables: Tables
@@ -47,8 +47,8 @@ class Group:
 class State:
     """All groups by slot and, for active windows, the tuples in order of expiry."""
 
-    groups: dict[int, Group] = field(default_factory=dict)
-    expiring: list[tuple[int, int, int, Group, Row]] = field(default_factory=list)
+    groups: dict[int, GroupTables] = field(default_factory=dict)
+    expiring: list[tuple[int, int, int, GroupTables, Row]] = field(default_factory=list)
     """a heap of (time, id, tie breaker, group, row)"""
     ties: count[int] = field(default_factory=count)
 
@@ -104,7 +104,7 @@ class RowEngine:
         ):
             group = state.groups.get(slot)
             if group is None:
-                group = state.groups[slot] = Group(self._code.fresh_tables())
+                group = state.groups[slot] = GroupTables(self._code.fresh_tables())
             match self.mode:
                 case Sliding():
                     self._slide(self.mode, state, group, output, now, id_, values)
@@ -150,7 +150,7 @@ class RowEngine:
         state = State()
         for slot, seen in enumerate(groups.seen.tolist()):
             if seen >= 0:
-                state.groups[slot] = Group(self._code.fresh_tables(), seen)
+                state.groups[slot] = GroupTables(self._code.fresh_tables(), seen)
         for i, (table, schema) in enumerate(zip(self._held, self._schemas, strict=True)):
             held = groups.tables.get(table.name)
             if held is None or not len(held.owner):
@@ -167,7 +167,7 @@ class RowEngine:
             self._fill_shorter_windows(group)
         return state
 
-    def _fill_shorter_windows(self, group: Group) -> None:
+    def _fill_shorter_windows(self, group: GroupTables) -> None:
         """Put those tuples into the shorter windows that had not left when the last one came."""
         window = self._code.window
         if window is None or not group.tables[window]:
@@ -182,12 +182,12 @@ class RowEngine:
         held = len(self._held)
         return sum(len(rows) for group in state.groups.values() for rows in group.tables[:held])
 
-    def _run(self, group: Group, output: _Output, values: Any) -> None:
+    def _run(self, group: GroupTables, output: _Output, values: Any) -> None:
         step = self._code.iterate if group.seen else self._code.initialize
         group.seen += 1
         step(group.tables, values, output.rows)
 
-    def _slide(self, mode: Sliding, state: State, group: Group, output: _Output, now: int, id_: int,
+    def _slide(self, mode: Sliding, state: State, group: GroupTables, output: _Output, now: int, id_: int,
                values: tuple[Any, ...]) -> None:  # fmt: skip
         window = self._code.window
         if window is None:
@@ -214,7 +214,7 @@ class RowEngine:
         by_rows = isinstance(self.mode, Sliding) and self.mode.unit == "rows"
         return (_ID, number - size) if by_rows else (_TIME, now - size - 1)
 
-    def _await_expiry(self, state: State, group: Group, row: Row) -> None:
+    def _await_expiry(self, state: State, group: GroupTables, row: Row) -> None:
         if isinstance(self.mode, Sliding) and self.mode.active:
             heapq.heappush(state.expiring, (row[_TIME] + self.mode.size, row[_ID], next(state.ties), group, row))
 
@@ -228,7 +228,7 @@ class RowEngine:
                 self._code.expire(group.tables, output.rows)
                 output.mark(-1 - id_, time)
 
-    def _tumble(self, mode: Tumbling, group: Group, output: _Output, values: tuple[Any, ...]) -> bool:
+    def _tumble(self, mode: Tumbling, group: GroupTables, output: _Output, values: tuple[Any, ...]) -> bool:
         """Work on a tuple of a slot; whether what the program returned counts."""
         skipped = mode.every - mode.size
         group.seen += 1

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from millstream.errors import DataError
-from millstream.physical.expressions.object_values import equality_key, float_key, order_key
-from millstream.plan.programs import Order, Rows, ScalarQuery
+from millstream.expressions.object_values import equality_key, float_key, order_key
+from millstream.plan.programs.nodes import Order, Rows, ScalarQuery
 
 Found = list[tuple[list[Any], list[Any]]]
 """The rows of a query, each beside what they are ordered by."""

@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
-from millstream.functions import can_fail
+from millstream.expressions.functions import can_fail
+from millstream.expressions.nodes import Column, Expr, conjuncts, walk
+from millstream.expressions.object_values import float_key
+from millstream.expressions.objects import Objects
 from millstream.kernels.programs.python import caller, loaded_object, new_object, saved_object
 from millstream.kernels.programs.rows_queries import finished, is_in, once, only_value
 from millstream.kernels.programs.rows_summaries import finisher
 from millstream.kernels.source.objects import Module
-from millstream.physical.expressions.object_values import float_key
-from millstream.physical.expressions.objects import Objects
-from millstream.plan.expr import Column, Expr, conjuncts, walk
-from millstream.plan.programs import (
+from millstream.plan.programs.nodes import (
     OLDEST,
     SQLCODE,
     WINDOW,
@@ -41,7 +41,7 @@ from millstream.plan.programs import (
     oldest_of,
     queries_of,
 )
-from millstream.plan.python import Instance, Method, PythonCode
+from millstream.plan.programs.python import Instance, Method, PythonCode
 
 Row = list[Any]
 Tables = list[list[Row]]

@@ -8,15 +8,15 @@ from functools import cache, reduce
 from typing import Any
 
 from millstream.errors import DataError
-from millstream.functions.literals import decimal_value
+from millstream.expressions.functions.literals import decimal_value
+from millstream.expressions.object_functions import EXACT
+from millstream.expressions.object_values import equality_key
 from millstream.kernels.accumulators import Accumulator, Argument, Place, imports
 from millstream.kernels.accumulators.sums import SPREADS
 from millstream.kernels.programs.python import vectorised
 from millstream.kernels.source.writer import Writer
-from millstream.physical.expressions.object_functions import EXACT
-from millstream.physical.expressions.object_values import equality_key
-from millstream.plan.programs import Program, Summary
-from millstream.plan.python import Vectorised
+from millstream.plan.programs.nodes import Program, Summary
+from millstream.plan.programs.python import Vectorised
 from millstream.types import INTEGER, SqlType
 
 Finish = Callable[[list[tuple[Any, ...]]], Any]

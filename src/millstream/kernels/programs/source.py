@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from millstream.expressions.kernel.forms import not_, zero
 from millstream.kernels.accumulators import imports
 from millstream.kernels.batch import BEGIN
 from millstream.kernels.programs.arithmetic import arithmetic_source
 from millstream.kernels.programs.engine import Mode, Running, Sliding, Tumbling
-from millstream.kernels.programs.layout import SEEN, Cells, Layout
+from millstream.kernels.programs.layout import SEEN, Cells, ProgramLayout
 from millstream.kernels.programs.nullness import Place, never_null
 from millstream.kernels.programs.source_room import Room
 from millstream.kernels.programs.source_values import Body, plain_type
@@ -21,9 +22,8 @@ from millstream.kernels.programs.statements import Statements
 from millstream.kernels.programs.storage import Pair, append, drop, load_cell, store, stored, unlink
 from millstream.kernels.source.passes import lean
 from millstream.kernels.source.writer import Writer, block
-from millstream.physical.expressions.kernel_forms import not_, zero
-from millstream.plan.program_facts import returns_one_row, uses_sqlcode
-from millstream.plan.programs import SQLCODE, Program, Statement
+from millstream.plan.programs.facts import returns_one_row, uses_sqlcode
+from millstream.plan.programs.nodes import SQLCODE, Program, Statement
 
 OVERFLOW, SEVERAL_ROWS = 1, 2
 """What `trouble` says first; then it says whether a pool was too small, rather than the room for what is returned."""
@@ -53,7 +53,7 @@ class Generated:
     """Kernel source, and what its callers must know: where things lie, the text constants whose codes it takes, and
     whether every tuple returns exactly one row, so that it does not tell which."""
 
-    layout: Layout
+    layout: ProgramLayout
     header: str
     written: str
     texts: tuple[str, ...]
@@ -68,7 +68,7 @@ class Generated:
 def generate(program: Program, mode: Mode, keyed: bool, nulls: bool = True) -> Generated:
     """The source of a program; NotCompilable if it has none. Without `nulls` it serves as long as no argument has ever
     been NULL, which saves much asking."""
-    layout = Layout(program, mode, keyed)
+    layout = ProgramLayout(program, mode, keyed)
     exact = returns_one_row(program, mode)
     texts: dict[str, str] = {}
     helpers: set[str] = set()
@@ -83,7 +83,7 @@ class _Function(Room):
     """Writes one of the two functions: when which state of the program runs."""
 
     def __init__(
-        self, layout: Layout, exact: bool, name: str, texts: dict[str, str], helpers: set[str],
+        self, layout: ProgramLayout, exact: bool, name: str, texts: dict[str, str], helpers: set[str],
         known: frozenset[Place], nulls: bool,
     ) -> None:  # fmt: skip
         self.layout = layout

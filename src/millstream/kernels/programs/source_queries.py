@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, ExitStack
 
+from millstream.expressions.kernel.forms import and_, not_, zero
+from millstream.expressions.nodes import Call, Column, Expr, conjuncts, walk
 from millstream.kernels.accumulators import Accumulator, Argument, Place
-from millstream.kernels.aggregates import NAMES
 from millstream.kernels.coded_text import NotCompilable
 from millstream.kernels.programs.access import bound_of, equality
 from millstream.kernels.programs.layout import Cells
@@ -18,19 +19,9 @@ from millstream.kernels.programs.source_values import (
     plain_type,
 )
 from millstream.kernels.programs.storage import load_cell, ring_of, values_of
-from millstream.physical.expressions.kernel_forms import and_, not_, zero
-from millstream.plan.expr import Call, Column, Expr, conjuncts, walk
-from millstream.plan.program_facts import holds_one_row, uses_sqlcode
-from millstream.plan.programs import (
-    OLDEST,
-    SQLCODE,
-    Range,
-    Rows,
-    Summary,
-    aliases_of,
-    column_names,
-    queries_of,
-)
+from millstream.plan.aggregates import NAMES
+from millstream.plan.programs.facts import holds_one_row, uses_sqlcode
+from millstream.plan.programs.nodes import OLDEST, SQLCODE, Range, Rows, Summary, aliases_of, column_names, queries_of
 from millstream.types import BOOLEAN, DOUBLE
 
 Lookup = tuple[Expr, int | None]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from millstream.kernels.coded_text import NotCompilable
 from millstream.kernels.programs.engine import Mode, Sliding
-from millstream.kernels.programs.layout import Cells, Layout
+from millstream.kernels.programs.layout import Cells, ProgramLayout
 from millstream.kernels.programs.nullness import Place
 from millstream.kernels.source.writer import Writer
-from millstream.plan.programs import Insert, Program, Rows, Statement, Summary
+from millstream.plan.programs.nodes import Insert, Program, Rows, Statement, Summary
 
 
 class Room:
     """Writes the tests."""
 
-    layout: Layout
+    layout: ProgramLayout
     program: Program
     mode: Mode
     write: Writer

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from millstream.expressions.kernel.forms import and_, not_, zero
+from millstream.expressions.kernel.source import to_kernel_source
+from millstream.expressions.nodes import Call, Column, Expr, Literal, conjunction, transform
 from millstream.kernels.coded_text import NotCompilable, on_codes
-from millstream.kernels.programs.layout import Cells, Layout
+from millstream.kernels.programs.layout import Cells, ProgramLayout
 from millstream.kernels.programs.storage import Pair
 from millstream.kernels.source.writer import Writer
-from millstream.physical.expressions.kernel import to_kernel_source
-from millstream.physical.expressions.kernel_forms import and_, not_, zero
-from millstream.plan.expr import Call, Column, Expr, Literal, conjunction, transform
-from millstream.plan.programs import (
+from millstream.plan.programs.nodes import (
     Exists,
     InQuery,
     Program,
@@ -44,7 +44,7 @@ class Body:
 class Values:
     """Writes expressions; `layout` says where the outermost program's tables lie."""
 
-    layout: Layout
+    layout: ProgramLayout
     write: Writer
     helpers: set[str] = field(default_factory=set)
     present: set[str] = field(default_factory=set)

@@ -11,10 +11,10 @@ from millstream.kernels.accumulators.records import has_lanes
 from millstream.kernels.one_input import OneInput
 from millstream.kernels.registry import register
 from millstream.plan.aggregate_calls import AggregateCall
-from millstream.plan.modes import Closing, Mode, Sliding
-from millstream.plan.program_product import product
-from millstream.plan.programs import Program
-from millstream.plan.python import code_in
+from millstream.plan.programs.modes import Closing, Mode, Sliding
+from millstream.plan.programs.nodes import Program
+from millstream.plan.programs.product import product
+from millstream.plan.programs.python import code_in
 from millstream.schema import Field, Schema
 
 if TYPE_CHECKING:

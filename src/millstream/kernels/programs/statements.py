@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
+from millstream.expressions.kernel.forms import not_, zero
+from millstream.expressions.nodes import Expr, conjuncts
 from millstream.kernels.coded_text import NotCompilable
 from millstream.kernels.programs.layout import Cells
 from millstream.kernels.programs.source_queries import Queries
 from millstream.kernels.programs.source_values import Body, plain_type
 from millstream.kernels.programs.storage import Pair, append, drop, enter_order, leave_order, store, unlink
-from millstream.physical.expressions.kernel_forms import not_, zero
-from millstream.plan.expr import Expr, conjuncts
-from millstream.plan.program_facts import tables_read
-from millstream.plan.programs import (
+from millstream.plan.programs.facts import tables_read
+from millstream.plan.programs.nodes import (
     OLDEST,
     WINDOW,
     Delete,

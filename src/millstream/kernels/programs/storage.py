@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from millstream.expressions.kernel.forms import not_
 from millstream.kernels.programs.layout import Cells
 from millstream.kernels.source.writer import Writer, block
-from millstream.physical.expressions.kernel_forms import not_
-from millstream.plan.programs import WINDOW
+from millstream.plan.programs.nodes import WINDOW
 from millstream.types import BOOLEAN, DOUBLE, SqlType
 
 Pair = tuple[str, str]

@@ -10,7 +10,7 @@ from millstream.kernels.batch import BEGIN, FOREVER, Batch
 from millstream.kernels.one_input import KeepsColumns
 from millstream.kernels.registry import register
 from millstream.kernels.relations.waiting import WaitingRows, WaitingState
-from millstream.kernels.runs import in_order
+from millstream.kernels.streams.runs import in_order
 from millstream.types import to_kernel
 
 

@@ -16,7 +16,7 @@ from millstream.kernels.relations import bag_loops
 from millstream.kernels.relations.back import Lanes, Places
 from millstream.kernels.relations.bag_loops import DISTINCT, EXCEPT, FIRST, HAVE, INTERSECT, LAST, UNTIL
 from millstream.kernels.relations.front import ROW_LANES, Front
-from millstream.kernels.relations.groups import Groups
+from millstream.kernels.relations.groups import SweptGroups
 from millstream.kernels.relations.place_loops import END, OWNER, START
 from millstream.kernels.relations.signs import apart, signed, with_signs
 from millstream.kernels.relations.sweeping import Sweep, SweepState
@@ -107,7 +107,7 @@ class _RowSweep(Sweep):
     _has_links = True
 
     def open(self) -> SweepState:
-        groups = Groups([field.type for field in self.spec.input], _FRESH)
+        groups = SweptGroups([field.type for field in self.spec.input], _FRESH)
         return SweepState(groups, [Front() for _ in range(self.ports)], Places())
 
     def _linked(self, state: SweepState, owned: Mapping[str, Lanes]) -> None:

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
-from millstream.kernels.content import Content, Few, KeptRows, Ledger
 from millstream.kernels.jit import as_input, compile_kernel, source_of
 from millstream.kernels.keys import KeyTable
 from millstream.kernels.one_input import KeepsColumns
@@ -18,7 +17,8 @@ from millstream.kernels.relations import coalesce_loops
 from millstream.kernels.relations.back import Lanes, Places
 from millstream.kernels.relations.place_loops import END, FIRST_VALUE, OWNER, START
 from millstream.kernels.relations.stages import ends_of
-from millstream.kernels.snapshots import Saved
+from millstream.kernels.saving.content import Content, Few, KeptRows, Ledger
+from millstream.kernels.saving.snapshots import Saved
 
 _coalesce, _expire, _link_all = (
     compile_kernel(source_of(coalesce_loops), name) for name in ("coalesce", "expire", "link_all")

@@ -12,7 +12,7 @@ from millstream.kernels.one_input import OneInput
 from millstream.kernels.registry import register
 from millstream.kernels.relations.signs import signed, with_signs
 from millstream.kernels.relations.waiting import WaitingRows, WaitingState
-from millstream.kernels.runs import in_order
+from millstream.kernels.streams.runs import in_order
 from millstream.schema import Schema
 
 

@@ -17,7 +17,7 @@ from millstream.kernels.relations.signs import apart, signed
 from millstream.kernels.relations.stages import ends_of
 from millstream.kernels.relations.unroll import UnrollKernel, events
 from millstream.kernels.relations.waiting import WaitingRows, WaitingState
-from millstream.kernels.runs import in_order
+from millstream.kernels.streams.runs import in_order
 from millstream.plan.relations import Form
 from millstream.schema import Schema
 

@@ -20,7 +20,7 @@ Parts = tuple[Ints, ...]
 """Ends, the rows that have them, and numbers of these that are never given twice."""
 
 
-class Run:
+class EndingRows:
     """Rows in order of their ends; taken from the front, added behind."""
 
     def __init__(self, ends: Ints, rows: Lanes, numbers: Ints) -> None:
@@ -72,7 +72,7 @@ class Ends:
 
     def __init__(self, width: int) -> None:
         self.width = width
-        self._runs: list[Run] = []
+        self._runs: list[EndingRows] = []
         self._next = 0
 
     def __len__(self) -> int:
@@ -93,14 +93,14 @@ class Ends:
             ends, rows, numbers = ends[order], rows[order], numbers[order]
         elif not self._runs or not len(self._runs[-1]) or self._runs[-1].ends[-1] <= ends[0]:
             if not self._runs:
-                self._runs.append(Run(*self._nothing()))
+                self._runs.append(EndingRows(*self._nothing()))
             self._runs[-1].append(ends, rows, numbers)
             return
-        self._runs.append(Run(ends, rows, numbers))
+        self._runs.append(EndingRows(ends, rows, numbers))
         while len(self._runs) > 1 and 2 * len(self._runs[-1]) >= len(self._runs[-2]):
             last = self._runs.pop()
             before = self._runs[-1]
-            self._runs[-1] = Run(*_merged([before.parts, last.parts]))
+            self._runs[-1] = EndingRows(*_merged([before.parts, last.parts]))
 
     def take(self, before: int) -> tuple[Ints, Lanes]:
         """Take out the rows that end before this, in order of their ends, then of arrival."""

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.kernels.batch import Ints
-from millstream.kernels.kept import SlotNumbers
 from millstream.kernels.keys import KeyTable
 from millstream.kernels.relations.back import Lanes
+from millstream.kernels.saving.kept import SlotNumbers
 from millstream.types import SqlType
 
 LIVE, DIED, MARK = 0, 1, 2
@@ -21,7 +21,7 @@ GROUP_LANES = 3
 _KEYS_AT_LEAST = 256
 
 
-class Groups:
+class SweptGroups:
     """All groups that have valid rows or output that has not left, and perhaps some more."""
 
     def __init__(self, types: Sequence[SqlType], fresh: Sequence[int]) -> None:

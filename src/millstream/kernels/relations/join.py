@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+from millstream.expressions.nodes import Expr, columns_of
 from millstream.kernels.contract import Kernel
 from millstream.kernels.registry import register
 from millstream.kernels.relations.signs import signed
-from millstream.plan.expr import Expr, columns_of
 from millstream.plan.relations import Form, How
 from millstream.schema import Field, Schema
 

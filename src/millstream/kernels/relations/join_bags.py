@@ -11,12 +11,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millstream.kernels.batch import Batch, Ints
-from millstream.kernels.content import Ledger
 from millstream.kernels.jit import compile_kernel, source_of
-from millstream.kernels.kept import SlotNumbers
 from millstream.kernels.keys import KeyTable
 from millstream.kernels.relations import join_change_loops
 from millstream.kernels.relations.join_change_loops import ANEW
+from millstream.kernels.saving.content import Ledger
+from millstream.kernels.saving.kept import SlotNumbers
 from millstream.schema import Schema
 
 _chain = compile_kernel(source_of(join_change_loops), "chain_values")

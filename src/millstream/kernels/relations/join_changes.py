@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.kernels.batch import BEGIN, Batch, Ints, concat
-from millstream.kernels.content import Content, Few, KeptRows
 from millstream.kernels.jit import as_input, compile_kernel, source_of
 from millstream.kernels.keys import KeyTable
 from millstream.kernels.relations import join_change_loops
@@ -17,8 +16,9 @@ from millstream.kernels.relations.join import LEFT, RIGHT, JoinSpec
 from millstream.kernels.relations.join_bags import Bag, BagState
 from millstream.kernels.relations.join_columns import JoinColumns, Sources
 from millstream.kernels.relations.signs import apart, signed, with_signs
-from millstream.kernels.runs import in_order
-from millstream.kernels.snapshots import Saved
+from millstream.kernels.saving.content import Content, Few, KeptRows
+from millstream.kernels.saving.snapshots import Saved
+from millstream.kernels.streams.runs import in_order
 
 _match = compile_kernel(source_of(join_change_loops), "match_changes")
 _cover = compile_kernel(source_of(join_change_loops), "cover_changes")

@@ -38,7 +38,7 @@ class JoinColumns:
         self._residual = None
         if spec.residual is not None:
             # Expressions come with DuckDB and SQL, which a join without a condition does not need.
-            from millstream.physical.expressions import compile_filter
+            from millstream.expressions.evaluator import compile_filter
 
             self._read = Schema(tuple(spec.sides[side][name] for side, name in spec.read))
             self._residual = compile_filter(spec.residual, self._read)

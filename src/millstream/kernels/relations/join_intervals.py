@@ -11,15 +11,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millstream.kernels.batch import BEGIN, Batch, Ints, concat
-from millstream.kernels.content import Content, KeptRows
 from millstream.kernels.jit import compile_kernel, source_of
 from millstream.kernels.keys import KeyTable
 from millstream.kernels.relations import join_loops
 from millstream.kernels.relations.join import LEFT, RIGHT, JoinSpec
 from millstream.kernels.relations.join_columns import JoinColumns, Sources
 from millstream.kernels.relations.join_state import JoinState, Side
-from millstream.kernels.runs import in_order
-from millstream.kernels.snapshots import Saved
+from millstream.kernels.saving.content import Content, KeptRows
+from millstream.kernels.saving.snapshots import Saved
+from millstream.kernels.streams.runs import in_order
 
 _match = compile_kernel(source_of(join_loops), "match")
 _cover = compile_kernel(source_of(join_loops), "cover")

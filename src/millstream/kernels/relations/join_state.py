@@ -9,12 +9,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millstream.kernels.batch import BEGIN, Batch, Ints
-from millstream.kernels.content import Ledger
 from millstream.kernels.jit import compile_kernel, source_of
 from millstream.kernels.keys import KeyTable
 from millstream.kernels.relations import join_loops
 from millstream.kernels.relations.held_rows import HeldRows
-from millstream.kernels.runs import Runs
+from millstream.kernels.saving.content import Ledger
+from millstream.kernels.streams.runs import Runs
 
 _link = compile_kernel(source_of(join_loops), "link")
 

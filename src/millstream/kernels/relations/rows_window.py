@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
-from millstream.kernels.content import Content, KeptRows, Ledger
 from millstream.kernels.jit import as_input, compile_kernel, source_of
 from millstream.kernels.keys import KeyTable
 from millstream.kernels.one_input import OneInput
@@ -16,7 +15,8 @@ from millstream.kernels.registry import register
 from millstream.kernels.relations import rows_window_loops
 from millstream.kernels.relations.held_rows import HeldRows
 from millstream.kernels.relations.signs import signed, with_signs
-from millstream.kernels.snapshots import Saved
+from millstream.kernels.saving.content import Content, KeptRows, Ledger
+from millstream.kernels.saving.snapshots import Saved
 from millstream.plan.relations import Form, RowsWindow
 from millstream.schema import Schema
 

@@ -16,7 +16,7 @@ from millstream.kernels.keys.words import all_true
 from millstream.kernels.relations import stair_loops, tree_loops
 from millstream.kernels.relations.back import Lanes, Places, columns_of
 from millstream.kernels.relations.front import END, SLOT, Front
-from millstream.kernels.relations.groups import Groups
+from millstream.kernels.relations.groups import SweptGroups
 from millstream.kernels.relations.place_loops import END as PLACE_END
 from millstream.kernels.relations.place_loops import FIRST_VALUE, OPEN, OWNER, START
 from millstream.kernels.relations.signs import apart, with_signs
@@ -49,7 +49,7 @@ class SummaryKernel(Sweep):
             self._fresh[lanes["reach"]] = BEGIN
 
     def open(self) -> SweepState:
-        groups = Groups([self.spec.input[key].type for key in self.spec.by], self._fresh)
+        groups = SweptGroups([self.spec.input[key].type for key in self.spec.by], self._fresh)
         places = Places(self.layout.place_width - FIRST_VALUE)
         return SweepState(groups, [Front(self.layout.row_width)], places, extras_of(self.layout))
 

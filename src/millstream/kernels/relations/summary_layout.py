@@ -10,7 +10,7 @@ import numpy as np
 from millstream.kernels.accumulators import Sums
 from millstream.kernels.accumulators.columns import ArgumentColumn
 from millstream.kernels.batch import Ints
-from millstream.kernels.over.layout import Held, Layout
+from millstream.kernels.over.layout import Held, OverLayout
 from millstream.kernels.over.spec import Frame, OverCall, OverSpec
 from millstream.kernels.relations.front import ROW_LANES
 from millstream.kernels.relations.groups import GROUP_LANES
@@ -51,7 +51,7 @@ class SummaryLayout:
         ]  # fmt: skip
         self.calls = tuple(calls)
         rows = OverCall("$rows", "count", None, frame, False, BIGINT)
-        self.layout = Layout(OverSpec(spec.input, spec.by, tuple(calls) or (rows,)))
+        self.layout = OverLayout(OverSpec(spec.input, spec.by, tuple(calls) or (rows,)))
 
     @property
     def args(self) -> tuple[ArgumentColumn, ...]:

@@ -12,18 +12,18 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from millstream.kernels import saving
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
-from millstream.kernels.content import Content, Few, KeptRows, Ledger
 from millstream.kernels.keys import KeyTable
 from millstream.kernels.programs.kernel import engine_of_calls
 from millstream.kernels.relations.front import Front
-from millstream.kernels.relations.groups import GROUP_LANES, Groups
+from millstream.kernels.relations.groups import GROUP_LANES, SweptGroups
 from millstream.kernels.relations.held_rows import HeldRows
 from millstream.kernels.relations.signs import apart, with_signs
 from millstream.kernels.relations.summary import SummarySpec
-from millstream.kernels.signatures import signature_of
-from millstream.kernels.snapshots import Saved
+from millstream.kernels.saving import states as saving
+from millstream.kernels.saving.content import Content, Few, KeptRows, Ledger
+from millstream.kernels.saving.signatures import signature_of
+from millstream.kernels.saving.snapshots import Saved
 
 _MOST_ROWS = 100_000
 """How many rows programs work on at once."""
@@ -45,7 +45,7 @@ class _Shown:
 class RowSummaryState:
     """The valid rows of each group by number, and what its output says."""
 
-    groups: Groups
+    groups: SweptGroups
     held: HeldRows
     results: KeyTable | None
     values: KeyTable | None
@@ -78,7 +78,7 @@ class RowSummaryKernel:
 
     def open(self) -> RowSummaryState:
         spec = self.spec
-        groups = Groups([spec.input[key].type for key in spec.by], [0] * GROUP_LANES)
+        groups = SweptGroups([spec.input[key].type for key in spec.by], [0] * GROUP_LANES)
         values = KeyTable([field.type for field in spec.input]) if spec.form == "changes" else None
         results = KeyTable(self._made) if self._made else None
         return RowSummaryState(groups, HeldRows(spec.input.arrow), results, values)

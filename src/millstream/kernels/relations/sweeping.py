@@ -12,15 +12,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millstream.kernels.batch import Ints
-from millstream.kernels.content import OWNER, Content, Few, KeptRows, Ledger, Slots, struct
 from millstream.kernels.keys import ByteTable
-from millstream.kernels.lists import code_strings, fixed, lists, strings_of, unfixed, unlisted
 from millstream.kernels.relations import place_loops
 from millstream.kernels.relations.back import Lanes, Places
 from millstream.kernels.relations.front import END, SLOT, Front
-from millstream.kernels.relations.groups import DIED, Groups
+from millstream.kernels.relations.groups import DIED, SweptGroups
 from millstream.kernels.relations.place_loops import LINK, START
-from millstream.kernels.snapshots import Saved
+from millstream.kernels.saving.content import OWNER, Content, Few, KeptRows, Ledger, Slots, struct
+from millstream.kernels.saving.lists import code_strings, fixed, lists, strings_of, unfixed, unlisted
+from millstream.kernels.saving.snapshots import Saved
 
 GROUPS, PLACES, LANES = "groups", "places", "lanes"
 
@@ -32,7 +32,7 @@ Codes = Iterator[tuple[npt.NDArray[np.bool_], int]]
 class SweepState:
     """Groups, the rows that are valid or wait for their instant, and the output that waits for its turn."""
 
-    groups: Groups
+    groups: SweptGroups
     fronts: list[Front]
     places: Places
     extras: Any = None

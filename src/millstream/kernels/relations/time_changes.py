@@ -11,7 +11,7 @@ from millstream.kernels.registry import register
 from millstream.kernels.relations.convert import ChangesKernel, MakesChanges
 from millstream.kernels.relations.stages import window_bounds, window_upto
 from millstream.kernels.relations.waiting import WaitingState
-from millstream.kernels.runs import in_order
+from millstream.kernels.streams.runs import in_order
 from millstream.plan.relations import RangeWindow
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from millstream.kernels.accumulators.columns import ArgumentColumn
-from millstream.kernels.over.layout import Layout
+from millstream.kernels.over.layout import OverLayout
 from millstream.kernels.over.parts import cell_value
 from millstream.kernels.relations import tree_loops
 from millstream.kernels.relations.stair_source import TEXT_ARRAYS
@@ -110,7 +110,7 @@ def put_value(part: Ranked) -> Iterator[str]:
     yield f"    {_call('put', part, f'{part.arg.name}_word')}"
 
 
-def take_value(layout: Layout, part: Ranked) -> Iterator[str]:
+def take_value(layout: OverLayout, part: Ranked) -> Iterator[str]:
     """The value in cell c is one less."""
     yield f"if {cell_value(layout, part.arg)[1]}:"
     yield f"    {_call('take', part, f'cells[c + CELL_{part.arg.name.upper()}]')}"

@@ -9,14 +9,14 @@ import pyarrow as pa
 
 from millstream.errors import DataError
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
-from millstream.kernels.content import Content, Ledger
 from millstream.kernels.contract import KernelSpec
-from millstream.kernels.kept import KeptBatches
 from millstream.kernels.keys import bucket_of
 from millstream.kernels.one_input import KeepsColumns
 from millstream.kernels.registry import register
 from millstream.kernels.relations.stages import ends_of
-from millstream.kernels.snapshots import Saved
+from millstream.kernels.saving.content import Content, Ledger
+from millstream.kernels.saving.kept import KeptBatches
+from millstream.kernels.saving.snapshots import Saved
 
 _MOST = 100_000_000
 

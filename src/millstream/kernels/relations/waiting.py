@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from millstream.kernels.batch import BEGIN
-from millstream.kernels.content import Content, Ledger
 from millstream.kernels.contract import KernelSpec
-from millstream.kernels.runs import Runs
-from millstream.kernels.snapshots import Saved
+from millstream.kernels.saving.content import Content, Ledger
+from millstream.kernels.saving.snapshots import Saved
+from millstream.kernels.streams.runs import Runs
 
 
 @dataclass

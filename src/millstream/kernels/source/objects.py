@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from millstream.expressions.kernel.helpers import HELPERS
+from millstream.expressions.nodes import Column, Expr
+from millstream.expressions.objects import Objects
 from millstream.kernels.source.writer import Writer, indented
-from millstream.physical.expressions.kernel_helpers import HELPERS
-from millstream.physical.expressions.objects import Objects
-from millstream.plan.expr import Column, Expr
 
 
 class Module:

@@ -23,7 +23,7 @@ def parsed(text: str) -> ast.Module:
         return ast.parse(text)
 
 
-class Source:
+class LoopSource:
     """Source with the nodes of its tree, and where these lie in the text."""
 
     def __init__(self, text: str) -> None:
@@ -66,7 +66,7 @@ class Source:
 
 def imports_of(library: str, names: Iterable[str], own: str) -> list[str]:
     """The import of those names of a library that source uses and does not define."""
-    source = Source(own)
+    source = LoopSource(own)
     used = {node.id for node in source.all(ast.Name) if isinstance(node.ctx, ast.Load)}
     used -= {node.id for node in source.all(ast.Name) if isinstance(node.ctx, ast.Store)}
     wanted = [name for name in names if name in used]
@@ -87,14 +87,14 @@ def decorated(text: str, decorator: str, module_of: Callable[[str], str]) -> str
 
 def renamed(text: str, names: Mapping[str, str]) -> str:
     """Source with other names for some of its variables."""
-    source = Source(text)
+    source = LoopSource(text)
     used = (node for node in source.all(ast.Name) if node.id in names)
     return source.edited((source.begin(node), source.end(node), names[node.id]) for node in used)
 
 
 def untroubled(text: str, array: str, lane: str) -> str:
     """Source in which helpers that raise OverflowError note the trouble in a lane of an array instead, and give 0."""
-    source = Source(text)
+    source = LoopSource(text)
     return source.edited(_noted(source, array, lane, []))
 
 
@@ -102,7 +102,7 @@ def lean(text: str, array: str, lane: str, is_array: Callable[[str], bool]) -> s
     """Source whose loops are cheap: helpers note trouble as in `untroubled`; `wrong` gathers whether a variable is ever
     assigned what must lie within bounds and does not, which costs no branch, and nothing waits for it; and indexes of
     some arrays are known not to be negative."""
-    source = Source(text)
+    source = LoopSource(text)
     bounded = [(node, *found) for node in source.all(ast.Assign) if (found := _bounded(node)) is not None]
     edits = list(_noted(source, array, lane, [node.value for node, *_ in bounded]))
     for node, variable, value, low in bounded:
@@ -130,7 +130,7 @@ def _bounded(node: ast.Assign) -> tuple[str, ast.expr, int] | None:
     return None
 
 
-def _noted(source: Source, array: str, lane: str, but: list[ast.expr]) -> Iterator[Edit]:
+def _noted(source: LoopSource, array: str, lane: str, but: list[ast.expr]) -> Iterator[Edit]:
     """The edits of `untroubled`, for all calls but some."""
     raising = set()
     for function in source.all(ast.FunctionDef):

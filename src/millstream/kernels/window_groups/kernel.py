@@ -12,13 +12,13 @@ import pyarrow as pa
 
 from millstream.kernels.accumulators.records import RecordLayout
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
-from millstream.kernels.content import Content, Ledger, Slots, struct
-from millstream.kernels.hop import check_range
 from millstream.kernels.jit import as_input, compile_kernel, source_of
 from millstream.kernels.keys import ByteTable, KeyTable
-from millstream.kernels.lists import fixed, lists, unfixed, unlisted
-from millstream.kernels.saving import load_keys
-from millstream.kernels.snapshots import Saved
+from millstream.kernels.saving.content import Content, Ledger, Slots, struct
+from millstream.kernels.saving.lists import fixed, lists, unfixed, unlisted
+from millstream.kernels.saving.snapshots import Saved
+from millstream.kernels.saving.states import load_keys
+from millstream.kernels.streams.hop import check_range
 from millstream.kernels.window_groups import loops
 from millstream.kernels.window_groups.loops import GROUPS, PAIRS
 from millstream.kernels.window_groups.panes import Panes

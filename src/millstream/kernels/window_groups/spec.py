@@ -7,9 +7,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from millstream.kernels.accumulators.records import has_lanes
-from millstream.kernels.aggregates import result_type
 from millstream.kernels.registry import register
 from millstream.plan.aggregate_calls import AggregateCall
+from millstream.plan.aggregates import result_type
 from millstream.plan.window_tables import Windows
 from millstream.schema import Field, Schema
 from millstream.types import SqlType

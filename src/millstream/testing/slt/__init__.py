@@ -4,8 +4,8 @@
 rewrites what they expect.
 """
 
-from millstream.testing.slt.configs import Config, load_configs
+from millstream.testing.slt.configs import SltConfig, load_configs
 from millstream.testing.slt.records import Record, Script, SltError, parse
 from millstream.testing.slt.runner import Mismatch, complete, run
 
-__all__ = ["Config", "Mismatch", "Record", "Script", "SltError", "complete", "load_configs", "parse", "run"]
+__all__ = ["SltConfig", "Mismatch", "Record", "Script", "SltError", "complete", "load_configs", "parse", "run"]

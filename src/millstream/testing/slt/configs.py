@@ -12,7 +12,7 @@ from millstream.testing.slt.records import Script
 
 
 @dataclass(frozen=True)
-class Config:
+class SltConfig:
     """A host and its settings.
 
     `compare`: every step's rows, or each query's rows over the whole file. `explains`: EXPLAIN prints what the files
@@ -47,10 +47,10 @@ class Config:
         return host in (self.name, self.host, self.engine)
 
 
-DEFAULT = Config()
+DEFAULT = SltConfig()
 
 
-def load_configs(path: Path) -> list[Config]:
+def load_configs(path: Path) -> list[SltConfig]:
     """The configurations of a TOML file: one table each, named by its key."""
     tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    return [Config(name=name, **table) for name, table in tables.items()]
+    return [SltConfig(name=name, **table) for name, table in tables.items()]

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from millstream.catalog import StreamDef
 from millstream.connectors.rows import to_batch
 from millstream.errors import UnsupportedError
-from millstream.session import Database
+from millstream.session.database import Database
 
 END = dt.datetime(2030, 1, 1)
 """When a last row of every stream comes, which makes all before it final: a streaming query has no end of its own."""

@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 
 import millstream as ms
-from millstream.testing.slt.configs import Config
+from millstream.session.times import to_micros
+from millstream.testing.slt.configs import SltConfig
 from millstream.testing.slt.micro_batches import MicroBatches
 from millstream.testing.slt.records import Record, Script, SltError
 from millstream.testing.slt.values import DAY, format_rows, parse_row, parse_time
-from millstream.times import to_micros
 from millstream.types import from_arrow
 
 FAILURE = "! "
@@ -22,7 +22,7 @@ FAILURE = "! "
 
 
 @dataclass(frozen=True)
-class Step:
+class PlayedStep:
     """What a record gave, as lines of a file; if it was a step of data, of the queries that were `running`."""
 
     lines: tuple[str, ...]
@@ -32,7 +32,7 @@ class Step:
 class Player:
     """A session that is driven by records; what must survive a `restart` is kept in `directory`."""
 
-    def __init__(self, script: Script, config: Config, directory: Path) -> None:
+    def __init__(self, script: Script, config: SltConfig, directory: Path) -> None:
         self._script, self._config = script, config
         self._streaming = config.host == "spark-streaming"
         self._directory = directory
@@ -42,24 +42,24 @@ class Player:
         self._failed: set[str] = set()
         self._database = self._open()
 
-    def play(self, record: Record) -> Step:
+    def play(self, record: Record) -> PlayedStep:
         """Do what a record says."""
         match record.verb:
             case "statement":
-                return Step(self._statement(record))
+                return PlayedStep(self._statement(record))
             case "stream":
-                return Step(self._start(record))
+                return PlayedStep(self._start(record))
             case "query":
-                return Step(tuple(format_rows(self._database.sql(record.text).fetch())))
+                return PlayedStep(tuple(format_rows(self._database.sql(record.text).fetch())))
             case "explain":
                 text = self._database.explain(record.text, record.args)
-                return Step(tuple(line.rstrip() for line in text.splitlines() if line.strip()))
+                return PlayedStep(tuple(line.rstrip() for line in text.splitlines() if line.strip()))
             case "clock":
                 self._time = to_micros(self._moment(record, record.args))
-                return Step(())
+                return PlayedStep(())
             case "restart":
                 self._restart()
-                return Step(())
+                return PlayedStep(())
         return self._data(record)
 
     def rest(self) -> dict[str, list[str]]:
@@ -113,7 +113,7 @@ class Player:
         self._failed.discard(record.args)
         return (format_schema(query.schema),)
 
-    def _data(self, record: Record) -> Step:
+    def _data(self, record: Record) -> PlayedStep:
         running = self._running()
         rows: dict[str, list[str]] = {}
         try:
@@ -128,7 +128,7 @@ class Player:
         for query, found in rows.items():
             prefix = f"{query}: " if query and len(running) > 1 else ""
             lines += [prefix + line for line in found]
-        return Step(tuple(lines), running)
+        return PlayedStep(tuple(lines), running)
 
     def _feed(self, record: Record) -> None:
         match record.verb:

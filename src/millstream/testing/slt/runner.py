@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from millstream.testing.slt.configs import DEFAULT, Config
+from millstream.testing.slt.configs import DEFAULT, SltConfig
 from millstream.testing.slt.player import FAILURE, Player
 from millstream.testing.slt.records import Record, Script, parse
 
@@ -18,7 +18,7 @@ class Mismatch(AssertionError):
     """A file's expectation and what came out differ."""
 
 
-def run(script: Script, config: Config = DEFAULT) -> None:
+def run(script: Script, config: SltConfig = DEFAULT) -> None:
     """Play a file and raise `Mismatch` where it does not come out as written."""
     with _playing(script, config) as player:
         total = Total(script)
@@ -49,7 +49,7 @@ def complete(path: Path) -> bool:
 
 
 @contextmanager
-def _playing(script: Script, config: Config) -> Iterator[Player]:
+def _playing(script: Script, config: SltConfig) -> Iterator[Player]:
     with tempfile.TemporaryDirectory(prefix="slt-") as directory:
         player = Player(script, config, Path(directory) / "session")
         try:

@@ -1,0 +1,1 @@
+"""Calls of aggregates, and GROUP BY."""

@@ -1,0 +1,1 @@
+"""Row patterns: MATCH_RECOGNIZE, and sequences in FROM."""

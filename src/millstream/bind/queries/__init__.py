@@ -1,0 +1,1 @@
+"""SELECT: its clauses, joins, set operations and nested queries."""

@@ -1,0 +1,177 @@
+"""Queries → logical plan."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from millstream.bind.aggregates.groups import ungrouped
+from millstream.bind.aggregates.versions import OwnCalls, RunningBinder, calls_own
+from millstream.bind.aggregates.window_groups import GroupBinder, is_grouped
+from millstream.bind.context import Context
+from millstream.bind.expressions import ExpressionBinder
+from millstream.bind.patterns.sequences import SequenceBinder, sequence_of
+from millstream.bind.queries.from_clause import bind_entry, bind_from, with_joined_conditions
+from millstream.bind.queries.outputs import Bound, alias_columns, deliver, outputs_of
+from millstream.bind.queries.set_operations import bind_set_operation
+from millstream.bind.queries.subqueries import Subqueries, asks_streams
+from millstream.bind.relations.snapshots import bind_snapshots, is_over_relations
+from millstream.bind.relations.windows import to_events
+from millstream.bind.tables.queries import bind_table_query, is_table_query
+from millstream.bind.windows.over import WindowBinder, WindowedExpressions
+from millstream.expressions.nodes import Column
+from millstream.plan import nodes as P
+
+__all__ = ["Bound", "bind_named", "bind_query", "with_queries"]
+
+
+def bind_query(node: exp.Expr, context: Context) -> Bound:
+    """The plan of a query expression."""
+    bound = _bind_plain(node, with_queries(node, context))
+    how = node.args.get("stream_of")
+    return bound if not how else Bound(to_events(str(how), bound.plan, node, context), bound.names)
+
+
+def with_queries(node: exp.Expr, context: Context) -> Context:
+    """The context in which the queries of a WITH clause are known."""
+    with_ = node.args.get("with_") or node.args.get("with")
+    if with_ is not None and with_.args.get("recursive"):
+        _refuse_recursion(with_, context)
+    for cte in with_.expressions if with_ is not None else ():
+        context = context.with_local(cte.alias, bind_named(cte.this, context.within(None), cte).plan, cte)
+    return context
+
+
+def _refuse_recursion(with_: exp.Expr, context: Context) -> None:
+    for cte in with_.expressions:
+        for table in cte.this.find_all(exp.Table):
+            if table.name.lower() == cte.alias.lower():
+                context.refuse(
+                    f"{cte.alias} is made of itself",
+                    table,
+                    detail="what a stream brings would have to be followed for ever",
+                    hint="only stored tables can be asked WITH RECURSIVE",
+                )
+
+
+def _bind_plain(node: exp.Expr, context: Context) -> Bound:
+    if is_table_query(node, context):
+        return bind_table_query(node, context)
+    match node:
+        case exp.Subquery():
+            return bind_query(node.this, context)
+        case exp.Select():
+            return _bind_select(node, context)
+        case exp.SetOperation():
+            return bind_set_operation(node, context)
+    return context.fail("a query is expected here", node)
+
+
+def bind_named(node: exp.Expr, context: Context, at: exp.Expr, names: tuple[str, ...] | None = None) -> Bound:
+    """A query whose columns are referred to by name, so the names must differ; `names`, or those that the alias of `at`
+    gives, replace its own."""
+    bound = bind_query(node, context)
+    names = names or alias_columns(at)
+    if names is not None:
+        if len(names) != len(bound.names):
+            context.fail(
+                f"{len(names)} names for {len(bound.names)} columns", at, hint="name every column of the query, or none"
+            )
+        bound = Bound(bound.plan, names)
+    lower = [name.lower() for name in bound.names]
+    repeated = next((name for name in bound.names if lower.count(name.lower()) > 1), None)
+    if repeated is not None:
+        context.fail(f"two columns are called {repeated}", at, hint="name them apart with AS")
+    if bound.names != bound.plan.schema.names:
+        columns = tuple(
+            (name, Column(field.type, field.name)) for name, field in zip(bound.names, bound.plan.schema, strict=True)
+        )
+        return Bound(P.Project(bound.plan, columns), bound.names)
+    return bound
+
+
+def _bind_select(node: exp.Select, context: Context) -> Bound:
+    if (sequence := sequence_of(node)) is not None:
+        return SequenceBinder(node, sequence, context, lambda entry: bind_entry(entry, context)).build()
+    domain, context = context.domain, context.within(None)
+    node = with_joined_conditions(node)
+    plan, scope = bind_from(node, context)
+    if domain is not None:
+        plan, scope = domain.beside(plan, scope, node, context)
+        return bind_snapshots(node, plan, scope, context, domain.columns)
+    if plan.kind is P.Kind.TABLE and (where := node.args.get("where")) is not None and asks_streams(where, context):
+        context.refuse(
+            "rows of a stored table are chosen here by a query over streams",
+            where,
+            detail="they have no time of their own at which they could appear",
+            hint="put a stream or a window into FROM, too",
+        )
+    if is_over_relations(node, plan, context):
+        return bind_snapshots(node, plan, scope, context)
+    grouped = is_grouped(node, plan, context)
+    named = {window.name.lower(): window for window in node.args.get("windows") or []}
+    running = not grouped and any(calls_own(part, OwnCalls(context, str)) for part in node.expressions)
+    _refuse_clauses(node, context, plan, grouped or running)
+    subqueries = Subqueries(context, plan)
+    if (where := node.args.get("where")) is not None:
+        rows = ungrouped(context, scope) if grouped else ExpressionBinder(context, scope)
+        plan = subqueries.filtered(plan, where.this, rows)
+    if grouped:
+        groups = GroupBinder(node, plan, scope, context, subqueries)
+        check_order(node, context, groups.ordered_by)
+        outputs = [output for part in node.expressions for output in outputs_of(part, scope, groups)]
+        return deliver(*groups.build(outputs))
+    windows = WindowBinder(context, plan, named)
+    expressions: ExpressionBinder = WindowedExpressions(context, scope, windows)
+    if running:
+        expressions = RunningBinder(expressions, windows.own, node.args.get("group"))
+    expressions.subquery = subqueries.value
+    outputs = [output for part in node.expressions for output in outputs_of(part, scope, expressions)]
+    having = node.args.get("having")
+    steps = [] if having is None else subqueries.steps(having.this, expressions)
+    plan = windows.build()
+    for step in steps:
+        plan = step.above(plan)
+    return deliver(subqueries.joined(plan), outputs)
+
+
+def _refuse_clauses(node: exp.Select, context: Context, plan: P.Node, grouped: bool = False) -> None:
+    if plan.kind is P.Kind.TABLE:
+        for key in ("group", "distinct", "having", "qualify", "limit", "offset", "order"):
+            if (clause := node.args.get(key)) is not None:
+                word = key.upper() + (" BY" if key in ("group", "order") else "")
+                context.refuse(
+                    f"{word} in a query over tables beside a stream is not supported yet",
+                    node if key == "distinct" else clause,
+                    hint="keep its rows with CREATE TABLE … AS, and join that table",
+                )
+    if not grouped and (group := node.args.get("group")) is not None:
+        context.refuse(
+            "GROUP BY over a whole stream never ends",
+            group,
+            detail="a group is complete only when its last row has come, and a stream has no last row",
+            hint="group by windows, FROM TUMBLE(…), or use aggregate OVER (PARTITION BY … ROWS|RANGE … PRECEDING)",
+        )
+    if (distinct := node.args.get("distinct")) is not None:
+        context.refuse(
+            "DISTINCT over a whole stream would remember every row for ever",
+            distinct if distinct.expressions else node,
+            hint="use UNION, which removes duplicates of the same time, or a window",
+        )
+    for key, word in (("having", "HAVING"), ("qualify", "QUALIFY"), ("limit", "LIMIT"), ("offset", "OFFSET")):
+        if (clause := node.args.get(key)) is not None and not (grouped and key == "having"):
+            context.refuse(f"{word} is not supported on a stream", clause)
+    if not grouped:
+        check_order(node, context, {name.lower() for name in context.time_columns(plan)})
+
+
+def check_order(node: exp.Expr, context: Context, columns: set[str]) -> None:
+    """ORDER BY may say what is so anyway."""
+    if (order := node.args.get("order")) is not None:
+        times = {name.rpartition(".")[2] for name in columns}
+        for part in order.expressions:
+            if part.args.get("desc") or part.this.name.lower() not in times:
+                context.refuse(
+                    "a stream is delivered in order of its time, and cannot be sorted otherwise",
+                    order,
+                    hint="leave ORDER BY out",
+                )

@@ -1,0 +1,1 @@
+"""Windows in FROM, SELECT over relations, and joins of streams as relations."""

@@ -1,0 +1,147 @@
+"""SELECT over relations: what holds at each instant of the rows that are valid then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from millstream.bind.aggregates.calls import IN_ORDER, WrittenCall
+from millstream.bind.aggregates.groups import Arguments, GroupCall, GroupedExpressions, aggregates_rows, ungrouped
+from millstream.bind.context import Context
+from millstream.bind.expressions import ExpressionBinder
+from millstream.bind.queries.outputs import Bound, deliver, outputs_of
+from millstream.bind.queries.subqueries import Subqueries, asks_streams
+from millstream.bind.relations.windows import as_relation
+from millstream.bind.scope import Scope
+from millstream.expressions.nodes import Column, Expr
+from millstream.plan import nodes as P
+from millstream.plan import relations as R
+from millstream.plan.annotations import may_stay
+
+
+def is_over_relations(select: exp.Select, plan: P.Node, context: Context) -> bool:
+    """Whether a SELECT is answered instant by instant: its rows, or those of a query in it, are a relation's."""
+    if plan.kind is P.Kind.TABLE:
+        return False
+    parts = [*select.expressions, *(select.args[key] for key in ("where", "having") if select.args.get(key))]
+    return plan.kind is P.Kind.RELATION or any(asks_streams(part, context) for part in parts)
+
+
+def bind_snapshots(
+    select: exp.Select, plan: P.Node, scope: Scope, context: Context, beside: tuple[Column, ...] = ()
+) -> Bound:
+    """The plan of a SELECT over relations; for each combination of `beside`, if given, which are delivered last."""
+    refuse_clauses(select, context)
+    subqueries = Subqueries(context, plan, over_relations=True)
+    plan = as_relation(plan)
+    if (where := select.args.get("where")) is not None:
+        rows = ungrouped(context, scope)
+        plan = subqueries.filtered(plan, where.this, rows)
+    if aggregates_rows(select, context) or select.args.get("having") is not None:
+        groups = SnapshotBinder(select, plan, scope, context, subqueries, beside)
+        outputs = [output for part in select.expressions for output in outputs_of(part, scope, groups)]
+        bound = deliver(*groups.build([*outputs, *((column.name, column) for column in beside)]))
+    else:
+        expressions = ExpressionBinder(context, scope, _refuse_over(context))
+        expressions.subquery = subqueries.value
+        outputs = [output for part in select.expressions for output in outputs_of(part, scope, expressions)]
+        bound = deliver(subqueries.joined(plan), [*outputs, *((column.name, column) for column in beside)])
+    subqueries.check_windows()
+    check_order(select, bound.plan, context)
+    if select.args.get("distinct") is not None:
+        return Bound(P.Distinct(bound.plan), bound.names)
+    return bound
+
+
+def refuse_clauses(node: exp.Expr, context: Context) -> None:
+    """Refuse what has no meaning for a bag of rows at each instant."""
+    for key in ("qualify", "limit", "offset"):
+        if (clause := node.args.get(key)) is not None:
+            context.refuse(
+                f"{key.upper()} is not supported on a relation",
+                clause,
+                detail="the rows of an instant have no order",
+            )
+    distinct = node.args.get("distinct")
+    if isinstance(distinct, exp.Distinct) and distinct.args.get("on") is not None:
+        context.refuse("DISTINCT ON is not supported on a relation", distinct, hint="GROUP BY those columns")
+
+
+def check_order(node: exp.Expr, plan: P.Node, context: Context) -> None:
+    """ORDER BY may say what is so anyway."""
+    order = node.args.get("order")
+    if order is None:
+        return
+    if may_stay(plan):
+        context.refuse(
+            "this relation is delivered as its rows end, and cannot be sorted otherwise",
+            order,
+            detail="some of its rows may stay for ever, and none waits for them",
+            hint="leave ORDER BY out",
+        )
+    for part in order.expressions:
+        if part.args.get("desc") or not isinstance(part.this, exp.Column) or part.this.name.lower() != R.FROM:
+            context.refuse(
+                "a relation is delivered in order of valid_from, and cannot be sorted otherwise",
+                order,
+                hint="leave ORDER BY out",
+            )
+
+
+class SnapshotBinder(GroupedExpressions):
+    """Binds the expressions of a SELECT that aggregates the rows which are valid at the same time."""
+
+    any_value = "min"
+
+    def __init__(
+        self, select: exp.Select, plan: P.Node, scope: Scope, context: Context, subqueries: Subqueries,
+        beside: tuple[Column, ...] = (),
+    ) -> None:  # fmt: skip
+        super().__init__(select, plan, scope, context, subqueries)
+        for column in beside:
+            self._add_key(column)
+
+    def build(self, outputs: list[tuple[str, Expr]]) -> tuple[P.Node, list[tuple[str, Expr]]]:
+        """The plan of the groups, and the outputs over it."""
+        settled = [(name, self._settled(expr, self.select)) for name, expr in outputs]
+        # Conditions come above the groups, whose aggregates are known when all expressions are bound.
+        having = self.select.args.get("having")
+        steps = [] if having is None else self.subqueries.steps(having.this, self)
+        if not self.calls and not self.keys:
+            self._names(GroupCall.of_rows())
+        plan = self._groups()
+        for step in steps:
+            plan = step.above(plan)
+        return self.subqueries.joined(plan), settled
+
+    def _groups(self) -> P.Node:
+        self._check_one_row()
+        plan, calls = self._prepared()
+        keys = tuple(self.keys.values())
+        if not self.calls:
+            return P.Distinct(P.Project(plan, tuple((key, Column(plan.schema[key].type, key)) for key in keys)))
+        return R.Summarize(plan, keys, calls)
+
+    def _builtin(self, call: WrittenCall, rows: Arguments) -> GroupCall:
+        if call.fn in IN_ORDER and not call.order:
+            self.context.refuse(
+                f"{call.name} of a relation",
+                call.node,
+                detail="the rows that are valid at the same time have no order",
+                hint=f"give them one: {call.name}(… ORDER BY …), or use a window of the last rows: "
+                "s WINDOW(PARTITION BY … ROWS 1)",
+            )
+        return super()._builtin(call, rows)
+
+
+def _refuse_over(context: Context) -> Callable[[exp.Window, ExpressionBinder], Expr]:
+    def refuse(node: exp.Window, _: ExpressionBinder) -> Expr:
+        return context.refuse(
+            "OVER in a query over relations",
+            node,
+            detail="the rows of an instant have no order, and the window in FROM says already which rows they are",
+            hint="aggregate with GROUP BY, or leave the window in FROM out and use OVER (RANGE …)",
+        )
+
+    return refuse

@@ -1,0 +1,1 @@
+"""Stored tables: what the table store is asked."""

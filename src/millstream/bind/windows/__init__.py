@@ -1,0 +1,1 @@
+"""OVER, and window tables in FROM."""

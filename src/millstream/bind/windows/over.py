@@ -1,0 +1,351 @@
+"""`aggregate OVER (…)` → window calls, and the Over nodes that compute them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from millstream.bind.aggregates.calls import IN_ORDER, WrittenCall, aggregate_call, bind_builtin
+from millstream.bind.aggregates.versions import OwnCalls, WindowReach, WindowSlide
+from millstream.bind.context import Context
+from millstream.bind.expressions import ExpressionBinder, call_of, coerce
+from millstream.bind.patterns.windows import PatternWindows
+from millstream.bind.scope import Scope
+from millstream.bind.windows.frames import FrameBinder
+from millstream.bind.windows.order import Sorting, end_of, group_end, sort_partitions
+from millstream.expressions.functions import resolve
+from millstream.expressions.nodes import Case, Column, Expr, Literal
+from millstream.plan import aggregates
+from millstream.plan import nodes as P
+from millstream.plan.programs.modes import Sliding
+from millstream.plan.windows import Between, Frame, WindowCall
+from millstream.types import BIGINT, SqlType, common_type
+
+# Functions of OVER alone. A row's number is the count of rows up to it.
+_NUMBERS = ("row_number", *sorted(aggregates.RANKS))
+_BACKWARD = {
+    "first_value": "last_value", "last_value": "first_value", "first_known": "last_known", "last_known": "first_known",
+}  # fmt: skip
+
+Partition = tuple[str, ...] | Sorting
+"""the columns that tell partitions apart, and the order of their rows if it is not that of time"""
+
+
+@dataclass
+class WindowBinder:
+    """Collects the window calls of one SELECT while its expressions are bound, then builds their plan."""
+
+    context: Context
+    plan: P.Node
+    named: dict[str, exp.Window]
+    added: dict[str, Expr] = field(default_factory=dict)
+    groups: dict[Partition, dict[WindowCall, str]] = field(default_factory=dict)
+    slides: dict[tuple[Partition, WindowSlide | None], exp.Expr] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.own = OwnCalls(self.context, self._column)
+        self.frames = FrameBinder(self.context, self.plan)
+        self.patterns = PatternWindows(self.context, self.plan, self.frames)
+
+    def bind(self, node: exp.Window, expressions: ExpressionBinder) -> Expr:
+        """The column that will hold the value of `node`."""
+        window = self._definition(node)
+        scalar = ExpressionBinder(self.context, expressions.scope, None)
+        keys = self._partition(window, scalar)
+        slide = self._slide(window)
+        self.slides[keys, slide] = node
+        if self.patterns.is_measured(node, window):
+            return self._measured(node, window, keys, slide, expressions)
+        call = aggregate_call(node.this, self.context, over=True)
+        if call is not None and call.is_own:
+            columns = self._own_columns(call, node, window, scalar, keys, slide)
+            if len(columns) != 1:
+                self.context.fail("this aggregate has several results", node, hint="select it by itself")
+            return columns[0][1]
+        if window.args.get("spec") is not None and window.args["spec"].args.get("active"):
+            self.context.refuse("ACTIVE EXPIRATION needs an aggregate with EXPIRE", node, hint="see CREATE AGGREGATE")
+        is_backward = self._is_backward(window, keys)
+        if is_backward and slide is not None:
+            self.context.refuse("SLIDE in an order other than time", node, hint="ORDER BY time")
+        if call is None:
+            return self._function(keys, window, node, scalar, is_backward)
+        fn, arg, type_, distinct = self._aggregate(call, scalar)
+        if is_backward:
+            fn = _BACKWARD.get(fn, fn)
+        frame = self.frames.frame(window, node, is_backward)
+        if frame is not None and frame.unit == "range" and isinstance(keys, Sorting):
+            self.context.refuse("RANGE in an order other than time is not supported", node, hint="use ROWS … PRECEDING")
+        if frame is None:
+            return Literal(type_, 0 if fn == "count" else None)
+        if frame.end < 0 and frame.unit == "range" and fn in ("first_value", "last_value"):
+            self.context.refuse(
+                f"{call.name} over a RANGE that reaches beyond the current row is not supported",
+                node,
+                hint=f"use ROWS … FOLLOWING, or {call.name}(… IGNORE NULLS)",
+            )
+        return self._call(keys, fn, None if arg is None else self._column(arg), frame, type_, distinct)
+
+    def _measured(
+        self,
+        node: exp.Window,
+        window: exp.Window,
+        keys: Partition,
+        slide: WindowSlide | None,
+        expressions: ExpressionBinder,
+    ) -> Expr:
+        """What is asked of the matches of a window's pattern."""
+        if isinstance(keys, Sorting) or self._is_backward(window, keys) or slide is not None:
+            self.context.refuse("a pattern looks at rows in order of time", node, hint="ORDER BY time, without SLIDE")
+        assert expressions.scope is not None
+        return self.patterns.bind(node, window, keys, expressions.scope.items)
+
+    def _call(
+        self, keys: Partition, fn: str, arg: str | None, frame: Frame, type_: SqlType, distinct: bool = False
+    ) -> Expr:
+        """The column of a call, the same for equal calls."""
+        call = WindowCall("", fn, arg, frame, distinct, type_)
+        group = self.groups.setdefault(keys, {})
+        return Column(type_, group.setdefault(call, f"${sum(map(len, self.groups.values())) + 1}.{fn}"))
+
+    def _function(
+        self, keys: Partition, window: exp.Window, node: exp.Window, scalar: ExpressionBinder, is_backward: bool
+    ) -> Expr:
+        """What is no aggregate, and known of windows alone."""
+        call, ignores_nulls = _unwrapped(node.this)
+        if not isinstance(call, exp.Func):
+            self.context.fail("OVER needs an aggregate before it", node)
+        name = call_of(call)[0]
+        if ignores_nulls:
+            self.context.refuse("IGNORE NULLS is for first_value and last_value", node)
+        if name in _NUMBERS:
+            if is_backward:
+                self.frames.refuse_endless(node)
+            return self._numbered(name, keys, window, node)
+        if name in ("lag", "lead"):
+            return self._shifted(name, keys, node, scalar, is_backward)
+        return self.context.fail(
+            f"no window aggregate {name}",
+            call,
+            hint="there is " + ", ".join(sorted({*aggregates.NAMES, *_NUMBERS, "lag", "lead"})),
+        )
+
+    def _numbered(self, fn: str, keys: Partition, window: exp.Window, node: exp.Window) -> Expr:
+        """row_number() counts the rows so far; rank() and dense_rank() give rows of equal time equal numbers."""
+        if call_of(node.this)[1]:
+            self.context.fail(f"{fn} takes no argument", node.this)
+        if fn == "row_number":
+            return self._call(keys, "count", None, Frame("rows", None), BIGINT)
+        if window.args.get("order") is None:
+            self.context.fail(f"{fn} needs an order", node, hint=f"{fn}() OVER (… ORDER BY the stream's time column)")
+        if isinstance(keys, Sorting):
+            self.context.refuse(f"{fn} in an order other than time is not supported", node, hint="use row_number()")
+        return self._call(keys, fn, None, Frame("rows", None), BIGINT)
+
+    def _shifted(self, fn: str, keys: Partition, node: exp.Window, scalar: ExpressionBinder, is_backward: bool) -> Expr:
+        """lag(x [, n [, default]]) and lead: x of the n-th row before or after."""
+        arguments = call_of(node.this)[1]
+        if not 1 <= len(arguments) <= 3:
+            self.context.fail(f"{fn} takes one to three arguments, here are {len(arguments)}", node.this)
+        arg = scalar.bind(arguments[0])
+        type_ = aggregates.result_type("lag", False, arg.type)
+        if type_ is None:
+            self.context.fail(f"{fn} does not apply to {arg.type}", node)
+        rows = 1
+        if len(arguments) > 1:
+            offset = scalar.bind(arguments[1])
+            if not isinstance(offset, Literal) or not isinstance(offset.value, int) or not offset.type.is_integer:
+                self.context.fail(f"{fn} takes a constant number of rows", arguments[1])
+            rows = offset.value
+        if (fn == "lead") != is_backward:
+            rows = -rows
+        # Of rows to come, x is the first value in a frame that holds one row or none.
+        frame = Frame("rows", rows if rows >= 0 else Between(rows, rows))
+        value = self._call(keys, "lag" if rows >= 0 else "first_value", self._column(arg), frame, type_)
+        if len(arguments) < 3:
+            return value
+        default = scalar.bind(arguments[2])
+        wider = common_type(type_, default.type)
+        if wider is None:
+            self.context.fail(f"{type_} and {default.type} have no common type", node, hint="CAST one of them")
+        reached = self._call(keys, "count", None, frame, BIGINT)
+        is_there = resolve(">", (reached, Literal(BIGINT, max(rows, 0))))
+        return Case(wider, ((is_there, coerce(value, wider)),), coerce(default, wider))
+
+    def build(self) -> P.Node:
+        """The plan with the needed columns computed and one Over per partitioning."""
+        plan = self.plan
+        if self.added:
+            plan = P.Project(plan, (*P.passthrough(plan.schema), *self.added.items()))
+        # Sorted partitions come at the end of their windows, so what goes by time is computed before.
+        for keys, calls in sorted(self.groups.items(), key=lambda group: isinstance(group[0], Sorting)):
+            if isinstance(keys, Sorting):
+                plan, keys = sort_partitions(plan, keys)
+            named = [
+                WindowCall(name, call.fn, call.arg, call.frame, call.distinct, call.type)
+                for call, name in calls.items()
+            ]
+            ends = group_end(plan)
+            for alike in _of_a_kind(named):
+                plan = P.Over(plan, keys, alike, ends if ends in keys else None)
+        plan = self.own.build(plan)
+        plan = self.patterns.build(plan)
+        slide = self._common_slide()
+        if slide is None or any(isinstance(c.mode, Sliding) and c.mode.every is not None for c in self.own.calls):
+            return plan
+        return P.Yield(plan, slide[0], "rows" if slide[1].unit == "rows" else "range", slide[1].every)
+
+    def several(self, node: exp.Expr, expressions: ExpressionBinder) -> list[tuple[str, Expr]] | None:
+        """The columns of an aggregate with several results that stands alone; None if `node` is none."""
+        call = self.own.own(node.this) if isinstance(node, exp.Window) else None
+        if call is None or not isinstance(node, exp.Window):
+            return None
+        window = self._definition(node)
+        if window.args.get("match") is not None:
+            return None
+        scalar = ExpressionBinder(self.context, expressions.scope, None)
+        keys = self._partition(window, scalar)
+        slide = self._slide(window)
+        self.slides[keys, slide] = node
+        return [*self._own_columns(call, node, window, scalar, keys, slide)]
+
+    def _own_columns(
+        self, call: WrittenCall, node: exp.Window, window: exp.Window, scalar: ExpressionBinder, keys: Partition,
+        slide: WindowSlide | None,
+    ) -> list[tuple[str, Column]]:  # fmt: skip
+        frame = self.frames.frame(window, node)
+        if isinstance(keys, Sorting) or self._is_backward(window, keys):
+            self.context.refuse("an aggregate written in SQL in an order other than time", node, hint="ORDER BY time")
+        if frame is None or isinstance(frame.preceding, Between):
+            self.context.refuse("this window does not end at the current row", node, hint="… AND CURRENT ROW")
+        spec = window.args.get("spec")
+        active = spec is not None and bool(spec.args.get("active"))
+        return self.own.over(call, scalar, keys, WindowReach(frame.unit, frame.preceding), slide, active)
+
+    def _slide(self, window: exp.Window) -> WindowSlide | None:
+        spec = window.args.get("spec")
+        if spec is None or spec.args.get("slide") is None:
+            return None
+        slide = spec.args["slide"]
+        unit = str(spec.args.get("kind") or "ROWS").lower()
+        every = self.frames.count(slide.this, slide) if unit == "rows" else self.frames.span(slide.this, slide)
+        if every < 1:
+            self.context.fail("SLIDE takes at least one row, or some time", slide)
+        return WindowSlide(unit, every)
+
+    def _common_slide(self) -> tuple[tuple[str, ...], WindowSlide] | None:
+        """The slide of all windows: a row either yields or not."""
+        if len(self.slides) > 1 and any(slide is not None for _, slide in self.slides):
+            self.context.refuse(
+                "windows of one SELECT that slide differently",
+                list(self.slides.values())[-1],
+                detail="a row is given if it is the last of its slot, so all must have the same slots",
+                hint="give all windows the same PARTITION BY and SLIDE, or use a query for each",
+            )
+        keys, slide = next(iter(self.slides), ((), None))
+        if slide is None:
+            return None
+        if isinstance(keys, Sorting):
+            self.context.refuse(
+                "SLIDE in an order other than time", next(iter(self.slides.values())), hint="ORDER BY time"
+            )
+        return keys, slide
+
+    def _is_backward(self, window: exp.Window, keys: Partition) -> bool:
+        """Whether a window's rows are in order of time from the last to the first."""
+        order = window.args.get("order")
+        return not isinstance(keys, Sorting) and order is not None and bool(order.expressions[0].args.get("desc"))
+
+    def _definition(self, node: exp.Window) -> exp.Window:
+        name = node.args.get("alias")
+        if name is None:
+            return node
+        found = self.named.get(name.name.lower())
+        if found is None:
+            self.context.fail(f"no window {name.name}", node, hint="define it: WINDOW w AS (…)")
+        if node.args.get("match") is None:
+            return found
+        # a pattern goes on from the partition and the order of another window
+        whole = node.copy()
+        for key in ("partition_by", "order"):
+            whole.set(key, node.args.get(key) or found.args.get(key))
+        whole.args["match"] = node.args["match"]
+        return whole
+
+    def _aggregate(self, call: WrittenCall, scalar: ExpressionBinder) -> tuple[str, Expr | None, SqlType, bool]:
+        if call.fn in IN_ORDER and call.order:
+            self.context.refuse(
+                f"ORDER BY inside {call.name}, of a window", call.node, hint="the rows of a window are in order of time"
+            )
+        if call.fn in ("first_value", "last_value") and call.where is not None:
+            self.context.refuse(
+                f"FILTER with {call.name} is not supported",
+                call.node,
+                hint=f"{call.name}(CASE WHEN … THEN … END IGNORE NULLS)",
+            )
+        builtin = bind_builtin(call, scalar)
+        return builtin.fn, builtin.arg, builtin.type, builtin.distinct
+
+    def _column(self, expr: Expr) -> str:
+        """The name of a column that holds `expr`: an existing one, or a new one computed below the Over."""
+        if isinstance(expr, Column):
+            return expr.name
+        for name, known in self.added.items():
+            if known == expr:
+                return name
+        name = f"$e{len(self.added) + 1}"
+        self.added[name] = expr
+        return name
+
+    def _partition(self, window: exp.Window, scalar: ExpressionBinder) -> Partition:
+        """PARTITION BY and ORDER BY: rows come in order of time, and in any other when their window has ended."""
+        keys = tuple(self._column(scalar.bind(part)) for part in window.args.get("partition_by") or [])
+        order = window.args.get("order")
+        times = {name.lower().rpartition(".")[2] for name in self.context.time_columns(self.plan)}
+        parts = [] if order is None else order.expressions
+        by_time = all(isinstance(part.this, exp.Column) and part.this.name.lower() in times for part in parts)
+        backward = [bool(part.args.get("desc")) for part in parts]
+        if by_time and not any(backward):
+            return keys
+        end = end_of(self.plan, keys)
+        if end is None and by_time and all(backward):
+            return keys
+        if end is None:
+            self.context.refuse(
+                "a stream is ordered by its time",
+                order,
+                detail="rows reach the window in order of time, and cannot be sorted otherwise",
+                hint="leave ORDER BY out, or name the stream's time column"
+                + (f": ORDER BY {', '.join(sorted(times))}" if times else ""),
+            )
+        columns = tuple(
+            (self._column(scalar.bind(part.this)), bool(part.args.get("desc")), bool(part.args.get("nulls_first")))
+            for part in parts
+        )
+        return Sorting(keys, end, columns)
+
+
+def _of_a_kind(calls: list[WindowCall]) -> list[tuple[WindowCall, ...]]:
+    """Calls that need no later rows, those that need a number of them, and those that need all of some time."""
+    kinds: dict[str, list[WindowCall]] = {"": [], "rows": [], "range": []}
+    for call in calls:
+        kinds["" if call.frame.end >= 0 else call.frame.unit].append(call)
+    return [tuple(alike) for alike in kinds.values() if alike]
+
+
+def _unwrapped(call: exp.Expr) -> tuple[exp.Expr, bool]:
+    """A call without IGNORE NULLS or RESPECT NULLS, and whether NULLs are ignored."""
+    if isinstance(call, exp.IgnoreNulls | exp.RespectNulls):
+        return call.this, isinstance(call, exp.IgnoreNulls)
+    return call, False
+
+
+class WindowedExpressions(ExpressionBinder):
+    """The expressions of a SELECT in which windows may stand."""
+
+    def __init__(self, context: Context, scope: Scope, windows: WindowBinder) -> None:
+        super().__init__(context, scope, windows.bind)
+        self._windows = windows
+
+    def several(self, node: exp.Expr) -> list[tuple[str, Expr]] | None:
+        return self._windows.several(node, self)

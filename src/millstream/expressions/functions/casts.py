@@ -1,0 +1,139 @@
+"""Conversions between types: which exist, which happen by themselves, and what they do to constants.
+
+What a cast does, on every host:
+
+- number → integer rounds: DOUBLE to the nearest, halves to even; DECIMAL to the nearest, halves away from zero;
+- number → DECIMAL rounds to the nearest, halves away from zero;
+- a value that does not fit the target is an error (TRY_CAST: NULL), never cut off or wrapped;
+- text → anything follows `literals.TEXT_FORMS`; DOUBLE → text is the shortest form that reads back ('1.0', '1e+20');
+- number → BOOLEAN is `<> 0`; VARCHAR ↔ BLOB is UTF-8;
+- TIMESTAMP ↔ TIMESTAMPTZ takes the TIMESTAMP as UTC; numbers and times do not convert: `epoch_us`, `make_timestamp`.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from millstream.errors import BindError
+from millstream.expressions.functions.literals import decimal_value, fits, literal
+from millstream.expressions.nodes import Cast, Expr, Literal
+from millstream.types import NULL, VARCHAR, SqlType
+
+_DAY = 86_400_000_000
+_NUMBERS = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "DOUBLE", "DECIMAL"})
+_CASTS: dict[str, frozenset[str]] = {
+    **{name: _NUMBERS | {"BOOLEAN", "VARCHAR"} for name in _NUMBERS},
+    "BOOLEAN": (_NUMBERS - {"DECIMAL"}) | {"VARCHAR"},
+    "VARCHAR": _NUMBERS | {"BOOLEAN", "BLOB", "DATE", "TIME", "TIMESTAMP", "TIMESTAMPTZ"},
+    "BLOB": frozenset({"VARCHAR"}),
+    "DATE": frozenset({"VARCHAR", "TIMESTAMP", "TIMESTAMPTZ"}),
+    "TIME": frozenset({"VARCHAR"}),
+    "TIMESTAMP": frozenset({"VARCHAR", "DATE", "TIME", "TIMESTAMPTZ"}),
+    "TIMESTAMPTZ": frozenset({"VARCHAR", "DATE", "TIME", "TIMESTAMP"}),
+    "INTERVAL": frozenset(),
+    "NULL": frozenset(),
+}
+
+
+def cast(expr: Expr, type_: SqlType, safe: bool = False) -> Expr:
+    """CAST(expr AS type), or TRY_CAST if `safe`; constants are converted at once."""
+    if expr.type == type_:
+        return expr
+    if isinstance(expr, Literal) and expr.value is None:
+        return Literal(type_, None)
+    is_text = expr.type.is_text and isinstance(expr, Literal)
+    if type_.name not in (*_CASTS[expr.type.name], expr.type.name) and not is_text:
+        raise BindError(f"cannot cast {expr.type} to {type_}", hint=_instead(expr.type, type_))
+    if isinstance(expr, Literal):
+        try:
+            folded = _fold(expr, type_)
+        except BindError:
+            if not safe:
+                raise
+            return Literal(type_, None)
+        if folded is not None:
+            return folded
+    return Cast(type_, expr, safe)
+
+
+def coerce(expr: Expr, type_: SqlType) -> Expr | None:
+    """The expression as a value of `type_` where that happens by itself and loses nothing; None where it does not."""
+    if expr.type == type_:
+        return expr
+    if expr.type == NULL:
+        return Literal(type_, None) if isinstance(expr, Literal) else None
+    if isinstance(expr, Literal) and expr.type.is_text and (type_.is_temporal or type_.name == "INTERVAL"):
+        try:
+            return literal(str(expr.value), type_) if expr.value is not None else Literal(type_, None)
+        except BindError:
+            return None
+    if isinstance(expr, Literal) and isinstance(expr.value, int) and expr.type.is_integer and type_.is_integer:
+        return Literal(type_, expr.value) if fits(expr.value, type_) else None
+    return cast(expr, type_) if widens(expr.type, type_) else None
+
+
+def widens(source: SqlType, target: SqlType) -> bool:
+    """Whether values of `source` become values of `target` by themselves."""
+    order = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
+    if source.is_integer and target.is_integer:
+        return order.index(source.name) <= order.index(target.name)
+    if source.is_integer and target.name == "DECIMAL":
+        return (
+            target.precision - target.scale >= {"TINYINT": 3, "SMALLINT": 5, "INTEGER": 10, "BIGINT": 19}[source.name]
+        )
+    if source.name == "DECIMAL" and target.name == "DECIMAL":
+        return target.scale >= source.scale and target.precision - target.scale >= source.precision - source.scale
+    if target.name == "DOUBLE":
+        return source.is_numeric
+    times = ("DATE", "TIMESTAMP", "TIMESTAMPTZ")
+    return source.name in times and target.name in times and times.index(source.name) <= times.index(target.name)
+
+
+def cast_can_fail(source: SqlType, target: SqlType) -> bool:
+    """Whether some value of `source` has no counterpart in `target`."""
+    if target == VARCHAR:
+        return source.name == "BLOB"
+    if source.is_text:
+        return target.name != "BLOB"
+    if target.name == "BOOLEAN" or source.name == "BOOLEAN" or source.is_temporal:
+        return False
+    return not widens(source, target)
+
+
+def _fold(expr: Literal, type_: SqlType) -> Literal | None:
+    value, source = expr.value, expr.type
+    if isinstance(value, str) and source.is_text:
+        return literal(value, type_)
+    if source.name == "DATE" and type_.name in ("TIMESTAMP", "TIMESTAMPTZ") and isinstance(value, int):
+        return Literal(type_, value * _DAY)
+    if {source.name, type_.name} == {"TIMESTAMP", "TIMESTAMPTZ"}:
+        return Literal(type_, value)
+    if not (source.is_numeric and type_.is_numeric):
+        return None
+    if isinstance(value, float):
+        if not type_.is_integer:
+            return None
+        if value != value or value in (float("inf"), float("-inf")):
+            raise BindError(f"{value} does not fit {type_}")
+        value = round(value)
+    if type_.name == "DOUBLE":
+        return Literal(type_, float(value))  # type: ignore[arg-type]
+    try:
+        if type_.name == "DECIMAL":
+            return Literal(type_, decimal_value(Decimal(value), type_))  # type: ignore[arg-type]
+        whole = int(decimal_value(value, SqlType("DECIMAL", 38, 0))) if isinstance(value, Decimal) else value
+        if not fits(whole, type_):  # type: ignore[arg-type]
+            raise ValueError
+    except ValueError:
+        raise BindError(f"{expr} does not fit {type_}") from None
+    return Literal(type_, whole)
+
+
+def _instead(source: SqlType, target: SqlType) -> str | None:
+    if source.is_integer and target.is_temporal:
+        return "make_timestamp(µs) and to_timestamp(seconds) turn numbers into times"
+    if target.is_numeric and (source.is_temporal or source.name == "INTERVAL"):
+        return "epoch(t), epoch_ms(t) and epoch_us(t) turn times and intervals into numbers"
+    if source.name == "INTERVAL":
+        return "epoch(i) gives its seconds"
+    return None

@@ -1,0 +1,53 @@
+"""Functions that choose among their arguments."""
+
+from __future__ import annotations
+
+from millstream.errors import BindError
+from millstream.expressions.functions.casts import coerce
+from millstream.expressions.functions.registry import Rule, define, unify
+from millstream.expressions.nodes import Call, Case, Expr
+from millstream.types import BOOLEAN, NULL
+
+
+def case(whens: tuple[tuple[Expr, Expr], ...], default: Expr) -> Case:
+    """CASE WHEN … THEN … ELSE … END with the arms converted to their common type."""
+    conditions = []
+    for when, _ in whens:
+        condition = coerce(when, BOOLEAN)
+        if condition is None:
+            raise BindError(f"WHEN needs a condition, not {when.type}")
+        conditions.append(condition)
+    arms = unify((*(then for _, then in whens), default))
+    if arms is None:
+        types = ", ".join(str(arm.type) for arm in (*(then for _, then in whens), default))
+        raise BindError(f"the arms of CASE have no common type: {types}", hint="cast them to one type")
+    return Case(arms[-1].type, tuple(zip(conditions, arms[:-1], strict=True)), arms[-1])
+
+
+def _if(args: tuple[Expr, ...]) -> Expr | None:
+    condition, then, otherwise = args
+    return case(((condition, then),), otherwise)
+
+
+def _same_type(name: str) -> Rule:
+    def rule(args: tuple[Expr, ...]) -> Expr | None:
+        same = unify(args)
+        return None if same is None else Call(same[0].type, name, same)
+
+    return rule
+
+
+def _coalesce(args: tuple[Expr, ...]) -> Expr | None:
+    # NULL constants decide nothing, and without them a chain often is a single expression.
+    kept = tuple(arg for arg in args if arg.type != NULL) or args[:1]
+    same = unify(kept)
+    if same is None:
+        return None
+    return same[0] if len(same) == 1 else Call(same[0].type, "coalesce", same)
+
+
+define("coalesce(x [, ...])", _coalesce, kernel=True, aliases=("ifnull", "nvl"))
+define("nullif(x, y)", _same_type("nullif"), kernel=True)
+define("greatest(x [, ...])", _same_type("greatest"), kernel=True)
+define("least(x [, ...])", _same_type("least"), kernel=True)
+define("if(condition, then, otherwise)", _if, aliases=("iff",), kernel=True)

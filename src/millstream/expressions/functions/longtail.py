@@ -1,0 +1,95 @@
+"""Every other scalar function that DuckDB knows: typed by asking DuckDB, which is started only for that."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from functools import lru_cache
+from typing import Any
+
+from millstream import sealed_duckdb
+from millstream.errors import BindError, UnsupportedError
+from millstream.expressions.functions.registry import known_names
+from millstream.expressions.nodes import Call, Expr, Literal
+from millstream.types import BIGINT, DECIMAL, DOUBLE, INTEGER, SMALLINT, TIMESTAMP, VARCHAR, SqlType, parse_type
+
+# Types of DuckDB that results may have and we keep in a wider one of ours.
+_WIDER: dict[str, SqlType] = {
+    "UTINYINT": SMALLINT, "USMALLINT": INTEGER, "UINTEGER": BIGINT, "UBIGINT": DECIMAL(20, 0),
+    "HUGEINT": DECIMAL(38, 0), "FLOAT": DOUBLE, "JSON": VARCHAR, "UUID": VARCHAR,
+    "TIMESTAMP_S": TIMESTAMP, "TIMESTAMP_MS": TIMESTAMP,
+}  # fmt: skip
+
+
+def resolve_in_duckdb(name: str, args: tuple[Expr, ...]) -> Expr:
+    """The call of a function we have no entry for, typed by DuckDB; BindError if DuckDB has no such scalar function."""
+    kinds = _kinds(name)
+    if not kinds:
+        close = difflib.get_close_matches(name, known_names(), n=3, cutoff=0.6)
+        hint = f"did you mean {' or '.join(close)}?" if close else None
+        raise BindError(f"no function {signature(name, args)}", hint=hint)
+    if not kinds & {"scalar", "macro"}:
+        kind = "an aggregate" if "aggregate" in kinds else "a table function"
+        raise BindError(f"{name} is {kind} and cannot be used here as a function of one row")
+    if "volatile" in kinds:
+        raise UnsupportedError(
+            f"{name} is not allowed in a standing query",
+            detail="its result depends on more than its arguments, so a restart or another host would give other rows",
+        )
+    probe = tuple(
+        (arg.type.duckdb, repr(arg.value) if isinstance(arg, Literal) and arg.type.is_text else None) for arg in args
+    )
+    found = _result_type(name, probe)
+    if found is None:
+        raise BindError(f"no function {signature(name, args)}", hint="cast the arguments to the types it takes")
+    type_ = _WIDER.get(found) or parse_type(found)
+    if type_ is None:
+        raise UnsupportedError(
+            f"{name} gives {found}, which no column can hold", hint="take a plain value out of it in DuckDB's terms"
+        )
+    return Call(type_, name, args)
+
+
+def signature(name: str, args: tuple[Expr, ...]) -> str:
+    """A call by its types, as in `foo(VARCHAR, BIGINT)`."""
+    return f"{name}({', '.join(str(arg.type) for arg in args)})"
+
+
+@lru_cache(maxsize=1)
+def _connection() -> Any:
+    return sealed_duckdb.connect(threads=1)
+
+
+@lru_cache(maxsize=1024)
+def _kinds(name: str) -> frozenset[str]:
+    if re.fullmatch(r"[a-z_][a-z0-9_]*", name) is None:
+        return frozenset()
+    rows = (
+        _connection()
+        .cursor()
+        .execute(
+            "SELECT DISTINCT function_type, coalesce(stability, 'CONSISTENT') FROM duckdb_functions() "
+            "WHERE function_name = ?",
+            [name],
+        )
+        .fetchall()
+    )
+    kinds = {kind for kind, _ in rows}
+    if any(stability != "CONSISTENT" for _, stability in rows):
+        kinds.add("volatile")
+    return frozenset(kinds)
+
+
+@lru_cache(maxsize=1024)
+def _result_type(name: str, args: tuple[tuple[str, str | None], ...]) -> str | None:
+    import duckdb
+
+    parts = []
+    for type_, text in args:
+        quoted = "'" + str(text)[1:-1].replace("'", "''") + "'"
+        parts.append(f"CAST(NULL AS {type_})" if text is None else quoted)
+    try:
+        rows = _connection().cursor().execute(f"DESCRIBE SELECT {name}({', '.join(parts)}) AS x").fetchall()
+    except duckdb.Error:
+        return None
+    return str(rows[0][1])

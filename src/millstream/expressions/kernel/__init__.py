@@ -1,0 +1,1 @@
+"""Expressions as Python source for the inner loops of kernels."""

@@ -1,0 +1,139 @@
+"""Functions and casts of objects that kernels have no form of: of text and decimals in Python, others on a batch."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable
+from decimal import Context, Decimal
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.expressions.functions.literals import decimal_value
+from millstream.expressions.nodes import Call, Cast, Column, Expr, Literal
+from millstream.expressions.object_values import to_arrow, to_values
+from millstream.schema import Field, Schema
+from millstream.types import SqlType
+
+Function = Callable[..., Any]
+
+EXACT = Context(prec=100)
+_BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "DATE": 32}
+_REMEMBERED = 4096
+
+
+def identity(value: Any) -> Any:
+    return value
+
+
+def bounds(type_: SqlType) -> tuple[int, int]:
+    """The least and the greatest value of a type whose values are integers."""
+    edge: int = 2 ** (_BITS.get(type_.name, 64) - 1)
+    return -edge, edge - 1
+
+
+def strict_function(expr: Call) -> Function | None:
+    """The function of a call of which NULL gives NULL, for values that are not; None if there is no such here."""
+    maker = _MAKERS.get(expr.fn)
+    return None if maker is None else maker(expr)
+
+
+def cast_function(expr: Cast) -> Function | None:
+    """What a cast does; `identity` where the value stays as it is, None if it is not done here."""
+    source, target = expr.arg.type, expr.type
+    kinds = {source.name, target.name}
+    wider = source.is_integer and target.is_integer and bounds(source)[1] <= bounds(target)[1]
+    if source == target or wider or kinds == {"TIMESTAMP", "TIMESTAMPTZ"}:
+        return identity
+    if source.is_integer and target.is_text:
+        return str
+    if source.is_integer and target.name == "DECIMAL" and not expr.safe:
+        return lambda value: fitting(Decimal(value), target)
+    return None
+
+
+def of_batch(expr: Call | Cast) -> Function:
+    """A function of the values of an expression's parts, evaluated on a batch of one row."""
+    from millstream.expressions.evaluator import compile_arrow
+
+    fields = tuple(Field(f"a{i}", part.type) for i, part in enumerate(expr.children()))
+    # Constants stay: patterns and formats must be.
+    outer: Expr = expr.with_children(
+        tuple(
+            part if isinstance(part, Literal) else Column(part.type, field.name)
+            for part, field in zip(expr.children(), fields, strict=True)
+        )
+    )
+    schema = Schema(fields)
+    evaluate = compile_arrow((outer,), schema)
+
+    def run(*values: Any) -> Any:
+        columns = [to_arrow([value], field.type) for value, field in zip(values, schema, strict=True)]
+        rows = pa.RecordBatch.from_arrays(columns, schema=schema.arrow) if columns else _NO_COLUMNS
+        return to_values(evaluate(rows)[0], expr.type)[0]
+
+    # -0.0 and 0.0 would be one key.
+    return run if any(field.type.name == "DOUBLE" for field in schema) else lru_cache(_REMEMBERED)(run)
+
+
+_NO_COLUMNS = pa.record_batch([pa.nulls(1, pa.bool_())], names=["row"])
+
+
+def fitting(value: Decimal, type_: SqlType) -> Decimal:
+    """A number as one of a type of decimals; OverflowError if it does not fit."""
+    try:
+        return decimal_value(value, type_)
+    except ValueError:
+        raise OverflowError(f"{value} does not fit {type_}") from None
+
+
+def _exactly(function: Function) -> Callable[[Call], Function | None]:
+    """Arithmetic of decimals."""
+    return lambda expr: (lambda *values: fitting(function(*values), expr.type)) if _is_decimal(expr) else None
+
+
+def _is_decimal(expr: Call) -> bool:
+    return expr.type.name == "DECIMAL"
+
+
+def _like(expr: Call) -> Function | None:
+    pattern = expr.args[1]
+    if len(expr.args) != 2 or not isinstance(pattern, Literal) or not isinstance(pattern.value, str):
+        return None
+    signs = {"%": ".*", "_": "."}
+    matches = re.compile("".join(signs.get(sign) or re.escape(sign) for sign in pattern.value), re.DOTALL).fullmatch
+    return lambda text, _: matches(text) is not None
+
+
+def _substring(expr: Call) -> Function | None:
+    numbers = [arg.value for arg in expr.args[1:] if isinstance(arg, Literal)]
+    if len(numbers) != len(expr.args) - 1 or not all(isinstance(n, int) for n in numbers) or numbers[0] < 1:  # type: ignore[operator]
+        return None
+    start = int(numbers[0]) - 1  # type: ignore[call-overload]
+    if len(numbers) == 1:
+        return lambda text, _: text[start:]
+    end = start + int(numbers[1])  # type: ignore[call-overload]
+    return (lambda text, _, __: text[start:end]) if end >= start else None
+
+
+def _always(function: Function) -> Callable[[Call], Function]:
+    return lambda expr: function
+
+
+_MAKERS: dict[str, Callable[[Call], Function | None]] = {
+    "+": _exactly(EXACT.add),
+    "-": _exactly(EXACT.subtract),
+    "*": _exactly(EXACT.multiply),
+    # Decimal's own signs round to 28 digits.
+    "neg": lambda expr: Decimal.copy_negate if _is_decimal(expr) else None,
+    "abs": lambda expr: Decimal.copy_abs if _is_decimal(expr) else None,
+    "||": _always(operator.add),
+    "like": _like,
+    "length": _always(len),
+    "substring": _substring,
+    "contains": _always(lambda text, part: part in text),
+    "starts_with": _always(str.startswith),
+    "ends_with": _always(str.endswith),
+}

@@ -1,0 +1,1 @@
+"""Expressions as SQL text for DuckDB and Spark."""

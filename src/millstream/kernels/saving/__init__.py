@@ -1,0 +1,1 @@
+"""Saved state: pieces of which only those are written that changed."""

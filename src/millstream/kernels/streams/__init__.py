@@ -1,0 +1,1 @@
+"""Kernels on streams of events that need no program: order, merging, sessions, windows."""

@@ -1,0 +1,1 @@
+"""What a plan costs, by what was measured of its streams."""

@@ -1,0 +1,1 @@
+"""Programs: aggregates written in SQL, bound to the types of one call."""

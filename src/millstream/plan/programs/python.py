@@ -1,0 +1,130 @@
+"""Aggregates written in Python, as parts of a program: the state is an object, and its methods return rows.
+
+A program keeps the object in a table of one row: INITIALIZE inserts an `Instance`, and every state calls a `Method` of
+it. A function over whole columns is an aggregate over the rows of a table (`Vectorised`).
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from millstream.errors import EngineError
+from millstream.expressions.nodes import Expr, walk
+from millstream.plan.programs.nodes import Program, Summary, expressions_of
+from millstream.schema import Schema
+
+OBJECT = "$python"
+"""The table that holds a group's object, in its only column."""
+
+
+@dataclass(frozen=True, slots=True)
+class PythonCode:
+    """A class or a function; what it is told by is its text, so that it is the same in another process."""
+
+    name: str
+    digest: str
+    made: Any = field(compare=False, repr=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (self.name, self.digest, _pickled(self.name, self.made))
+
+    def __str__(self) -> str:
+        return f"Python {self.made.__name__}"
+
+
+@dataclass(frozen=True, slots=True)
+class Instance(Expr):
+    """A new object of a class."""
+
+    code: PythonCode
+
+    def __str__(self) -> str:
+        return f"{self.code}()"
+
+
+@dataclass(frozen=True, slots=True)
+class Method(Expr):
+    """A column of what a method of an object returns.
+
+    A query whose columns are all those of one method has the rows that it returned, whatever their number. Without
+    `result` the method returns nothing: it changes the object that its value is assigned to.
+    """
+
+    code: PythonCode
+    state: str
+    target: Expr
+    args: tuple[Expr, ...]
+    result: Schema | None = None
+    column: int = 0
+    one_row: bool = False
+
+    def children(self) -> tuple[Expr, ...]:
+        return (self.target, *self.args)
+
+    def with_children(self, children: tuple[Expr, ...]) -> Expr:
+        return replace(self, target=children[0], args=children[1:])
+
+    def __str__(self) -> str:
+        column = "" if self.result is None or len(self.result) == 1 else f".{self.result.names[self.column]}"
+        return f"{self.code}.{self.state}({', '.join(map(str, self.args))}){column}"
+
+
+@dataclass(frozen=True, slots=True)
+class Vectorised(Summary):
+    """A function of columns, which are its arguments for all rows."""
+
+    code: PythonCode = field(kw_only=True)
+
+
+def code_in(program: Program) -> PythonCode | None:
+    """The Python that a program calls, if it calls any."""
+    for statement in program.statements:
+        for part in (part for expr in expressions_of(statement) for part in walk(expr)):
+            if isinstance(part, Instance | Method | Vectorised):
+                return part.code
+            if isinstance(part, Summary) and part.program is not None and (code := code_in(part.program)) is not None:
+                return code
+    return None
+
+
+def dump(value: Any) -> bytes:
+    """A value as bytes; what plain pickling does not find again by name goes along."""
+    try:
+        return pickle.dumps(value)
+    except Exception:
+        return bytes(_cloudpickle().dumps(value))
+
+
+def _pickled(name: str, made: Any) -> bytes:
+    """A class or a function with the module it stands in, which other machines may not have."""
+    cloudpickle = _cloudpickle()
+    module = sys.modules.get(made.__module__)
+    by_value = module is not None and module.__name__ not in cloudpickle.list_registry_pickle_by_value()
+    if by_value:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        return bytes(cloudpickle.dumps(made))
+    except Exception as error:
+        raise EngineError(
+            f"aggregate {name} cannot be sent to other processes",
+            detail=f"{type(error).__name__}: {error}",
+            hint="open files and connections inside its methods, not in the module around it",
+        ) from error
+    finally:
+        if by_value:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+def _unpickled(name: str, digest: str, made: bytes) -> PythonCode:
+    return PythonCode(name, digest, pickle.loads(made))
+
+
+def _cloudpickle() -> Any:
+    try:
+        from pyspark import cloudpickle
+    except ImportError:
+        from numba import cloudpickle
+    return cloudpickle

@@ -1,0 +1,1 @@
+"""What follows from conditions, whatever the values of the columns."""

@@ -1,0 +1,1 @@
+"""Sessions: what users hold, how they are opened, and how they survive."""

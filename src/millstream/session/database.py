@@ -1,0 +1,490 @@
+"""A session: the whole pipeline on one screen. parse → bind → rules → physical → host."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator
+from dataclasses import replace as replaced
+from itertools import product
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+
+from millstream import sql
+from millstream.bind import statements as act
+from millstream.bind.context import Context
+from millstream.bind.queries.select import Bound
+from millstream.bind.statements import bind, delivered
+from millstream.catalog import (
+    Catalog,
+    Clock,
+    DerivedDef,
+    Entry,
+    Options,
+    SinkDef,
+    StreamDef,
+    TableDef,
+    ViewDef,
+)
+from millstream.config import Config
+from millstream.connectors import rows as conversion
+from millstream.connectors.registry import make_sink, make_source
+from millstream.errors import (
+    BindError,
+    CatalogError,
+    ConnectorError,
+    DataError,
+    MillstreamError,
+    StateError,
+    refusing_depth,
+)
+from millstream.hosts.contract import Counts, Host, ReadyQuery, Report
+from millstream.hosts.tables import TableStore
+from millstream.kernels.programs.spec import why_slow
+from millstream.physical.check import check_plan, is_relation
+from millstream.physical.nodes import Physical, Source, streams_of, walk
+from millstream.physical.planner import plan_physical
+from millstream.plan.costs.statistics import UNKNOWN
+from millstream.plan.lengths import lengths_told
+from millstream.plan.relations import Validity
+from millstream.rules import OPTIMIZE, Trace, run_rules
+from millstream.session.explain import explain_text
+from millstream.session.listings import description, listing
+from millstream.session.planned import Planned, Planning
+from millstream.session.query import Query, Result, text_table
+from millstream.session.times import Moment, instant_of, ordered_stream
+
+if TYPE_CHECKING:
+    from millstream.session.builder import Flow
+
+
+class Listener(Protocol):
+    """Hears of what a session is asked to do, before it takes effect and after it has."""
+
+    def before(self, action: act.Action) -> None: ...
+
+    def after(self, action: act.Action, text: str, result: Query | Result | None) -> None: ...
+
+    def checkpoint(self) -> None: ...
+
+    def before_close(self) -> None: ...
+
+    def after_close(self) -> None: ...
+
+
+class Database:
+    """Streams, tables and standing queries on one host. Made by `millstream.connect`."""
+
+    def __init__(self, host: Host, tables: TableStore, config: Config) -> None:
+        self.catalog = Catalog()
+        self.config = config
+        self.tables = tables
+        self._host = host
+        self.listener: Listener | None = None
+        self._queries: dict[str, Query] = {}
+        self._planned: dict[str, Planned] = {}
+        self._views: set[str] = set()
+        self.numbered = 0
+        """how many queries got their names from the session"""
+
+    # -- SQL -------------------------------------------------------------------------------------------------------
+
+    def execute(self, text: str) -> Query | Result | None:
+        """Run statements separated by `;` and return what the last one gives, if it gives anything."""
+        result: Query | Result | None = None
+        for statement in sql.parse(text):
+            result = self.perform(bind(statement.ast, self.catalog, text), statement.text, None)
+        return result
+
+    def sql(self, text: str, name: str | None = None, replace: bool = False) -> Query | Result:
+        """Start a standing query, or answer an ad-hoc one on stored tables, EXPLAIN or SHOW.
+
+        With `replace`, a running query of that name hands over to this one, which goes on with its state: both may
+        differ in names, in what is done before and after kernels, but not in what kernels keep.
+        """
+        parsed = sql.parse(text)
+        if len(parsed) != 1:
+            raise BindError(f"one statement is expected, here are {len(parsed)}", hint="use execute() for several")
+        action = bind(parsed[0].ast, self.catalog, text)
+        if isinstance(action, act.StartQuery) and name is not None and name.lower() in self._queries:
+            action = replaced(action, replace=replace)
+        result = self.perform(action, parsed[0].text, name)
+        if result is None:
+            raise BindError("this statement gives no rows", hint="use execute() for declarations")
+        return result
+
+    @refusing_depth()
+    def prepare(self, text: str, name: str = "query") -> ReadyQuery:
+        """The physical program of a query, without starting it."""
+        parsed = sql.parse(text)
+        action = bind(parsed[0].ast, self.catalog, text) if len(parsed) == 1 else None
+        if not isinstance(action, act.StartQuery):
+            raise BindError("a query over streams is expected here")
+        return self._plan(name, action.bound, action.sink).program
+
+    def explain(self, text: str, mode: str = "") -> str:
+        """How a query would run, as EXPLAIN shows it."""
+        parsed = sql.parse(text)
+        action = bind(parsed[0].ast, self.catalog, text)
+        if isinstance(action, act.ExplainPlan):
+            return self._explain(action.of, action.mode)
+        if isinstance(action, act.Define) and isinstance(action.entry, DerivedDef):
+            plan = action.entry.plan
+            action = act.StartQuery(Bound(plan, plan.schema.names), action.uses)
+        if not isinstance(action, act.StartQuery):
+            raise BindError("EXPLAIN takes a query over streams")
+        return self._explain(action, mode.upper())
+
+    def perform(self, action: act.Action, text: str = "", name: str | None = None) -> Query | Result | None:
+        """Do what a statement asks for."""
+        if self.listener is None:
+            return self._do(action, text, name)
+        self.listener.before(action)
+        result = self._do(action, text, name)
+        self.listener.after(action, text, result)
+        return result
+
+    def _do(self, action: act.Action, text: str, name: str | None) -> Query | Result | None:
+        match action:
+            case act.StartQuery(replace=True) if name is not None:
+                return self._replace(action, text, self.query(name).name)
+            case act.StartQuery(bound=bound, uses=uses, sink=sink):
+                return self._start(bound, uses, sink, text, name)
+            case act.Define():
+                self._define(action)
+            case act.Remove():
+                self._remove(action)
+            case act.OnTables():
+                return self._on_tables(action)
+            case act.ExplainPlan(of=query, mode=mode):
+                return text_table("plan", self._explain(query, mode).splitlines())
+            case act.ShowList(kind=kind):
+                return listing(kind, self.catalog, self.queries())
+            case act.DescribeEntry(name=entry):
+                return description(entry, self.catalog)
+            case act.StopQuery(name=query):
+                self._stop(query)
+            case act.ChangeSetting(name=setting, value=value):
+                self._configure(self.config.with_setting(setting, value))
+        return None
+
+    def _plan(
+        self, name: str, bound: Bound, sink: SinkDef | None, uses: frozenset[str] = frozenset(), text: str = "",
+        how: Planning | None = None,
+    ) -> Planned:  # fmt: skip
+        how = how or Planning(self.config.rules, self.config.relations, self._host.statistics())
+        plan, trace = run_rules(
+            bound.plan, OPTIMIZE if how.rules else (), self.config.disabled_rules, how.known, why_slow
+        )
+        physical = plan_physical(plan, how.relations)
+        relation = isinstance(bound.plan, Validity)
+        program = ReadyQuery(name, physical, bound.names, sink, relation, name.lower() in self._views, bound.plan)
+        return Planned(program, text, uses, tuple(trace.changes))
+
+    @refusing_depth()
+    def _explain(self, query: act.StartQuery, mode: str) -> str:
+        return self._explained(self._plan("query", query.bound, query.sink), mode)
+
+    def _explained(self, planned: Planned, mode: str) -> str:
+        program = planned.program
+        if program.bound is None:
+            return self._host.explain(program)
+        trace = Trace(program.bound, list(planned.changes))
+        with lengths_told(by_number=any(self._is_by_number(stream) for stream in streams_of(program.plan))):
+            return explain_text(program.bound, trace, self._host.explain(program), mode, self._host.statistics())
+
+    def _is_by_number(self, stream: str) -> bool:
+        return self.catalog.get(stream, StreamDef).is_by_number
+
+    # -- queries ---------------------------------------------------------------------------------------------------
+
+    @refusing_depth()
+    def _start(self, bound: Bound, uses: frozenset[str], sink: SinkDef | None, text: str, name: str | None) -> Query:
+        return self.go_on(self._plan(self._free_name(name), bound, sink, uses, text), self._host.start)
+
+    @refusing_depth()
+    def _replace(self, action: act.StartQuery, text: str, name: str) -> Query:
+        """Plan a query such that it keeps what the one of its name keeps, as that was planned or as it would be now."""
+        config, known = self.config, self._host.statistics()
+        ways = product(
+            dict.fromkeys((config.rules, not config.rules)),
+            dict.fromkeys((config.relations, "auto", "intervals", "changes")),
+            dict.fromkeys((bool(known), False)),
+        )
+        refused: StateError | None = None
+        for rules, relations, measured in ways:
+            how = Planning(rules, relations, known if measured else UNKNOWN)
+            planned = self._plan(name, action.bound, action.sink, action.uses, text, how)
+            try:
+                return self.go_on(planned, self._host.replace)
+            except StateError as error:
+                refused = refused or error
+        assert refused is not None
+        raise refused
+
+    def go_on(self, planned: Planned, start: Callable[[ReadyQuery], None]) -> Query:
+        """Let a query run that is planned already."""
+        program = planned.program
+        start(program)
+        query = Query(self, self._host, program, planned.text, lambda mode: self._explained(planned, mode))
+        self._queries[program.name.lower()] = query
+        self._planned[program.name.lower()] = planned
+        self.catalog.hold(program.name, planned.uses)
+        if program.view:
+            self._views.add(program.name.lower())
+        return query
+
+    def planned(self, name: str) -> Planned:
+        """What the running query of that name was made of."""
+        return self._planned[self.query(name).name.lower()]
+
+    def _free_name(self, name: str | None) -> str:
+        if name is not None:
+            if name.lower() in self._queries:
+                raise CatalogError(f"query {name} is already running", hint="stop it first, or choose another name")
+            return name
+        while True:
+            self.numbered += 1
+            name = f"q{self.numbered}"
+            if name not in self._queries:
+                return name
+
+    def query(self, name: str) -> Query:
+        """The running query of that name."""
+        found = self._queries.get(name.lower())
+        if found is None:
+            running = ", ".join(query.name for query in self._queries.values())
+            raise CatalogError(f"no query {name}", hint=f"running: {running}" if running else "none is running")
+        return found
+
+    def queries(self) -> list[Query]:
+        """The running queries, oldest first."""
+        return list(self._queries.values())
+
+    def stop(self, name: str) -> None:
+        """Stop a query; what it has produced and nobody has fetched is gone."""
+        self.perform(act.StopQuery(name))
+
+    def _stop(self, name: str) -> None:
+        query = self.query(name)
+        if name.lower() in self._views:
+            raise CatalogError(f"{query.name} is a view", hint=f"DROP VIEW {query.name}")
+        self._host.stop(query.name)
+        del self._queries[query.name.lower()], self._planned[query.name.lower()]
+        self.catalog.release(query.name)
+
+    def stream(self, name: str, alias: str | None = None) -> Flow:
+        """A stream, relation or table to build a query from, operator by operator; see `session/builder.py`."""
+        from millstream.session.builder import flow_of
+
+        return flow_of(self, name, alias)
+
+    def install(self, plan: Physical, name: str | None = None) -> Query:
+        """Run physical operators exactly as they are given; nothing is optimised. It is not kept on closing."""
+        check_plan(plan, self.catalog)
+        program = ReadyQuery(self._free_name(name), plan, plan.schema.names, relation=is_relation(plan))
+        uses = frozenset(node.stream for node in walk(plan) if isinstance(node, Source))
+        return self.go_on(Planned(program, str(plan), uses), self._host.start)
+
+    def start_bound(self, bound: Bound, uses: frozenset[str], text: str, name: str | None) -> Query:
+        """Start what was built without SQL; `text` is for those who look at it."""
+        return self._start(bound, uses, None, text, name)
+
+    def explain_bound(self, bound: Bound, mode: str) -> str:
+        return self._explain(act.StartQuery(bound, frozenset()), mode.upper())
+
+    # -- data ------------------------------------------------------------------------------------------------------
+
+    def push(self, stream: str, rows: Any) -> Counts:
+        """Rows of a stream: a list of tuples or dicts, Arrow, pandas or polars; how many were accepted.
+
+        A row that does not fit the schema is not an error here: it is counted as rejected and goes to ERRORS(stream)
+        with the reason, as one that comes too late is counted and goes to LATE(stream).
+        """
+        definition = self.catalog.get(stream, StreamDef)
+        batch, rejected = conversion.to_batch(rows, definition.given, definition.name)
+        return self._host.push(definition.name, batch, rejected)
+
+    def advance(self, stream: str, time: Moment) -> None:
+        """Heartbeat: no later row of `stream` is before `time`."""
+        definition = self.catalog.get(stream, StreamDef)
+        if definition.clock is Clock.LATENT:
+            raise DataError(f"stream {definition.name} has no times", hint="declare it with ORDER BY")
+        self._host.advance(definition.name, instant_of(definition, time))
+
+    def finish(self) -> None:
+        """End of all inputs: declared sources are read to their end, and every query delivers what is left."""
+        self._host.finish()
+
+    def run(self, *queries: str, report: Report | None = None) -> None:
+        """Read the declared sources behind these queries (default: all) until they end."""
+        self._host.run(queries or tuple(query.name for query in self.queries()), report)
+
+    def interrupt(self) -> None:
+        """Ask a `run` in progress to end soon, in good order."""
+        self._host.interrupt()
+
+    def register(
+        self, name: str, source: Any, time: str | None = None, slack: str | dt.timedelta | int | None = None
+    ) -> None:
+        """Make data known by a name: with `time` a bounded stream ordered by that column, without it a table.
+
+        `source` is a pyarrow Table, a pandas or polars DataFrame, or the path of a CSV, JSON lines or Parquet file.
+        """
+        schema, data = conversion.to_batches(source, None, name)
+        if time is None:
+            self.perform(act.Define(TableDef(name, schema)))
+            for chunk in data.read({}, lambda: False):
+                self.tables.load(name, pa.Table.from_batches([chunk.rows]))
+            return
+        definition = ordered_stream(name, schema, time, slack)
+        self.catalog.add(definition)
+        self._host.declare(definition)
+        self._host.bind_source(name, data)
+
+    def register_aggregate(self, made: Any) -> None:
+        """Make an aggregate written in Python known: a class or a function below `@millstream.aggregate`.
+
+        The very same one may be registered again; another of the same name must be dropped first.
+        """
+        from millstream.session.python_aggregates import definitions_of
+
+        for entry in definitions_of(made):
+            if self.catalog.like(entry) != entry:
+                self.perform(act.Define(entry))
+
+    # -- declarations ----------------------------------------------------------------------------------------------
+
+    def _define(self, action: act.Define) -> None:
+        entry = action.entry
+        if action.if_not_exists and self.catalog.like(entry) is not None:
+            return
+        if isinstance(entry, SinkDef):
+            make_sink(entry.options, entry.name)
+        self.catalog.add(entry, replace=action.replace, uses=action.uses, in_use=action.in_use)
+        try:
+            if isinstance(entry, StreamDef):
+                self._host.declare(entry)
+            elif isinstance(entry, ViewDef):
+                self._keep_view(entry, action.uses)
+            elif isinstance(entry, TableDef):
+                self.tables.create(entry.name, entry.schema)
+                if action.rows_from is not None:
+                    self._fill_table(entry, action.rows_from)
+        except MillstreamError:
+            self.catalog.drop(entry.name, (type(entry),))
+            raise
+
+    def adopt(self, entry: Entry, uses: frozenset[str]) -> None:
+        """Make known what was defined before and is still there: nothing is started, and tables keep their rows."""
+        if isinstance(entry, ViewDef) and entry.name.lower() in self._views:
+            self._drop_view(entry.name)
+        self.catalog.add(entry, replace=True, uses=uses, in_use=True)
+        if isinstance(entry, StreamDef):
+            self._host.declare(entry)
+        elif isinstance(entry, TableDef):
+            self.tables.create(entry.name, entry.schema, keep=True)
+
+    def _keep_view(self, entry: ViewDef, uses: frozenset[str]) -> None:
+        """Start the standing query that a view is."""
+        if entry.name.lower() in self._views:
+            self._drop_view(entry.name)
+        self._views.add(entry.name.lower())
+        bound = delivered(Bound(entry.plan, entry.names), Context(self.catalog, entry.sql))
+        try:
+            self._start(bound, uses, None, entry.sql, entry.name)
+        except MillstreamError:
+            self._views.discard(entry.name.lower())
+            raise
+
+    def _drop_view(self, name: str) -> None:
+        self._views.discard(name.lower())
+        self._stop(name)
+
+    def _fill_table(self, entry: TableDef, options: Options) -> None:
+        """Load a new table from a source; a table is complete or not there, so a row that does not fit is an error."""
+        source = make_source(options, entry.schema, entry.name)
+        if source is None or not source.bounded:
+            raise ConnectorError(
+                f"table {entry.name} needs a source that ends", hint="WITH (connector = 'file', path = …)"
+            )
+        for chunk in source.read({}, lambda: False):
+            if chunk.rejected:
+                wrong = chunk.rejected[0]
+                raise DataError(f"{wrong.origin}: {wrong.error}", detail=f"table {entry.name} was not made")
+            self.tables.load(entry.name, pa.Table.from_batches([chunk.rows]))
+
+    def _remove(self, action: act.Remove) -> None:
+        if action.if_exists and not self.catalog.has(action.name, action.kinds):
+            return
+        entry = self.catalog.find(action.name)
+        self.catalog.drop(action.name, action.kinds)
+        if not isinstance(entry, action.kinds):
+            return
+        if isinstance(entry, StreamDef):
+            self._host.forget(entry.name)
+        elif isinstance(entry, ViewDef):
+            self._drop_view(entry.name)
+        elif isinstance(entry, TableDef):
+            self.tables.drop(entry.name)
+
+    def _on_tables(self, action: act.OnTables) -> Result | None:
+        if action.create is not None:
+            name, replace = action.create
+            if self.catalog.find(name) is not None and not replace:
+                raise CatalogError(f"{name} already exists", hint="use CREATE OR REPLACE, or DROP it first")
+            if action.own is None:
+                with self.tables.lent(self._contents(action.views)):
+                    schema = self.tables.create_as(name, action.sql)
+            else:
+                schema = self.tables.create_from(name, self._answer(action))
+            self.catalog.add(TableDef(name, schema), replace=replace)
+            return None
+        if action.is_query:
+            return Result(self._answer(action))
+        with self.tables.lent(self._contents(action.views)):
+            self.tables.change(action.sql, action.reads)
+        return None
+
+    def _contents(self, views: tuple[str, ...]) -> dict[str, pa.Table]:
+        """What views hold at this moment."""
+        return {view: self._host.content(view, None) for view in views}
+
+    def _answer(self, action: act.OnTables) -> pa.Table:
+        from millstream.hosts.table_aggregates import answer
+
+        with self.tables.lent(self._contents(action.views)):
+            return self.tables.query(action.sql) if action.own is None else answer(action.own, self.tables)
+
+    def _configure(self, config: Config) -> None:
+        self.config = config
+        if hasattr(self._host, "config"):
+            self._host.config = config
+
+    # -- end -------------------------------------------------------------------------------------------------------
+
+    def checkpoint(self) -> None:
+        """Save all state now; for sessions that have a directory."""
+        if self.listener is None:
+            raise StateError("this session keeps nothing", hint="open it with a directory: ms.connect(directory)")
+        self.listener.checkpoint()
+
+    def close(self) -> None:
+        """Stop everything; a persistent session saves its state first."""
+        if self.listener is not None:
+            self.listener.before_close()
+        self._host.close()
+        for query in self._queries.values():
+            query.wait_for_callbacks()
+        self.tables.close()
+        if self.listener is not None:
+            self.listener.after_close()
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[Query]:
+        return iter(self.queries())

@@ -1,0 +1,100 @@
+"""What EXPLAIN prints."""
+
+from __future__ import annotations
+
+from millstream.errors import BindError
+from millstream.kernels.programs.spec import why_slow
+from millstream.plan.costs.plans import DISTANCE, Cost, estimate
+from millstream.plan.costs.statistics import UNKNOWN, Statistics
+from millstream.plan.node import listed
+from millstream.plan.nodes import Node, Scan, walk
+from millstream.plan.patterns.search import Match
+from millstream.rules import OPTIMIZE, Trace
+from millstream.rules.merge_aggregates import windows_apart
+
+MODES = ("", "VERBOSE", "RULES", "COST")
+
+
+def explain_text(plan: Node, trace: Trace, stages: str, mode: str, known: Statistics = UNKNOWN) -> str:
+    """The logical plan, the rules that changed it, the plan they left, and how the host runs it.
+
+    VERBOSE shows the plan after every rule; RULES lists all rules with their reasons and whether they applied; COST
+    shows the plan they left with what it is estimated to cost, from what is known of its streams.
+    """
+    if mode not in MODES:
+        raise BindError(f"no EXPLAIN {mode}", hint="EXPLAIN, EXPLAIN VERBOSE, EXPLAIN RULES or EXPLAIN COST")
+    final = trace.changes[-1][1] if trace.changes else plan
+    if mode == "COST":
+        return _costs(final, known)
+    parts = [_part("logical plan", str(plan))]
+    if mode == "VERBOSE":
+        parts += [_part(f"after {name}", str(changed)) for name, changed in trace.changes]
+    elif mode == "RULES":
+        applied = set(trace.applied)
+        lines = [f"{'x' if step.name in applied else ' '} {step.name}: {step.reason}" for step in OPTIMIZE]
+        parts.append(_part("rules", "\n".join(lines)))
+    else:
+        parts.append("rules applied: " + (", ".join(trace.applied) or "none"))
+    if final != plan and mode != "VERBOSE":
+        parts.append(_part("optimized plan", str(final)))
+    apart = [
+        f"{node.program.name}({listed(node.args)}) {node.mode}: {why}" for node, why in windows_apart(final, why_slow)
+    ]
+    if apart:
+        parts.append(_part("windows that keep rows of their own", "\n".join(apart)))
+    searches = [line for node in walk(final) if isinstance(node, Match) for line in _failures(node)]
+    if searches:
+        parts.append(_part("where a search goes on after a failure", "\n".join(searches)))
+    parts.append(_part("physical plan", stages))
+    return "\n\n".join(parts)
+
+
+def _failures(node: Match) -> list[str]:
+    """The shift and next tables of a pattern that needs no backtracking."""
+    from millstream.kernels.patterns.chain import ChainMachine
+    from millstream.kernels.patterns.kernel import machine_for
+
+    machine = machine_for(node.search)
+    if not isinstance(machine, ChainMachine):
+        return []
+    return [f"({machine.chain})", *(f"  {line}" for line in machine.lines())]
+
+
+def _costs(plan: Node, known: Statistics) -> str:
+    """Each operator with the distance d, length l and granule g of its rows, the rows it holds, its processor time."""
+    cost = estimate(plan, known)
+    tree = str(plan).splitlines()
+    width = max(map(len, tree))
+    lines = [f"{line:{width}}  {_figures(each)}" for line, each in zip(tree, cost.walk(), strict=True)]
+    streams = sorted({node.stream for node in walk(plan) if isinstance(node, Scan)})
+    return "\n\n".join(
+        (
+            _part("costs (d, l, g in units of time, rows held, cpu in ns per unit of time)", "\n".join(lines)),
+            f"total: held {_number(cost.total_held)}, cpu {_number(cost.total_cpu)}",
+            _part("streams", "\n".join(_stream(name, known) for name in streams) or "none"),
+        )
+    )
+
+
+def _figures(cost: Cost) -> str:
+    flow = cost.flow
+    what = f"d {_number(flow.distance)}  l {_number(flow.length)}  g {_number(flow.granule)}"
+    return f"{what}  held {_number(cost.held)}  cpu {_number(cost.cpu)}"
+
+
+def _stream(name: str, known: Statistics) -> str:
+    found = known.streams.get(name.lower())
+    if found is None:
+        return f"{name}: d {_number(DISTANCE)} assumed"
+    values = ", ".join(f"{column} {_number(count)}" for column, count in sorted(found.distinct.items()))
+    return (
+        f"{name}: d {_number(found.distance)} measured over {found.rows} rows; different values: {values or 'unknown'}"
+    )
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if value >= 1000 or value == int(value) else f"{value:.3g}"
+
+
+def _part(title: str, body: str) -> str:
+    return f"{title}:\n" + "\n".join("  " + line for line in body.splitlines())

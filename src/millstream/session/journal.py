@@ -1,0 +1,233 @@
+"""The directory of a persistent session: numbered checkpoints, and a journal of what was done since the last one.
+
+CURRENT names the checkpoint that counts and the checksum of its manifest, which has those of all states. A new
+checkpoint and its empty journal are complete before CURRENT changes, in one rename; what does not count is removed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.durable import from_ipc, sync_directory, to_ipc
+from millstream.errors import StateError
+from millstream.session.frames import DamagedError, FrameFile
+
+FORMAT = 2
+CURRENT = "CURRENT"
+MANIFEST, COPY = "manifest.json", "manifest.copy"
+"""without its manifest a checkpoint is worth nothing, so repair has another"""
+
+Note = tuple[dict[str, Any], pa.RecordBatch | None]
+
+
+@dataclass(frozen=True)
+class Current:
+    """Which checkpoint counts (0: none yet), and the checksum of its manifest."""
+
+    number: int
+    manifest: int
+
+    @staticmethod
+    def read(directory: Path) -> Current:
+        path = directory / CURRENT
+        try:
+            *parts, check = path.read_text().split()
+            name, number, manifest = parts
+            if int(check, 16) != _checked(parts):
+                raise ValueError("its checksum does not fit")
+        except FileNotFoundError:
+            raise DamagedError(path, 0, "it is gone, or the directory was written by an older version") from None
+        except ValueError as error:
+            raise DamagedError(path, 0, str(error)) from None
+        if name != f"millstream-{FORMAT}":
+            raise StateError(
+                f"{directory} was written in format {name.removeprefix('millstream-')}, this version reads {FORMAT}",
+                hint="open it with the version that wrote it",
+            )
+        return Current(int(number), int(manifest, 16))
+
+    def write(self, directory: Path) -> None:
+        parts = [f"millstream-{FORMAT}", str(self.number), f"{self.manifest:08x}"]
+        fresh = directory / f".{CURRENT}"
+        write_durably(fresh, " ".join([*parts, f"{_checked(parts):08x}"]).encode())
+        fresh.replace(directory / CURRENT)
+        sync_directory(directory)
+
+
+class Journal:
+    """One open session's files. Only one session may have a directory open at a time."""
+
+    def __init__(self, directory: Path, *, durable: bool = False) -> None:
+        self.directory = directory
+        self._durable = durable
+        if not directory.exists():
+            directory.mkdir(parents=True, mode=0o700)
+        self._lock_file = take_lock(directory)
+        self._log: FrameFile | None = None
+        self._number = 0
+
+    @property
+    def tables_path(self) -> Path:
+        return self.directory / "tables.duckdb"
+
+    def load(self) -> tuple[dict[str, Any] | None, dict[str, bytes], list[Note]]:
+        """The last checkpoint's description and states, and the notes made after it; DamagedError if any of it is not
+        what was written."""
+        if not _was_used(self.directory):
+            self._open_log(0)
+            Current(0, 0).write(self.directory)
+        current = Current.read(self.directory)
+        manifest: dict[str, Any] | None = None
+        blobs: dict[str, bytes] = {}
+        if current.number:
+            home = self.directory / f"checkpoint-{current.number}"
+            manifest = read_manifest(home, current)
+            blobs = {name: read_state(home, entry) for name, entry in manifest["blobs"].items()}
+        if self._log is None:
+            log = self.directory / f"journal-{current.number}"
+            if not log.exists():
+                raise DamagedError(log, 0, "it is gone")
+            self._open_log(current.number)
+        assert self._log is not None
+        notes = [(json.loads(head), from_ipc(rows)[0] if rows else None) for head, rows in self._log.take()]
+        self._remove_others()
+        return manifest, blobs, notes
+
+    def note(self, what: dict[str, Any], rows: pa.RecordBatch | None = None) -> None:
+        """Append to the journal: it survives a crash of the process, and with `durable` one of the machine."""
+        assert self._log is not None
+        self._log.append(json.dumps(what).encode(), b"" if rows is None else to_ipc([rows]))
+
+    def checkpoint(self, manifest: dict[str, Any], blobs: dict[str, bytes]) -> None:
+        """Replace the last checkpoint and its journal by a new one."""
+        number = self._number + 1
+        home = self.directory / f"checkpoint-{number}"
+        try:
+            shutil.rmtree(home, ignore_errors=True)
+            current = write_checkpoint(home, number, manifest, blobs)
+            (self.directory / f"journal-{number}").unlink(missing_ok=True)
+            log = FrameFile(self.directory / f"journal-{number}", number, durable=self._durable)
+            current.write(self.directory)
+        except OSError as error:
+            raise StateError(
+                f"cannot save a checkpoint in {self.directory}: {error.strerror or error}",
+                hint="the last one and the journal since then still count; free some space, or see to the disk",
+            ) from error
+        if self._log is not None:
+            self._log.close()
+        self._log, self._number = log, number
+        self._remove_others()
+
+    def set_aside(self, note: dict[str, Any], rows: pa.RecordBatch | None, error: Exception) -> Path:
+        """Keep a note that could not be replayed where it harms nobody; the file that has it."""
+        home = self.directory / "quarantine"
+        home.mkdir(mode=0o700, exist_ok=True)
+        path = home / f"note-{len(list(home.glob('note-*.json'))) + 1}.json"
+        write_durably(path, json.dumps({"error": f"{type(error).__name__}: {error}", "note": note}).encode())
+        if rows is not None:
+            write_durably(path.with_suffix(".arrows"), to_ipc([rows]))
+        return path
+
+    def close(self) -> None:
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+        self._lock_file.close()
+
+    def size(self) -> int:
+        """Bytes noted since the last checkpoint."""
+        return 0 if self._log is None else self._log.size
+
+    def _open_log(self, number: int) -> None:
+        self._log = FrameFile(self.directory / f"journal-{number}", number, durable=self._durable)
+        self._number = number
+
+    def _remove_others(self) -> None:
+        """Remove what a crash left of other checkpoints."""
+        kept = {f"checkpoint-{self._number}", f"journal-{self._number}"}
+        for path in [*self.directory.glob("checkpoint-*"), *self.directory.glob("journal-*")]:
+            if path.name in kept:
+                continue
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+
+def read_manifest(home: Path, current: Current | None, name: str = MANIFEST) -> dict[str, Any]:
+    """What a checkpoint says of itself; it must fit CURRENT, if that is given."""
+    path = home / name
+    try:
+        data = path.read_bytes()
+        if current is not None and zlib.crc32(data) != current.manifest:
+            raise DamagedError(path, 0, "it does not fit the checksum in CURRENT")
+        manifest: dict[str, Any] = json.loads(data)
+    except FileNotFoundError:
+        raise DamagedError(path, 0, "it is gone") from None
+    except ValueError as error:
+        raise DamagedError(path, 0, str(error)) from None
+    return manifest
+
+
+def read_state(home: Path, entry: list[Any]) -> bytes:
+    """A state by its entry in the manifest: file, size and checksum."""
+    file, size, check = entry
+    try:
+        data: bytes = (home / file).read_bytes()
+    except FileNotFoundError:
+        raise DamagedError(home / file, 0, "it is gone") from None
+    if len(data) != size or zlib.crc32(data) != check:
+        raise DamagedError(home / file, 0, "it does not fit its checksum in the manifest")
+    return data
+
+
+def write_checkpoint(home: Path, number: int, manifest: dict[str, Any], blobs: dict[str, bytes]) -> Current:
+    """Write all files of a checkpoint; it counts once CURRENT says so."""
+    home.mkdir(mode=0o700)
+    entries: dict[str, list[Any]] = {}
+    for place, (name, data) in enumerate(blobs.items()):
+        entries[name] = [f"state-{place}", len(data), zlib.crc32(data)]
+        write_durably(home / f"state-{place}", data)
+    text = json.dumps({**manifest, "blobs": entries}).encode()
+    for name in (MANIFEST, COPY):
+        write_durably(home / name, text)
+    sync_directory(home)
+    return Current(number, zlib.crc32(text))
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def take_lock(directory: Path) -> Any:
+    """The lock of a directory, which goes with the process that holds it."""
+    import fcntl
+
+    handle = (directory / "lock").open("w")
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        handle.close()
+        raise StateError(f"{directory} is open in another session", hint="close that one first") from None
+    return handle
+
+
+def _was_used(directory: Path) -> bool:
+    names = {path.name for path in directory.iterdir()}
+    return CURRENT in names or any(name.startswith(("checkpoint-", "journal-")) for name in names)
+
+
+def _checked(parts: list[str]) -> int:
+    return zlib.crc32(" ".join(parts).encode())

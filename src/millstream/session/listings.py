@@ -1,0 +1,60 @@
+"""What SHOW and DESCRIBE answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from millstream.catalog import AggregateDef, Catalog, DerivedDef, FunctionDef, SinkDef, StreamDef, TableDef, ViewDef
+from millstream.errors import BindError, CatalogError
+from millstream.session.query import Query, Result
+
+
+def listing(kind: str, catalog: Catalog, queries: Sequence[Query]) -> Result:
+    """Everything of a kind that is known."""
+    entries = catalog.entries()
+    match kind:
+        case "QUERIES":
+            return _rows(("name", "sql"), [(query.name, query.sql) for query in queries])
+        case "STREAMS":
+            streams = [(s.name, str(s.schema), _time_of(s)) for s in entries if isinstance(s, StreamDef | DerivedDef)]
+            return _rows(("name", "columns", "time"), streams)
+        case "TABLES":
+            return _rows(("name", "columns"), [(t.name, str(t.schema)) for t in entries if isinstance(t, TableDef)])
+        case "VIEWS":
+            views = [(v.name, str(v.schema), v.sql) for v in entries if isinstance(v, ViewDef)]
+            return _rows(("name", "columns", "sql"), views)
+        case "SINKS":
+            return _rows(("name", "options"), [(s.name, _options_of(s)) for s in entries if isinstance(s, SinkDef)])
+        case "FUNCTIONS":
+            return _rows(("name", "body"), [(f.name, f.body.sql()) for f in entries if isinstance(f, FunctionDef)])
+        case "AGGREGATES":
+            aggregates = [(a.name, a.signature, a.version) for a in entries if isinstance(a, AggregateDef)]
+            return _rows(("name", "signature", "version"), aggregates)
+    raise BindError(f"no list {kind}", hint="SHOW STREAMS, TABLES, VIEWS, QUERIES, SINKS, FUNCTIONS or AGGREGATES")
+
+
+def description(name: str, catalog: Catalog) -> Result:
+    """The columns of a stream or table."""
+    entry = catalog.find(name)
+    if not isinstance(entry, StreamDef | DerivedDef | ViewDef | TableDef):
+        raise CatalogError(f"no stream or table {name}", hint=catalog.suggest(name))
+    return _rows(("column", "type"), [(field.name, str(field.type)) for field in entry.schema])
+
+
+def _time_of(stream: StreamDef | DerivedDef) -> str:
+    if isinstance(stream, StreamDef) and stream.time_column is not None:
+        slack = f", slack {stream.slack_text}" if stream.slack else ""
+        return f"{stream.clock.value}: {stream.time_column}{slack}"
+    return "derived" if isinstance(stream, DerivedDef) else stream.clock.value
+
+
+def _options_of(sink: SinkDef) -> str:
+    return ", ".join(f"{key} = {value}" for key, value in sink.options.items())
+
+
+def _rows(names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Result:
+    columns = list(zip(*rows, strict=True)) if rows else [() for _ in names]
+    arrays = [pa.array(list(column), pa.string()) for column in columns]
+    return Result(pa.Table.from_arrays(arrays, names=list(names)))

@@ -1,0 +1,30 @@
+"""A query with all that was made of it on its way from text to what runs: data that can be kept and gone on with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millstream.hosts.contract import ReadyQuery
+from millstream.plan.costs.statistics import Statistics
+from millstream.plan.nodes import Node
+from millstream.plan.relations import Forms
+
+
+@dataclass(frozen=True)
+class Planning:
+    """What decides about a plan: whether rules change it, the form of relations, what is known of streams."""
+
+    rules: bool
+    relations: Forms
+    known: Statistics
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A program, the text it came from and the names that it uses."""
+
+    program: ReadyQuery
+    text: str
+    uses: frozenset[str] = frozenset()
+    changes: tuple[tuple[str, Node], ...] = ()
+    """the rules that changed it, each with the plan it left"""

@@ -1,0 +1,224 @@
+"""What a user holds in the hand: a running query, or a result that is already there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from millstream.catalog import StreamDef
+from millstream.errors import CatalogError, UnsupportedError
+from millstream.hosts.contract import Counts, Host, ReadyQuery
+from millstream.hosts.results import ResultLog, WhenFull
+from millstream.physical.nodes import streams_of
+from millstream.session.subscriptions import Reader, await_news
+from millstream.session.times import Moment, instant_of
+
+if TYPE_CHECKING:
+    from millstream.session.database import Database
+
+
+class Query:
+    """A standing query: it runs until it is stopped, and its rows wait until they are fetched."""
+
+    def __init__(
+        self, database: Database, host: Host, program: ReadyQuery, sql: str, explain: Callable[[str], str]
+    ) -> None:
+        self._database = database
+        self._host = host
+        self._program = program
+        self._explain = explain
+        self._looked_at: pa.Table | None = None
+        self._callbacks: list[Reader] = []
+        self.sql = sql
+
+    @property
+    def name(self) -> str:
+        return self._program.name
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the result."""
+        fields = zip(self._program.columns, self._program.plan.schema, strict=True)
+        return pa.schema([pa.field(name, field.type.arrow) for name, field in fields])
+
+    def fetch(self) -> pa.Table:
+        """What the query produced since the last fetch; after `finish()`, everything that is left."""
+        rows = self._host.fetch(self.name)
+        if self._looked_at is not None:
+            rows, self._looked_at = pa.concat_tables([self._looked_at, rows]), None
+        return rows
+
+    def arrow(self) -> pa.Table:
+        """Read the bounded sources of this query to their end and return all rows not yet fetched."""
+        self._host.run((self.name,))
+        return self.fetch()
+
+    def df(self) -> Any:
+        """Like `arrow`, as a pandas DataFrame."""
+        return self.arrow().to_pandas()
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """The rows that `fetch` would give, in batches as they are produced.
+
+        Declared sources are read meanwhile. It ends when all inputs of the query have, or when it is stopped.
+        """
+        log = self._host.results(self.name)
+        read, failure = Event(), []
+
+        def work() -> None:
+            try:
+                self._host.run((self.name,))
+            except BaseException as error:
+                failure.append(error)
+            read.set()
+            log.wake()
+
+        thread = Thread(target=work, daemon=True)
+        thread.start()
+        try:
+            while True:
+                done = read.is_set()
+                ended = log.closed or (done and not self._host.waits(self.name))
+                position = log.end
+                try:
+                    rows = self.fetch()
+                except CatalogError:
+                    if log.closed:  # somebody stopped the query
+                        return
+                    raise
+                yield from rows.to_batches()
+                if failure:
+                    raise failure[0]
+                if ended:
+                    return
+                await_news(log, partial(_nothing_new, log, position, read, done))
+        finally:
+            if thread.is_alive():
+                self._host.interrupt()
+                thread.join()
+
+    def subscribe(
+        self,
+        callback: Callable[[pa.RecordBatch], Any] | None = None,
+        *,
+        since: int | None = None,
+        buffer: int = 10_000,
+        when_full: WhenFull = "block",
+    ) -> Reader:
+        """A reader of the rows to come, without taking them from `fetch` or from other readers.
+
+        It begins with the next row, or at the position `since` that another reader has had, if that is still kept. With
+        a callback, a thread gives it every batch. `buffer` is how many rows may wait for the reader. When they are
+        more, `push` waits ("block"), the oldest are dropped and counted ("drop"), or reading fails ("end").
+        """
+        reader = Reader(self._host.results(self.name), self.schema, since, buffer, when_full)
+        if callback is not None:
+            reader.call(callback)
+            self._callbacks.append(reader)
+        return reader
+
+    def wait_for_callbacks(self, timeout: float = 10.0) -> None:
+        """Give subscribed functions the time to take what is there, when no more comes."""
+        for reader in self._callbacks:
+            with suppress(Exception):  # its thread has told
+                reader.wait(timeout)
+
+    @property
+    def dropped(self) -> int:
+        """How many rows were given up before they were fetched: if it has readers, only the latest million wait."""
+        return self._host.results(self.name).unfetched_lost
+
+    @property
+    def counts(self) -> Counts:
+        """What became of the rows of its streams so far: accepted, late and rejected ones."""
+        return self._host.counts(self.name)
+
+    def snapshot(self, at: Moment | None = None) -> pa.Table:
+        """The content of a relation now, or at an instant still held: one that its streams have not passed.
+
+        Now is the latest time that a row or a heartbeat of its streams has had.
+        """
+        if not self._program.relation:
+            raise UnsupportedError(
+                "only a relation has a content at an instant",
+                detail=f"query {self.name} delivers events: things that happened, each at its time",
+                hint="fetch() what it produced",
+            )
+        if at is None:
+            return self._host.content(self.name, None)
+        stream = next(iter(streams_of(self._program.plan)))
+        return self._host.content(self.name, instant_of(self._database.catalog.get(stream, StreamDef), at))
+
+    def plot(self, x: str | None = None, y: str | None = None, ax: Any = None) -> Any:
+        """Draw `y` over `x` with the matches of a pattern marked, rows coloured by variable; gives matplotlib's axes.
+
+        It draws what `arrow` would give, and takes nothing away from it. `x` is the time, and `y` the first number
+        that is neither key nor match number, unless told. Matches are marked where MATCH_NUMBER() and CLASSIFIER() are
+        among the columns of ALL ROWS PER MATCH.
+        """
+        from millstream.session.plotting import plot, roles_of
+
+        times = (self._database.catalog.get(name, StreamDef).time_column for name in streams_of(self._program.plan))
+        roles = roles_of(
+            self._program.plan, self._program.columns, frozenset(t.lower() for t in times if t is not None)
+        )
+        self._looked_at = self.arrow()
+        return plot(self._looked_at, roles, x, y, ax)
+
+    def explain(self, mode: str = "") -> str:
+        """How the query runs; mode VERBOSE adds the plan after every rule, RULES the reasons."""
+        return self._explain(mode.upper())
+
+    def plan_json(self) -> str:
+        """The plan that runs, as JSON text; `millstream.plan_form.loads` reads it."""
+        from millstream.plan_form import dumps
+
+        return dumps(self._program)
+
+    def stop(self) -> None:
+        """End the query; what nobody has fetched is gone."""
+        self._database.stop(self.name)
+
+    def __repr__(self) -> str:
+        return f"<query {self.name}: {' '.join(self.sql.split())[:60]}>"
+
+
+class Result:
+    """Rows that are already there: an ad-hoc query on tables, EXPLAIN, SHOW."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._table.schema
+
+    def fetch(self) -> pa.Table:
+        return self._table
+
+    def arrow(self) -> pa.Table:
+        return self._table
+
+    def df(self) -> Any:
+        """The rows as a pandas DataFrame."""
+        return self._table.to_pandas()
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return iter(self._table.to_batches())
+
+    def __repr__(self) -> str:
+        return f"<result of {self._table.num_rows} rows>"
+
+
+def _nothing_new(log: ResultLog, position: int, read: Event, done: bool) -> bool:
+    return log.end == position and not log.closed and read.is_set() is done
+
+
+def text_table(column: str, lines: list[str]) -> Result:
+    """A result of one text column."""
+    return Result(pa.table({column: pa.array(lines, pa.string())}))

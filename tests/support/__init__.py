@@ -1,0 +1,1 @@
+"""What tests have in common: random generators, second opinions and golden plans."""

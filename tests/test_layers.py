@@ -1,0 +1,110 @@
+"""The structure of the package: folders import only from those below them, and names of classes tell them apart."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import millstream
+
+PACKAGE = Path(millstream.__file__).parent
+
+LAYERS = (
+    "errors", "types", "schema", "durable", "sealed_duckdb",  # what everything rests on
+    "sql",  # text ↔ trees
+    "expressions",  # scalar expressions: what they are, their functions, how each engine computes them
+    "plan",  # what a query means, and what can be proved of it
+    "catalog", "library",  # what has been declared, and what comes with the engine
+    "connectors",  # rows from and to the world
+    "bind",  # trees → plans
+    "rules",  # plans → better plans
+    "kernels",  # what runs
+    "physical",  # plans → kernels
+    "plan_form",  # plans as data
+    "config", "hosts",  # where kernels run
+    "session", "spark", "__init__",  # what users hold
+    "cli", "testing",  # what is made with it
+)  # fmt: skip
+"""Folders and files of the package, the lowest first: each imports only from those before it, even inside functions."""
+
+ONLY_IN = {
+    "numba": ("kernels/jit/", "plan/programs/python.py"),  # the second: for its copy of cloudpickle
+    "pyspark": ("hosts/spark/", "spark.py", "cli/spark_session.py", "plan/programs/python.py"),
+    "confluent_kafka": ("connectors/kafka/",),
+    "hypothesis": (),
+    "pytest": (),
+}
+"""Packages that few places may import."""
+
+
+def sources() -> Iterator[tuple[str, ast.Module]]:
+    """Every file of the package by its path in it."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        yield path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+
+
+def imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """What a file imports anywhere, inside functions and for type checks too; `a.b` for `from a import b`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, name.name) for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"line {node.lineno}: relative import"
+            yield from ((node.lineno, f"{node.module}.{name.name}") for name in node.names)
+
+
+def layer_of(path: str) -> str:
+    return path.partition("/")[0].removesuffix(".py")
+
+
+def layer_meant(name: str) -> str:
+    """The layer that an imported name of the package belongs to."""
+    parts = name.split(".")
+    if len(parts) > 1 and ((PACKAGE / parts[1]).is_dir() or (PACKAGE / f"{parts[1]}.py").is_file()):
+        return parts[1]
+    return "__init__"
+
+
+def test_every_folder_and_file_has_a_layer() -> None:
+    assert {layer_of(path) for path, _ in sources()} == set(LAYERS)
+
+
+def test_folders_import_only_from_lower_ones() -> None:
+    wrong = [
+        f"{path}:{line} imports {name}"
+        for path, tree in sources()
+        for line, name in imported(tree)
+        if name.split(".")[0] == "millstream" and LAYERS.index(layer_meant(name)) > LAYERS.index(layer_of(path))
+    ]
+    assert not wrong, "\n".join(("from a higher layer:", *wrong))
+
+
+def test_few_places_import_what_is_not_always_there() -> None:
+    wrong = [
+        f"{path}:{line} imports {name}"
+        for path, tree in sources()
+        for line, name in imported(tree)
+        if not path.startswith(ONLY_IN.get(name.split(".")[0], ("",)))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_public_class_name_stands_twice() -> None:
+    """But for the dialect's, which is the name that sqlglot knows it by."""
+    places = defaultdict(list)
+    for path, tree in sources():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and path != "sql/dialect.py":
+                places[node.name].append(f"{path}:{node.lineno}")
+    twice = {name: where for name, where in places.items() if len(where) > 1}
+    assert not twice, "\n".join(f"{name}: {', '.join(where)}" for name, where in sorted(twice.items()))
+
+
+def test_files_are_concepts_and_folders_are_rooms() -> None:
+    """A file has at most 500 lines, a folder at most 45 files: beyond that it holds several things."""
+    long = [path for path, _ in sources() if len((PACKAGE / path).read_text(encoding="utf-8").splitlines()) > 500]
+    assert not long
+    full = [str(folder) for folder in PACKAGE.rglob("*") if folder.is_dir() and len(list(folder.glob("*.py"))) > 45]
+    assert not full
