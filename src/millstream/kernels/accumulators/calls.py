@@ -15,9 +15,6 @@ from millstream.types import SqlType
 
 State = Sums | Extreme | EdgeValue
 
-FUNCTIONS = frozenset(("count", "sum", "avg", "min", "max", "first_value", "last_value", *KNOWN, *SPREADS))
-"""The aggregates that there are accumulators of."""
-
 
 @dataclass(frozen=True)
 class Accumulator:
@@ -31,8 +28,6 @@ class Accumulator:
     def state(self) -> State:
         """What it needs to know of the values; of one argument, those of equal class and, but for sums, equal function
         are the same."""
-        if self.fn not in FUNCTIONS:
-            raise ValueError(f"there is no accumulator of {self.fn}")
         if self.arg is None:
             return Sums(None)
         if self.fn in ("min", "max") or self.fn in KNOWN:
