@@ -69,7 +69,9 @@ class _Source(Dispatch):
         lanes = "".join(f"{name.upper()} = {lane}\n" for name, lane in self.layout.lanes.items())
         helpers = helper_source(self.values.helpers)
         parts = [_HEADER + imports(function) + lanes, *([helpers] if helpers else []), function]
-        return untroubled("\n\n".join(parts), "meta", "TROUBLE")
+        text = "\n\n".join(parts)
+        # Looking through the syntax tree takes longer than all else here, and few searches compute what may not fit.
+        return untroubled(text, "meta", "TROUBLE") if "OverflowError" in text else text
 
     # -- functions -------------------------------------------------------------------------------------------------
 
