@@ -248,8 +248,8 @@ def test_a_listener_hears_of_actions_before_and_after(tmp_path: Path) -> None:
             db.sql("SELECT k FROM s", name="q")
         db.stop("q")
     assert heard == [
-        ("before", "Define"), (STREAM, "Define"), ("before", "Query"), ("SELECT k FROM s", "Query"),
-        ("before", "Query"), ("before", "StopQuery"), ("after", "StopQuery"), ("closes", ""),
+        ("before", "Define"), (STREAM, "Define"), ("before", "StartQuery"), ("SELECT k FROM s", "StartQuery"),
+        ("before", "StartQuery"), ("before", "StopQuery"), ("after", "StopQuery"), ("closes", ""),
     ]  # fmt: skip
 
 

@@ -138,7 +138,9 @@ def _form(value: Any, column: _Names, result: _Names, is_name: bool = False) -> 
     if hasattr(value, "inputs") and hasattr(value, "keys") and hasattr(value, "build"):
         return json.loads(signature_of(value).text)
     if is_dataclass(value):
-        return [type(value).__name__, *(_field(value, name, column, result) for name in _compared(value))]
+        # a class that was renamed since state was first saved goes by the name that it had then
+        known = getattr(value, "saved_as", type(value).__name__)
+        return [known, *(_field(value, name, column, result) for name in _compared(value))]
     return repr(value)
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar
 from typing import Literal as OneOf
 
 from millstream.expressions.nodes import Column, Expr, columns_of, transform
@@ -96,6 +97,7 @@ class MatchSummary:
     final: bool = False
     distinct: bool = False
     program: Program | None = None
+    saved_as: ClassVar[str] = "Summary"
 
     def __str__(self) -> str:
         who = "" if self.variables is None else f"{'|'.join(self.variables)}: "
