@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import duckdb
 import pyarrow as pa
 import pytest
 from expression_cases import outcomes
@@ -25,10 +26,13 @@ BROAD = settings(deadline=None, suppress_health_check=list(HealthCheck), max_exa
 @pytest.fixture(scope="module", autouse=True)
 def literal_duckdb() -> Iterator[None]:
     """DuckDB as an oracle evaluates all that is written, also what cannot matter to the result."""
-    connection = duckdb_batch._connection()
+    connection = duckdb.connect(config={"threads": 1})
+    connection.execute("SET TimeZone = 'UTC'")
     connection.execute("PRAGMA disable_optimizer")
+    duckdb_batch._local.connection = connection
     yield
-    connection.execute("PRAGMA enable_optimizer")
+    del duckdb_batch._local.connection
+    connection.close()
 
 
 def outcome(evaluate: Evaluator | duckdb_batch.DuckBatch, rows: pa.RecordBatch) -> pa.Array | DataError:

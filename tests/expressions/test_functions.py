@@ -180,7 +180,7 @@ def test_the_long_tail_is_typed_by_duckdb() -> None:
 
 def test_common_functions_do_not_start_duckdb() -> None:
     code = (
-        "import sys; import millstream.expressions.functions as f; from millstream.plan.expr import Column; "
+        "import sys; import millstream.expressions.functions as f; from millstream.expressions.nodes import Column; "
         "from millstream.types import VARCHAR; f.resolve('lower', (Column(VARCHAR, 's'),)); "
         "assert not {'duckdb', 'numba', 'pyspark', 'sqlglot', 'pandas'} & set(sys.modules)"
     )

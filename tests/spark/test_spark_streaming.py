@@ -184,9 +184,12 @@ def test_another_kernel_on_the_same_checkpoint_is_refused(spark: Any, inbox: Inb
     inbox.add([("a", 1.0, 30 * SECOND)])
     with pytest.raises(StateError, match="another query"):
         try:
-            run(host_of(spark, inbox, apply(over(suffix="2"), source())), checkpoint)
+            run(host_of(spark, inbox, apply(over(keys=()), source())), checkpoint)
         except Exception as error:
             raise translated(error) from None
+    # other names of its columns do not make it another one
+    goes_on = run(host_of(spark, inbox, apply(over(suffix="2"), source())), checkpoint)
+    assert [row[3] for row in goes_on] == [2]
 
 
 def test_late_rows_come_from_late(spark: Any, inbox: Inbox, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, TIMED_OUT,
 from tests.support.program_reference import run_reference
 
 Row = Mapping[str, Any]
-"""The values of a row by column, as `plan.expr.Literal` holds them."""
+"""The values of a row by column, as `expressions.nodes.Literal` holds them."""
 
 Labels = tuple[tuple[str, bool], ...]
 """The variable of each row of a match, and whether the row is excluded."""

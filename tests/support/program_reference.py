@@ -32,7 +32,7 @@ from millstream.plan.programs.nodes import (
 from millstream.types import BIGINT, DOUBLE, SqlType
 
 Tuple = tuple[int, int, tuple[Any, ...]]
-"""A group, a time and the arguments, as `plan.expr.Literal` holds values."""
+"""A group, a time and the arguments, as `expressions.nodes.Literal` holds values."""
 
 Result = tuple[int, int | None, tuple[Any, ...]]
 """Where a returned row comes from, its time, and its values; see `engine.Returned`."""

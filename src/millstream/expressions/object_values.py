@@ -1,4 +1,4 @@
-"""Values as Python objects, as `plan.expr.Literal` holds them: their Arrow form, and their order."""
+"""Values as Python objects, as `nodes.Literal` holds them: their Arrow form, and their order."""
 
 from __future__ import annotations
 

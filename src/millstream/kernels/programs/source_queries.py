@@ -19,7 +19,7 @@ from millstream.kernels.programs.source_values import (
     plain_type,
 )
 from millstream.kernels.programs.storage import load_cell, ring_of, values_of
-from millstream.plan.aggregates import NAMES
+from millstream.plan.aggregates import KNOWN, NAMES
 from millstream.plan.programs.facts import holds_one_row, uses_sqlcode
 from millstream.plan.programs.nodes import OLDEST, SQLCODE, Range, Rows, Summary, aliases_of, column_names, queries_of
 from millstream.types import BOOLEAN, DOUBLE
@@ -306,7 +306,7 @@ class _Accumulator:
     """A built-in aggregate over the rows of a query, in variables."""
 
     def __init__(self, statements: Queries, summary: Summary, body: Body) -> None:
-        if summary.distinct or summary.program is not None or summary.fn not in NAMES:
+        if summary.distinct or summary.program is not None or summary.fn not in (NAMES | KNOWN):
             raise NotCompilable(f"{summary} inside a statement")
         self._s, self._summary, self._body = statements, summary, body
         self._name = statements.write.fresh("sum")
