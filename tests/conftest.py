@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import tiers  # noqa: F401  (before any test: it says which examples are drawn)
 from quick_java import QUICK
 
 os.environ["SPARK_SUBMIT_OPTS"] = QUICK
