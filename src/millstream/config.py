@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from millstream.errors import BindError
 from millstream.plan.relations import Forms
 
 Jit = Literal["auto", "on", "off"]
 Durability = Literal["process", "disk"]
+
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True)
@@ -62,38 +64,36 @@ def _count(name: str, value: object) -> int:
     raise BindError(f"{name} takes a whole number from 1, not {value}")
 
 
-def _switch(name: str, value: object) -> bool:
-    words = {"true": True, "on": True, "1": True, "false": False, "off": False, "0": False}
+def _word(name: str, value: object, words: Mapping[str, _Value], said: str) -> _Value:
     if str(value).lower() in words:
         return words[str(value).lower()]
-    raise BindError(f"{name} is on or off, not {value}")
+    raise BindError(f"{name} is {said}, not {value}")
+
+
+def _switch(name: str, value: object) -> bool:
+    words = {"true": True, "on": True, "1": True, "false": False, "off": False, "0": False}
+    return _word(name, value, words, "on or off")
 
 
 def _jit(name: str, value: object) -> Jit:
     words: dict[str, Jit] = {"auto": "auto", "on": "on", "off": "off", "true": "on", "false": "off"}
-    if str(value).lower() in words:
-        return words[str(value).lower()]
-    raise BindError(f"{name} is auto, on or off, not {value}")
+    return _word(name, value, words, "auto, on or off")
 
 
 def _forms(name: str, value: object) -> Forms:
     words: dict[str, Forms] = {"auto": "auto", "intervals": "intervals", "changes": "changes"}
-    if str(value).lower() in words:
-        return words[str(value).lower()]
-    raise BindError(f"{name} is auto, intervals or changes, not {value}")
+    return _word(name, value, words, "auto, intervals or changes")
+
+
+def _durability(name: str, value: object) -> Durability:
+    words: dict[str, Durability] = {"process": "process", "disk": "disk"}
+    return _word(name, value, words, "process or disk")
 
 
 def _seconds(name: str, value: object) -> float:
     if isinstance(value, int | float) and value >= 0:
         return float(value)
     raise BindError(f"{name} takes seconds, not {value}")
-
-
-def _durability(name: str, value: object) -> Durability:
-    words: dict[str, Durability] = {"process": "process", "disk": "disk"}
-    if str(value).lower() in words:
-        return words[str(value).lower()]
-    raise BindError(f"{name} is process or disk, not {value}")
 
 
 _READERS: dict[str, Callable[[str, object], object]] = {

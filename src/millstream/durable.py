@@ -1,4 +1,4 @@
-"""Bytes that outlast the process: rows as Arrow IPC, and renames that a crash cannot undo."""
+"""Bytes that outlast the process: rows as Arrow IPC, files, and renames that a crash cannot undo."""
 
 from __future__ import annotations
 
@@ -22,6 +22,15 @@ def from_ipc(saved: bytes) -> list[pa.RecordBatch]:
     """The batches that were saved."""
     with pa.ipc.open_stream(saved) as reader:
         return list(reader)
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """A private file with these bytes, on the disk when this returns."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def sync_directory(directory: Path) -> None:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from pathlib import Path
 
+from millstream.durable import write_durably
 from millstream.errors import StateError
 
 MARK = "pipeline.json"
@@ -59,10 +59,7 @@ class RunDirectory:
             self.path.mkdir(parents=True, exist_ok=True)
             (self.path / "pipeline.sql").write_text(self._text, encoding="utf-8")
             temporary = self.path / f".{MARK}"
-            with temporary.open("w") as file:
-                json.dump({"sha256": _digest(self._text), "started": started}, file)
-                file.flush()
-                os.fsync(file.fileno())
+            write_durably(temporary, json.dumps({"sha256": _digest(self._text), "started": started}).encode())
             temporary.rename(self.path / MARK)
         except OSError as error:
             raise StateError(f"cannot write to {self.path}: {error.strerror}") from None

@@ -140,8 +140,7 @@ def _walk(path: Path, data: bytes, number: int) -> Iterator[tuple[Frame, int]]:
 
 
 def _whole_frames(data: bytes, start: int) -> int:
-    count = at = 0
-    at = start
+    count, at = 0, start
     while at + _FRAME_SIZE <= len(data):
         head = data[at : at + _FRAME.size]
         if data[at + _FRAME.size : at + _FRAME_SIZE] == _CHECK.pack(zlib.crc32(head)):

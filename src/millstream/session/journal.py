@@ -7,7 +7,6 @@ checkpoint and its empty journal are complete before CURRENT changes, in one ren
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import zlib
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from millstream.durable import from_ipc, sync_directory, to_ipc
+from millstream.durable import from_ipc, sync_directory, to_ipc, write_durably
 from millstream.errors import StateError
 from millstream.session.frames import DamagedError, FrameFile
 
@@ -201,14 +200,6 @@ def write_checkpoint(home: Path, number: int, manifest: dict[str, Any], blobs: d
         write_durably(home / name, text)
     sync_directory(home)
     return Current(number, zlib.crc32(text))
-
-
-def write_durably(path: Path, data: bytes) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o600)
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def take_lock(directory: Path) -> Any:

@@ -68,7 +68,7 @@ class GraphQuery:
                 self.sink.write(batch.rows)
             except (MillstreamError, OSError) as error:
                 # it is this query's trouble alone: others have their rows, and a push that went through is not repeated
-                self.fail(error if isinstance(error, MillstreamError) else ConnectorError(str(error)))
+                self.fail(_ours(error))
                 return
         self.results.append(batch.rows)
         if batch.upto == FOREVER:
@@ -80,7 +80,7 @@ class GraphQuery:
             try:
                 self.committed = self.sink.commit()
             except (MillstreamError, OSError) as error:
-                self.fail(error if isinstance(error, MillstreamError) else ConnectorError(str(error)))
+                self.fail(_ours(error))
         return self.committed
 
     def close_sink(self) -> None:
@@ -370,7 +370,7 @@ class EmbeddedHost:
         for stream in streams & self._readers.keys():
             error = self._readers[stream].error
             if error is not None:
-                raise error if isinstance(error, MillstreamError) else ConnectorError(str(error))
+                raise _ours(error)
 
     def _tell(self, report: Report | None) -> None:
         if report is not None:
@@ -464,6 +464,10 @@ class EmbeddedHost:
             for running in self.queries.values():
                 running.results.close()
                 running.close_sink()
+
+
+def _ours(error: Exception) -> MillstreamError:
+    return error if isinstance(error, MillstreamError) else ConnectorError(str(error))
 
 
 def _plain(rejected: tuple[Rejected, ...]) -> list[list[str | int]]:
