@@ -152,7 +152,7 @@ def test_late_rows_are_counted_and_not_let_in() -> None:
     spark.micro_batch([("a", 4.0, 15 * SECOND), ("a", 8.0, 20 * SECOND), ("a", 16.0, 40 * SECOND)])
     spark.micro_batch([])
     assert [row[1] for row in spark.rows()] == [1.0, 2.0, 8.0]
-    head = state.Store(spark.store).head()
+    head = state.SoleStore(spark.store).head()
     assert head is not None and head.late == 1
 
 
@@ -189,13 +189,13 @@ def test_a_bucket_without_rows_wakes_as_time_goes_on(beating: bool, woken: list[
 def test_rows_wait_only_for_the_slack() -> None:
     spark = PretendedSpark(over(), 1, slack=10 * SECOND)
     spark.micro_batch([("a", 1.0, number * SECOND) for number in range(1, 31)])
-    head = state.Store(spark.store).head()
+    head = state.SoleStore(spark.store).head()
     assert len(spark.rows()) == 19 and head is not None and head.waiting_rows == 11
 
 
 def test_only_changed_pieces_are_written() -> None:
     store = PretendedStore()
-    kept = state.Store(store)
+    kept = state.SoleStore(store)
     head = state.Head("f")
     kept.put_pieces(head, {0: b"aaaa", 1: b"bb", 2: b"c"})
     assert store.writes == 3 and head.kernel_bytes == 7

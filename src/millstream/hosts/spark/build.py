@@ -159,8 +159,11 @@ class BranchBuilder:
         return span
 
 
-def fused(node: Physical) -> Physical:
-    """The plan with kernels that follow each other under the same key put into one: no exchange between them."""
+def fused(node: Physical, shared: frozenset[Physical] = frozenset()) -> Physical:
+    """The plan with kernels that follow each other under the same key put into one: no exchange between them.
+
+    What is `shared` is read by others, too, and stays on its own.
+    """
     from millstream.kernels.compute import ComputeStage
     from millstream.kernels.streams.chain import ChainSpec, why_not_chained
 
@@ -169,16 +172,21 @@ def fused(node: Physical) -> Physical:
 
     match node:
         case Compute() | Staged() | TableJoin():
-            return replace(node, input=fused(node.input))
+            return replace(node, input=fused(node.input, shared))
         case Apply():
-            node = replace(node, over=tuple(map(fused, node.over)))
+            given = node.over
+            node = replace(node, over=tuple(fused(child, shared) for child in given))
             if not is_exchange(node) or len(node.over) != 1:
                 return node
             between: list[ComputeStage] = []
-            below = node.over[0]
-            while isinstance(below, Compute):
+            below, as_given = node.over[0], given[0]
+            while isinstance(below, Compute) and isinstance(as_given, Compute):
+                if as_given in shared:
+                    return node
                 between.insert(0, ComputeStage(below.input.schema, below.predicate, below.columns))
-                below = below.input
+                below, as_given = below.input, as_given.input
+            if as_given in shared:
+                return node
             if isinstance(below, Apply) and is_exchange(below) and len(below.over) == 1:
                 chain = (*stages(below.spec), *between, *stages(node.spec))
                 if why_not_chained(chain) is None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from tempfile import TemporaryDirectory
 from threading import Event
 from time import time_ns
@@ -23,15 +24,17 @@ from millstream.hosts.spark.build import BranchBuilder, fused, is_exchange, need
 from millstream.hosts.spark.explain import explained
 from millstream.hosts.spark.failures import telling
 from millstream.hosts.spark.inputs import bounded_input, input_of
+from millstream.hosts.spark.job.bounded import settle
+from millstream.hosts.spark.job.surroundings import SessionInputs
 from millstream.hosts.spark.kept_plan import KeptPlan
 from millstream.hosts.spark.meters import Meters, StreamMeter
-from millstream.hosts.spark.runs import Outcome, run_bounded, watched
+from millstream.hosts.spark.runs import StartedQuery
 from millstream.hosts.spark.sources import DriverSource, FollowedFiles, Input, PushedRows, Reading, RegisteredFrame
 from millstream.hosts.spark.spool import Spooled
 from millstream.hosts.spark.stage import Stage
 from millstream.hosts.spark.streaming import Trigger
 from millstream.hosts.spark.surface import surface
-from millstream.hosts.spark.tables import SparkTable, collected, registered_table, stored_table
+from millstream.hosts.spark.tables import SparkTable, brought_table, collected, registered_table, stored_table
 from millstream.hosts.spark.times import is_ticks
 from millstream.physical import nodes as physical
 from millstream.plan.costs.statistics import UNKNOWN, Statistics
@@ -46,28 +49,6 @@ WRITTEN = "written by "
 
 ReadTable = Callable[..., pa.Table]
 """reads a physical.StoredTable; a second argument are tables that are lent to it, by name"""
-
-
-@dataclass(eq=False)
-class StartedQuery:
-    """A started query: it sees rows pushed from arrival number `since` on."""
-
-    program: ReadyQuery
-    since: int
-    results: ResultLog
-    rows: int = 0
-    late: int = 0
-    ended: bool = False
-    error: MillstreamError | None = None
-
-    def deliver(self, tables: list[pa.Table]) -> None:
-        for table in tables:
-            for batch in table.to_batches():
-                self.results.append(batch)
-
-    def fail(self, error: MillstreamError) -> None:
-        self.error = error
-        self.results.close(error)
 
 
 class SparkHost:
@@ -244,20 +225,34 @@ class SparkHost:
         if node.table in registered:
             return registered_table(*registered[node.table], node)
         # a query over DataFrames is answered where stored tables are
-        lent = {name: collected(*known) for name, known in registered.items()}
-        rows = self._read_table(node, lent) if lent else self._read_table(node)
-        return stored_table(self.spark, rows, node.schema)
+        return stored_table(self.spark, self._table_rows(node), node.schema)
 
     # -- running ---------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
         """All inputs end: followed files with those that are there; a generator without end has brought nothing."""
+        self._run(self._left(), None)
+        self._finished = True
+
+    def _left(self) -> list[StartedQuery]:
+        """The queries that have not run, now that all inputs end."""
         for name, entry in self._inputs.items():
             if isinstance(entry, FollowedFiles | Spooled):
                 self._inputs[name] = entry.as_bounded()
         left = [query for query in self._queries.values() if not query.ended]
-        self._run([query for query in left if self._streaming_of(query) is False], None)
-        self._finished = True
+        return [query for query in left if self._streaming_of(query) is False]
+
+    @staticmethod
+    def finish_together(hosts: Sequence[SparkHost]) -> None:
+        """Finish several sessions of one Spark session with one job, as if each was finished on its own."""
+        asked: list[tuple[StartedQuery, Callable[[], SessionInputs]]] = []
+        for host in hosts:
+            inputs = partial(host.inputs, Meters({}), streaming=False)
+            asked += [(query, inputs) for query in host._left()]
+        if asked:
+            settle(hosts[0].spark, asked, Event(), lambda: None, hosts[0]._buckets)
+        for host in hosts:
+            host._finished = True
 
     def run(self, names: tuple[str, ...], report: Report | None = None) -> None:
         """Run these queries over their declared sources; those that also wait for pushed rows run at `finish`."""
@@ -270,9 +265,9 @@ class SparkHost:
     def _run(self, queries: list[StartedQuery], report: Report | None) -> None:
         self._stop.clear()
         kinds = [(query, self._streaming_of(query)) for query in queries]
-        for query, is_streaming in kinds:
-            if is_streaming is False and not self._stop.is_set():
-                self._run_bounded(query, report)
+        bounded = [query for query, is_streaming in kinds if is_streaming is False]
+        if bounded:
+            self._run_bounded(bounded, report)
         unbounded = [query for query, is_streaming in kinds if is_streaming]
         if unbounded and not self._stop.is_set():
             self._run_unbounded(unbounded, report)
@@ -285,23 +280,29 @@ class SparkHost:
             query.fail(error)
             return None
 
-    def _run_bounded(self, query: StartedQuery, report: Report | None) -> None:
-        meters = Meters.of(self.spark, physical.streams_of(query.program.plan))
+    def _run_bounded(self, queries: list[StartedQuery], report: Report | None) -> None:
+        """Queries as one job."""
+        meters = Meters({})
 
-        def work() -> Outcome:
-            return run_bounded(query.program, self.branches(query.program, query.since, meters))
+        def inputs() -> SessionInputs:
+            nonlocal meters
+            meters = Meters.of(self.spark, [s for query in queries for s in physical.streams_of(query.program.plan)])
+            return self.inputs(meters, streaming=False)
 
-        try:
-            outcome = watched(self.spark, work, self._stop, lambda: self._tell(report, meters))
-        except MillstreamError as error:
-            query.fail(error)
-            return
-        if outcome is not None:
-            query.ended = True
-            query.rows += outcome.count
-            query.deliver(outcome.fetched)
-            query.results.close()
-            self._tell(report, meters)
+        asked = [(query, inputs) for query in queries]
+        settle(self.spark, asked, self._stop, lambda: self._tell(report, meters), self._buckets)
+        self._tell(report, meters)
+
+    def inputs(self, meters: Meters, *, streaming: bool, dry: bool = False) -> SessionInputs:
+        """The streams and tables of this session, for a job."""
+        return SessionInputs(self.spark, self._find, self._table_rows, meters, streaming=streaming, dry=dry)
+
+    def _table_rows(self, node: physical.StoredTable) -> pa.Table:
+        registered = {name: self._tables[name.lower()] for name in node.tables if name.lower() in self._tables}
+        if node.table in registered:
+            return brought_table(*registered[node.table], node)
+        lent = {name: collected(*known) for name, known in registered.items()}
+        return self._read_table(node, lent) if lent else self._read_table(node)
 
     def _run_unbounded(self, queries: list[StartedQuery], report: Report | None) -> None:
         """Streaming queries side by side until `interrupt`; without a checkpoint directory they start afresh."""

@@ -59,6 +59,14 @@ def metered(output: DataFrame, name: str) -> DataFrame:
     return output.observe(name, *_sums(_TOLD)).select("bucket", "upto", "blob")
 
 
+def metered_stages(packed: DataFrame, numbers: Sequence[int]) -> DataFrame:
+    """The packed output of a job's level; the metrics of its stages are observed, each under the stage's number."""
+    for number in numbers:
+        told = [f"CASE WHEN port = -1 AND stage = {number} THEN {metric} END" for metric in _TOLD]
+        packed = packed.observe(f"{STAGE_METRICS}{number + 1}", *_sums(told))
+    return packed
+
+
 def metered_rows(output: DataFrame, name: str, columns: list[str]) -> DataFrame:
     """The rows that the last stage gave out as they are, in these columns; its metrics are observed under that name."""
     told = [f"CAST(get_json_object(told, '$.{metric}') AS BIGINT)" for metric in _TOLD]

@@ -10,11 +10,10 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from millstream.errors import MillstreamError
 from millstream.hosts.contract import ReadyQuery
-from millstream.hosts.spark.branches import Branch
+from millstream.hosts.results import ResultLog
 from millstream.hosts.spark.failures import translated
-from millstream.hosts.spark.sinks import write_rows
-from millstream.hosts.spark.surface import all_rows, exact
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,18 +29,41 @@ class Outcome:
     fetched: list[pa.Table] = field(default_factory=list)
 
 
-def run_bounded(program: ReadyQuery, branches: tuple[Branch, ...]) -> Outcome:
-    """Execute a program to the end of its inputs."""
-    if program.sink is not None:
-        return Outcome(write_rows(program, program.sink, branches))
-    rows = exact(all_rows(branches).toArrow(), program.plan.schema, program.columns)
-    return Outcome(rows.num_rows, [rows])
+@dataclass(eq=False)
+class StartedQuery:
+    """A started query: it sees rows pushed from arrival number `since` on."""
+
+    program: ReadyQuery
+    since: int
+    results: ResultLog
+    rows: int = 0
+    late: int = 0
+    ended: bool = False
+    error: MillstreamError | None = None
+
+    def deliver(self, tables: list[pa.Table]) -> None:
+        for table in tables:
+            for batch in table.to_batches():
+                self.results.append(batch)
+
+    def end(self, outcome: Outcome) -> None:
+        """All inputs have ended, and that is what came of it."""
+        self.ended = True
+        self.rows += outcome.count
+        self.deliver(outcome.fetched)
+        self.results.close()
+
+    def fail(self, error: MillstreamError) -> None:
+        self.error = error
+        self.results.close(error)
 
 
-def watched(spark: SparkSession, work: Callable[[], Outcome], stop: Event, look: Callable[[], None]) -> Outcome | None:
+def watched(
+    spark: SparkSession, work: Callable[[], list[Outcome]], stop: Event, look: Callable[[], None]
+) -> list[Outcome] | None:
     """Do Spark work on a thread, looking at it from time to time; None if it was told to stop before it was done."""
     group = f"millstream-{uuid4()}"
-    result: list[Outcome] = []
+    result: list[list[Outcome]] = []
     failure: list[BaseException] = []
 
     def body() -> None:

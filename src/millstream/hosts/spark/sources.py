@@ -121,13 +121,17 @@ class PushedRows:
         self._progress.advance(Batch.empty(self.stream.schema.arrow, upto), self.stream.slack)
 
     def branch(self, node: Source, reading: Reading) -> Branch:
+        return in_driver(self.batches(node, reading), node.schema, reading)
+
+    def batches(self, node: Source, reading: Reading) -> list[Batch]:
+        """The rows that a program reads."""
         entry = reading.entry(self.stream, node)
         if node.side == "late":
             names = list(node.schema.names)
             late = [batch for batch in self.late if int(batch.seq[0]) >= reading.since]
-            return in_driver([batch.with_rows(batch.rows.select(names)) for batch in late], node.schema, reading)
+            return [batch.with_rows(batch.rows.select(names)) for batch in late]
         given = [chunk for chunk in self.chunks if chunk[0] >= reading.since]
-        return in_driver([entry.rows(rows, rejected, first) for first, rows, rejected in given], node.schema, reading)
+        return [entry.rows(rows, rejected, first) for first, rows, rejected in given]
 
     def size(self) -> int | None:
         return self.counts.accepted
@@ -260,10 +264,13 @@ class DriverSource:
         self._read: list[Chunk] | None = None
 
     def branch(self, node: Source, reading: Reading) -> Branch:
-        if node.side == "late":
-            return no_rows(reading, node.schema)
-        batches = [] if reading.dry else list(entered(reading.entry(self.stream, node), self._chunks(), 0))
-        return in_driver(batches, node.schema, reading)
+        return in_driver(self.batches(node, reading), node.schema, reading)
+
+    def batches(self, node: Source, reading: Reading) -> list[Batch]:
+        """The rows that a program reads; in a bounded run none is late."""
+        if node.side == "late" or reading.dry:
+            return []
+        return list(entered(reading.entry(self.stream, node), self._chunks(), 0))
 
     def _chunks(self) -> Iterable[Chunk]:
         """What the source brings; if it can be read only once, it is kept for other queries."""

@@ -73,20 +73,8 @@ class Head:
     def kernel_bytes(self) -> int:
         return sum(self.pieces.values())
 
-
-class Store:
-    """A bucket's state variables; the implicit key (the bucket) is set by Spark around every call."""
-
-    def __init__(self, handle: Any) -> None:
-        self._head = handle.getValueState("head", "head STRING")
-        self._blobs = handle.getMapState("waiting", "number BIGINT", "blob BINARY")
-        self._pieces = handle.getMapState("kernel", "number BIGINT", "piece BINARY")
-
-    def head(self) -> Head | None:
-        found = self._head.get()
-        if found is None:
-            return None
-        saved = json.loads(found[0])
+    @staticmethod
+    def read(saved: dict[str, Any]) -> Head:
         if saved.get("format") != FORMAT:
             raise StateError(
                 f"the checkpoint has format {saved.get('format')}, this version reads format {FORMAT}",
@@ -94,27 +82,36 @@ class Store:
             )
         return Head(**{**saved, "waiting": [tuple(entry) for entry in saved["waiting"]]})
 
-    def put_head(self, head: Head) -> None:
-        self._head.update((json.dumps(asdict(head)),))
+
+class Store:
+    """The blobs and pieces of one stage in a bucket; the implicit key (the bucket) is set by Spark around every call.
+
+    Stages that share the variables of an operator are told apart by `slot`, the first part of their keys.
+    """
+
+    def __init__(self, waiting: Any, kernel: Any, slot: tuple[int, ...] = ()) -> None:
+        self._blobs = waiting
+        self._pieces = kernel
+        self._slot = slot
 
     def hold(self, head: Head, port: int, earliest: int, rows: int, blob: bytes) -> None:
         """Keep a blob of rows that wait for their time."""
-        self._blobs.updateValue((head.next_blob,), (blob,))
+        self._blobs.updateValue((*self._slot, head.next_blob), (blob,))
         head.waiting.append((head.next_blob, port, earliest, rows))
         head.next_blob += 1
 
     def due(self, head: Head, upto: int) -> list[tuple[int, bytes]]:
         """Take out the waiting blobs (with their ports) that hold rows below `upto`."""
         taken = [entry for entry in head.waiting if entry[2] < upto]
-        found = [(port, bytes(self._blobs.getValue((number,))[0])) for number, port, _, _ in taken]
+        found = [(port, bytes(self._blobs.getValue((*self._slot, number))[0])) for number, port, _, _ in taken]
         for number, _, _, _ in taken:
-            self._blobs.removeKey((number,))
+            self._blobs.removeKey((*self._slot, number))
         head.waiting = [entry for entry in head.waiting if entry[2] >= upto]
         return found
 
     def pieces(self, head: Head) -> dict[int, bytes]:
         """All pieces of the kernel's state."""
-        found = {int(number): self._pieces.getValue((int(number),)) for number in head.pieces}
+        found = {int(number): self._pieces.getValue((*self._slot, int(number))) for number in head.pieces}
         return {number: bytes(piece[0]) for number, piece in found.items()}
 
     def put_pieces(self, head: Head, changes: dict[int, bytes | None]) -> None:
@@ -122,27 +119,53 @@ class Store:
         for number, piece in changes.items():
             if piece is None:
                 if head.pieces.pop(str(number), None) is not None:
-                    self._pieces.removeKey((number,))
+                    self._pieces.removeKey((*self._slot, number))
             else:
-                self._pieces.updateValue((number,), (piece,))
+                self._pieces.updateValue((*self._slot, number), (piece,))
                 head.pieces[str(number)] = len(piece)
         head.token = os.urandom(8).hex()
 
+    def clear(self, head: Head) -> None:
+        """Forget everything: the stage is no more."""
+        for number, _, _, _ in head.waiting:
+            self._blobs.removeKey((*self._slot, number))
+        for piece in head.pieces:
+            self._pieces.removeKey((*self._slot, int(piece)))
+
+
+class SoleStore(Store):
+    """The state variables of an operator that runs one stage."""
+
+    def __init__(self, handle: Any) -> None:
+        super().__init__(
+            handle.getMapState("waiting", "number BIGINT", "blob BINARY"),
+            handle.getMapState("kernel", "number BIGINT", "piece BINARY"),
+        )
+        self._head = handle.getValueState("head", "head STRING")
+
+    def head(self) -> Head | None:
+        found = self._head.get()
+        return None if found is None else Head.read(json.loads(found[0]))
+
+    def put_head(self, head: Head) -> None:
+        self._head.update((json.dumps(asdict(head)),))
+
 
 _LIVE: OrderedDict[tuple[str, int], tuple[str, State]] = OrderedDict()
+"""By the place of a stage and its bucket: the token that its state was left with, and the state."""
 
 
-def live_state(kernel: Kernel, store: Store, head: Head, bucket: int) -> State:
+def live_state(kernel: Kernel, store: Store, head: Head, place: str, bucket: int) -> State:
     """The bucket's kernel state: as this process left it if nobody changed it since, otherwise put together again."""
-    token, live = _LIVE.pop((head.signature, bucket), ("", None))
+    token, live = _LIVE.pop((place, bucket), ("", None))
     if live is not None and token and token == head.token:
         return live
     return saving.assemble(kernel, store.pieces(head)) if head.pieces else kernel.open()
 
 
-def keep_live(head: Head, bucket: int, live: State) -> None:
+def keep_live(head: Head, place: str, bucket: int, live: State) -> None:
     """Remember the state for the next micro-batch."""
-    _LIVE[(head.signature, bucket)] = (head.token, live)
+    _LIVE[(place, bucket)] = (head.token, live)
     while len(_LIVE) > LIVE_BUCKETS:
         _LIVE.popitem(last=False)
 

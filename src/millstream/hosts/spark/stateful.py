@@ -14,7 +14,7 @@ from pyspark.sql.streaming import StatefulProcessor
 
 from millstream.hosts.spark import blobs
 from millstream.hosts.spark.stage import LateRows, Stage, bucket_ids
-from millstream.hosts.spark.state import Head, Store, clocks_of, keep_live, live_state
+from millstream.hosts.spark.state import Head, SoleStore, Store, clocks_of, keep_live, live_state
 from millstream.hosts.spark.steps import kernel_of, spare_collector
 from millstream.hosts.spark.wire import wire_columns, wire_ddl
 from millstream.kernels.batch import Batch
@@ -43,22 +43,113 @@ class Turn:
     late: list[pa.RecordBatch]
     rows: int = 0
 
+    @property
+    def told(self) -> dict[str, int]:
+        """Rows that came in, late ones among them, those that wait, and the bytes of the kernel's state."""
+        late = sum(rows.num_rows for rows in self.late)
+        return {"rows": self.rows, "late": late, "waiting": self.head.waiting_rows, "state": self.head.kernel_bytes}
 
-class KernelProcessor(StatefulProcessor):  # type: ignore[misc]
-    """Rows wait until time has passed them, then go through the kernel in order of time.
+
+class StageRun:
+    """A stage at work on a bucket: rows wait until time has passed them, then go through the kernel in order of time.
 
     Every task that feeds a stage tells every bucket how far its own rows have come, so a bucket knows in the same
     micro-batch how far time is. Where heartbeats get lost on the way, Spark's watermark tells it one micro-batch later.
     """
 
+    def __init__(self, stage: Stage, place: str | None = None) -> None:
+        self.stage = stage
+        self._place = place or stage.signature
+        self._layouts = [blobs.layout_of(schema) for schema in stage.spec.inputs]
+
+    def begin(self, bucket: int, head: Head | None) -> Turn:
+        head = head or Head.first(self.stage, time_ns() // 1000)
+        head.check(self.stage)
+        return Turn(bucket, head, [[] for _ in self._layouts], [])
+
+    def advance(
+        self, turn: Turn, store: Store, arrived: list[tuple[int, bool, bytes]], watermark: int, now: int
+    ) -> tuple[list[pa.RecordBatch], int]:
+        """Rows come and time passes; what becomes final, and what is promised."""
+        head = turn.head
+        upto = max(head.upto, self.stage.reached(*clocks_of(head), watermark, now))
+        for port, fresh, blob in arrived:
+            rows = blobs.decode(blob, self._layouts[port])
+            turn.rows += rows.num_rows
+            self._release(turn, store, port, self._in_time(turn, rows) if fresh else rows, upto)
+        for port, blob in store.due(head, upto):
+            self._release(turn, store, port, blobs.decode(blob, self._layouts[port]), upto)
+        if isinstance(self.stage.spec, LateRows):
+            out, promise = self._late(turn), upto
+        else:
+            out, promise = self._step(turn, store, upto)
+        head.upto = upto
+        return out, promise
+
+    def _in_time(self, turn: Turn, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows whose time had not passed when they came; the others are put aside."""
+        in_time = blobs.times(rows) >= turn.head.upto
+        if in_time.all():
+            return rows
+        turn.late.append(rows.filter(pa.array(~in_time)))
+        turn.head.late += turn.late[-1].num_rows
+        return rows.filter(pa.array(in_time))
+
+    def _release(self, turn: Turn, store: Store, port: int, rows: pa.RecordBatch, upto: int) -> None:
+        """Rows below `upto` are ready, the others wait."""
+        if isinstance(self.stage.spec, LateRows):
+            return
+        time = blobs.times(rows)
+        below = time < upto
+        if below.all():
+            if rows.num_rows:
+                turn.ready[port].append(rows)
+            return
+        if below.any():
+            turn.ready[port].append(rows.filter(pa.array(below)))
+            rows, time = rows.filter(pa.array(~below)), time[~below]
+        store.hold(turn.head, port, int(time.min()), rows.num_rows, blobs.encode(rows))
+
+    def _step(self, turn: Turn, store: Store, upto: int) -> tuple[list[pa.RecordBatch], int]:
+        """Step the kernel over every port and save what changed; the output, and what the kernel promises."""
+        spec = self.stage.spec
+        kernel, layout = kernel_of(spec), blobs.layout_of(spec.output)
+        live = live_state(kernel, store, turn.head, self._place, turn.bucket)
+        out, promise = [], upto
+        for port, (parts, schema) in enumerate(zip(turn.ready, spec.inputs, strict=True)):
+            if parts:
+                rows = blobs.in_order(parts, self._layouts[port])
+                batch = blobs.to_batch(rows, schema, upto, port)
+            else:
+                batch = Batch.empty(schema.arrow, upto, port)
+            given = kernel.step(live, batch)
+            promise = given.upto
+            if len(given):
+                out.append(blobs.from_batch(given, layout))
+        store.put_pieces(turn.head, saving.changes(kernel, live))
+        keep_live(turn.head, self._place, turn.bucket, live)
+        return out, promise
+
+    def _late(self, turn: Turn) -> list[pa.RecordBatch]:
+        """The late rows, at the time that had been reached when they came."""
+        out = []
+        for rows in turn.late:
+            reached = pa.array(np.full(rows.num_rows, turn.head.upto, dtype=np.int64))
+            out.append(rows.set_column(0, rows.schema.field(0), reached))
+        return out
+
+
+class KernelProcessor(StatefulProcessor):  # type: ignore[misc]
+    """Runs one stage: its buckets are Spark's keys."""
+
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
-        self._layouts = [blobs.layout_of(schema) for schema in stage.spec.inputs]
+        self._run = StageRun(stage)
         self._number_of = {id_: number for number, id_ in enumerate(bucket_ids(stage.buckets))}
 
     def init(self, handle: Any) -> None:
         self._handle = handle
-        self._store = Store(handle)
+        self._store = SoleStore(handle)
 
     def handleInputRows(self, key: Any, rows: Iterable[Any], timerValues: Any) -> Iterator[Any]:
         turn, now = self._begin(key), time_ns() // 1000
@@ -79,27 +170,14 @@ class KernelProcessor(StatefulProcessor):  # type: ignore[misc]
         spare_collector()
 
     def _begin(self, key: Any) -> Turn:
-        head = self._store.head() or Head.first(self._stage, time_ns() // 1000)
-        head.check(self._stage)
-        return Turn(self._number_of[int(key[0])], head, [[] for _ in self._layouts], [])
+        return self._run.begin(self._number_of[int(key[0])], self._store.head())
 
     def _advance(
         self, turn: Turn, arrived: list[tuple[int, bool, bytes]], timerValues: Any, now: int, fired: bool
     ) -> Iterator[Any]:
         head = turn.head
         watermark = timerValues.getCurrentWatermarkInMs() if self._stage.watermarked else 0
-        upto = max(head.upto, self._stage.reached(*clocks_of(head), watermark, now))
-        for port, fresh, blob in arrived:
-            rows = blobs.decode(blob, self._layouts[port])
-            turn.rows += rows.num_rows
-            self._release(turn, port, self._in_time(turn, rows) if fresh else rows, upto)
-        for port, blob in self._store.due(head, upto):
-            self._release(turn, port, blobs.decode(blob, self._layouts[port]), upto)
-        if isinstance(self._stage.spec, LateRows):
-            out, promise = self._late(turn), upto
-        else:
-            out, promise = self._step(turn, upto)
-        head.upto = upto
+        out, promise = self._run.advance(turn, self._store, arrived, watermark, now)
         if self._stage.watermarked:
             # Spark wakes the bucket when the watermark moves again, with or without rows for it
             if head.timer >= 0 and not fired:
@@ -109,64 +187,11 @@ class KernelProcessor(StatefulProcessor):  # type: ignore[misc]
         self._store.put_head(head)
         yield from self._given(turn, out, promise)
 
-    def _in_time(self, turn: Turn, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows whose time had not passed when they came; the others are put aside."""
-        in_time = blobs.times(rows) >= turn.head.upto
-        if in_time.all():
-            return rows
-        turn.late.append(rows.filter(pa.array(~in_time)))
-        turn.head.late += turn.late[-1].num_rows
-        return rows.filter(pa.array(in_time))
-
-    def _release(self, turn: Turn, port: int, rows: pa.RecordBatch, upto: int) -> None:
-        """Rows below `upto` are ready, the others wait."""
-        if isinstance(self._stage.spec, LateRows):
-            return
-        time = blobs.times(rows)
-        below = time < upto
-        if below.all():
-            if rows.num_rows:
-                turn.ready[port].append(rows)
-            return
-        if below.any():
-            turn.ready[port].append(rows.filter(pa.array(below)))
-            rows, time = rows.filter(pa.array(~below)), time[~below]
-        self._store.hold(turn.head, port, int(time.min()), rows.num_rows, blobs.encode(rows))
-
-    def _step(self, turn: Turn, upto: int) -> tuple[list[pa.RecordBatch], int]:
-        """Step the kernel over every port and save what changed; the output, and what the kernel promises."""
-        spec = self._stage.spec
-        kernel, layout = kernel_of(spec), blobs.layout_of(spec.output)
-        live = live_state(kernel, self._store, turn.head, turn.bucket)
-        out, promise = [], upto
-        for port, (parts, schema) in enumerate(zip(turn.ready, spec.inputs, strict=True)):
-            if parts:
-                rows = blobs.in_order(parts, self._layouts[port])
-                batch = blobs.to_batch(rows, schema, upto, port)
-            else:
-                batch = Batch.empty(schema.arrow, upto, port)
-            given = kernel.step(live, batch)
-            promise = given.upto
-            if len(given):
-                out.append(blobs.from_batch(given, layout))
-        self._store.put_pieces(turn.head, saving.changes(kernel, live))
-        keep_live(turn.head, turn.bucket, live)
-        return out, promise
-
-    def _late(self, turn: Turn) -> list[pa.RecordBatch]:
-        """The late rows, at the time that had been reached when they came."""
-        out = []
-        for rows in turn.late:
-            reached = pa.array(np.full(rows.num_rows, turn.head.upto, dtype=np.int64))
-            out.append(rows.set_column(0, rows.schema.field(0), reached))
-        return out
-
     def _given(self, turn: Turn, out: list[pa.RecordBatch], promise: int) -> Iterator[Any]:
         """The rows, and what there is to tell."""
         import pandas as pd
 
-        late = sum(rows.num_rows for rows in turn.late)
-        told = {"rows": turn.rows, "late": late, "waiting": turn.head.waiting_rows, "state": turn.head.kernel_bytes}
+        told = turn.told
         if not self._stage.wide:
             packed = [blobs.encode(rows) for rows in out]
             yield pd.DataFrame(

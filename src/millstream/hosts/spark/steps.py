@@ -138,7 +138,10 @@ class Computed:
     stage: ComputeStage
 
     def __call__(self, batches: Batches) -> Batches:
-        return map(self.stage.build().step, batches)
+        return map(self.build(), batches)
+
+    def build(self) -> Callable[[Batch], Batch]:
+        return self.stage.build().step
 
 
 @dataclass(frozen=True)
@@ -148,7 +151,10 @@ class StageStep:
     stage: RowStage
 
     def __call__(self, batches: Batches) -> Batches:
-        return map(self.stage.step, batches)
+        return map(self.build(), batches)
+
+    def build(self) -> Callable[[Batch], Batch]:
+        return self.stage.step
 
 
 @dataclass(frozen=True)
@@ -217,15 +223,8 @@ class Pack:
             yield self._heartbeats(reached)
 
     def _packed(self, batch: Batch, layout: pa.Schema) -> pa.RecordBatch:
-        from millstream.kernels.keys import bucket_of
-
-        if self.lane:
-            batch = Batch(batch.rows, batch.time, batch.seq + self.lane, batch.upto, batch.other)
-        if self.keys and self.buckets > 1:
-            bucket = bucket_of([batch.rows.column(self.schema.index(key)) for key in self.keys], self.buckets)
-        else:
-            bucket = np.zeros(len(batch), dtype=np.int32)
-        parts = blobs.split(blobs.from_batch(batch, layout), bucket, self.buckets)
+        rows = blobs.from_batch(in_lane(batch, self.lane), layout)
+        parts = divided(rows, self.schema, self.keys, self.buckets)
         latest = pa.array([int(blobs.times(part).max()) * self.tick for _, part in parts], pa.int64())
         return self._rows(
             [number for number, _ in parts],
@@ -254,6 +253,22 @@ class Pack:
         return pa.RecordBatch.from_arrays(columns, schema=_PACKED)
 
 
+def in_lane(batch: Batch, lane: int) -> Batch:
+    """The rows with arrival numbers that tell the branches of a union apart."""
+    return Batch(batch.rows, batch.time, batch.seq + lane, batch.upto, batch.other, batch.port) if lane else batch
+
+
+def divided(
+    rows: pa.RecordBatch, schema: Schema, keys: tuple[str, ...], buckets: int, home: int = 0
+) -> list[tuple[int, pa.RecordBatch]]:
+    """The rows (of a schema's layout) of each bucket that has any; without keys all are in the bucket `home`."""
+    from millstream.kernels.keys import bucket_of
+
+    if not keys or buckets == 1:
+        return [(home, rows)]
+    return blobs.split(rows, bucket_of([rows.column(2 + schema.index(key)) for key in keys], buckets), buckets)
+
+
 # -- bounded runs ------------------------------------------------------------------------------------------------------
 
 
@@ -270,6 +285,11 @@ class KernelOpening:
             for port, blob in zip(packed.column("port").to_pylist(), packed.column("blob"), strict=True):
                 if blob.is_valid:
                     parts[port].append(blobs.decode(blob.as_buffer(), layouts[port]))
+        return self.over(parts)
+
+    def over(self, parts: list[list[pa.RecordBatch]]) -> Batches:
+        """What the kernel makes of all rows, given by port and in any order."""
+        layouts = [blobs.layout_of(schema) for schema in self.spec.inputs]
         kernel = kernel_of(self.spec)
         state = kernel.open()
         for episode, upto in _episodes(parts):

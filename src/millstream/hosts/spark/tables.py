@@ -57,3 +57,9 @@ def registered_table(df: DataFrame, schema: Schema, node: StoredTable) -> SparkT
         df = df.where(spark_sql(node.predicate, schema))
     columns = [f"{spark_value(expr, schema)} AS d{i}" for i, (_, expr) in enumerate(node.columns)]
     return SparkTable(df.selectExpr(*columns))
+
+
+def brought_table(df: DataFrame, schema: Schema, node: StoredTable) -> pa.Table:
+    """A table that is a DataFrame of the user's, as the plan reads it, brought to the driver."""
+    rows: pa.Table = registered_table(df, schema, node).df.toArrow()
+    return rows.rename_columns(list(node.schema.names)).cast(node.schema.arrow)

@@ -1,0 +1,296 @@
+"""Where the rows of one source or kernel go: a tree of work on batches, whose leaves are stages and outlets.
+
+Workers that have rows push them through the tree, so queries that read the same rows, or begin with the same work,
+share it. What arrives at the leaves leaves the worker as packed rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.hosts.spark import blobs
+from millstream.hosts.spark.steps import PACK_ROWS, Arrows, Batches, divided, in_lane
+from millstream.hosts.table_join import TableMatches
+from millstream.kernels.batch import BEGIN, Batch, concat
+from millstream.physical.nodes import TableJoin
+from millstream.schema import Schema
+
+JOB_ROWS = (
+    "bucket INT, stage INT, port INT, fresh BOOLEAN, clock INT, upto BIGINT, rows BIGINT, late BIGINT, waiting BIGINT, "
+    "state BIGINT, blob BINARY"
+)
+"""A packed row of a job. `stage` is the number of a stage, or below 0 that of an outlet (`outlet_number`). With a blob
+it has rows for that bucket and port; without one it is a heartbeat, or with port TOLD what a stage tells of itself."""
+
+TOLD = -1
+
+_LONGS = ("upto", "rows", "late", "waiting", "state")
+
+PACKED_SCHEMA = pa.schema(
+    [
+        ("bucket", pa.int32()),
+        ("stage", pa.int32()),
+        ("port", pa.int32()),
+        ("fresh", pa.bool_()),
+        ("clock", pa.int32()),
+        *[(name, pa.int64()) for name in _LONGS],
+        ("blob", pa.binary()),
+    ]
+)
+
+
+def outlet_number(stage: int) -> int:
+    """The outlet that packed rows of a negative stage belong to, and the inverse.
+
+    >>> outlet_number(-1), outlet_number(0)
+    (0, -1)
+    """
+    return -1 - stage
+
+
+# -- work --------------------------------------------------------------------------------------------------------------
+
+
+class BatchWork(Protocol):
+    """Work on batches that keeps nothing; equal work over the same rows is done once."""
+
+    def __hash__(self) -> int: ...
+
+    def build(self) -> Callable[[Batch], Batch]: ...
+
+
+@dataclass(frozen=True)
+class Selected:
+    """Some columns of a source's rows, from arrival number `since` on."""
+
+    schema: Schema
+    since: int = 0
+
+    def build(self) -> Callable[[Batch], Batch]:
+        names = list(self.schema.names)
+
+        def step(batch: Batch) -> Batch:
+            if self.since and len(batch):
+                batch = batch.take(np.flatnonzero(batch.seq >= self.since))
+            return batch if batch.rows.schema.names == names else batch.with_rows(batch.rows.select(names))
+
+        return step
+
+
+@dataclass(frozen=True)
+class TableJoined:
+    """Each row with its matches in a table, whose rows travel with the work."""
+
+    node: TableJoin
+    place: int
+    """which session's table it is"""
+    table: pa.Table = field(compare=False)
+
+    def build(self) -> Callable[[Batch], Batch]:
+        return TableMatches(self.node, lambda _: self.table, lambda _: 0).step
+
+
+@lru_cache(512)
+def _built(work: BatchWork) -> Callable[[Batch], Batch]:
+    """A worker builds each piece of work once."""
+    return work.build()
+
+
+# -- the tree ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ToStage:
+    """A leaf: rows for one input of a kernel."""
+
+    stage: int
+    port: int
+    schema: Schema
+    keys: tuple[str, ...]
+    buckets: int
+    home: int
+    """the bucket of all rows, if there are no keys"""
+    lane: int
+    fresh: bool
+    clock: int
+
+    def packed(self, batch: Batch, _: int) -> list[dict[str, Any]]:
+        rows = blobs.from_batch(in_lane(batch, self.lane), blobs.layout_of(self.schema))
+        return [
+            self._row(bucket, rows=part.num_rows, blob=blobs.encode(part))
+            for bucket, part in divided(rows, self.schema, self.keys, self.buckets, self.home)
+        ]
+
+    def heartbeats(self, reached: dict[int, int]) -> list[dict[str, Any]]:
+        """To every bucket, how far time has come."""
+        buckets = range(self.buckets) if self.keys else (self.home,)
+        return [
+            self._row(bucket, clock=self.clock + clock, upto=upto)
+            for bucket in buckets
+            for clock, upto in reached.items()
+        ]
+
+    def _row(self, bucket: int, **told: Any) -> dict[str, Any]:
+        return {"bucket": bucket, "stage": self.stage, "port": self.port, "fresh": self.fresh, **told}
+
+
+@dataclass(frozen=True)
+class ToOutlet:
+    """A leaf: rows of a query's result, as they are."""
+
+    outlet: int
+    schema: Schema
+    lane: int
+
+    def packed(self, batch: Batch, bucket: int) -> list[dict[str, Any]]:
+        rows = blobs.from_batch(in_lane(batch, self.lane), blobs.layout_of(self.schema))
+        stage = outlet_number(self.outlet)
+        return [{"bucket": bucket, "stage": stage, "rows": rows.num_rows, "blob": blobs.encode(rows)}]
+
+    def heartbeats(self, reached: dict[int, int]) -> list[dict[str, Any]]:
+        return []
+
+
+Leaf = ToStage | ToOutlet
+
+
+@dataclass(frozen=True)
+class Fan:
+    """What is done with rows: they go to all leaves, and through each work to the tree behind it."""
+
+    leaves: tuple[Leaf, ...] = ()
+    branches: tuple[tuple[BatchWork, Fan], ...] = ()
+
+    @staticmethod
+    def of(paths: Iterable[tuple[tuple[BatchWork, ...], Leaf]]) -> Fan:
+        """The tree with these ways from its root to its leaves; equal beginnings are one."""
+        leaves: list[Leaf] = []
+        behind: dict[BatchWork, list[tuple[tuple[BatchWork, ...], Leaf]]] = {}
+        for works, leaf in paths:
+            if works:
+                behind.setdefault(works[0], []).append((works[1:], leaf))
+            elif leaf not in leaves:
+                leaves.append(leaf)
+        return Fan(tuple(leaves), tuple((work, Fan.of(rest)) for work, rest in behind.items()))
+
+    def all_leaves(self) -> Iterator[Leaf]:
+        yield from self.leaves
+        for _, behind in self.branches:
+            yield from behind.all_leaves()
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What packed rows need to know of the job: how many buckets there are, their numbers, whether time is told."""
+
+    buckets: int
+    ids: tuple[int, ...] | None = None
+    """under which number Spark knows each bucket, if not under its own"""
+    beats: bool = False
+
+
+class FanRun:
+    """A fan at work in one task: rows are gathered at its leaves."""
+
+    def __init__(self, fan: Fan, spread: Spread, bucket: int = 0) -> None:
+        self._spread = spread
+        self._bucket = bucket
+        self._gathering: dict[Leaf, _Gathering] = {leaf: _Gathering() for leaf in fan.all_leaves()}
+        self._fan = fan
+
+    def take(self, batch: Batch) -> Arrows:
+        """Rows come, or time passes; packed rows leave when enough have been gathered."""
+        full: list[Leaf] = []
+        self._push(self._fan, batch, full)
+        if full:
+            yield self._packed([row for leaf in full for row in self._flush(leaf)])
+
+    def end(self) -> Arrows:
+        """The rest of the rows, and how far time has come."""
+        rows = [row for leaf in self._gathering for row in self._flush(leaf)]
+        if self._spread.beats:
+            rows += [row for leaf, held in self._gathering.items() for row in leaf.heartbeats(held.reached)]
+        if rows:
+            yield self._packed(rows)
+
+    def _push(self, fan: Fan, batch: Batch, full: list[Leaf]) -> None:
+        for leaf in fan.leaves:
+            if self._gathering[leaf].add(batch):
+                full.append(leaf)
+        for work, behind in fan.branches:
+            self._push(behind, _built(work)(batch), full)
+
+    def _flush(self, leaf: Leaf) -> list[dict[str, Any]]:
+        batch = self._gathering[leaf].taken()
+        if batch is None:
+            return []
+        # rows that only pass on their way to an outlet are spread over the tasks of the exchanges between
+        self._bucket = (self._bucket + 1) % self._spread.buckets
+        return leaf.packed(batch, self._bucket)
+
+    def _packed(self, rows: list[dict[str, Any]]) -> pa.RecordBatch:
+        return packed_rows(rows, self._spread)
+
+
+class _Gathering:
+    """Batches on their way to one leaf."""
+
+    def __init__(self) -> None:
+        self.reached: dict[int, int] = {}
+        self._parts: list[Batch] = []
+        self._count = 0
+
+    def add(self, batch: Batch) -> bool:
+        if batch.upto > BEGIN:
+            self.reached[batch.port] = max(self.reached.get(batch.port, BEGIN), batch.upto)
+        if len(batch):
+            self._parts.append(batch)
+            self._count += len(batch)
+        return self._count >= PACK_ROWS
+
+    def taken(self) -> Batch | None:
+        if not self._parts:
+            return None
+        batch, self._parts, self._count = concat(self._parts, BEGIN), [], 0
+        return batch
+
+
+def packed_rows(rows: list[dict[str, Any]], spread: Spread) -> pa.RecordBatch:
+    """Packed rows as Arrow; what is not given of one is 0, or NULL for its blob."""
+    ids = spread.ids
+    columns: list[pa.Array] = []
+    for name, type_ in zip(PACKED_SCHEMA.names, PACKED_SCHEMA.types, strict=True):
+        if name == "blob":
+            columns.append(pa.array([row.get("blob") for row in rows], type_))
+        elif name == "bucket" and ids is not None:
+            columns.append(pa.array([ids[row["bucket"]] for row in rows], type_))
+        else:
+            columns.append(pa.array([row.get(name, False if name == "fresh" else 0) for row in rows], type_))
+    return pa.RecordBatch.from_arrays(columns, schema=PACKED_SCHEMA)
+
+
+@dataclass(frozen=True)
+class FanOut:
+    """How rows leave a worker that read them."""
+
+    fan: Fan
+    spread: Spread
+
+    def __call__(self, batches: Batches) -> Arrows:
+        run = FanRun(self.fan, self.spread, _task())
+        for batch in batches:
+            yield from run.take(batch)
+        yield from run.end()
+
+
+def _task() -> int:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return 0 if context is None else int(context.partitionId())

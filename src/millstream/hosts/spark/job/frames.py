@@ -1,0 +1,134 @@
+"""The graph of a job → one DataFrame of packed rows, of which each outlet has its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+
+from millstream.hosts.spark import blobs
+from millstream.hosts.spark.arrive import ReadFiles
+from millstream.hosts.spark.branches import Branch, Clockwork
+from millstream.hosts.spark.job.fan import JOB_ROWS, TOLD, Fan, FanOut, FanRun, Spread, outlet_number
+from millstream.hosts.spark.job.graph import JobGraph, JobSource
+from millstream.hosts.spark.job.levels import BoundedLevel, LevelStage, level_processor
+from millstream.hosts.spark.meters import metered_stages
+from millstream.hosts.spark.session import check_streaming
+from millstream.hosts.spark.stage import bucket_ids
+from millstream.hosts.spark.steps import Arrows, Batches, spare_collector
+from millstream.hosts.spark.tables import arrow_frame
+from millstream.kernels.batch import BEGIN, Batch
+from millstream.schema import Schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+HELD_ROWS = 1 << 16
+"""Rows in one blob of those that the driver hands out."""
+
+
+class Readable(Protocol):
+    """What a session knows of the sources of its queries."""
+
+    def held(self, source: JobSource) -> list[Batch] | None:
+        """The rows of a source that the driver has; None if workers read it."""
+        ...
+
+    def branch(self, source: JobSource) -> Branch:
+        """The rows of a source that workers read."""
+        ...
+
+
+def job_frame(spark: SparkSession, graph: JobGraph, readers: Mapping[int, Readable], streaming: bool) -> DataFrame:
+    """All rows of all outlets, packed; `readers` are by the number of the session."""
+    if streaming and graph.stages:
+        check_streaming(spark)
+    spread = Spread(graph.buckets, bucket_ids(graph.buckets) if streaming else None, streaming)
+    packed = _read(spark, graph, readers, spread)
+    for level in range(1, graph.levels + 1):
+        stages = tuple(
+            LevelStage(number, stage.name, stage.stage, stage.fan) for number, stage in graph.at(level).items()
+        )
+        if streaming:
+            processor = level_processor(stages, spread)
+            packed = packed.groupBy("bucket").transformWithStateInPandas(processor, JOB_ROWS, "Append", "None")
+            packed = metered_stages(packed, [stage.number for stage in stages]).where(f"port != {TOLD}")
+        else:
+            packed = _together(packed, graph.buckets).mapInArrow(BoundedLevel(stages, spread), JOB_ROWS)
+    return packed.where("stage < 0")
+
+
+def outlet_branch(packed: DataFrame, outlet: int, schema: Schema, streaming: bool) -> Branch:
+    """The rows of one outlet, with their hidden columns."""
+    own = packed.where(f"stage = {outlet_number(outlet)}").select("blob")
+    return Branch(own, schema, Clockwork(streaming=streaming), FromBlobs(schema), bits=63)
+
+
+def _read(spark: SparkSession, graph: JobGraph, readers: Mapping[int, Readable], spread: Spread) -> DataFrame:
+    frames: list[DataFrame] = []
+    held: list[tuple[Fan, Schema]] = []
+    given: list[tuple[int, bytes]] = []
+    for source in graph.sources:
+        reader = readers[source.around.number]
+        batches = reader.held(source)
+        if batches is not None:
+            layout = blobs.layout_of(source.node.schema)
+            rows = pa.Table.from_batches([blobs.from_batch(batch, layout) for batch in batches], layout)
+            for part in rows.combine_chunks().to_batches(HELD_ROWS):
+                given.append((len(held), blobs.encode(part)))
+            held.append((source.fan, source.node.schema))
+            continue
+        branch = reader.branch(source)
+        if isinstance(branch.opening, ReadFiles) and len(source.predicates) == 1 and source.predicates[0] is not None:
+            branch = replace(branch, opening=branch.opening.where(source.predicates[0]))
+        frames.append(branch.df.mapInArrow(branch.closed(FanOut(source.fan, spread)), JOB_ROWS))
+    if held:
+        table = pa.table({"source": pa.array([n for n, _ in given], pa.int32()), "blob": [b for _, b in given]})
+        df = arrow_frame(spark, table, "source INT, blob BINARY")
+        frames.append(df.mapInArrow(HeldSources(tuple(held), spread), JOB_ROWS))
+    return reduce(lambda a, b: a.unionAll(b), frames)
+
+
+def _together(packed: DataFrame, buckets: int) -> DataFrame:
+    """Each bucket's rows in one task."""
+    if buckets == 1:
+        return packed.repartition(1)
+    # from Spark 4.1 on, each bucket has a task of its own; before, hashing may put two into one
+    by_number: Any = getattr(packed, "repartitionById", None)
+    return packed.repartition(buckets, "bucket") if by_number is None else by_number(buckets, "bucket")
+
+
+@dataclass(frozen=True)
+class HeldSources:
+    """A worker's work on rows that the driver handed out: each blob belongs to one of the sources."""
+
+    sources: tuple[tuple[Fan, Schema], ...]
+    spread: Spread
+
+    def __call__(self, arrows: Arrows) -> Arrows:
+        runs: dict[int, FanRun] = {}
+        for rows in arrows:
+            for number, blob in zip(rows.column(0).to_pylist(), rows.column(1), strict=True):
+                fan, schema = self.sources[number]
+                run = runs.setdefault(number, FanRun(fan, self.spread, number))
+                part = blobs.decode(blob.as_buffer(), blobs.layout_of(schema))
+                yield from run.take(blobs.to_batch(part, schema, BEGIN, 0))
+        for run in runs.values():
+            yield from run.end()
+        spare_collector()
+
+
+@dataclass(frozen=True)
+class FromBlobs:
+    """How rows enter a worker: the blobs of one outlet."""
+
+    schema: Schema
+
+    def __call__(self, arrows: Arrows) -> Batches:
+        layout = blobs.layout_of(self.schema)
+        for rows in arrows:
+            for blob in rows.column("blob"):
+                yield blobs.to_batch(blobs.decode(blob.as_buffer(), layout), self.schema, BEGIN, 0)

@@ -1,0 +1,287 @@
+"""Queries → the graph of one job: sources, stages by level, and the fans between them.
+
+Nothing here needs a Spark session: the graph says what is read, which kernels run at which level, and where the rows
+of each go. Stages of a level run in one operator. Rows for a later level are carried through those between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Protocol
+
+import pyarrow as pa
+
+from millstream.errors import EngineError
+from millstream.expressions.nodes import Expr
+from millstream.hosts.contract import ReadyQuery
+from millstream.hosts.spark.branches import ORDER_BITS
+from millstream.hosts.spark.build import fused, is_exchange
+from millstream.hosts.spark.job.fan import BatchWork, Fan, Leaf, Selected, TableJoined, ToOutlet, ToStage
+from millstream.hosts.spark.spans import with_ends
+from millstream.hosts.spark.stage import LateRows, Stage
+from millstream.hosts.spark.steps import Computed, StageStep
+from millstream.kernels.compute import ComputeStage
+from millstream.kernels.saving.signatures import signature_of
+from millstream.physical.nodes import Apply, Compute, Physical, Source, Staged, StoredTable, TableJoin
+from millstream.schema import Schema
+
+
+class Surroundings(Protocol):
+    """What a query needs from the session that it belongs to."""
+
+    @property
+    def number(self) -> int:
+        """Tells sessions apart whose queries run in one job."""
+        ...
+
+    def is_pushed(self, node: Source) -> bool:
+        """Whether rows are pushed to a stream, which a query sees from its start on."""
+        ...
+
+    def bits(self, node: Source) -> int:
+        """How many bits the arrival numbers of a source need."""
+        ...
+
+    def table(self, node: StoredTable) -> pa.Table:
+        """The rows of a table, as the plan reads it."""
+        ...
+
+
+@dataclass(frozen=True)
+class JobQuery:
+    """A query of a job: its outlet is its place among them."""
+
+    program: ReadyQuery
+    around: Surroundings
+    since: int = 0
+    """the arrival number of the first pushed row that it sees"""
+    generation: int = 0
+    """queries share kernels only with those that were started with them, whose state is the same"""
+
+
+class Origin(NamedTuple):
+    """Where rows come from: a source or a stage, by number."""
+
+    is_stage: bool
+    number: int
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Rows on their way: from where, through which work, with which arrival numbers."""
+
+    origin: Origin
+    schema: Schema
+    works: tuple[BatchWork, ...] = ()
+    bits: int = 0
+    lane: int = 0
+    fresh: bool = False
+    clocks: int = 1
+    below: tuple[int, ...] = ()
+    """the stages that its rows have passed, in the order they were met"""
+
+    def after(self, work: BatchWork, schema: Schema) -> Flow:
+        return replace(self, works=(*self.works, work), schema=schema)
+
+
+@dataclass
+class JobSource:
+    """A source of the job, with all columns that some query reads."""
+
+    around: Surroundings
+    node: Source
+    predicates: list[Expr | None] = field(default_factory=list)
+    """the filter directly above it, of each query that reads it; None if there is none"""
+    fan: Fan = field(default_factory=Fan)
+
+
+@dataclass
+class JobStage:
+    """A kernel of the job; its state is kept under `name`: the first query that uses it, and its place there."""
+
+    stage: Stage
+    level: int
+    name: str = ""
+    home: int = 0
+    fan: Fan = field(default_factory=Fan)
+
+
+@dataclass
+class JobGraph:
+    """All of a job. `stages_of` tells, of each query, the numbers of its stages in the order they were met."""
+
+    queries: list[JobQuery]
+    sources: list[JobSource]
+    stages: list[JobStage]
+    stages_of: list[list[int]]
+    buckets: int
+
+    @property
+    def levels(self) -> int:
+        return max((stage.level for stage in self.stages), default=0)
+
+    def at(self, level: int) -> dict[int, JobStage]:
+        return {number: stage for number, stage in enumerate(self.stages) if stage.level == level}
+
+
+@dataclass
+class GraphBuilder:
+    """Builds the graph of one job. `state_name` gives the name of the k-th stage of a query."""
+
+    streaming: bool
+    buckets: int
+    idle: int | None = None
+    state_name: Callable[[JobQuery, int], str] = lambda query, place: f"{query.program.name}#{place}"
+
+    def __post_init__(self) -> None:
+        self._sources: list[JobSource] = []
+        self._stages: list[JobStage] = []
+        self._paths: dict[Origin, list[tuple[tuple[BatchWork, ...], Leaf]]] = {}
+        self._made: dict[object, tuple[Flow, ...]] = {}
+        self._read: dict[tuple[int, str, str], int] = {}
+
+    def build(self, queries: Sequence[JobQuery]) -> JobGraph:
+        plans = [with_ends(query.program.plan) for query in queries]
+        shared = _shared(plans, queries)
+        plans = [fused(plan, shared) for plan in plans]
+        for plan, query in zip(plans, queries, strict=True):
+            self._gather_sources(plan, query, None)
+        stages_of = []
+        for outlet, (plan, query) in enumerate(zip(plans, queries, strict=True)):
+            flows = self._node(plan, query)
+            width = max(flow.bits for flow in flows)
+            for flow in flows:
+                self._lead(flow, ToOutlet(outlet, flow.schema, flow.lane << width))
+            own = _passed(flows)
+            for place, number in enumerate(own):
+                self._stages[number].name = self._stages[number].name or self.state_name(query, place)
+            stages_of.append(list(own))
+        for number, source in enumerate(self._sources):
+            source.fan = Fan.of(self._paths.get(Origin(False, number), ()))
+        for number, stage in enumerate(self._stages):
+            stage.fan = Fan.of(self._paths.get(Origin(True, number), ()))
+        return JobGraph(list(queries), self._sources, self._stages, stages_of, self.buckets)
+
+    # -- sources ---------------------------------------------------------------------------------------------------
+
+    def _gather_sources(self, node: Physical, query: JobQuery, above: Physical | None) -> None:
+        """Note what is read of each stream, by all queries."""
+        if not isinstance(node, Source):
+            for child in node.inputs:
+                self._gather_sources(child, query, node)
+            return
+        node = self._side(node)
+        key = (query.around.number, node.stream.lower(), node.side)
+        if key not in self._read:
+            self._read[key] = len(self._sources)
+            self._sources.append(JobSource(query.around, node))
+        source = self._sources[self._read[key]]
+        known = source.node.schema
+        more = tuple(field for field in node.schema if field.name not in known)
+        source.node = replace(source.node, schema=Schema((*known.fields, *more)))
+        source.predicates.append(above.predicate if isinstance(above, Compute) else None)
+
+    def _side(self, node: Source) -> Source:
+        """In a streaming query late rows are found among the stream's own, by a stage."""
+        return replace(node, side="main") if self.streaming and node.side == "late" else node
+
+    # -- flows -----------------------------------------------------------------------------------------------------
+
+    def _node(self, node: Physical, query: JobQuery) -> tuple[Flow, ...]:
+        key = (node, query.around.number, query.since, query.generation)
+        if key not in self._made:
+            self._made[key] = self._flows(node, query)
+        return self._made[key]
+
+    def _flows(self, node: Physical, query: JobQuery) -> tuple[Flow, ...]:
+        match node:
+            case Source(side="late") if self.streaming:
+                return self._applied(Apply(node.schema, (self._side(node),), LateRows(node.schema)), query)
+            case Source():
+                return (self._source(node, query),)
+            case Compute(input=below):
+                work = Computed(ComputeStage(below.schema, node.predicate, node.columns))
+                return tuple(flow.after(work, node.schema) for flow in self._node(below, query))
+            case Staged(input=below):
+                return tuple(_staged(flow, node) for flow in self._node(below, query))
+            case TableJoin(input=below):
+                joined = TableJoined(node, query.around.number, query.around.table(node.table))
+                return tuple(flow.after(joined, node.schema) for flow in self._node(below, query))
+            case Apply() if not is_exchange(node):
+                flat = [flow for child in node.over for flow in self._node(child, query)]
+                return tuple(replace(flow, lane=lane, schema=node.schema) for lane, flow in enumerate(flat))
+            case Apply():
+                return self._applied(node, query)
+        raise EngineError(f"{node.label()} does not run on Spark")
+
+    def _source(self, node: Source, query: JobQuery) -> Flow:
+        number = self._read[query.around.number, node.stream.lower(), node.side]
+        source = self._sources[number]
+        flow = Flow(
+            Origin(False, number), source.node.schema, bits=query.around.bits(source.node), fresh=self.streaming
+        )
+        since = query.since if query.around.is_pushed(node) else 0
+        if source.node.schema == node.schema and not since:
+            return flow
+        return flow.after(Selected(node.schema, since), node.schema)
+
+    def _applied(self, node: Apply, query: JobQuery) -> tuple[Flow, ...]:
+        """A kernel behind an exchange."""
+        spec = node.spec
+        ports = [self._node(child, query) for child in node.over]
+        width = max(flow.bits for flows in ports for flow in flows)
+        bits = width + max((len(flows) - 1).bit_length() for flows in ports)
+        if bits > ORDER_BITS:
+            raise EngineError(
+                "too many branches of unions meet in one place",
+                hint="write intermediate results to a sink, and read them from there",
+            )
+        number, keys = len(self._stages), spec.keys or ()
+        home = int(signature_of(spec).digest[:8], 16) % self.buckets
+        clocks, level = 0, 1
+        for port, flows in enumerate(ports):
+            for flow in flows:
+                lane = flow.lane << width
+                leaf = ToStage(number, port, spec.inputs[port], keys, self.buckets, home, lane, flow.fresh, clocks)
+                self._lead(flow, leaf)
+                clocks += flow.clocks
+                if flow.origin.is_stage:
+                    level = max(level, self._stages[flow.origin.number].level + 1)
+        stage = Stage(spec, self.buckets if keys else 1, (True,) * clocks, idle=self.idle)
+        self._stages.append(JobStage(stage, level, home=home))
+        below = (*_passed([flow for flows in ports for flow in flows]), number)
+        return (Flow(Origin(True, number), spec.output, bits=bits, clocks=stage.buckets, below=below),)
+
+    def _lead(self, flow: Flow, leaf: Leaf) -> None:
+        self._paths.setdefault(flow.origin, []).append((flow.works, leaf))
+
+
+def _passed(flows: Sequence[Flow]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(number for flow in flows for number in flow.below))
+
+
+def _staged(flow: Flow, node: Staged) -> Flow:
+    """Work on rows and their times; copies of a row are numbered apart while there are bits for that."""
+    spread = (node.stage.most - 1).bit_length()
+    if flow.bits + spread >= ORDER_BITS:
+        spread = 0
+    stage = node.stage.numbered(spread) if spread else node.stage
+    return replace(flow.after(StageStep(stage), node.schema), bits=flow.bits + spread)
+
+
+def _shared(plans: Sequence[Physical], queries: Sequence[JobQuery]) -> frozenset[Physical]:
+    """Kernels that several operators read: each is a stage of its own, not part of a chain."""
+    readers: dict[tuple[Physical, int, int, int], set[object]] = {}
+
+    def note(node: Physical, query: JobQuery, above: object) -> None:
+        key = (node, query.around.number, query.since, query.generation)
+        known = key in readers
+        readers.setdefault(key, set()).add(above)
+        if not known:
+            for child in node.inputs:
+                note(child, query, node)
+
+    for number, (plan, query) in enumerate(zip(plans, queries, strict=True)):
+        note(plan, query, number)
+    return frozenset(key[0] for key, above in readers.items() if len(above) > 1)

@@ -1,0 +1,208 @@
+"""A level of a job: all its kernels in one operator of Spark's, behind one exchange.
+
+Packed rows for other levels, and those of outlets, pass through as they are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from time import time_ns
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.errors import StateError
+from millstream.hosts.spark import blobs
+from millstream.hosts.spark.job.fan import PACKED_SCHEMA, TOLD, Fan, FanRun, Spread, packed_rows
+from millstream.hosts.spark.stage import Stage
+from millstream.hosts.spark.state import Head, Store
+from millstream.hosts.spark.stateful import StageRun
+from millstream.hosts.spark.steps import Arrows, KernelOpening, spare_collector
+from millstream.kernels.batch import Batch
+
+
+@dataclass(frozen=True)
+class LevelStage:
+    """A stage of a level: its number in the job, the name that its state is kept under, and where its rows go."""
+
+    number: int
+    name: str
+    stage: Stage
+    fan: Fan
+
+    def bucket(self, bucket: int) -> int:
+        """Which of its buckets, and clocks, that is; a stage without keys has one."""
+        return bucket if self.stage.spec.keys else 0
+
+
+# -- bounded runs ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class BoundedLevel:
+    """A worker's work: all packed rows of a bucket through the kernels of a level, to the end of time."""
+
+    stages: tuple[LevelStage, ...]
+    spread: Spread
+
+    def __call__(self, arrows: Arrows) -> Arrows:
+        own = {stage.number: stage for stage in self.stages}
+        parts: dict[int, list[list[pa.RecordBatch]]] = {
+            number: [[] for _ in stage.stage.spec.inputs] for number, stage in own.items()
+        }
+        layouts = {
+            number: [blobs.layout_of(schema) for schema in stage.stage.spec.inputs] for number, stage in own.items()
+        }
+        numbers = pa.array(list(own), pa.int32())
+        for packed in arrows:
+            mine = pc.is_in(packed.column("stage"), value_set=numbers)
+            others = packed.filter(pc.invert(mine))
+            if others.num_rows:
+                yield others
+            taken = packed.filter(mine)
+            columns = (taken.column("stage").to_pylist(), taken.column("port").to_pylist(), taken.column("blob"))
+            for number, port, blob in zip(*columns, strict=True):
+                parts[number][port].append(blobs.decode(blob.as_buffer(), layouts[number][port]))
+        for number, stage in own.items():
+            rows = parts.pop(number)
+            if any(rows):
+                run = FanRun(stage.fan, self.spread, number)
+                for batch in KernelOpening(stage.stage.spec).over(rows):
+                    yield from run.take(batch)
+                yield from run.end()
+        spare_collector()
+
+
+# -- streaming queries -------------------------------------------------------------------------------------------------
+
+JOB_FORMAT = 1
+"""The version of what a bucket of a level keeps in the state store; each stage in it has a format of its own."""
+
+
+class LevelStore:
+    """The state of all stages of a level in one bucket: one head for all, and slots in the other variables."""
+
+    def __init__(self, handle: Any) -> None:
+        self._head = handle.getValueState("heads", "heads STRING")
+        self._waiting = handle.getMapState("waiting", "slot INT, number BIGINT", "blob BINARY")
+        self._kernel = handle.getMapState("kernel", "slot INT, number BIGINT", "piece BINARY")
+        self.heads: dict[str, Head] = {}
+        self._slots: dict[str, int] = {}
+
+    def load(self) -> None:
+        """Read the heads of the current bucket."""
+        found = self._head.get()
+        saved: dict[str, Any] = (
+            {"format": JOB_FORMAT, "slots": {}, "heads": {}} if found is None else json.loads(found[0])
+        )
+        if saved["format"] != JOB_FORMAT:
+            raise StateError(
+                f"the checkpoint has format {saved['format']}, this version reads format {JOB_FORMAT}",
+                hint="finish the job with the version that began it, or start with a new checkpoint directory",
+            )
+        self._slots = saved["slots"]
+        self.heads = {name: Head.read(head) for name, head in saved["heads"].items()}
+
+    def of(self, name: str) -> Store:
+        """The blobs and pieces of a stage."""
+        if name not in self._slots:
+            self._slots[name] = min(set(range(len(self._slots) + 1)) - set(self._slots.values()))
+        return Store(self._waiting, self._kernel, (self._slots[name],))
+
+    def forget_others(self, names: Iterable[str]) -> None:
+        """Let go of what stages kept that are no more."""
+        for name in set(self.heads) - set(names):
+            self.of(name).clear(self.heads.pop(name))
+            del self._slots[name]
+
+    def save(self) -> None:
+        heads = {name: asdict(head) for name, head in self.heads.items()}
+        self._head.update((json.dumps({"format": JOB_FORMAT, "slots": self._slots, "heads": heads}),))
+
+
+def level_processor(stages: tuple[LevelStage, ...], spread: Spread) -> Any:
+    """Spark's stateful processor for a level; made here because only workers and streaming queries need its class."""
+    from pyspark.sql.streaming import StatefulProcessor
+
+    class LevelProcessor(StatefulProcessor):  # type: ignore[misc]
+        def init(self, handle: Any) -> None:
+            self.level = StreamingLevel(stages, spread, LevelStore(handle))
+
+        def handleInputRows(self, key: Any, rows: Iterable[Any], timerValues: Any) -> Iterator[Any]:
+            return self.level.take(int(key[0]), rows)
+
+        def close(self) -> None:
+            spare_collector()
+
+    return LevelProcessor()
+
+
+class StreamingLevel:
+    """The stages of a level on the buckets of a task."""
+
+    def __init__(self, stages: tuple[LevelStage, ...], spread: Spread, store: LevelStore) -> None:
+        self._stages = {stage.number: stage for stage in stages}
+        self._runs = {stage.number: StageRun(stage.stage, stage.name) for stage in stages}
+        self._names = [stage.name for stage in stages]
+        self._spread = spread
+        self._store = store
+        ids = spread.ids or tuple(range(spread.buckets))
+        self._number_of = {id_: number for number, id_ in enumerate(ids)}
+
+    def take(self, key: int, frames: Iterable[Any]) -> Iterator[Any]:
+        """One bucket's part of a micro-batch: packed rows in, packed rows out."""
+        bucket, now = self._number_of[key], time_ns() // 1000
+        arrived: dict[int, list[tuple[int, bool, bytes]]] = {}
+        beats: dict[int, list[tuple[int, int]]] = {}
+        for frame in frames:
+            others = ~frame["stage"].isin(list(self._stages))
+            if others.any():
+                yield frame[others]
+                frame = frame[~others]
+            columns = (frame[name] for name in ("stage", "port", "fresh", "clock", "upto", "blob"))
+            for number, port, fresh, clock, upto, blob in zip(*columns, strict=True):
+                if blob is None:
+                    beats.setdefault(int(number), []).append((int(clock), int(upto)))
+                else:
+                    arrived.setdefault(int(number), []).append((int(port), bool(fresh), blob))
+        met = [number for number in self._stages if number in arrived or number in beats]
+        if not met:
+            return
+        self._store.load()
+        for number in met:
+            yield from self._advance(number, bucket, arrived.get(number, []), beats.get(number, []), now)
+        self._store.forget_others(self._names)
+        self._store.save()
+
+    def _advance(
+        self, number: int, bucket: int, arrived: list[tuple[int, bool, bytes]], beats: list[tuple[int, int]], now: int
+    ) -> Iterator[Any]:
+        own, run = self._stages[number], self._runs[number]
+        place = own.bucket(bucket)
+        turn = run.begin(place, self._store.heads.get(own.name))
+        for clock, upto in beats:
+            turn.head.tick(clock, upto, now)
+        out, promise = run.advance(turn, self._store.of(own.name), arrived, 0, now)
+        self._store.heads[own.name] = turn.head
+        fan = FanRun(own.fan, self._spread, bucket)
+        schema = own.stage.spec.output
+        for rows in out:
+            for packed in fan.take(blobs.to_batch(rows, schema, promise, place)):
+                yield _frame(packed)
+        for packed in fan.take(Batch.empty(schema.arrow, promise, place)):
+            yield _frame(packed)
+        for packed in fan.end():
+            yield _frame(packed)
+        told = [{"bucket": bucket, "stage": number, "port": TOLD, **turn.told}]
+        yield _frame(packed_rows(told, self._spread))
+
+
+def _frame(packed: pa.RecordBatch) -> Any:
+    """Packed rows for pandas: they have no NULL but in `blob`."""
+    import pandas as pd
+
+    columns = {name: packed.column(name).to_numpy(zero_copy_only=False) for name in PACKED_SCHEMA.names[:-1]}
+    return pd.DataFrame({**columns, "blob": pd.Series(packed.column("blob").to_pylist(), dtype=object)})

@@ -1,0 +1,76 @@
+"""What the queries of a job find in the session that they belong to: its streams and its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from millstream.catalog import Clock
+from millstream.hosts.spark.branches import Branch, Clockwork
+from millstream.hosts.spark.job.graph import JobSource
+from millstream.hosts.spark.meters import Meters
+from millstream.hosts.spark.sources import DriverSource, Input, PushedRows, Reading
+from millstream.kernels.batch import Batch
+from millstream.physical.nodes import Source, StoredTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_NUMBERS = count()
+
+
+class SessionInputs:
+    """The inputs and tables of one session, as a job reads them."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        find: Callable[[str], Input],
+        table: Callable[[StoredTable], pa.Table],
+        meters: Meters,
+        *,
+        streaming: bool,
+        dry: bool = False,
+    ) -> None:
+        self.number = next(_NUMBERS)
+        self._find = find
+        self.table = table
+        self._reading = Reading(spark, Clockwork(streaming=streaming), meters, dry=dry)
+        self._held: dict[Source, list[Batch]] = {}
+        self._branches: dict[Source, Branch] = {}
+
+    def is_pushed(self, node: Source) -> bool:
+        return isinstance(self._find(node.stream), PushedRows)
+
+    def bits(self, node: Source) -> int:
+        batches = self._batches(node)
+        if batches is None:
+            return self._branch(node).bits
+        last = max((int(batch.seq[-1]) for batch in batches if len(batch)), default=0)
+        return max(1, last.bit_length())
+
+    def held(self, source: JobSource) -> list[Batch] | None:
+        return self._batches(source.node)
+
+    def branch(self, source: JobSource) -> Branch:
+        return self._branch(source.node)
+
+    def _batches(self, node: Source) -> list[Batch] | None:
+        entry = self._find(node.stream)
+        if not isinstance(entry, PushedRows | DriverSource):
+            return None
+        if node not in self._held:
+            self._held[node] = entry.batches(node, self._reading)
+        return self._held[node]
+
+    def _branch(self, node: Source) -> Branch:
+        if node not in self._branches:
+            entry = self._find(node.stream)
+            latent = entry.stream.clock is Clock.LATENT
+            reading = replace(self._reading, clockwork=replace(self._reading.clockwork, latent=latent))
+            self._branches[node] = entry.branch(node, reading)
+        return self._branches[node]
