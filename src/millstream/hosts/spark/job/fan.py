@@ -66,7 +66,7 @@ class BatchWork(Protocol):
 
 
 @dataclass(frozen=True)
-class Selected:
+class ReadColumns:
     """Some columns of a source's rows, from arrival number `since` on."""
 
     schema: Schema

@@ -17,7 +17,7 @@ from millstream.expressions.nodes import Expr
 from millstream.hosts.contract import ReadyQuery
 from millstream.hosts.spark.branches import ORDER_BITS
 from millstream.hosts.spark.build import fused, is_exchange
-from millstream.hosts.spark.job.fan import BatchWork, Fan, Leaf, Selected, TableJoined, ToOutlet, ToStage
+from millstream.hosts.spark.job.fan import BatchWork, Fan, Leaf, ReadColumns, TableJoined, ToOutlet, ToStage
 from millstream.hosts.spark.spans import with_ends
 from millstream.hosts.spark.stage import LateRows, Stage
 from millstream.hosts.spark.steps import Computed, StageStep
@@ -68,7 +68,7 @@ class Origin(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Flow:
+class JobFlow:
     """Rows on their way: from where, through which work, with which arrival numbers."""
 
     origin: Origin
@@ -81,7 +81,7 @@ class Flow:
     below: tuple[int, ...] = ()
     """the stages that its rows have passed, in the order they were met"""
 
-    def after(self, work: BatchWork, schema: Schema) -> Flow:
+    def after(self, work: BatchWork, schema: Schema) -> JobFlow:
         return replace(self, works=(*self.works, work), schema=schema)
 
 
@@ -133,18 +133,22 @@ class GraphBuilder:
     buckets: int
     idle: int | None = None
     state_name: Callable[[JobQuery, int], str] = lambda query, place: f"{query.program.name}#{place}"
+    known: Sequence[Source] = ()
+    """sources that the job has in any case, first and in this order"""
 
     def __post_init__(self) -> None:
         self._sources: list[JobSource] = []
         self._stages: list[JobStage] = []
         self._paths: dict[Origin, list[tuple[tuple[BatchWork, ...], Leaf]]] = {}
-        self._made: dict[object, tuple[Flow, ...]] = {}
+        self._made: dict[object, tuple[JobFlow, ...]] = {}
         self._read: dict[tuple[int, str, str], int] = {}
 
     def build(self, queries: Sequence[JobQuery]) -> JobGraph:
         plans = [with_ends(query.program.plan) for query in queries]
         shared = _shared(plans, queries)
         plans = [fused(plan, shared) for plan in plans]
+        for node in self.known:
+            self._source_of(node, queries[0].around)
         for plan, query in zip(plans, queries, strict=True):
             self._gather_sources(plan, query, None)
         stages_of = []
@@ -172,15 +176,18 @@ class GraphBuilder:
                 self._gather_sources(child, query, node)
             return
         node = self._side(node)
-        key = (query.around.number, node.stream.lower(), node.side)
-        if key not in self._read:
-            self._read[key] = len(self._sources)
-            self._sources.append(JobSource(query.around, node))
-        source = self._sources[self._read[key]]
+        source = self._source_of(node, query.around)
         known = source.node.schema
         more = tuple(field for field in node.schema if field.name not in known)
         source.node = replace(source.node, schema=Schema((*known.fields, *more)))
         source.predicates.append(above.predicate if isinstance(above, Compute) else None)
+
+    def _source_of(self, node: Source, around: Surroundings) -> JobSource:
+        key = (around.number, node.stream.lower(), node.side)
+        if key not in self._read:
+            self._read[key] = len(self._sources)
+            self._sources.append(JobSource(around, node))
+        return self._sources[self._read[key]]
 
     def _side(self, node: Source) -> Source:
         """In a streaming query late rows are found among the stream's own, by a stage."""
@@ -188,13 +195,13 @@ class GraphBuilder:
 
     # -- flows -----------------------------------------------------------------------------------------------------
 
-    def _node(self, node: Physical, query: JobQuery) -> tuple[Flow, ...]:
+    def _node(self, node: Physical, query: JobQuery) -> tuple[JobFlow, ...]:
         key = (node, query.around.number, query.since, query.generation)
         if key not in self._made:
             self._made[key] = self._flows(node, query)
         return self._made[key]
 
-    def _flows(self, node: Physical, query: JobQuery) -> tuple[Flow, ...]:
+    def _flows(self, node: Physical, query: JobQuery) -> tuple[JobFlow, ...]:
         match node:
             case Source(side="late") if self.streaming:
                 return self._applied(Apply(node.schema, (self._side(node),), LateRows(node.schema)), query)
@@ -215,18 +222,18 @@ class GraphBuilder:
                 return self._applied(node, query)
         raise EngineError(f"{node.label()} does not run on Spark")
 
-    def _source(self, node: Source, query: JobQuery) -> Flow:
+    def _source(self, node: Source, query: JobQuery) -> JobFlow:
         number = self._read[query.around.number, node.stream.lower(), node.side]
         source = self._sources[number]
-        flow = Flow(
+        flow = JobFlow(
             Origin(False, number), source.node.schema, bits=query.around.bits(source.node), fresh=self.streaming
         )
         since = query.since if query.around.is_pushed(node) else 0
         if source.node.schema == node.schema and not since:
             return flow
-        return flow.after(Selected(node.schema, since), node.schema)
+        return flow.after(ReadColumns(node.schema, since), node.schema)
 
-    def _applied(self, node: Apply, query: JobQuery) -> tuple[Flow, ...]:
+    def _applied(self, node: Apply, query: JobQuery) -> tuple[JobFlow, ...]:
         """A kernel behind an exchange."""
         spec = node.spec
         ports = [self._node(child, query) for child in node.over]
@@ -251,17 +258,17 @@ class GraphBuilder:
         stage = Stage(spec, self.buckets if keys else 1, (True,) * clocks, idle=self.idle)
         self._stages.append(JobStage(stage, level, home=home))
         below = (*_passed([flow for flows in ports for flow in flows]), number)
-        return (Flow(Origin(True, number), spec.output, bits=bits, clocks=stage.buckets, below=below),)
+        return (JobFlow(Origin(True, number), spec.output, bits=bits, clocks=stage.buckets, below=below),)
 
-    def _lead(self, flow: Flow, leaf: Leaf) -> None:
+    def _lead(self, flow: JobFlow, leaf: Leaf) -> None:
         self._paths.setdefault(flow.origin, []).append((flow.works, leaf))
 
 
-def _passed(flows: Sequence[Flow]) -> tuple[int, ...]:
+def _passed(flows: Sequence[JobFlow]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(number for flow in flows for number in flow.below))
 
 
-def _staged(flow: Flow, node: Staged) -> Flow:
+def _staged(flow: JobFlow, node: Staged) -> JobFlow:
     """Work on rows and their times; copies of a row are numbered apart while there are bits for that."""
     spread = (node.stage.most - 1).bit_length()
     if flow.bits + spread >= ORDER_BITS:
