@@ -101,8 +101,12 @@ class ViewDef:
 
 @dataclass(frozen=True)
 class TableDef:
+    """A stored table; what it keeps of its rows stands in `constraints`, in the table store's SQL: clauses of a column,
+    or with "" for a column those of the table."""
+
     name: str
     schema: Schema
+    constraints: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from millstream.session.query import Query, Result
+    from millstream.sql.parameters import Parameters
 
 
 class Millstream:
@@ -69,13 +70,16 @@ class Millstream:
         """
         self._database.register_aggregate(made)
 
-    def execute(self, sql: str) -> Query | Result | None:
+    def execute(self, sql: str, params: Parameters | None = None) -> Query | Result | None:
         """Run statements such as CREATE STREAM … AS, CREATE TABLE or INSERT, separated by `;`."""
-        return self._database.execute(sql)
+        return self._database.execute(sql, params)
 
-    def sql(self, text: str) -> DataFrame:
-        """A query as a DataFrame: a streaming one if any of its inputs is."""
-        return self._host.to_dataframe(self._database.prepare(text))
+    def sql(self, text: str, params: Parameters | None = None) -> DataFrame:
+        """A query as a DataFrame: a streaming one if any of its inputs is.
+
+        `params` are values for `$name` (a dict) or `?` (a list) in the text.
+        """
+        return self._host.to_dataframe(self._database.prepare(text, params=params))
 
     def rescale(self, checkpoint: str, partitions: int) -> None:
         """Divide the state of a stopped streaming query over another number of tasks; it resumes with that many.

@@ -137,7 +137,8 @@ def test_row_patterns(text: str, expected: RowPattern) -> None:
 def test_signs_of_patterns_mean_nothing_elsewhere() -> None:
     [statement] = parse("SELECT a$b, pattern(x) FROM s WHERE a$ > 1")
     assert "a$b" in to_sql(statement.ast)
-    check_mistake("SELECT a ⟨?⟩ b", "unexpected character '?'", None)
+    hint = "give values: sql(text, params={'name': value}) for $name, params=[value, …] for ?"
+    check_mistake("SELECT a ⟨?⟩ b", "no value for the parameter ?", hint)
 
 
 def test_parts_know_their_place() -> None:

@@ -34,7 +34,11 @@ CASES = [
     ("SELECT a⟨)⟩ FROM s", "unexpected ')'", None),
     ("SELECT ⟨'abc⟩", "expected a closing ', found the end of the text", None),
     ("SELECT a ⟨/* abc⟩", "this comment is never closed", None),
-    ("SELECT ⟨?⟩", "unexpected character '?'", None),
+    (
+        "SELECT ⟨?⟩",
+        "no value for the parameter ?",
+        "give values: sql(text, params={'name': value}) for $name, params=[value, …] for ?",
+    ),
     ("SELECT 12⟨abc⟩", "unexpected 'abc' after a number", None),
     ("SELECT 'a' ⟨'b'⟩", "expected ',' or an operator between two strings", None),
     ("SELECT s.⟨left⟩ FROM s", "expected a name after '.', found 'left'", None),

@@ -25,6 +25,7 @@ from millstream.bind.queries.select import bind_named, bind_query
 from millstream.bind.reads import reads_only, require_known, tables_of
 from millstream.bind.scope import did_you_mean
 from millstream.bind.tables.aggregates import in_store_terms, own_aggregates
+from millstream.bind.tables.constraints import constraints_of, refuse_constraints
 from millstream.catalog import (
     AggregateDef,
     Catalog,
@@ -180,7 +181,9 @@ def _create_stream(node: CreateStream, context: Context) -> Define:
         clocks = context.clocks_of(bound.plan)
         clock = Clock.LATENT if Clock.LATENT in clocks else Clock.EXTERNAL
         return Define(DerivedDef(name, bound.plan, clock), replace, quiet, frozenset(context.uses))
-    schema = _columns(node.args.get("columns") or [], context, node)
+    declared = node.args.get("columns") or []
+    schema = _columns(declared, context, node)
+    refuse_constraints(declared, context)
     clock, time = _clock(node, schema, context)
     slack = 0 if node.slack is None else _slack(node.slack, clock, None if time is None else schema[time].type, context)
     return Define(StreamDef(name, schema, clock, time, slack, _source(node, context)), replace, quiet)
@@ -211,8 +214,6 @@ def _create_view(node: CreateView, context: Context) -> Define:
 def _columns(nodes: list[exp.ColumnDef], context: Context, at: exp.Expr) -> Schema:
     fields: list[Field] = []
     for column in nodes:
-        if not isinstance(column, exp.ColumnDef):
-            context.refuse(f"{column.sql()} is not a column", column)
         kind = column.args.get("kind")
         type_ = VARCHAR if kind is None else bind_type(context, kind)
         if any(column.name.lower() == other.name.lower() for other in fields):
@@ -301,6 +302,10 @@ def _create_table(node: exp.Create, context: Context) -> Define | OnTables:
     replace, quiet = bool(node.args.get("replace")), bool(node.args.get("exists"))
     if node.expression is not None:
         target = node.this
+        if isinstance(target, exp.Schema):
+            context.refuse(
+                "a table is made of declared columns or of a query", target, hint="name and CAST columns in the query"
+            )
         if not reads_only(node.expression, context, STORED):
             context.refuse(
                 "a table cannot be made from a stream that never ends", node.expression, hint="use CREATE STREAM … AS"
@@ -309,9 +314,10 @@ def _create_table(node: exp.Create, context: Context) -> Define | OnTables:
         return OnTables(action.sql, action.reads, False, (target.name, replace), action.own, action.views)
     schema = node.this
     table = schema.this if isinstance(schema, exp.Schema) else schema
-    columns = schema.expressions if isinstance(schema, exp.Schema) else []
-    rows_from = _options(node, context) or None
-    return Define(TableDef(table.name, _columns(columns, context, node)), replace, quiet, rows_from=rows_from)
+    elements = schema.expressions if isinstance(schema, exp.Schema) else []
+    columns = _columns([each for each in elements if isinstance(each, exp.ColumnDef)], context, node)
+    entry = TableDef(table.name, columns, constraints_of(elements, columns, context))
+    return Define(entry, replace, quiet, rows_from=_options(node, context) or None)
 
 
 def _create_function(node: exp.Create, context: Context) -> Define:

@@ -27,11 +27,16 @@ class TableStore:
         self._connection: Any = None
         self._versions: dict[str, int] = {}
 
-    def create(self, name: str, schema: Schema, *, keep: bool = False) -> None:
+    def create(
+        self, name: str, schema: Schema, constraints: tuple[tuple[str, str], ...] = (), *, keep: bool = False
+    ) -> None:
         """Make an empty table; one of that name goes, unless `keep` says to go on with it."""
         how = "CREATE TABLE IF NOT EXISTS" if keep else "CREATE OR REPLACE TABLE"
-        columns = ", ".join(f"{_quoted(field.name)} {field.type.duckdb}" for field in schema)
-        self._run(f"{how} {_quoted(name)} ({columns})")
+        columns = [
+            " ".join((_quoted(field.name), field.type.duckdb, *(text for of, text in constraints if of == field.name)))
+            for field in schema
+        ]
+        self._run(f"{how} {_quoted(name)} ({', '.join([*columns, *(text for of, text in constraints if not of)])})")
         self._touch([name])
 
     def create_as(self, name: str, sql: str) -> Schema:
@@ -135,7 +140,7 @@ def _plain_errors() -> Iterator[None]:
         first, *others = str(error).splitlines()
         known = next((line for line in others if line.startswith("Candidate")), "").partition(": ")[2].replace('"', "")
         hint = f"there is {known}" if known else None
-        raise DataError(first.removeprefix("Binder Error: "), hint=hint) from None
+        raise DataError(first.removeprefix("Binder Error: ").removeprefix("Constraint Error: "), hint=hint) from None
 
 
 def _quoted(name: str) -> str:

@@ -20,7 +20,6 @@ from millstream.catalog import (
     Clock,
     DerivedDef,
     Entry,
-    Options,
     SinkDef,
     StreamDef,
     TableDef,
@@ -28,11 +27,10 @@ from millstream.catalog import (
 )
 from millstream.config import Config
 from millstream.connectors import rows as conversion
-from millstream.connectors.registry import make_sink, make_source
+from millstream.connectors.registry import make_sink
 from millstream.errors import (
     BindError,
     CatalogError,
-    ConnectorError,
     DataError,
     MillstreamError,
     StateError,
@@ -52,7 +50,9 @@ from millstream.session.explain import explain_text
 from millstream.session.listings import description, listing
 from millstream.session.planned import Planned, Planning
 from millstream.session.query import Query, Result, text_table
+from millstream.session.stored import StoredStatements
 from millstream.session.times import Moment, instant_of, ordered_stream
+from millstream.sql.parameters import Parameters
 
 if TYPE_CHECKING:
     from millstream.session.builder import Flow
@@ -86,23 +86,33 @@ class Database:
         self._views: set[str] = set()
         self.numbered = 0
         """how many queries got their names from the session"""
+        self._closed = False
+        self._stored = StoredStatements(self.catalog, tables, lambda view: host.content(view, None))
 
     # -- SQL -------------------------------------------------------------------------------------------------------
 
-    def execute(self, text: str) -> Query | Result | None:
-        """Run statements separated by `;` and return what the last one gives, if it gives anything."""
+    def execute(self, text: str, params: Parameters | None = None) -> Query | Result | None:
+        """Run statements separated by `;` and return what the last one gives, if it gives anything.
+
+        `params` are values for `$name` (a dict) or `?` (a list) in the text. They are constants and never become SQL.
+        """
+        self._require_open()
         result: Query | Result | None = None
-        for statement in sql.parse(text):
+        for statement in sql.parse(text, params):
             result = self.perform(bind(statement.ast, self.catalog, text), statement.text, None)
         return result
 
-    def sql(self, text: str, name: str | None = None, replace: bool = False) -> Query | Result:
+    def sql(
+        self, text: str, name: str | None = None, replace: bool = False, params: Parameters | None = None
+    ) -> Query | Result:
         """Start a standing query, or answer an ad-hoc one on stored tables, EXPLAIN or SHOW.
 
         With `replace`, a running query of that name hands over to this one, which goes on with its state: both may
-        differ in names, in what is done before and after kernels, but not in what kernels keep.
+        differ in names, in what is done before and after kernels, but not in what kernels keep. `params` are values for
+        `$name` (a dict) or `?` (a list) in the text. They are constants and never become SQL.
         """
-        parsed = sql.parse(text)
+        self._require_open()
+        parsed = sql.parse(text, params)
         if len(parsed) != 1:
             raise BindError(f"one statement is expected, here are {len(parsed)}", hint="use execute() for several")
         action = bind(parsed[0].ast, self.catalog, text)
@@ -114,17 +124,19 @@ class Database:
         return result
 
     @refusing_depth()
-    def prepare(self, text: str, name: str = "query") -> ReadyQuery:
+    def prepare(self, text: str, name: str = "query", params: Parameters | None = None) -> ReadyQuery:
         """The physical program of a query, without starting it."""
-        parsed = sql.parse(text)
+        self._require_open()
+        parsed = sql.parse(text, params)
         action = bind(parsed[0].ast, self.catalog, text) if len(parsed) == 1 else None
         if not isinstance(action, act.StartQuery):
             raise BindError("a query over streams is expected here")
         return self._plan(name, action.bound, action.sink).program
 
-    def explain(self, text: str, mode: str = "") -> str:
+    def explain(self, text: str, mode: str = "", params: Parameters | None = None) -> str:
         """How a query would run, as EXPLAIN shows it."""
-        parsed = sql.parse(text)
+        self._require_open()
+        parsed = sql.parse(text, params)
         action = bind(parsed[0].ast, self.catalog, text)
         if isinstance(action, act.ExplainPlan):
             return self._explain(action.of, action.mode)
@@ -137,6 +149,7 @@ class Database:
 
     def perform(self, action: act.Action, text: str = "", name: str | None = None) -> Query | Result | None:
         """Do what a statement asks for."""
+        self._require_open()
         if self.listener is None:
             return self._do(action, text, name)
         self.listener.before(action)
@@ -155,7 +168,7 @@ class Database:
             case act.Remove():
                 self._remove(action)
             case act.OnTables():
-                return self._on_tables(action)
+                return self._stored.perform(action)
             case act.ExplainPlan(of=query, mode=mode):
                 return text_table("plan", self._explain(query, mode).splitlines())
             case act.ShowList(kind=kind):
@@ -275,12 +288,14 @@ class Database:
 
     def stream(self, name: str, alias: str | None = None) -> Flow:
         """A stream, relation or table to build a query from, operator by operator; see `session/builder.py`."""
+        self._require_open()
         from millstream.session.builder import flow_of
 
         return flow_of(self, name, alias)
 
     def install(self, plan: Physical, name: str | None = None) -> Query:
         """Run physical operators exactly as they are given; nothing is optimised. It is not kept on closing."""
+        self._require_open()
         check_plan(plan, self.catalog)
         program = ReadyQuery(self._free_name(name), plan, plan.schema.names, relation=is_relation(plan))
         uses = frozenset(node.stream for node in walk(plan) if isinstance(node, Source))
@@ -288,6 +303,7 @@ class Database:
 
     def start_bound(self, bound: Bound, uses: frozenset[str], text: str, name: str | None) -> Query:
         """Start what was built without SQL; `text` is for those who look at it."""
+        self._require_open()
         return self._start(bound, uses, None, text, name)
 
     def explain_bound(self, bound: Bound, mode: str) -> str:
@@ -301,12 +317,14 @@ class Database:
         A row that does not fit the schema is not an error here: it is counted as rejected and goes to ERRORS(stream)
         with the reason, as one that comes too late is counted and goes to LATE(stream).
         """
+        self._require_open()
         definition = self.catalog.get(stream, StreamDef)
         batch, rejected = conversion.to_batch(rows, definition.given, definition.name)
         return self._host.push(definition.name, batch, rejected)
 
     def advance(self, stream: str, time: Moment) -> None:
         """Heartbeat: no later row of `stream` is before `time`."""
+        self._require_open()
         definition = self.catalog.get(stream, StreamDef)
         if definition.clock is Clock.LATENT:
             raise DataError(f"stream {definition.name} has no times", hint="declare it with ORDER BY")
@@ -314,10 +332,12 @@ class Database:
 
     def finish(self) -> None:
         """End of all inputs: declared sources are read to their end, and every query delivers what is left."""
+        self._require_open()
         self._host.finish()
 
     def run(self, *queries: str, report: Report | None = None) -> None:
         """Read the declared sources behind these queries (default: all) until they end."""
+        self._require_open()
         self._host.run(queries or tuple(query.name for query in self.queries()), report)
 
     def interrupt(self) -> None:
@@ -331,6 +351,7 @@ class Database:
 
         `source` is a pyarrow Table, a pandas or polars DataFrame, or the path of a CSV, JSON lines or Parquet file.
         """
+        self._require_open()
         schema, data = conversion.to_batches(source, None, name)
         if time is None:
             self.perform(act.Define(TableDef(name, schema)))
@@ -368,9 +389,9 @@ class Database:
             elif isinstance(entry, ViewDef):
                 self._keep_view(entry, action.uses)
             elif isinstance(entry, TableDef):
-                self.tables.create(entry.name, entry.schema)
+                self.tables.create(entry.name, entry.schema, entry.constraints)
                 if action.rows_from is not None:
-                    self._fill_table(entry, action.rows_from)
+                    self._stored.fill(entry, action.rows_from)
         except MillstreamError:
             self.catalog.drop(entry.name, (type(entry),))
             raise
@@ -383,7 +404,7 @@ class Database:
         if isinstance(entry, StreamDef):
             self._host.declare(entry)
         elif isinstance(entry, TableDef):
-            self.tables.create(entry.name, entry.schema, keep=True)
+            self.tables.create(entry.name, entry.schema, entry.constraints, keep=True)
 
     def _keep_view(self, entry: ViewDef, uses: frozenset[str]) -> None:
         """Start the standing query that a view is."""
@@ -401,19 +422,6 @@ class Database:
         self._views.discard(name.lower())
         self._stop(name)
 
-    def _fill_table(self, entry: TableDef, options: Options) -> None:
-        """Load a new table from a source; a table is complete or not there, so a row that does not fit is an error."""
-        source = make_source(options, entry.schema, entry.name)
-        if source is None or not source.bounded:
-            raise ConnectorError(
-                f"table {entry.name} needs a source that ends", hint="WITH (connector = 'file', path = …)"
-            )
-        for chunk in source.read({}, lambda: False):
-            if chunk.rejected:
-                wrong = chunk.rejected[0]
-                raise DataError(f"{wrong.origin}: {wrong.error}", detail=f"table {entry.name} was not made")
-            self.tables.load(entry.name, pa.Table.from_batches([chunk.rows]))
-
     def _remove(self, action: act.Remove) -> None:
         if action.if_exists and not self.catalog.has(action.name, action.kinds):
             return
@@ -428,34 +436,6 @@ class Database:
         elif isinstance(entry, TableDef):
             self.tables.drop(entry.name)
 
-    def _on_tables(self, action: act.OnTables) -> Result | None:
-        if action.create is not None:
-            name, replace = action.create
-            if self.catalog.find(name) is not None and not replace:
-                raise CatalogError(f"{name} already exists", hint="use CREATE OR REPLACE, or DROP it first")
-            if action.own is None:
-                with self.tables.lent(self._contents(action.views)):
-                    schema = self.tables.create_as(name, action.sql)
-            else:
-                schema = self.tables.create_from(name, self._answer(action))
-            self.catalog.add(TableDef(name, schema), replace=replace)
-            return None
-        if action.is_query:
-            return Result(self._answer(action))
-        with self.tables.lent(self._contents(action.views)):
-            self.tables.change(action.sql, action.reads)
-        return None
-
-    def _contents(self, views: tuple[str, ...]) -> dict[str, pa.Table]:
-        """What views hold at this moment."""
-        return {view: self._host.content(view, None) for view in views}
-
-    def _answer(self, action: act.OnTables) -> pa.Table:
-        from millstream.hosts.table_aggregates import answer
-
-        with self.tables.lent(self._contents(action.views)):
-            return self.tables.query(action.sql) if action.own is None else answer(action.own, self.tables)
-
     def _configure(self, config: Config) -> None:
         self.config = config
         if hasattr(self._host, "config"):
@@ -465,20 +445,28 @@ class Database:
 
     def checkpoint(self) -> None:
         """Save all state now; for sessions that have a directory."""
+        self._require_open()
         if self.listener is None:
             raise StateError("this session keeps nothing", hint="open it with a directory: ms.connect(directory)")
         self.listener.checkpoint()
 
     def close(self) -> None:
-        """Stop everything; a persistent session saves its state first."""
+        """Stop everything; a persistent session saves its state first. A closed session only has rows to fetch."""
+        if self._closed:
+            return
         if self.listener is not None:
             self.listener.before_close()
+        self._closed = True
         self._host.close()
         for query in self._queries.values():
             query.wait_for_callbacks()
         self.tables.close()
         if self.listener is not None:
             self.listener.after_close()
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise StateError("this session is closed", hint="open another one: ms.connect(…)")
 
     def __enter__(self) -> Database:
         return self

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sqlglot.errors
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel
 from sqlglot.tokenizer_core import Token, TokenType
 
-from millstream.errors import ParseError, Span
+from millstream.errors import BindError, ParseError, Span
 from millstream.sql import words
 from millstream.sql.dialect import Millstream
 from millstream.sql.failures import SyntaxFailure, quoted, span_of_token
+from millstream.sql.parameters import Parameters, is_parameter, with_values
 from millstream.sql.parser import MillstreamParser
 from millstream.sql.pattern_tokens import settle_patterns
 from millstream.sql.spans import span_of
@@ -37,15 +38,23 @@ class Statement:
     offset: int
 
 
-def parse(text: str) -> list[Statement]:
-    """The statements of a text, separated by semicolons; ParseError for anything else."""
+def parse(text: str, params: Parameters | None = None) -> list[Statement]:
+    """The statements of a text, separated by semicolons; ParseError for anything else. `params` are the values of its
+    parameters; the text of a statement that has some is written anew, with the values in their places."""
     parser = MillstreamParser(dialect=_DIALECT)
     try:
-        return [_parse_one(parser, tokens, text) for tokens in _split(_tokenize(text))]
+        tokens = _tokenize(text)
+        given = any(map(is_parameter, tokens))
+        tokens = with_values(tokens, params)
+        _check(tokens)
+        parsed = [_parse_one(parser, part, text) for part in _split(tokens)]
+        return [replace(each, text=to_sql(each.ast)) for each in parsed] if given else parsed
     except SyntaxFailure as failure:
         raise failure.told(text) from None
     except RecursionError:
         raise ParseError("the statement is nested too deeply", span=_position(parser), sql=text) from None
+    except BindError:
+        raise
     except Exception as error:
         # sqlglot builds nodes while it reads and trips over some malformed input in ways of its own.
         raise ParseError(
@@ -77,7 +86,6 @@ def _tokenize(text: str) -> list[Token]:
     except sqlglot.errors.TokenError as error:
         raise _lexical_failure(text, error) from None
     tokens = list(settle_patterns(tokens))
-    _check(tokens)
     for token in tokens:
         # sqlglot carries comments into the tree and takes some of them for instructions.
         token.comments = []

@@ -11,7 +11,7 @@ from millstream.sql.spans import cover
 from millstream.sql.window_tables import WindowTableParser
 
 _KINDS = ("ROWS", "RANGE")
-_STARTS = ("PARTITION BY", "ROWS", "RANGE", "NOW")
+_STARTS = ("PARTITION BY", "ROWS", "RANGE", "UNBOUNDED", "NOW")
 _HALF_JOINS = ("SEMI", "ANTI")
 _ASOF_FOLLOWERS = (TokenType.JOIN, TokenType.LEFT, TokenType.INNER, TokenType.RIGHT, TokenType.FULL)
 _SIZE = "a number or a time span such as 5 MINUTES"
@@ -86,6 +86,8 @@ class StreamWindowParser(WindowTableParser):
     def _parse_window_body(self) -> StreamWindow:
         if self._match_text_seq("NOW"):
             return StreamWindow(kind="RANGE", now=True)
+        if self._match_text_seq("UNBOUNDED"):
+            return StreamWindow(kind="RANGE")
         keys: list[exp.Column] = []
         if self._match(TokenType.PARTITION_BY):
             keys = self._parse_list(lambda: self._parse_plain_column("the name of a column"), "the name of a column")

@@ -10,8 +10,10 @@ from millstream.bind.aggregates.window_groups import GroupBinder, is_grouped
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder
 from millstream.bind.patterns.sequences import SequenceBinder, sequence_of
+from millstream.bind.queries.exists import with_semi_joins
 from millstream.bind.queries.from_clause import bind_entry, bind_from, with_joined_conditions
 from millstream.bind.queries.outputs import Bound, alias_columns, deliver, outputs_of
+from millstream.bind.queries.parenthesised import without_parentheses
 from millstream.bind.queries.set_operations import bind_set_operation
 from millstream.bind.queries.subqueries import Subqueries, asks_streams
 from millstream.bind.relations.snapshots import bind_snapshots, is_over_relations
@@ -93,8 +95,11 @@ def _bind_select(node: exp.Select, context: Context) -> Bound:
     if (sequence := sequence_of(node)) is not None:
         return SequenceBinder(node, sequence, context, lambda entry: bind_entry(entry, context)).build()
     domain, context = context.domain, context.within(None)
-    node = with_joined_conditions(node)
+    node = with_joined_conditions(without_parentheses(node, context))
     plan, scope = bind_from(node, context)
+    if plan.kind is P.Kind.EVENTS and (joined := with_semi_joins(node, context)) is not node:
+        node = joined
+        plan, scope = bind_from(node, context)
     if domain is not None:
         plan, scope = domain.beside(plan, scope, node, context)
         return bind_snapshots(node, plan, scope, context, domain.columns)

@@ -18,16 +18,18 @@ from millstream.bind.queries.joins import FromEntry, Joining, refuse_two_streams
 from millstream.bind.relations.windows import FOR_EVER, as_relation, check_clocks
 from millstream.bind.scope import Scope
 from millstream.errors import MillstreamError
-from millstream.expressions.nodes import Call, Column, Expr, conjuncts
+from millstream.expressions import functions
+from millstream.expressions.nodes import Call, Column, Expr, Literal, conjuncts
 from millstream.plan import event_joins as E
 from millstream.plan import nodes as P
 from millstream.plan import relations as R
 from millstream.plan.proofs.time_bounds import closest, linear, time_bounds
 from millstream.plan.window_columns import WindowColumns, window_columns
 from millstream.plan.window_tables import Hopping
-from millstream.types import BIGINT, BOOLEAN
+from millstream.types import BIGINT, BOOLEAN, INTERVAL
 
 _LONGEST = 2**60
+_END = "$window end"
 
 
 def is_event_join(sources: list[FromEntry]) -> bool:
@@ -117,17 +119,17 @@ class _Near:
     def by_windows(self) -> tuple[P.Node, Scope] | None:
         """Rows of the same window, if some have windows and the conditions say so."""
         windows = {place: found for place in self.streams if (found := window_columns(self.sources[place].plan))}
-        if not windows or any(found.end is None for found in windows.values()):
+        after = len(windows) < len(self.streams)
+        if not windows or any(found.end is None and (after or not _has_end(found)) for found in windows.values()):
             return None
         known = [self.streams[0]]
         for place, (_, conditions) in zip(self.streams[1:], self.joins, strict=True):
             if not any(self._same_window(other, place, windows, conditions) for other in known):
                 return None
             known.append(place)
-        after = len(windows) < len(self.streams)
         held = {place: as_relation(self.sources[place].plan) for place in self.streams}
         for place, found in windows.items():
-            held[place] = E.AtWindowEnd(self.sources[place].plan, found.end or "", after)
+            held[place] = _until_end(self.sources[place].plan, found, after)
         plan, scope = _joined(self.sources, held, self.context)
         times = {name for place in self._told() if after for name in self._ends(place, windows)}
         return E.Starts(plan, tuple(sorted(times & set(plan.schema.names)))), scope
@@ -135,7 +137,9 @@ class _Near:
     def _same_window(self, one: int, two: int, windows: dict[int, WindowColumns], conditions: tuple[Expr, ...]) -> bool:
         """Whether conditions say that rows of two streams are of windows with the same end."""
         first, second = windows.get(one), windows.get(two)
-        if self._are_equal(self._ends(one, windows), self._ends(two, windows), conditions):
+        if not any(found is not None and found.end is None for found in (first, second)) and self._are_equal(
+            self._ends(one, windows), self._ends(two, windows), conditions
+        ):
             return True
         if first is None or second is None or first.start is None or second.start is None:
             return False
@@ -181,7 +185,9 @@ class _Near:
         ]
         least = closest(bounds, len(self.sources))
         if not bounds:
-            refuse_two_streams("two streams in FROM without windows", self.sources[self.streams[1]].node, self.context)
+            met = self.sources[self.streams[1]]
+            where = "one query" if met.alias.startswith("$") else "FROM"
+            refuse_two_streams(f"two streams in {where} without windows", met.node, self.context)
         reach = {place: self._reach(place, least) for place in self.streams}
         hows = [how for how, _ in self.joins]
         lasting = self._lasting(hows, reach)
@@ -250,6 +256,23 @@ class _Near:
 
     def _time(self, place: int) -> str:
         return next((name for name, own in self.times.items() if own == place), f"{self._alias(place)}.time")
+
+
+def _has_end(found: WindowColumns) -> bool:
+    """Whether the ends of windows are known from where they begin, since all have the same length."""
+    return found.start is not None and isinstance(getattr(found.table, "windows", None), Hopping)
+
+
+def _until_end(plan: P.Node, found: WindowColumns, after: bool) -> P.Node:
+    """Rows as a relation at the ends of their windows, also where a plan has kept only the beginnings."""
+    if found.end is not None:
+        return E.AtWindowEnd(plan, found.end, after)
+    assert found.start is not None and isinstance(found.table, P.AssignWindows)
+    start = Column(plan.schema[found.start].type, found.start)
+    size = Literal(BIGINT if start.type.is_integer else INTERVAL, found.table.windows.size)
+    end = functions.resolve("+", (start, size))
+    ended = P.Project(plan, (*P.passthrough(plan.schema), (_END, end)))
+    return P.Project(E.AtWindowEnd(ended, _END), P.passthrough(plan.schema))
 
 
 def _column(expr: Expr) -> str | None:

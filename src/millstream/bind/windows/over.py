@@ -19,6 +19,7 @@ from millstream.expressions.nodes import Case, Column, Expr, Literal
 from millstream.plan import aggregates
 from millstream.plan import nodes as P
 from millstream.plan.programs.modes import Sliding
+from millstream.plan.ties import SortKey, Ties
 from millstream.plan.windows import Between, Frame, WindowCall
 from millstream.types import BIGINT, SqlType, common_type
 
@@ -28,8 +29,18 @@ _BACKWARD = {
     "first_value": "last_value", "last_value": "first_value", "first_known": "last_known", "last_known": "first_known",
 }  # fmt: skip
 
-Partition = tuple[str, ...] | Sorting
-"""the columns that tell partitions apart, and the order of their rows if it is not that of time"""
+
+@dataclass(frozen=True)
+class Tied:
+    """Partitions in order of time, and among rows of equal times by columns."""
+
+    keys: tuple[str, ...]
+    by: tuple[SortKey, ...]
+
+
+Partition = tuple[str, ...] | Tied | Sorting
+"""the columns that tell partitions apart, and the order of their rows if it is not that of time alone"""
+_LATER = {Tied: 1, Sorting: 2}
 
 
 @dataclass
@@ -74,8 +85,13 @@ class WindowBinder:
         if is_backward:
             fn = _BACKWARD.get(fn, fn)
         frame = self.frames.frame(window, node, is_backward)
-        if frame is not None and frame.unit == "range" and isinstance(keys, Sorting):
-            self.context.refuse("RANGE in an order other than time is not supported", node, hint="use ROWS … PRECEDING")
+        if frame is not None and frame.unit == "range" and not isinstance(keys, tuple):
+            self.context.refuse(
+                "RANGE in an order other than time alone is not supported",
+                node,
+                detail=None if window.args.get("spec") else "without a frame, ORDER BY means RANGE UNBOUNDED PRECEDING",
+                hint="use ROWS … PRECEDING",
+            )
         if frame is None:
             return Literal(type_, 0 if fn == "count" else None)
         if frame.end < 0 and frame.unit == "range" and fn in ("first_value", "last_value"):
@@ -95,7 +111,7 @@ class WindowBinder:
         expressions: ExpressionBinder,
     ) -> Expr:
         """What is asked of the matches of a window's pattern."""
-        if isinstance(keys, Sorting) or self._is_backward(window, keys) or slide is not None:
+        if not isinstance(keys, tuple) or self._is_backward(window, keys) or slide is not None:
             self.context.refuse("a pattern looks at rows in order of time", node, hint="ORDER BY time, without SLIDE")
         assert expressions.scope is not None
         return self.patterns.bind(node, window, keys, expressions.scope.items)
@@ -138,8 +154,10 @@ class WindowBinder:
             return self._call(keys, "count", None, Frame("rows", None), BIGINT)
         if window.args.get("order") is None:
             self.context.fail(f"{fn} needs an order", node, hint=f"{fn}() OVER (… ORDER BY the stream's time column)")
-        if isinstance(keys, Sorting):
-            self.context.refuse(f"{fn} in an order other than time is not supported", node, hint="use row_number()")
+        if not isinstance(keys, tuple):
+            self.context.refuse(
+                f"{fn} in an order other than time alone is not supported", node, hint="use row_number()"
+            )
         return self._call(keys, fn, None, Frame("rows", None), BIGINT)
 
     def _shifted(self, fn: str, keys: Partition, node: exp.Window, scalar: ExpressionBinder, is_backward: bool) -> Expr:
@@ -177,10 +195,13 @@ class WindowBinder:
         plan = self.plan
         if self.added:
             plan = P.Project(plan, (*P.passthrough(plan.schema), *self.added.items()))
-        # Sorted partitions come at the end of their windows, so what goes by time is computed before.
-        for keys, calls in sorted(self.groups.items(), key=lambda group: isinstance(group[0], Sorting)):
+        # Sorted partitions come at the end of their windows, so what goes by time is computed before; and as rows
+        # came before those of equal times change places.
+        for keys, calls in sorted(self.groups.items(), key=lambda group: _LATER.get(type(group[0]), 0)):
             if isinstance(keys, Sorting):
                 plan, keys = sort_partitions(plan, keys)
+            elif isinstance(keys, Tied):
+                plan, keys = Ties(plan, keys.keys, keys.by), keys.keys
             named = [
                 WindowCall(name, call.fn, call.arg, call.frame, call.distinct, call.type)
                 for call, name in calls.items()
@@ -214,7 +235,7 @@ class WindowBinder:
         slide: WindowSlide | None,
     ) -> list[tuple[str, Column]]:  # fmt: skip
         frame = self.frames.frame(window, node)
-        if isinstance(keys, Sorting) or self._is_backward(window, keys):
+        if not isinstance(keys, tuple) or self._is_backward(window, keys):
             self.context.refuse("an aggregate written in SQL in an order other than time", node, hint="ORDER BY time")
         if frame is None or isinstance(frame.preceding, Between):
             self.context.refuse("this window does not end at the current row", node, hint="… AND CURRENT ROW")
@@ -245,7 +266,7 @@ class WindowBinder:
         keys, slide = next(iter(self.slides), ((), None))
         if slide is None:
             return None
-        if isinstance(keys, Sorting):
+        if not isinstance(keys, tuple):
             self.context.refuse(
                 "SLIDE in an order other than time", next(iter(self.slides.values())), hint="ORDER BY time"
             )
@@ -254,7 +275,7 @@ class WindowBinder:
     def _is_backward(self, window: exp.Window, keys: Partition) -> bool:
         """Whether a window's rows are in order of time from the last to the first."""
         order = window.args.get("order")
-        return not isinstance(keys, Sorting) and order is not None and bool(order.expressions[0].args.get("desc"))
+        return isinstance(keys, tuple) and order is not None and bool(order.expressions[0].args.get("desc"))
 
     def _definition(self, node: exp.Window) -> exp.Window:
         name = node.args.get("alias")
@@ -310,6 +331,14 @@ class WindowBinder:
         end = end_of(self.plan, keys)
         if end is None and by_time and all(backward):
             return keys
+        is_time = [isinstance(part.this, exp.Column) and part.this.name.lower() in times for part in parts]
+        if is_time[0] and not backward[0]:
+            by = (
+                SortKey(self._column(scalar.bind(part.this)), down, bool(part.args.get("nulls_first")))
+                for part, time, down in zip(parts, is_time, backward, strict=True)
+                if not time
+            )
+            return Tied(keys, tuple(key for key in by if key.column not in keys))
         if end is None:
             self.context.refuse(
                 "a stream is ordered by its time",

@@ -1,0 +1,67 @@
+"""Statements on stored tables, and on views as they are at a moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from millstream.bind import statements as act
+from millstream.catalog import Catalog, Options, TableDef
+from millstream.connectors.registry import make_source
+from millstream.errors import CatalogError, ConnectorError, DataError
+from millstream.hosts.tables import TableStore
+from millstream.session.query import Result
+
+
+class StoredStatements:
+    """Runs what asks or changes stored tables; `content` gives the rows that a view holds now."""
+
+    def __init__(self, catalog: Catalog, tables: TableStore, content: Callable[[str], pa.Table]) -> None:
+        self._catalog = catalog
+        self._tables = tables
+        self._content = content
+
+    def perform(self, action: act.OnTables) -> Result | None:
+        """Answer a query, make a table of its answer, or change a table."""
+        if action.create is not None:
+            self._create(action, *action.create)
+            return None
+        if action.is_query:
+            return Result(self._answer(action))
+        with self._tables.lent(self._contents(action.views)):
+            self._tables.change(action.sql, action.reads)
+        return None
+
+    def fill(self, entry: TableDef, options: Options) -> None:
+        """Load a new table from a source; a table is complete or not there, so a row that does not fit is an error."""
+        source = make_source(options, entry.schema, entry.name)
+        if source is None or not source.bounded:
+            raise ConnectorError(
+                f"table {entry.name} needs a source that ends", hint="WITH (connector = 'file', path = …)"
+            )
+        for chunk in source.read({}, lambda: False):
+            if chunk.rejected:
+                wrong = chunk.rejected[0]
+                raise DataError(f"{wrong.origin}: {wrong.error}", detail=f"table {entry.name} was not made")
+            self._tables.load(entry.name, pa.Table.from_batches([chunk.rows]))
+
+    def _create(self, action: act.OnTables, name: str, replace: bool) -> None:
+        if self._catalog.find(name) is not None and not replace:
+            raise CatalogError(f"{name} already exists", hint="use CREATE OR REPLACE, or DROP it first")
+        if action.own is None:
+            with self._tables.lent(self._contents(action.views)):
+                schema = self._tables.create_as(name, action.sql)
+        else:
+            schema = self._tables.create_from(name, self._answer(action))
+        self._catalog.add(TableDef(name, schema), replace=replace)
+
+    def _contents(self, views: tuple[str, ...]) -> dict[str, pa.Table]:
+        """What views hold at this moment."""
+        return {view: self._content(view) for view in views}
+
+    def _answer(self, action: act.OnTables) -> pa.Table:
+        from millstream.hosts.table_aggregates import answer
+
+        with self._tables.lent(self._contents(action.views)):
+            return self._tables.query(action.sql) if action.own is None else answer(action.own, self._tables)
