@@ -197,7 +197,11 @@ MISTAKES = [
     ("SELECT * FROM s [ROWS⟨]⟩", "expected a number of rows or UNBOUNDED, found ']'", None),
     ("SELECT * FROM s [ROWS ⟨x⟩]", "expected a number of rows or UNBOUNDED, found 'x'", None),
     ("SELECT * FROM s WINDOW(⟨)⟩", "expected PARTITION BY, ROWS, RANGE, UNBOUNDED or NOW, found ')'", None),
-    ("SELECT * FROM s [⟨RANG⟩ 5]", "expected PARTITION BY, ROWS, RANGE, UNBOUNDED or NOW, found 'RANG'", "did you mean RANGE?"),
+    (
+        "SELECT * FROM s [⟨RANG⟩ 5]",
+        "expected PARTITION BY, ROWS, RANGE, UNBOUNDED or NOW, found 'RANG'",
+        "did you mean RANGE?",
+    ),
     ("SELECT * FROM s WINDOW(⟨10⟩ MINUTES)", "expected PARTITION BY, ROWS, RANGE, UNBOUNDED or NOW, found '10'", None),
     ("SELECT * FROM s [PARTITION BY ROWS ⟨5⟩]", "expected ROWS or RANGE, found '5'", None),
     ("SELECT * FROM s [PARTITION BY k ⟨NOW⟩]", "expected ROWS or RANGE, found 'NOW'", None),

@@ -61,6 +61,8 @@ def _clause(node: exp.Expr, context: Context) -> str:
 def _word(node: exp.Expr) -> str:
     """The words of SQL that a constraint begins with."""
     kind = node.args.get("kind") if isinstance(node, exp.ColumnConstraint) else node
-    words: dict[type, str] = {exp.Reference: "REFERENCES", exp.ForeignKey: "FOREIGN KEY", exp.NotNullColumnConstraint: "NOT NULL",
-             exp.PrimaryKeyColumnConstraint: "PRIMARY KEY"}  # fmt: skip
+    words: dict[type, str] = {
+        exp.Reference: "REFERENCES", exp.ForeignKey: "FOREIGN KEY", exp.NotNullColumnConstraint: "NOT NULL",
+        exp.PrimaryKeyColumnConstraint: "PRIMARY KEY",
+    }  # fmt: skip
     return words.get(type(kind)) or to_sql(kind or node).split("(")[0].split(" ")[0].upper()
