@@ -85,7 +85,7 @@ class DerivedDef:
 
 @dataclass(frozen=True)
 class ViewDef:
-    """A named relation that is kept, so that what it holds at this moment can be asked for; in standing queries its
+    """A named relation that is kept, so that what it holds at this moment can be asked for; in continuous queries its
     name stands for its plan."""
 
     name: str
@@ -204,7 +204,7 @@ class Catalog:
         if other is not None:
             raise CatalogError(
                 f"{word_for(type(other))} {other.name} already exists",
-                hint="functions and aggregates are called alike, so their names must differ",
+                hint="functions and aggregates are called in the same way, so their names must differ",
             )
         if known is not None and not replace:
             raise CatalogError(

@@ -45,7 +45,7 @@ class Config:
             return replace(self, disabled_rules=names)
         known = {entry.name for entry in fields(self)} - {"disabled_rules"}
         if name not in known:
-            raise BindError(f"no setting {name}", hint="there is " + ", ".join(sorted(known | {"disable_rule"})))
+            raise BindError(f"no setting {name}", hint="available: " + ", ".join(sorted(known | {"disable_rule"})))
         setting: dict[str, Any] = {name: getattr(Config(), name) if value is None else _READERS[name](name, value)}
         return replace(self, **setting)
 
@@ -55,7 +55,7 @@ def _check_rules(names: frozenset[str]) -> None:
 
     unknown = names - set(RULE_NAMES)
     if unknown:
-        raise BindError(f"no rule {', '.join(sorted(unknown))}", hint="there is " + ", ".join(RULE_NAMES))
+        raise BindError(f"no rule {', '.join(sorted(unknown))}", hint="available: " + ", ".join(RULE_NAMES))
 
 
 def _count(name: str, value: object) -> int:

@@ -115,7 +115,7 @@ def read(data: Mapping[str, Any], python: Python | None = None) -> Any:
     if data.get("format") != FORMAT:
         raise StateError(
             f"a saved plan has format {data.get('format')}, this version reads {FORMAT}",
-            hint="go on with the version that saved it, or start anew",
+            hint="use the version that saved it, or start again",
         )
     reader = _Reader(python)
     for part in data.get("shared", ()):
@@ -265,7 +265,7 @@ class _Reader:
             case {"$": str(name)}:
                 return self._object(name, {key: part for key, part in data.items() if key != "$"})
             case dict():
-                raise StateError("a saved plan cannot be read", detail=f"{str(data)[:60]} is no value")
+                raise StateError("a saved plan cannot be read", detail=f"{str(data)[:60]} is not a value")
         return data
 
     def _object(self, name: str, data: dict[str, Any]) -> Any:
@@ -276,12 +276,12 @@ class _Reader:
         if unknown:
             raise StateError(
                 f"a saved plan says {', '.join(sorted(unknown))} of {name}, which this version does not know",
-                hint="go on with the version that saved it",
+                hint="use the version that saved it",
             )
         try:
             return known(**{key: self.value(part) for key, part in data.items()})
         except (TypeError, ValueError) as error:
-            raise StateError(f"a saved plan has {name} as it cannot be", detail=str(error)) from error
+            raise StateError(f"a saved plan has {name} in an invalid form", detail=str(error)) from error
 
 
 @cache
@@ -289,7 +289,7 @@ def _class(name: str) -> Any:
     place = _PLACES.get(name)
     if place is None:
         raise StateError(
-            f"a saved plan has {name}, which this version does not know", hint="go on with the version that saved it"
+            f"a saved plan has {name}, which this version does not know", hint="use the version that saved it"
         )
     return getattr(importlib.import_module(place[0]), place[1])
 

@@ -151,7 +151,7 @@ def test_a_start_that_was_cut_short_is_forgotten(tmp_path: Path) -> None:
 
 def test_a_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("dear")
-    with pytest.raises(StateError, match="not a run"):
+    with pytest.raises(StateError, match="is not the directory of a pipeline run"):
         RunDirectory(tmp_path, "SELECT 1").prepare()
     (tmp_path / "pipeline.json").write_text("{not json")
     with pytest.raises(StateError, match="cannot read"):

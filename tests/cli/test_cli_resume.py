@@ -163,7 +163,7 @@ SELECT max(v) OVER (ROWS UNBOUNDED PRECEDING) AS high FROM s;
         assert wait_for(lambda: db.query("q2"), 10)[-1] == {"top": 30}
         assert wait_for(lambda: db.query("q3"), 1) == [{"v": 30}]
         another = text.replace("ROWS UNBOUNDED PRECEDING) AS high", "ROWS 3 PRECEDING) AS high")
-        with pytest.raises(ms.StateError, match="query q2 cannot go on with its state"):
+        with pytest.raises(ms.StateError, match="query q2 cannot continue with its state"):
             revise(db, another, lambda _: None, directory.path)
         with pytest.raises(ms.StateError, match="another pipeline"):
             revise(db, text.replace("path = 'in'", "path = 'out'"), lambda _: None, directory.path)

@@ -114,7 +114,7 @@ CREATE STREAM s (a INT, ts TIMESTAMP) ORDER BY ts;
         "error: 'yesterday' is not a time",
         "error: no query is running",
         "error: no query q9",
-        "error: nothing is called nothing",
+        "error: nothing is named nothing",
         "error: cannot read nofile.sql",
     ]
 

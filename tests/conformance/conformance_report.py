@@ -1,4 +1,4 @@
-"""The page on conformance, written from the cases and the lists of exclusions: `python conformance_report.py`."""
+"""Write docs/conformance.md from the cases and the exclusion lists: `python conformance_report.py`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ PAGE = Path(__file__).parents[2] / "docs" / "conformance.md"
 _INTRODUCTION = """\
 # Conformance
 
-Window queries and row patterns with their inputs and answers from the test suites of other engines, taken as data, run
-here: in `tests/conformance`, which also says where each comes from. What is about streams runs as a standing query, its
-rows pushed in order of time, within the slack that the case's watermark allows; a stream without a watermark is ordered
-by what the query orders by. What is about stored rows runs on a stored table, which DuckDB answers.
+`tests/conformance` runs window queries and row patterns from the test suites of other engines, with their inputs and
+expected answers, and names the source of each. A case about streams runs as a continuous query: its rows are pushed in
+time order, within the slack that the case's watermark allows. A stream without a watermark is ordered
+by the query's ORDER BY. A case about stored rows runs on a stored table, which DuckDB answers.
 
-Every case that is not listed below gives the expected rows; a listed one that begins to pass fails the tests until it
-is taken off the list.
+Every case that is not listed below gives the expected rows. A listed case that starts to pass fails the tests until it
+is removed from the list.
 """
 
 
@@ -33,14 +33,17 @@ def page() -> str:
         "|---|---|---|---|---|",
     ]
     lines += [_row(suite, [case for case in every if case.suite == suite], excluded) for suite in SUITES.values()]
-    lines += [_row("together", every, excluded), ""]
+    lines += [_row("all", every, excluded), ""]
     kinds = Counter(_kind(case) for case in run if not case.runs_on_tables)
     lines += ["## Streams", "", "| what | cases that pass |", "|---|---|"]
     lines += [f"| {kind} | {count} |" for kind, count in kinds.most_common()]
     passing = sum(kinds.values())
     reachable = passing + sum(excluded.reason[case] in excluded.in_reach for case in excluded.reason)
     names = " and ".join(f"“{_title(name).lower()}”" for name in excluded.meaning if name in excluded.in_reach)
-    lines += ["", f"Streams could answer what is listed under {names} too, were they built so: with these it is"]
+    lines += [
+        "",
+        f"The cases listed under {names} are not supported yet, but possible on streams. Including them, it is",
+    ]
     lines += [f"{passing} of {reachable}, {passing / reachable:.0%}.", "", "## What does not pass, and why", ""]
     lines += _listed(every, excluded)
     return "\n".join([*lines, *_row_patterns()])
@@ -50,7 +53,7 @@ _ROW_PATTERNS = """\
 ## Row patterns
 
 `MATCH_RECOGNIZE`, and patterns in a `WINDOW` clause, from the same suites. Rows of a case with a watermark are pushed
-as they come there, and what is compared is what is certain before the input ends.
+in their original order, and the rows emitted before the input ends are compared.
 
 | suite | cases | pass | listed below |
 |---|---|---|---|"""
@@ -60,8 +63,8 @@ def _row_patterns() -> list[str]:
     excluded = Exclusions.load("match_exclusions.toml")
     every = cases("match_recognize.jsonl")
     lines = [_ROW_PATTERNS]
-    for title in (*SUITES.values(), "together"):
-        own = [case for case in every if title in (case.suite, "together")]
+    for title in (*SUITES.values(), "all"):
+        own = [case for case in every if title in (case.suite, "all")]
         listed = sum(case.id in excluded.reason for case in own)
         lines.append(f"| {title} | {len(own)} | {len(own) - listed} | {listed} |")
     return [*lines, "", *_listed(every, excluded)]
@@ -85,8 +88,8 @@ def _listed(every: list[Case], excluded: Exclusions) -> list[str]:
 
 _JOINS = {
     "window_join": "join of windows",
-    "interval_join": "join of rows near in time",
-    "watermark_join": "join of rows of one instant",
+    "interval_join": "join within a time bound",
+    "watermark_join": "join of rows with equal times",
     "asof_join": "ASOF join",
     "temporal_join": "join with a stored table",
 }
@@ -108,7 +111,7 @@ def _kind(case: Case) -> str:
         return _JOINS[case.data["kind"]]
     windows = next((name for name in ("tumble", "hop", "cumulate", "session") if name in features), None)
     if windows is None:
-        return "OVER" if "over" in features else "rows as they are"
+        return "OVER" if "over" in features else "filter and projection"
     return f"OVER inside {windows.upper()}" if "over" in features and windows != "session" else windows.upper()
 
 

@@ -114,7 +114,7 @@ def test_other_files_in_the_directory_are_left_alone(tmp_path):
 
 
 def test_committed_data_that_is_gone_is_noticed(tmp_path):
-    with pytest.raises(ConnectorError, match="committed and is gone"):
+    with pytest.raises(ConnectorError, match="committed and is missing"):
         sink(tmp_path, "parquet").open(PAIR, {"parts": 1, "rows": 5})
     with pytest.raises(ConnectorError, match="were committed"):
         sink(tmp_path / "x.csv", "csv", single_file=True).open(PAIR, {"bytes": 9, "rows": 1})

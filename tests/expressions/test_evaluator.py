@@ -114,7 +114,7 @@ def test_a_bad_cast_names_the_expression_and_the_value() -> None:
     with pytest.raises(DataError) as caught:
         values(cast(S, INTEGER))
     assert "CAST(s AS INTEGER)" in caught.value.message
-    assert caught.value.detail == "'x' is not a INTEGER"
+    assert caught.value.detail == "'x' is not a valid INTEGER"
     with pytest.raises(DataError, match="CAST\\(f AS BIGINT\\)"):
         values(cast(F, BIGINT))
     assert values(cast(F, BIGINT, safe=True)) == [0, None, None, 2]

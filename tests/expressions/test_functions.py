@@ -123,9 +123,9 @@ def test_resolves(fn: str, args: tuple[Expr, ...], printed: str, type_: SqlType)
         ("neg", (S,), "no operator neg for VARCHAR", None),
         ("and", (I4, B), "AND needs a condition, not INTEGER", "compare"),
         ("substring", (S,), "substring does not take 1 argument", "start"),
-        ("=", (TS, text("noon")), "'noon' is not a TIMESTAMP", "YYYY"),
-        ("=", (TS, text("2024-01-01 10:00+02")), "'2024-01-01 10:00+02' is not a TIMESTAMP", "TIMESTAMPTZ"),
-        ("=", (I4, text("x")), "'x' is not a INTEGER", None),
+        ("=", (TS, text("noon")), "'noon' is not a valid TIMESTAMP", "YYYY"),
+        ("=", (TS, text("2024-01-01 10:00+02")), "'2024-01-01 10:00+02' is not a valid TIMESTAMP", "TIMESTAMPTZ"),
+        ("=", (I4, text("x")), "'x' is not a valid INTEGER", None),
         ("sum", (I4,), "sum is an aggregate and cannot be used here as a function of one row", None),
         ("regexp_matches", (S, S), "the pattern of regexp_matches must be constant text", None),
         ("regexp_matches", (S, text("(")), "'(' is not a regular expression", None),
@@ -161,7 +161,7 @@ def test_clocks_are_refused_with_a_way_out(fn: str) -> None:
 
 @pytest.mark.parametrize("fn", ["random", "uuid", "gen_random_uuid"])
 def test_chance_is_refused(fn: str) -> None:
-    with pytest.raises(UnsupportedError, match="not allowed in a standing query"):
+    with pytest.raises(UnsupportedError, match="not allowed in a continuous query"):
         resolve(fn, ())
 
 
@@ -174,7 +174,7 @@ def test_the_long_tail_is_typed_by_duckdb() -> None:
         resolve("string_split", (S, S))
     with pytest.raises(BindError, match="no function sin\\(VARCHAR\\)"):
         resolve("sin", (S,))
-    with pytest.raises(UnsupportedError, match="not allowed in a standing query"):
+    with pytest.raises(UnsupportedError, match="not allowed in a continuous query"):
         resolve("txid_current", ())
 
 

@@ -264,7 +264,7 @@ def test_foreign_data_that_are_not_valid_are_refused_before_they_are_noted(tmp_p
         db.execute("CREATE STREAM s (v VARCHAR, t INT) ORDER BY t")
         db.sql("SELECT v FROM s", name="q")
         db.push("s", [("a", 1)])
-        with pytest.raises(ms.DataError, match="no valid Arrow data"):
+        with pytest.raises(ms.DataError, match="not valid Arrow data"):
             db.push("s", wrong)
         db.push("s", [("c", 3)])
         db.finish()

@@ -77,7 +77,7 @@ def test_copies_get_numbers_of_their_own() -> None:
 
 @pytest.mark.parametrize("time", [BEGIN + 3, FOREVER - 3])
 def test_windows_beyond_all_time_are_refused(time: int) -> None:
-    with pytest.raises(DataError, match="outside the time"):
+    with pytest.raises(DataError, match="beyond the largest possible time"):
         WindowStage(ONE, Hopping(10, 5), BIGINT).step(batch([time]))
 
 
@@ -106,7 +106,7 @@ def test_rows_of_a_session_stay_in_order_of_their_times() -> None:
 
 def test_a_session_that_would_never_end_is_refused() -> None:
     kernel = SessionSpec(ONE, (), 5, BIGINT).build()
-    with pytest.raises(DataError, match="after all time"):
+    with pytest.raises(DataError, match="beyond the largest possible time"):
         kernel.step(kernel.open(), batch([FOREVER - 2]))
 
 

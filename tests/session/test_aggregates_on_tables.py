@@ -101,11 +101,11 @@ def test_tables_are_joined_first(db: ms.Database, twin: str) -> None:
 def test_arguments_are_cast_and_checked(db: ms.Database) -> None:
     assert ask(db, "SELECT py_total(n), sql_total(n) FROM t") == [(21.0, 21.0)]
     for text, said in (
-        ("SELECT py_total(x, n) FROM t", "py_total takes 1 argument, here are 2"),
+        ("SELECT py_total(x, n) FROM t", "py_total takes 1 argument, got 2"),
         ("SELECT n, py_total(x) FROM t", "column n is neither in GROUP BY"),
-        ("SELECT *, py_total(x) FROM t", "* beside an aggregate"),
-        ("SELECT py_total(sum(x)) FROM t", "cannot stand inside another"),
-        ("SELECT py_total(sql_total(x)) FROM t", "cannot stand inside another"),
+        ("SELECT *, py_total(x) FROM t", "* next to an aggregate"),
+        ("SELECT py_total(sum(x)) FROM t", "is not allowed inside another"),
+        ("SELECT py_total(sql_total(x)) FROM t", "is not allowed inside another"),
         ("SELECT py_climbs(x) AS both FROM t", "this aggregate has several results"),
     ):
         with pytest.raises(ms.BindError) as error:
@@ -122,7 +122,7 @@ def test_arguments_are_cast_and_checked(db: ms.Database) -> None:
         ("SELECT py_total(x) FROM t UNION ALL SELECT 1", "only in the outermost SELECT"),
         ("INSERT INTO t SELECT k, py_total(x), 1 FROM t GROUP BY k", "only in the outermost SELECT"),
         ("UPDATE t SET x = py_total(x)", "only in the outermost SELECT"),
-        ("SELECT py_decay(x), count(*) FROM t", "beside py_decay, which returns rows as they come"),
+        ("SELECT py_decay(x), count(*) FROM t", "beside py_decay, which returns rows as they arrive"),
         ("SELECT py_decay(x), py_total(x) FROM t", "py_total beside py_decay"),
         ("SELECT py_climbs(x), py_decay(x) FROM t", "py_climbs stands beside other aggregates"),
         ("SELECT k, py_total(x) FROM t GROUP BY ROLLUP (k)", "GROUP BY of anything but expressions"),

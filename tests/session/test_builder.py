@@ -239,26 +239,26 @@ def elsewhere() -> Flow:
 
 REFUSED: dict[str, tuple[Build, str]] = {
     "no stream": (lambda db: db.stream("zz"), "no stream or table zz"),
-    "two streams": (lambda db: db.stream("a, b"), "a flow begins with one entry of FROM"),
-    "a filtered stream": (lambda db: db.stream("a WHERE x > 1"), "a flow begins with one entry of FROM"),
-    "a statement": (lambda db: db.stream("a; DROP STREAM a"), "more than expressions"),
+    "two streams": (lambda db: db.stream("a, b"), "a flow starts with one entry of FROM"),
+    "a filtered stream": (lambda db: db.stream("a WHERE x > 1"), "a flow starts with one entry of FROM"),
+    "a statement": (lambda db: db.stream("a; DROP STREAM a"), "only expressions are allowed"),
     "no column": (lambda db: over_a(db).where("z > 1"), "no column z\n  1 | SELECT * FROM a WHERE (z > 1)\n"),
     "no column to select": (lambda db: over_a(db).select("z"), "no column z"),
     "no column to group by": (lambda db: over_a(db).group_by("z", "count(*) AS n"), "no column z"),
     "no column to join on": (lambda db: over_a(db).join(over_b(db), on="a.k = b.z"), "no column b.z"),
     "no condition": (lambda db: over_a(db).where("x"), "a condition is needed here"),
     "no expression": (lambda db: over_a(db).where("x >"), "expected an expression"),
-    "more than a condition": (lambda db: over_a(db).where("x > 1) ORDER BY (k"), "more than expressions"),
-    "a union for a condition": (lambda db: over_a(db).where("TRUE) UNION (SELECT 1"), "more than expressions"),
+    "more than a condition": (lambda db: over_a(db).where("x > 1) ORDER BY (k"), "only expressions are allowed"),
+    "a union for a condition": (lambda db: over_a(db).where("TRUE) UNION (SELECT 1"), "only expressions are allowed"),
     "groups for columns": (lambda db: over_a(db).select("count(*) AS n FROM b GROUP BY"), "expected an expression"),
-    "more than keys": (lambda db: over_a(db).group_by("k HAVING count(*) > 1", "k"), "more than expressions"),
+    "more than keys": (lambda db: over_a(db).group_by("k HAVING count(*) > 1", "k"), "only expressions are allowed"),
     "more than a join": (
         lambda db: over_a(db).join(over_b(db), on="a.k = b.k JOIN names ON TRUE"),
-        "more than expressions",
+        "only expressions are allowed",
     ),
     "no such join": (lambda db: over_a(db).join(over_b(db), on="TRUE", how="outer"), "no join outer"),  # type: ignore[arg-type]
     "no flow": (lambda db: over_a(db).join("b", on="TRUE"), "a flow is expected here, not 'b'"),  # type: ignore[arg-type]
-    "a flow of another session": (lambda db: over_a(db).union(elsewhere()), "two flows of different sessions"),
+    "a flow of another session": (lambda db: over_a(db).union(elsewhere()), "the flows belong to different sessions"),
     "no window": (lambda db: db.stream("a").window("RAGNE 5"), "did you mean RANGE"),
     "two windows": (lambda db: db.stream("a").window("RANGE 5) o, b WINDOW(RANGE 3"), "more than one window"),
     "window and granularity": (lambda db: db.stream("a").window("RANGE 5) GRANULARITY(2"), "more than one window"),
@@ -274,8 +274,8 @@ REFUSED: dict[str, tuple[Build, str]] = {
         "ordered by a number and one ordered by time",
     ),
     "union of other widths": (lambda db: over_a(db).union(over_b(db).select("k")), "UNION of 3 and 1 columns"),
-    "one name twice": (lambda db: over_a(db).join(over_a(db), on="TRUE"), "a stands twice in FROM"),
-    "two columns of a name": (lambda db: over_a(db).join(over_b(db)).distinct(), "two columns are called k"),
+    "one name twice": (lambda db: over_a(db).join(over_a(db), on="TRUE"), "a appears twice in FROM"),
+    "two columns of a name": (lambda db: over_a(db).join(over_b(db)).distinct(), "two columns are named k"),
     "distinct events": (lambda db: db.stream("a").distinct(), "DISTINCT over a whole stream"),
     "groups of a stream": (lambda db: db.stream("a").group_by("k", "k"), "GROUP BY over a whole stream never ends"),
     "two streams without windows": (
@@ -295,7 +295,7 @@ def test_refused(db: ms.Database, name: str) -> None:
 
 
 def test_tables_alone_are_refused(db: ms.Database) -> None:
-    with pytest.raises(ms.MillstreamError, match="stored tables alone are not a stream"):
+    with pytest.raises(ms.MillstreamError, match="stored a query over tables alone is not a stream"):
         db.stream("names").where("k = 1").start()
 
 
@@ -385,7 +385,7 @@ def test_installed_events(auctions: ms.Database) -> None:
     auctions.push("ClosedAuction", [(1, 250)])
     auctions.finish()
     assert rows(query.fetch()) == [(1, 9)]
-    with pytest.raises(ms.MillstreamError, match="only a relation has a content"):
+    with pytest.raises(ms.MillstreamError, match="only a relation has a snapshot"):
         query.snapshot()
 
 

@@ -412,7 +412,7 @@ def test_calls_are_checked_like_those_of_sql() -> None:
     with session(*PYTHON_TWINS) as db:
         db.execute(STREAM)
         for text, said in (
-            ("SELECT py_decay(x, x) FROM s", "py_decay takes 1 argument, here are 2"),
+            ("SELECT py_decay(x, x) FROM s", "py_decay takes 1 argument, got 2"),
             ("SELECT py_total(x) FROM s", "py_total over a whole stream never ends"),
             ("SELECT py_mean(x) FROM s", "py_mean needs a window"),
             ("SELECT py_decay(x) OVER (RANGE 5 SECONDS PRECEDING ACTIVE EXPIRATION) FROM s", "ACTIVE EXPIRATION"),

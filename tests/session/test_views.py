@@ -108,7 +108,7 @@ def test_several_streams_are_as_late_as_the_latest(db: ms.Database) -> None:
 
 def test_events_have_no_content(db: ms.Database) -> None:
     q = db.sql("SELECT ISTREAM(k) FROM s [RANGE 5]")
-    with pytest.raises(ms.MillstreamError, match="only a relation has a content at an instant"):
+    with pytest.raises(ms.MillstreamError, match="only a relation has a snapshot"):
         q.snapshot()
 
 

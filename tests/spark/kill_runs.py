@@ -241,7 +241,7 @@ def left_open(folder: Path) -> str:
     if not unfinished:
         return ""
     shown = any((folder / "out").glob(f"part-{max(unfinished):08d}*"))
-    return ", the last did not end" + (" though its files were there" if shown else "")
+    return ", the last did not finish" + (" though its files were there" if shown else "")
 
 
 def names(place: Path) -> frozenset[str]:

@@ -101,7 +101,7 @@ def test_what_does_not_fit_is_said(m: Millstream, spark: Any) -> None:
     df = spark.createDataFrame(ROWS, COLUMNS)
     with pytest.raises(CatalogError, match="no column nosuch"):
         m.register("quotes", df, time="nosuch")
-    with pytest.raises(CatalogError, match="does not order a stream"):
+    with pytest.raises(CatalogError, match="cannot order a stream"):
         m.register("quotes", df, time="symbol")
     with pytest.raises(EngineError, match="no counterpart"):
         m.register("nested", spark.sql("SELECT array(1) AS xs, 1 AS x"))

@@ -118,7 +118,7 @@ def test_rows_may_be_pushed_where_a_port_is_declared_but_not_to_files(spark: Any
     host.finish()
     assert as_rows(host.fetch("q")) == [("a", 1.0, 1)]
     (tmp_path / "1.csv").write_text("symbol,price,ts\n")
-    with pytest.raises(DataError, match="source of its own"):
+    with pytest.raises(DataError, match="its own source"):
         declared(spark, {"connector": "file", "path": str(tmp_path)}).push("trades", trades([]))
 
 

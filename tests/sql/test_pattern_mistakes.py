@@ -7,10 +7,10 @@ ORDER = "the order is PARTITION BY, ORDER BY, MEASURES, … PER MATCH, AFTER MAT
 MEASURE = "expected a measure such as LAST(a.price) AS price"
 A_LENGTH = "expected a number or a time span such as 5 MINUTES"
 A_VARIABLE = "expected a variable of the pattern"
-NO_ROW = "() stands for no row at all"
+NO_ROW = "() means no row at all"
 SKIP = "expected PAST LAST ROW, TO NEXT ROW, TO FIRST … or TO LAST …"
-BEFORE = "stands before FIRST, LAST and aggregates"
-IN_PARENTHESES = "put what is repeated into parentheses"
+BEFORE = "is only allowed before FIRST, LAST and aggregates"
+IN_PARENTHESES = "put the repeated part into parentheses"
 CLAUSES = [
     ("PATTERN (A ⟨||⟩ B)", "unexpected '||'", "alternatives are separated by a single |"),
     ("PATTERN (A | ⟨)⟩", f"{A_VARIABLE}, found ')'", NO_ROW),
@@ -30,7 +30,7 @@ CLAUSES = [
     ("PATTERN (A{⟨4294967296⟩})", "expected a whole number of at most 9 digits", None),
     ("PATTERN (A{2,3⟨,⟩4})", "expected '}', found ','", None),
     ("PATTERN ({- A ⟨}⟩)", "expected '-}', found '}'", None),
-    ("PATTERN (A⟨,⟩ B)", "unexpected ','", "variables follow each other without commas"),
+    ("PATTERN (A⟨,⟩ B)", "unexpected ','", "separate variables with spaces, not commas"),
     ("PATTERN (A ⟨1⟩)", "expected ')', found '1'", None),
     ("PATTERN (A⟨.⟩x)", "expected ')', found '.'", None),
     ("PATTERN (PERMUTE(⟨)⟩)", f"{A_VARIABLE}, found ')'", NO_ROW),
@@ -46,7 +46,7 @@ CLAUSES = [
     ("PATTERN (A) WITHIN 3 DEFINE A AS true ⟨WITHIN⟩ 4", "WITHIN is given twice", ORDER),
     ("PATTERN (A) ⟨MEASURES⟩ A.x AS y", "unexpected 'MEASURES'", ORDER),
     ("PATTERN (A) DEFINE A AS true ⟨AFTER⟩ MATCH SKIP PAST LAST ROW", "unexpected 'AFTER'", ORDER),
-    ("PATTERN (A) ⟨WITH⟩ TIMEOUTS", "unexpected 'WITH'", "WITH TIMEOUTS stands behind WITHIN …"),
+    ("PATTERN (A) ⟨WITH⟩ TIMEOUTS", "unexpected 'WITH'", "WITH TIMEOUTS comes after WITHIN …"),
     ("MEASURES A.x ⟨PATERN⟩ (A)", "expected AS and the name of the measure, found 'PATERN'", None),
     ("MEASURES FINAL ⟨x⟩ AS z PATTERN (A)", f"FINAL {BEFORE}", "write FINAL LAST(…)"),
     ("MEASURES RUNNING ⟨A⟩.x AS z PATTERN (A)", f"RUNNING {BEFORE}", "write RUNNING LAST(…)"),
@@ -75,8 +75,8 @@ STATEMENTS = [
     ("SELECT * FROM s PARTITION BY k⟨⟩", "expected AS (…), found the end of the statement", A_SEQUENCE),
     ("SELECT * FROM s PARTITION BY k AS q⟨⟩", "expected AS (…), found the end of the statement", A_SEQUENCE),
     ("SELECT * FROM s SEQUENCE BY a ⟨PARTITION BY⟩ b AS (X)", "expected AS (…), found 'PARTITION BY'", A_SEQUENCE),
-    ("SELECT * FROM s AS (⟨)⟩", "expected a variable, maybe with a star before it, found ')'", None),
-    ("SELECT * FROM s AS (X, *⟨)⟩", "expected a variable, maybe with a star before it, found ')'", None),
+    ("SELECT * FROM s AS (⟨)⟩", "expected a variable, optionally with a star before it, found ')'", None),
+    ("SELECT * FROM s AS (X, *⟨)⟩", "expected a variable, optionally with a star before it, found ')'", None),
     ("SELECT * FROM s AS (X ⟨Y⟩)", "expected ')', found 'Y'", None),
     ("SELECT count(*⟨A⟩ + 1) FROM s", "expected ')', found 'A'", None),
     ("SELECT t.val ⟨OVER⟩ w FROM s", "unexpected 'OVER'", None),

@@ -209,7 +209,7 @@ def test_random_queries_round_trip(text: str) -> None:
         root = one(text)
     except ParseError as error:
         # The one thing that these texts do wrong.
-        assert error.message == "the query in parentheses is a stream already"
+        assert error.message == "the query in parentheses is already a stream"
         return
     for node in root.walk():
         span = span_of(node)

@@ -55,7 +55,7 @@ CASES = [
     (
         "CREATE STREAM s (⟨select⟩ int)",
         "expected the name of a column, found 'select'",
-        'select is a word of SQL; as a name, write "select"',
+        'select is a reserved word; as a name, write "select"',
     ),
     ("CREATE STREAM s (a int) ORDER BY a⟨,⟩ b", "a stream is ordered by one column", None),
     ("CREATE STREAM s (a int) ORDER BY a ⟨ORDER BY⟩ a", "ORDER BY is given twice", None),

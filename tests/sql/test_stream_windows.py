@@ -190,7 +190,7 @@ def test_places() -> None:
 
 
 _SPAN = "a number or a time span such as 5 MINUTES"
-_PRECEDING = "a window in FROM holds the latest rows, write it without PRECEDING"
+_PRECEDING = "a window in FROM always holds the latest rows: write it without PRECEDING"
 # (text with the culprit between ⟨ and ⟩, message, hint where one matters)
 MISTAKES = [
     ("SELECT * FROM s WINDOW(RANGE⟨)⟩", f"expected {_SPAN} or UNBOUNDED, found ')'", None),

@@ -217,8 +217,8 @@ class _Partition:
             return start + len(labels)
         places = [start + i for i, (variable, _) in enumerate(labels) if variable in skip.variables]
         if not places:
-            raise DataError("AFTER MATCH SKIP would go to a row that the match does not have")
+            raise DataError("AFTER MATCH SKIP goes to a row that the match does not have")
         place = places[0 if skip.to == "first" else -1]
         if place == start:
-            raise DataError("AFTER MATCH SKIP would go to the first row of the match")
+            raise DataError("AFTER MATCH SKIP goes to the first row of the match")
         return place

@@ -120,14 +120,14 @@ class ExpressionBinder:
         if bound.type == NULL:
             return Literal(BOOLEAN, None)
         if bound.type != BOOLEAN:
-            self.context.fail(f"a condition is needed here, this is {bound.type}", node)
+            self.context.fail(f"a condition is needed here, not {bound.type}", node)
         return bound
 
     def _column(self, node: exp.Column) -> Expr:
         if not node.table and node.name.lower() in self.parameters:
             return self.parameters[node.name.lower()]
         if self.scope is None:
-            self.context.fail(f"no column {node.sql()}", node, hint="there is no FROM here")
+            self.context.fail(f"no column {node.sql()}", node, hint="there is no FROM clause")
         return self.scope.resolve(node)
 
     def _literal(self, node: exp.Expr) -> Expr:
@@ -168,7 +168,7 @@ class ExpressionBinder:
 
     def _refuse_subquery(self, node: exp.Expr) -> NoReturn:
         self.context.refuse(
-            "a subquery cannot stand here",
+            "a subquery is not allowed here",
             node,
             hint="compute it in a query in FROM: SELECT … FROM (SELECT *, (SELECT …) AS x FROM …)",
         )
@@ -214,22 +214,20 @@ class ExpressionBinder:
             self.context.refuse(
                 f"{name} over a whole stream never ends",
                 node,
-                detail="an aggregate without a window would have to wait for the last row, and a stream has none",
+                detail="an aggregate without a window needs the last row, and a stream has none",
                 hint=f"give it a window: {name}(…) OVER (ROWS UNBOUNDED PRECEDING) or OVER (RANGE 1 HOUR PRECEDING)",
             )
         if any(isinstance(argument, exp.Star) for argument in arguments):
-            self.context.fail(f"no function {name}(*)", node, hint="rows are counted by count(*)")
+            self.context.fail(f"no function {name}(*)", node, hint="use count(*) to count rows")
         definition = self.context.catalog.function(name)
         args = tuple(self.bind(argument) for argument in arguments)
         if definition is None:
             refuse_outside(name, node, self.context)
             return self._resolve(name, args, node)
         if len(args) != len(definition.parameters):
-            self.context.fail(
-                f"{definition.name} takes {len(definition.parameters)} arguments, here are {len(args)}", node
-            )
+            self.context.fail(f"{definition.name} takes {len(definition.parameters)} arguments, got {len(args)}", node)
         if self.depth >= MAX_NESTED_FUNCTIONS:
-            self.context.fail(f"{definition.name} calls itself without end", node)
+            self.context.fail(f"{definition.name} calls itself endlessly", node)
         with self.context.blaming(node):
             bound = {
                 parameter.lower(): functions.cast(arg, type_)

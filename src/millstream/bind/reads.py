@@ -49,11 +49,11 @@ def require_known(node: exp.Expr, context: Context) -> None:
             context.fail(
                 f"no table {table.sql(dialect='duckdb')}",
                 table,
-                hint="a table has one name, without a database before it",
+                hint="use the table's name without a database",
             )
         called = table.this
         if isinstance(called, exp.Func) and function_name(called) not in _GIVE_TABLES:
-            context.refuse(f"{function_name(called)} cannot stand in FROM", table, hint="name a stored table")
+            context.refuse(f"{function_name(called)} is not allowed in FROM", table, hint="name a stored table")
     for call in node.find_all(exp.Func):
         if function_name(call) in _TELL_OF_THE_MACHINE:
             context.refuse(f"{function_name(call)} is not allowed", call)

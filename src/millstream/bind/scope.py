@@ -97,7 +97,7 @@ class Scope:
         named = named or tuple(item for item in self.items if item.answers_to(qualifier))
         if not named:
             aliases = [item.alias for item in self.items if item.alias]
-            hint = did_you_mean(qualifier, aliases) if aliases else "what stands in FROM has no name: add AS …"
+            hint = did_you_mean(qualifier, aliases) if aliases else "the entry in FROM has no name: add AS …"
             self.context.fail(f"no {qualifier} in FROM", node, hint=hint)
         return named
 
@@ -133,4 +133,4 @@ def did_you_mean(name: str, known: list[str]) -> str | None:
     close = difflib.get_close_matches(name.lower(), lower, n=1)
     if close:
         return f"did you mean {lower[close[0]]}?"
-    return "there is " + ", ".join(dict.fromkeys(known)) if known and len(known) <= 12 else None
+    return "available: " + ", ".join(dict.fromkeys(known)) if known and len(known) <= 12 else None

@@ -156,7 +156,7 @@ def _require_stream(bound: Bound, node: exp.Expr, context: Context) -> None:
         context.refuse(
             "this query reads stored tables only, so it is not a stream",
             node,
-            hint="ask for the rows at once with SELECT, or keep them with CREATE TABLE … AS",
+            hint="run it once with SELECT, or store its rows with CREATE TABLE … AS",
         )
 
 
@@ -197,13 +197,13 @@ def _create_view(node: CreateView, context: Context) -> Define:
             context.refuse(
                 "a view of stored tables alone",
                 node.query,
-                detail="a view tells what windows of streams hold",
-                hint="ask the tables themselves, or keep the rows: CREATE TABLE … AS",
+                detail="a view shows the content of windows over streams",
+                hint="query the tables themselves, or store the rows: CREATE TABLE … AS",
             )
         context.refuse(
             "a view holds a relation",
             node.query,
-            detail="of a stream nothing but what happens at this very moment would be in it",
+            detail="of a stream it would only hold the rows of the current instant",
             hint="give its streams windows: FROM s WINDOW(RANGE 10 MINUTES), or use CREATE STREAM … AS",
         )
     entry = ViewDef(str(node.name), bound.plan, bound.names, to_sql(node.query))
@@ -217,7 +217,7 @@ def _columns(nodes: list[exp.ColumnDef], context: Context, at: exp.Expr) -> Sche
         kind = column.args.get("kind")
         type_ = VARCHAR if kind is None else bind_type(context, kind)
         if any(column.name.lower() == other.name.lower() for other in fields):
-            context.fail(f"two columns are called {column.name}", column)
+            context.fail(f"two columns are named {column.name}", column)
         fields.append(Field(column.name, type_))
     if not fields:
         context.fail("a declaration needs columns", at)
@@ -250,14 +250,14 @@ def _slack(node: exp.Expr, clock: Clock, time: SqlType | None, context: Context)
     number = node.name if isinstance(node, exp.Literal) else None
     if time.is_integer:
         if number is None or not number.isdecimal():
-            context.fail("this stream is ordered by a number, and so is its SLACK", node, hint="SLACK 5")
+            context.fail("the stream is ordered by a number, so SLACK takes a number", node, hint="SLACK 5")
         length: int | None = int(number)
     elif number is not None:
         context.fail("SLACK needs a unit of time", node, hint=f"SLACK {number} SECONDS")
     else:
         length = duration_us(node)
     if length is None:
-        context.fail("SLACK takes a constant length of time", node, hint="SLACK 5 SECONDS")
+        context.fail("SLACK takes a constant duration", node, hint="SLACK 5 SECONDS")
     if not 0 <= length < 2**62:
         context.fail("SLACK cannot be negative" if length < 0 else "this SLACK is too long", node)
     return length
@@ -381,11 +381,13 @@ def _insert(node: exp.Insert, context: Context) -> StartQuery | OnTables:
                 )
             return _on_tables(node, context, is_query=False)
         case ViewDef():
-            context.fail(f"{entry.name} is a view, and changes only as its streams do", target)
+            context.fail(f"{entry.name} is a view, and cannot be changed directly", target)
         case None:
             context.fail(f"no table or sink {target.name}", target, hint=context.catalog.suggest(target.name))
     return context.fail(
-        f"{entry.name} is not a table or a sink", target, hint=f"rows reach a stream by db.push('{entry.name}', rows)"
+        f"{entry.name} is not a table or a sink",
+        target,
+        hint=f"push rows into a stream with db.push('{entry.name}', rows)",
     )
 
 
@@ -397,7 +399,7 @@ def _on_tables(node: exp.Expr, context: Context, *, is_query: bool) -> OnTables:
     for table in tables_of(node):
         entry = context.catalog.find(table.name)
         if isinstance(entry, ViewDef) and table is changed:
-            context.fail(f"{entry.name} is a view, and changes only as its streams do", table)
+            context.fail(f"{entry.name} is a view, and cannot be changed directly", table)
         if isinstance(entry, ViewDef):
             views[entry.name] = None
         elif isinstance(entry, TableDef):

@@ -30,9 +30,7 @@ class RunDirectory:
         mark = self._read()
         if mark is None:
             if self.path.exists() and any(self.path.iterdir()):
-                raise StateError(
-                    f"{self.path} holds something that is not a run of a pipeline", hint="give a new directory"
-                )
+                raise StateError(f"{self.path} is not the directory of a pipeline run", hint="use a new directory")
             self._write(started=False)
             return False
         if not mark["started"]:

@@ -46,7 +46,7 @@ def unforeseen(error: Exception, debug: bool) -> MillstreamError:
     """An error that nobody foresaw, in the form of those that were."""
     return MillstreamError(
         f"{type(error).__name__}: {error}",
-        detail="this is a defect of Millstream, not of the SQL",
+        detail="this is a bug in Millstream, not in your SQL",
         hint=None if debug else "--debug shows where it happened",
     )
 

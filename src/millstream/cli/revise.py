@@ -78,6 +78,6 @@ def _redefine(database: Database, action: act.Define, text: str, home: Path) -> 
 def _another(home: Path, why: str) -> StateError:
     return StateError(
         f"{home} belongs to a run of another pipeline",
-        detail=f"{why}; the text of that run is in pipeline.sql there",
-        hint="give a new directory, or remove this one to start from the beginning",
+        detail=f"{why}; its text is in pipeline.sql there",
+        hint="use a new directory, or remove this one to start from the beginning",
     )

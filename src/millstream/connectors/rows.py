@@ -49,7 +49,7 @@ def to_batches(source: Any, schema: Schema | None, name: str = "data") -> tuple[
     table = source.read_all() if isinstance(source, pa.RecordBatchReader) else _as_table(source)
     if table is None:
         raise DataError(
-            f"{type(source).__name__} is no source of rows",
+            f"{type(source).__name__} is not a source of rows",
             hint="register a pyarrow Table, RecordBatchReader or Dataset, a pandas or polars DataFrame, or a path",
         )
     declared = schema or infer_schema(table.schema, lambda column: pc.max(table.column(column)).as_py())
@@ -65,7 +65,7 @@ def infer_schema(arrow: pa.Schema, maximum: Any = None) -> Schema:
     try:
         return Schema(tuple(fields))
     except ValueError as error:
-        raise DataError(str(error), hint="column names must differ, also when case is ignored") from error
+        raise DataError(str(error), hint="column names must differ; case is ignored") from error
 
 
 def empty_like(schema: pa.Schema) -> pa.RecordBatch:
@@ -141,7 +141,7 @@ def _fit_table(table: pa.Table, schema: Schema, origin: str) -> tuple[pa.RecordB
         # nobody has checked foreign Arrow data yet; text that is none would fail wherever it is first looked at
         batch.validate(full=True)
     except pa.ArrowInvalid as error:
-        raise DataError(f"these are no valid Arrow data: {error}", hint="nothing of it was taken") from None
+        raise DataError(f"this is not valid Arrow data: {error}", hint="no row was accepted") from None
     fitted = fit_batch(batch, schema, DEFAULT_RULES, strict=True)
     return fitted.rows, rejections(fitted, batch, origin)
 

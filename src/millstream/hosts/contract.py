@@ -141,4 +141,4 @@ class Host(Protocol):
 
 def not_running(name: str) -> CatalogError:
     """What to say when a query is asked for that was stopped."""
-    return CatalogError(f"query {name} does not run any more", hint="it was stopped; start it again with sql()")
+    return CatalogError(f"query {name} is not running", hint="it was stopped; start it again with sql()")

@@ -181,10 +181,8 @@ class ResultLog:
         if not first <= position <= self.end:
             raise DataError(
                 f"rows from position {position} on cannot be read",
-                detail=f"those from {first} to {self.end} are kept"
-                if position < first
-                else f"the query has come to {self.end}",
-                hint="since=None begins with the next row",
+                detail=f"rows {first} to {self.end} are kept" if position < first else f"the query is at {self.end}",
+                hint="since=None starts with the next row",
             )
         piece = pieces[0]
         while piece.next is not None and piece.next.start <= position:
@@ -295,9 +293,9 @@ class Cursor:
             return known
         if self.when_full == "end":
             raise DataError(
-                f"this reader fell behind by {end - self.position} rows, and was to end after {self.buffer}",
+                f"this reader fell behind by {end - self.position} rows; its limit is {self.buffer}",
                 detail=f"it has read up to position {self.position}",
-                hint="read faster, give it a larger buffer, or let it drop rows: when_full='drop'",
+                hint="read faster, use a larger buffer, or let it drop rows: when_full='drop'",
             )
         return self._drop(self.log.floor, end - self.buffer)
 
@@ -371,6 +369,6 @@ def _refuse_own_reader(cursors: list[Cursor], waited: float) -> None:
         if by == get_ident() or (by is None and cursor.made_by == get_ident() and waited > FIRST_READ_SECONDS):
             raise DataError(
                 f"the buffer of a reader is full, with {cursor.behind} rows",
-                detail="rows cannot come before some are read, and this is the thread that reads them",
-                hint="read first, on another thread, with a larger buffer=, or use when_full='drop'",
+                detail="push waits until some rows are read, but this thread is the one that reads them",
+                hint="read first, read on another thread, use a larger buffer=, or use when_full='drop'",
             )

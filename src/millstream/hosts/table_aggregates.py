@@ -44,9 +44,9 @@ def _programs(query: TableAggregates, tables: TableStore) -> tuple[list[Program]
         mode = Running(total=program.is_blocking)
         if len(query.calls) > 1 and not returns_one_row(program, mode):
             query.context.refuse(
-                f"{program.name} stands beside other aggregates, and may return any number of rows",
+                f"{program.name} is used together with other aggregates, but may return any number of rows",
                 call.node,
-                hint="use a query for each, or return exactly one row",
+                hint="use one query for each, or return exactly one row",
             )
         programs.append(program)
         casts |= {

@@ -139,7 +139,7 @@ def _plain_errors() -> Iterator[None]:
     except duckdb.Error as error:
         first, *others = str(error).splitlines()
         known = next((line for line in others if line.startswith("Candidate")), "").partition(": ")[2].replace('"', "")
-        hint = f"there is {known}" if known else None
+        hint = f"available: {known}" if known else None
         raise DataError(first.removeprefix("Binder Error: ").removeprefix("Constraint Error: "), hint=hint) from None
 
 
@@ -154,8 +154,8 @@ def _schema_of(schema: pa.Schema) -> list[Field]:
         if type_ is None:
             is_list = pa.types.is_list(column.type)
             raise DataError(
-                f"column {column.name} has the type {column.type}, which we do not have",
-                hint="string_agg(…, ',') makes one text of several values" if is_list else "CAST it",
+                f"column {column.name} has the type {column.type}, which is not supported",
+                hint="string_agg(…, ',') joins several values into one text" if is_list else "CAST it",
             )
         fields.append(Field(column.name, type_))
     return fields

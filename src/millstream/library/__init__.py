@@ -59,6 +59,6 @@ def load(db: Session, *names: str) -> None:
     """Define aggregates of the library in a session, as if their text had been executed there; without names, all."""
     for name in names or TOPICS:
         if name.lower() not in TOPICS:
-            raise CatalogError(f"no aggregate {name} in the library", hint="there is " + ", ".join(TOPICS))
+            raise CatalogError(f"no aggregate {name} in the library", hint="available: " + ", ".join(TOPICS))
         for statement in statements(name):
             db.execute(to_sql(statement.ast))

@@ -21,7 +21,7 @@ def check_plan(plan: Physical, catalog: Catalog) -> None:
             known = catalog.get(node.stream, StreamDef).side(node.side)
             for field in node.schema:
                 if field.name not in known or known[field.name] != field:
-                    raise BindError(f"no column {field} in {node.stream}", hint=f"there is {known}")
+                    raise BindError(f"no column {field} in {node.stream}", hint=f"available: {known}")
         elif isinstance(node, Apply):
             given = tuple(child.schema for child in node.over)
             if given != node.spec.inputs:

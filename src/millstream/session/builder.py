@@ -76,7 +76,7 @@ class Flow:
     def join(self, other: Flow, on: str | None = None, how: How = "inner") -> Flow:
         """Pairs of rows that match, as JOIN in FROM says; their columns are then known as alias.column."""
         if how not in _JOINS:
-            raise BindError(f"no join {how}", hint=f"there are {', '.join(_JOINS)}")
+            raise BindError(f"no join {how}", hint=f"available: {', '.join(_JOINS)}")
         self._check_other(other)
         flow = self._alone() if len(self._entries) == 1 or how in ("right", "full") else self
         entry = other._alone()._entries[0]
@@ -126,7 +126,7 @@ class Flow:
         return self.database.explain_bound(self._bound(), mode)
 
     def start(self, name: str | None = None) -> Query:
-        """Run it as a standing query. It is not kept when a persistent session is closed: it has no text."""
+        """Run it as a continuous query. It is not kept when a persistent session is closed: it has no text."""
         bound = self._bound()
         return self.database.start_bound(bound, self._uses, str(bound.plan), name)
 
@@ -142,9 +142,11 @@ class Flow:
 
     def _check_other(self, other: Flow) -> None:
         if not isinstance(other, Flow):
-            raise BindError(f"a flow is expected here, not {other!r}", hint='begin one with db.stream("name")')
+            raise BindError(f"a flow is expected here, not {other!r}", hint='start one with db.stream("name")')
         if other.database is not self.database:
-            raise BindError("two flows of different sessions", hint="begin both with stream(…) of the same session")
+            raise BindError(
+                "the flows belong to different sessions", hint="start both with stream(…) of the same session"
+            )
 
     def _alone(self) -> Flow:
         """The same with one entry and no conditions."""
@@ -177,7 +179,7 @@ class Flow:
         plan = self._entries[0].plan
         bound = Bound(plan, plan.schema.names) if self._is_alone else bind_query(node, context)
         if bound.plan.kind is Kind.TABLE:
-            raise UnsupportedError("stored tables alone are not a stream", hint="ask for their rows with db.sql(…)")
+            raise UnsupportedError("stored a query over tables alone is not a stream", hint="query them with db.sql(…)")
         return delivered(bound, context)
 
     def _combined(self, other: Flow, word: str, all_: bool) -> Flow:
@@ -225,7 +227,7 @@ def flow_of(database: Database, name: str, alias: str | None) -> Flow:
     select = _one_select(text)
     context = Context(database.catalog, text)
     if _parts(select) != _PLAIN:
-        raise BindError("a flow begins with one entry of FROM", detail=text, hint="join it to others with join(…)")
+        raise BindError("a flow starts with one entry of FROM", detail=text, hint="join it to others with join(…)")
     plan = bind_query(select, context).plan.inputs[0]
     found = select.args["from_"].this
     own = found.alias or (found.this.alias_or_name if isinstance(found, Windowed) else found.name)
@@ -240,7 +242,7 @@ def _one_select(text: str) -> exp.Select:
 
 
 def _too_much(text: str) -> BindError:
-    return BindError("this is more than expressions", detail=f"they make {text}", hint="use a method for each clause")
+    return BindError("only expressions are allowed here", detail=f"got {text}", hint="use one method per clause")
 
 
 def _parts(select: exp.Select) -> set[str]:

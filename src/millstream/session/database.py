@@ -73,7 +73,7 @@ class Listener(Protocol):
 
 
 class Database:
-    """Streams, tables and standing queries on one host. Made by `millstream.connect`."""
+    """Streams, tables and continuous queries on one host. Made by `millstream.connect`."""
 
     def __init__(self, host: Host, tables: TableStore, config: Config) -> None:
         self.catalog = Catalog()
@@ -105,7 +105,7 @@ class Database:
     def sql(
         self, text: str, name: str | None = None, replace: bool = False, params: Parameters | None = None
     ) -> Query | Result:
-        """Start a standing query, or answer an ad-hoc one on stored tables, EXPLAIN or SHOW.
+        """Start a continuous query, or answer an ad-hoc one on stored tables, EXPLAIN or SHOW.
 
         With `replace`, a running query of that name hands over to this one, which goes on with its state: both may
         differ in names, in what is done before and after kernels, but not in what kernels keep. `params` are values for
@@ -114,13 +114,13 @@ class Database:
         self._require_open()
         parsed = sql.parse(text, params)
         if len(parsed) != 1:
-            raise BindError(f"one statement is expected, here are {len(parsed)}", hint="use execute() for several")
+            raise BindError(f"one statement is expected, got {len(parsed)}", hint="use execute() for several")
         action = bind(parsed[0].ast, self.catalog, text)
         if isinstance(action, act.StartQuery) and name is not None and name.lower() in self._queries:
             action = replaced(action, replace=replace)
         result = self.perform(action, parsed[0].text, name)
         if result is None:
-            raise BindError("this statement gives no rows", hint="use execute() for declarations")
+            raise BindError("this statement returns no rows", hint="use execute() for declarations")
         return result
 
     @refusing_depth()
@@ -267,7 +267,7 @@ class Database:
         found = self._queries.get(name.lower())
         if found is None:
             running = ", ".join(query.name for query in self._queries.values())
-            raise CatalogError(f"no query {name}", hint=f"running: {running}" if running else "none is running")
+            raise CatalogError(f"no query {name}", hint=f"running: {running}" if running else "no query is running")
         return found
 
     def queries(self) -> list[Query]:
@@ -407,7 +407,7 @@ class Database:
             self.tables.create(entry.name, entry.schema, entry.constraints, keep=True)
 
     def _keep_view(self, entry: ViewDef, uses: frozenset[str]) -> None:
-        """Start the standing query that a view is."""
+        """Start the continuous query that a view is."""
         if entry.name.lower() in self._views:
             self._drop_view(entry.name)
         self._views.add(entry.name.lower())
@@ -447,7 +447,7 @@ class Database:
         """Save all state now; for sessions that have a directory."""
         self._require_open()
         if self.listener is None:
-            raise StateError("this session keeps nothing", hint="open it with a directory: ms.connect(directory)")
+            raise StateError("this session is not persistent", hint="open it with a directory: ms.connect(directory)")
         self.listener.checkpoint()
 
     def close(self) -> None:

@@ -41,10 +41,10 @@ def explain_text(plan: Node, trace: Trace, stages: str, mode: str, known: Statis
         f"{node.program.name}({listed(node.args)}) {node.mode}: {why}" for node, why in windows_apart(final, why_slow)
     ]
     if apart:
-        parts.append(_part("windows that keep rows of their own", "\n".join(apart)))
+        parts.append(_part("windows that keep their own rows", "\n".join(apart)))
     searches = [line for node in walk(final) if isinstance(node, Match) for line in _failures(node)]
     if searches:
-        parts.append(_part("where a search goes on after a failure", "\n".join(searches)))
+        parts.append(_part("where a search continues after a failure", "\n".join(searches)))
     parts.append(_part("physical plan", stages))
     return "\n\n".join(parts)
 

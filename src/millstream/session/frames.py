@@ -30,7 +30,7 @@ class DamagedError(StateError):
         super().__init__(
             f"{path} is damaged at byte {offset}",
             detail=why,
-            hint=f"`millstream repair {home}` keeps what can be kept and tells what is lost",
+            hint=f"`millstream repair {home}` keeps what is intact and reports what is lost",
         )
         self.path, self.offset = path, offset
 
@@ -90,7 +90,7 @@ class FrameFile:
             self._broken = True
 
 
-_HINT = "nothing of this took effect; free some space, or see to the disk, and try again"
+_HINT = "this had no effect; free some space, or check the disk, and try again"
 
 
 def salvage(path: Path, number: int) -> tuple[list[Frame], DamagedError | None, int]:
@@ -115,7 +115,7 @@ def _frames(path: Path, data: bytes, number: int) -> tuple[list[Frame], int]:
 def _walk(path: Path, data: bytes, number: int) -> Iterator[tuple[Frame, int]]:
     """The frames with where each ends; a frame that the file ends within was never complete."""
     if len(data) < _FILE_SIZE or data[_FILE.size : _FILE_SIZE] != _CHECK.pack(zlib.crc32(data[: _FILE.size])):
-        raise DamagedError(path, 0, "its first bytes are not those of such a file")
+        raise DamagedError(path, 0, "it does not start like such a file")
     if _FILE.unpack_from(data) != (_MAGIC, number):
         raise DamagedError(path, 0, "it belongs to another session, or to another version")
     at, count = _FILE_SIZE, 0
@@ -125,16 +125,16 @@ def _walk(path: Path, data: bytes, number: int) -> Iterator[tuple[Frame, int]]:
             if not any(data[at:]):
                 # the file had been made longer before the machine stopped, and nothing was written there
                 return
-            raise DamagedError(path, at, f"the head of frame {count} does not fit its checksum")
+            raise DamagedError(path, at, f"the head of frame {count} does not match its checksum")
         place, head_size, body_size, check = _FRAME.unpack(head)
         if place != count:
-            raise DamagedError(path, at, f"frame {place} stands where frame {count} should")
+            raise DamagedError(path, at, f"frame {place} is in the place of frame {count}")
         start, end = at + _FRAME_SIZE, at + _FRAME_SIZE + head_size + body_size
         if end > len(data):
             return
         parts = data[start : start + head_size], data[start + head_size : end]
         if zlib.crc32(parts[1], zlib.crc32(parts[0])) != check:
-            raise DamagedError(path, at, f"the content of frame {count} does not fit its checksum")
+            raise DamagedError(path, at, f"the content of frame {count} does not match its checksum")
         yield parts, end
         at, count = end, count + 1
 

@@ -41,9 +41,9 @@ class Current:
             *parts, check = path.read_text().split()
             name, number, manifest = parts
             if int(check, 16) != _checked(parts):
-                raise ValueError("its checksum does not fit")
+                raise ValueError("its checksum does not match")
         except FileNotFoundError:
-            raise DamagedError(path, 0, "it is gone, or the directory was written by an older version") from None
+            raise DamagedError(path, 0, "it is missing, or the directory was written by an older version") from None
         except ValueError as error:
             raise DamagedError(path, 0, str(error)) from None
         if name != f"millstream-{FORMAT}":
@@ -93,7 +93,7 @@ class Journal:
         if self._log is None:
             log = self.directory / f"journal-{current.number}"
             if not log.exists():
-                raise DamagedError(log, 0, "it is gone")
+                raise DamagedError(log, 0, "it is missing")
             self._open_log(current.number)
         assert self._log is not None
         notes = [(json.loads(head), from_ipc(rows)[0] if rows else None) for head, rows in self._log.take()]
@@ -118,7 +118,7 @@ class Journal:
         except OSError as error:
             raise StateError(
                 f"cannot save a checkpoint in {self.directory}: {error.strerror or error}",
-                hint="the last one and the journal since then still count; free some space, or see to the disk",
+                hint="the last checkpoint and the journal are still valid; free some space, or check the disk",
             ) from error
         if self._log is not None:
             self._log.close()
@@ -167,10 +167,10 @@ def read_manifest(home: Path, current: Current | None, name: str = MANIFEST) -> 
     try:
         data = path.read_bytes()
         if current is not None and zlib.crc32(data) != current.manifest:
-            raise DamagedError(path, 0, "it does not fit the checksum in CURRENT")
+            raise DamagedError(path, 0, "it does not match the checksum in CURRENT")
         manifest: dict[str, Any] = json.loads(data)
     except FileNotFoundError:
-        raise DamagedError(path, 0, "it is gone") from None
+        raise DamagedError(path, 0, "it is missing") from None
     except ValueError as error:
         raise DamagedError(path, 0, str(error)) from None
     return manifest
@@ -182,9 +182,9 @@ def read_state(home: Path, entry: list[Any]) -> bytes:
     try:
         data: bytes = (home / file).read_bytes()
     except FileNotFoundError:
-        raise DamagedError(home / file, 0, "it is gone") from None
+        raise DamagedError(home / file, 0, "it is missing") from None
     if len(data) != size or zlib.crc32(data) != check:
-        raise DamagedError(home / file, 0, "it does not fit its checksum in the manifest")
+        raise DamagedError(home / file, 0, "it does not match its checksum in the manifest")
     return data
 
 

@@ -57,7 +57,7 @@ def _on_spark(path: str | Path | None, spark: Any, config: Config, now: Callable
 
     if path is not None:
         raise EngineError(
-            "a session on Spark keeps nothing in a directory", hint="give checkpoints to the streaming query instead"
+            "a session on Spark cannot be persistent", hint="use the checkpoint of the streaming query instead"
         )
     tables = TableStore()
     return Database(SparkHost(spark or get_session(), tables.read, now=now), tables, config)

@@ -241,8 +241,8 @@ class SessionKeeper:
                 if code is None:
                     version, _, name = key.partition(":")
                     raise StateError(
-                        f"{version} {name} is written in Python, which is not kept in {self._journal.directory}",
-                        detail=f"it stood in module {module}",
+                        f"{version} {name} is written in Python, which is not saved in {self._journal.directory}",
+                        detail=f"it was in module {module}",
                         hint="open the session with it: ms.connect(directory, aggregates=[…])",
                     )
                 self._database.adopt(code, frozenset())
@@ -279,9 +279,9 @@ class SessionKeeper:
         code = next((e.python for e in self._given.values() if e.python is not None and e.python.name == name), None)
         if code is None or code.digest != digest:
             raise StateError(
-                f"aggregate {name} is not what it was when {self._journal.directory} was saved",
-                detail="its text changed, and with it what the state of queries means",
-                hint="open the session with the aggregate as it was, or begin in a new directory",
+                f"aggregate {name} has changed since {self._journal.directory} was saved",
+                detail="its source changed, so the saved state may not fit it",
+                hint="open the session with the old aggregate, or start in a new directory",
             )
         return code
 

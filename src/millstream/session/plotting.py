@@ -108,7 +108,7 @@ def _named(rows: pa.Table, name: str) -> str:
     matching = [column for column in rows.column_names if column.lower() == name.lower()]
     if len(matching) != 1:
         what = f"no column {name}" if not matching else f"{len(matching)} columns {name}"
-        raise BindError(what, hint="there is " + ", ".join(rows.column_names))
+        raise BindError(what, hint="available: " + ", ".join(rows.column_names))
     return str(matching[0])
 
 

@@ -85,9 +85,11 @@ def _check_class(name: str, made: type, arguments: int) -> None:
             )
     for attribute in _GIVEN:
         if hasattr(made, attribute):
-            raise CatalogError(f"aggregate {name} has its own {attribute}", detail="the window is found by that name")
+            raise CatalogError(
+                f"aggregate {name} has its own {attribute}", detail="that name is reserved for the window"
+            )
     if not hasattr(made, "__dict__") or not made.__dictoffset__:
-        raise CatalogError(f"aggregate {name} has __slots__", hint="leave them out: its state is kept by name")
+        raise CatalogError(f"aggregate {name} has __slots__", hint="remove __slots__: its state is saved by name")
     for state in _STATES:
         if callable(getattr(made, state, None)):
             _check_arguments(f"{name}.{state}", getattr(made, state), 1 + (0 if state == "terminate" else arguments))

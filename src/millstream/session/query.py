@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Query:
-    """A standing query: it runs until it is stopped, and its rows wait until they are fetched."""
+    """A continuous query: it runs until it is stopped, and its rows wait until they are fetched."""
 
     def __init__(
         self, database: Database, host: Host, program: ReadyQuery, sql: str, explain: Callable[[str], str]
@@ -145,9 +145,9 @@ class Query:
         """
         if not self._program.relation:
             raise UnsupportedError(
-                "only a relation has a content at an instant",
-                detail=f"query {self.name} delivers events: things that happened, each at its time",
-                hint="fetch() what it produced",
+                "only a relation has a snapshot",
+                detail=f"query {self.name} emits events",
+                hint="use fetch() for its rows",
             )
         if at is None:
             return self._host.content(self.name, None)

@@ -56,7 +56,7 @@ class _Repair:
         if not (self._directory / "journal-0").exists():
             raise StateError(
                 f"{self._directory} has neither a whole checkpoint nor the first journal",
-                hint="restore it from a backup, or begin in a new directory",
+                hint="restore it from a backup, or start in a new directory",
             )
         return Current(0, 0)
 

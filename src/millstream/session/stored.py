@@ -43,7 +43,7 @@ class StoredStatements:
         for chunk in source.read({}, lambda: False):
             if chunk.rejected:
                 wrong = chunk.rejected[0]
-                raise DataError(f"{wrong.origin}: {wrong.error}", detail=f"table {entry.name} was not made")
+                raise DataError(f"{wrong.origin}: {wrong.error}", detail=f"table {entry.name} was not created")
             self._tables.load(entry.name, pa.Table.from_batches([chunk.rows]))
 
     def _create(self, action: act.OnTables, name: str, replace: bool) -> None:

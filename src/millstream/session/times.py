@@ -24,7 +24,7 @@ def to_micros(time: Moment) -> int:
             raise DataError(f"{time!r} is not a time", hint="write it like '2026-01-31 12:00:00'") from None
     if isinstance(time, int) and not isinstance(time, bool):
         if not -(2**63) <= time < 2**63:
-            raise DataError(f"{time} is beyond all time", hint="times are numbers of 64 bits")
+            raise DataError(f"{time} is out of range", hint="times are 64-bit integers")
         return time
     if isinstance(time, dt.datetime):
         moment = time if time.tzinfo is not None else time.replace(tzinfo=dt.UTC)
@@ -37,24 +37,22 @@ def to_micros(time: Moment) -> int:
 def instant_of(stream: StreamDef, time: Moment) -> int:
     """A point in the time of a stream: µs, or a number where it is ordered by one."""
     if stream.is_by_number and not isinstance(time, int):
-        raise DataError(
-            f"stream {stream.name} is ordered by a number, and {time!r} is none", hint="give a whole number"
-        )
+        raise DataError(f"stream {stream.name} is ordered by a number, not {time!r}", hint="use an integer")
     return to_micros(time)
 
 
 def ordered_stream(name: str, schema: Schema, time: str, slack: str | dt.timedelta | int | None) -> StreamDef:
     """The declaration of data that is registered as a stream ordered by a column."""
     if time not in schema:
-        raise CatalogError(f"no column {time} in {name}", hint="there is " + ", ".join(schema.names))
+        raise CatalogError(f"no column {time} in {name}", hint="available: " + ", ".join(schema.names))
     column = schema[time]
     if not (column.type.is_integer or column.type in (TIMESTAMP, TIMESTAMPTZ, DATE)):
         raise CatalogError(
-            f"{time} is {column.type}, which does not order a stream", hint="it is a timestamp, a date or an integer"
+            f"{time} is {column.type}, which cannot order a stream", hint="use a timestamp, a date or an integer column"
         )
     length = to_slack(slack, column.type)
     if length < 0:
-        raise DataError("the slack is negative", hint="it says how much rows may be out of order")
+        raise DataError("slack cannot be negative", hint="slack is how far out of order rows may arrive")
     return StreamDef(name, schema, Clock.EXTERNAL, column.name, length)
 
 
@@ -66,14 +64,14 @@ def to_slack(slack: str | dt.timedelta | int | None, time: SqlType) -> int:
     if slack is None:
         return 0
     if time.is_integer and not isinstance(slack, int):
-        raise DataError("this stream is ordered by a number, and so is its slack", hint="slack=5")
+        raise DataError("the stream is ordered by a number, so slack takes a number", hint="slack=5")
     if isinstance(slack, dt.timedelta):
         return slack // dt.timedelta(microseconds=1)
     if isinstance(slack, int):
         return slack
     length = sql.parse_duration(slack)
     if length is None:
-        raise DataError(f"{slack!r} is not a length of time", hint="write it like '5 seconds'")
+        raise DataError(f"{slack!r} is not a duration", hint="write it like '5 seconds'")
     return length
 
 

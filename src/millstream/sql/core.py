@@ -83,7 +83,7 @@ class StrictParser(DuckDBParser):
             failure = self._failure(f"expected {wanted}, found {quoted(self._curr)}", self._curr)
             word = self._curr.text
             if self._curr and word.isalpha() and self._curr.token_type not in self.TEXT_MATCH_EXCLUDED_TOKENS:
-                failure.hint = f'{word} is a word of SQL; as a name, write "{word}"'
+                failure.hint = f'{word} is a reserved word; as a name, write "{word}"'
             raise failure
         return name
 

@@ -100,7 +100,7 @@ class DefinitionParser(StreamOperatorParser):
         column = self._parse_name("the name of a column")
         if self._match(TokenType.COMMA, advance=False):
             failure = self._failure("a stream is ordered by one column", self._curr)
-            failure.hint = "put several attributes into one column, or sort in a query"
+            failure.hint = "use one column; a query can sort further"
             raise failure
         return column
 

@@ -16,7 +16,7 @@ _RECOGNIZE = "MATCH_RECOGNIZE"
 _MOST_WORDS = len(_RECOGNIZE.split("_"))
 _KEY_NAME = "the name of the key"
 _EXPRESSION = "an expression"
-_VARIABLE = "a variable, maybe with a star before it"
+_VARIABLE = "a variable, optionally with a star before it"
 
 
 class MatchParser(StreamWindowParser):

@@ -61,7 +61,7 @@ class PatternClauseParser(RowPatternParser):
         """Refuse FINAL and RUNNING before a column, which were read as a column themselves."""
         word = value.name.upper() if isinstance(value, exp.Column) and not value.table else ""
         if word in _EXTENTS and self._curr.token_type in words.NAME_TOKENS:
-            raise self._hinted(f"{word} stands before FIRST, LAST and aggregates", f"write {word} LAST(…)")
+            raise self._hinted(f"{word} is only allowed before FIRST, LAST and aggregates", f"write {word} LAST(…)")
 
     def _at_bare_name(self) -> bool:
         """At the name of a measure without AS, as Oracle allows it: what follows shows that it is one."""
@@ -106,7 +106,7 @@ class PatternClauseParser(RowPatternParser):
             raise failure
         node.set("pattern", self._parse_row_pattern())
         if self._match(TokenType.COMMA, advance=False):
-            raise self._hinted("unexpected ','", "variables follow each other without commas")
+            raise self._hinted("unexpected ','", "separate variables with spaces, not commas")
         self._expect(TokenType.R_PAREN, "')'")
         self._parse_within(node)
         if self._match_text_seq("SUBSET"):
@@ -116,7 +116,7 @@ class PatternClauseParser(RowPatternParser):
             node.set("definitions", self._inside_match(lambda: self._parse_csv(self._parse_definition)))
             self._parse_within(node)
         if node.within is None and self._match_text_seq("WITH", "TIMEOUTS", advance=False):
-            raise self._hinted(f"unexpected {quoted(self._curr)}", "WITH TIMEOUTS stands behind WITHIN …")
+            raise self._hinted(f"unexpected {quoted(self._curr)}", "WITH TIMEOUTS comes after WITHIN …")
         if self._match_texts(_LATE_CLAUSES, advance=False):
             word = self._curr.text.upper()
             given = {"WITHIN": node.within, "SUBSET": node.subsets, "DEFINE": node.definitions}[word]
@@ -185,7 +185,7 @@ class PatternClauseParser(RowPatternParser):
         self._advance()
         column = self._parse_column()
         if type(column) is not exp.Column:
-            raise self._failure("expected a variable or a column of it behind '*'", first)
+            raise self._failure("expected a variable or one of its columns after '*'", first)
         return self._covered(Starred(this=column), first)
 
     def _third(self) -> TokenType:

@@ -160,7 +160,7 @@ class QueryParser(MatchParser):
         first = self._curr
         if self._match_text_seq("LATERAL", "(", advance=False):
             failure = self._failure("LATERAL is not supported", first)
-            failure.hint = "leave it out, and say in ON or WHERE what belongs together"
+            failure.hint = "leave it out, and write the condition in ON or WHERE"
             raise failure
         node = self._parse_side_stream() or self._parse_window_table() or self._parse_table_parts()
         if not isinstance(node, exp.Table):

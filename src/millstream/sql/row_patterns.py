@@ -26,7 +26,7 @@ from millstream.sql.spans import cover
 
 VARIABLE = "a variable of the pattern"
 _SHORT_QUANTIFIERS = {TokenType.STAR: (0, None), TokenType.PLUS: (1, None), QUESTION_MARK: (0, 1)}
-_IN_PARENTHESES = "put what is repeated into parentheses"
+_IN_PARENTHESES = "put the repeated part into parentheses"
 _SLIPS = {TokenType.DPIPE: "alternatives are separated by a single |", TokenType.DSTAR: _IN_PARENTHESES}
 _MOST_DIGITS = 9
 
@@ -51,7 +51,7 @@ class RowPatternParser(ExpressionParser):
         while part := self._parse_pattern_primary():
             parts.append(self._parse_quantified(part))
         if not parts:
-            raise self._hinted(f"expected {VARIABLE}, found {quoted(self._curr)}", "() stands for no row at all")
+            raise self._hinted(f"expected {VARIABLE}, found {quoted(self._curr)}", "() means no row at all")
         return self._covered(PatternSequence(expressions=parts), first) if len(parts) > 1 else parts[0]
 
     def _parse_pattern_primary(self) -> RowPattern | None:

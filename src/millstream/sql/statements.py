@@ -108,7 +108,7 @@ def _check(tokens: list[Token]) -> None:
     before = farther = _NOTHING
     for token in tokens:
         if message := _foreign(token) or _misplaced(token, before, farther):
-            hint = 'names that are words of SQL or have special characters are written in double quotes: "…"'
+            hint = 'names that are reserved words or have special characters need double quotes: "…"'
             raise SyntaxFailure(message, span_of_token(token), hint if _could_be_quoted(token, before) else None)
         farther, before = before, token
 

@@ -97,7 +97,7 @@ class StreamOperatorParser(QueryParser):
         if not isinstance(query, exp.Query):
             raise self._failure("expected a query, found rows of values", inner)
         if query.args.get("stream_of"):
-            failure = self._failure("the query in parentheses is a stream already", first)
+            failure = self._failure("the query in parentheses is already a stream", first)
             failure.hint = f"leave out {kind}"
             raise failure
         self._match_r_paren()
@@ -135,7 +135,7 @@ class StreamOperatorParser(QueryParser):
         any_token: bool = False,
     ) -> exp.Expr | None:
         if self._at_stream_operator():
-            failure = self._failure(f"{self._curr.text.upper()} makes a stream of a whole query", self._curr)
+            failure = self._failure(f"{self._curr.text.upper()} turns a whole query into a stream", self._curr)
             failure.hint = f"write SELECT {self._curr.text.upper()}(a, b) FROM …"
             raise failure
         return super()._parse_function(functions, anonymous, optional_parens, any_token)

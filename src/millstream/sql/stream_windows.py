@@ -80,7 +80,7 @@ class StreamWindowParser(WindowTableParser):
             return
         failure = self._failure(f"expected {wanted}, found {quoted(self._curr)}", self._curr)
         if self._match_texts(("PRECEDING", "FOLLOWING"), advance=False):
-            failure.hint = f"a window in FROM holds the latest rows, write it without {self._curr.text.upper()}"
+            failure.hint = f"a window in FROM always holds the latest rows: write it without {self._curr.text.upper()}"
         raise failure
 
     def _parse_window_body(self) -> StreamWindow:

@@ -129,9 +129,9 @@ def _meant(call: WrittenCall, context: Context) -> WrittenCall:
     args = call.arguments
     if call.fn in _OF_ARRAYS:
         context.refuse(
-            f"{call.name} makes an array, and no column can hold one",
+            f"{call.name} makes an array, which no column can hold",
             call.node,
-            hint=f"string_agg(…, '{_SEPARATOR}') makes one text of the values",
+            hint=f"string_agg(…, '{_SEPARATOR}') joins the values into one text",
         )
     if call.name in _OF_CONDITIONS:
         return replace(call, fn=_OF_CONDITIONS[call.name], of_conditions=True)
@@ -181,7 +181,7 @@ def _check_one(call: WrittenCall, context: Context) -> None:
     if call.star is not None:
         context.fail(f"{call.name} takes a value", call.star, hint="name a column")
     if len(call.arguments) != 1:
-        context.fail(f"{call.name} takes one argument, here are {len(call.arguments)}", call.node)
+        context.fail(f"{call.name} takes one argument, got {len(call.arguments)}", call.node)
 
 
 def is_idempotent(call: WrittenCall) -> bool:
@@ -209,7 +209,7 @@ def bind_builtin(call: WrittenCall, rows: ExpressionBinder, any_value: str = "fi
         arg = rows.bind(call.arguments[0])
         if call.of_conditions and arg.type not in (BOOLEAN, NULL):
             context.fail(
-                f"{call.name} takes conditions, this is {arg.type}",
+                f"{call.name} takes a condition, not {arg.type}",
                 call.arguments[0],
                 hint=f"{call.name}(… > 0)" if arg.type.is_numeric else f"compare it: {call.name}(… = …)",
             )
@@ -238,7 +238,5 @@ def as_arguments(args: tuple[Expr, ...], parameters: Schema, node: exp.Expr, con
 def _as_argument(arg: Expr, parameter: Field) -> Expr:
     """An argument as a value of its parameter's type: numbers become other numbers, text does not become one."""
     if arg.type.is_text and not parameter.type.is_text and not isinstance(arg, Literal):
-        raise BindError(
-            f"{parameter.name} is {parameter.type}, and this is {arg.type}", hint=f"CAST(… AS {parameter.type})"
-        )
+        raise BindError(f"{parameter.name} is {parameter.type}, not {arg.type}", hint=f"CAST(… AS {parameter.type})")
     return functions.cast(arg, parameter.type)

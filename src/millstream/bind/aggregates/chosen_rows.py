@@ -82,9 +82,9 @@ def bind_own(call: WrittenCall, rows: ExpressionBinder, window: bool = False) ->
         context.refuse(
             f"{word} with {call.name} is not supported",
             call.node,
-            detail="it returns rows as they come, and not at the end of a group"
+            detail="it returns rows as they arrive, not at the end of a group"
             if base is not None
-            else "it has no version but for windows",
+            else "it only has a window version",
             hint="filter the rows in a subquery" if where is not None else None,
         )
     args = as_arguments(args, base.parameters, call.node, context)
@@ -125,9 +125,9 @@ def _orders(call: WrittenCall, rows: ExpressionBinder) -> tuple[Order, ...]:
     for order in call.order:
         if call.distinct and order.this not in call.arguments:
             rows.context.fail(
-                f"{call.name} with DISTINCT is ordered by what it takes",
+                f"{call.name} with DISTINCT can only be ordered by its argument",
                 order,
-                detail="equal values are one, and have no other column",
+                detail="equal values are merged and have no other column",
                 hint="order by the argument itself",
             )
     return tuple(

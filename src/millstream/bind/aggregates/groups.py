@@ -55,7 +55,7 @@ class Arguments(ExpressionBinder):
 
     def bind(self, node: exp.Expr) -> Expr:
         if is_aggregate(node, self.context):
-            self.context.fail(f"an aggregate cannot stand {self.place}", node, hint=self.hint)
+            self.context.fail(f"an aggregate is not allowed {self.place}", node, hint=self.hint)
         return super().bind(node)
 
 
@@ -86,7 +86,7 @@ class GroupCall:
 
 def ungrouped(context: Context, scope: Scope) -> Arguments:
     """Expressions of WHERE, over rows that are grouped, or otherwise brought together, after it."""
-    return Arguments(context, scope, "in WHERE", "conditions on groups stand in HAVING")
+    return Arguments(context, scope, "in WHERE", "write conditions on groups in HAVING")
 
 
 class GroupedExpressions(ExpressionBinder):
@@ -156,9 +156,9 @@ class GroupedExpressions(ExpressionBinder):
         for node in group.expressions:
             if isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets):
                 self.context.refuse(
-                    "rows of streams are grouped in one way",
+                    "GROUPING SETS, ROLLUP and CUBE are not supported on streams",
                     node,
-                    hint="write a query for each set of keys, and put UNION ALL between them",
+                    hint="write one query per set of keys, and combine them with UNION ALL",
                 )
             yield from map(self._meant, node.expressions if isinstance(node, exp.Tuple) else (node,))
 
@@ -169,7 +169,7 @@ class GroupedExpressions(ExpressionBinder):
             place = int(node.name)
             if not 1 <= place <= len(items):
                 self.context.fail(
-                    f"there is no column {place} to group by", node, hint=f"the select list has {len(items)}"
+                    f"the select list has no column {place} to group by", node, hint=f"the select list has {len(items)}"
                 )
             return _unaliased(items[place - 1])
         if isinstance(node, exp.Column) and not node.table:
@@ -194,7 +194,7 @@ class GroupedExpressions(ExpressionBinder):
             self.context.fail(
                 f"{call.fn} returns {len(call.result)} columns",
                 node,
-                hint="let it stand alone in the select list",
+                hint="select it alone",
             )
         return in_words(Column(call.result.fields[0].type, self._names(call)[0]), node)
 
@@ -236,10 +236,10 @@ class GroupedExpressions(ExpressionBinder):
             # what TERMINATE returns after each tuple is what it returns at the end
             if call.program is not None and not returns_one_row(call.program, Running(total=True)):
                 self.context.refuse(
-                    f"{call.fn} stands beside other aggregates, and may return any number of rows",
+                    f"{call.fn} is used together with other aggregates, but may return any number of rows",
                     self.select,
-                    detail="one row of each aggregate makes one row of the result",
-                    hint="let it stand alone, or return exactly one row: INSERT … SELECT from a table of one row",
+                    detail="each result row combines one row of each aggregate",
+                    hint="select it alone, or return exactly one row: INSERT … SELECT from a table of one row",
                 )
 
     # -- expressions -----------------------------------------------------------------------------------------------
@@ -278,7 +278,7 @@ class GroupedExpressions(ExpressionBinder):
 
     def _refuse_over(self, node: exp.Window, _: ExpressionBinder) -> Expr:
         return self.context.refuse(
-            "OVER beside GROUP BY is not supported", node, hint="group in a subquery, and use OVER outside of it"
+            "OVER together with GROUP BY is not supported", node, hint="group in a subquery, and use OVER outside it"
         )
 
 

@@ -126,8 +126,8 @@ class OwnCalls:
             self.context.refuse(
                 f"{names} in one SELECT",
                 self.places[last[1]],
-                detail="each may return no row or several, and then their rows do not belong together",
-                hint="use a query for each",
+                detail="each may return no row or several, so their rows cannot be paired",
+                hint="use one query for each",
             )
         exact = [call for call in self.calls if call.is_exact]
         for call in sorted(exact, key=_Neighbours(exact).place) + last:
@@ -155,7 +155,7 @@ class OwnCalls:
         return self.context.refuse(
             f"SLIDE with {call.program.name}, which may return no row or several",
             node,
-            detail="over all rows that came, it is given only if each row returns exactly one",
+            detail="over all rows so far, SLIDE needs exactly one result per row",
             hint="give it a window: ROWS n PRECEDING or RANGE n unit PRECEDING",
         )
 

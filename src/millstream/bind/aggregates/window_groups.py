@@ -64,7 +64,7 @@ class GroupBinder(GroupedExpressions):
         for call in list(self.calls)[1:]:
             if call.program is not None and begins_with_sqlcode(call.program):
                 self.context.refuse(
-                    f"{call.fn} looks at sqlcode first, which another aggregate has set",
+                    f"{call.fn} reads sqlcode first, which another aggregate has set",
                     self.select,
                     hint="put it first in the select list",
                 )
@@ -79,7 +79,7 @@ class GroupBinder(GroupedExpressions):
         names = [expr.name for expr in others if isinstance(expr, Column) and expr.name in table.input.schema]
         if len(names) < len(others) or not _only_filters(self.plan, table):
             self.context.fail(
-                "of which rows is this a session?", self.select.args["group"], hint="write SESSION(s PARTITION BY …, …)"
+                "a session of which rows?", self.select.args["group"], hint="write SESSION(s PARTITION BY …, …)"
             )
         partitioned = replace(table, keys=tuple(names))
         self.plan = P.rebuild(self.plan, lambda node: partitioned if node == table else node)
@@ -101,7 +101,7 @@ class GroupBinder(GroupedExpressions):
             if isinstance(table, P.AssignWindows):
                 length = Literal(BIGINT if table.type == BIGINT else INTERVAL, table.windows.size)
                 return self._add_key(functions.resolve("+", (Column(table.type, start), length)))
-            self._refuse_keys("sessions that begin together need not end together", "window_end")
+            self._refuse_keys("sessions that begin together may end at different times", "window_end")
         missing = "window_start, window_end" if start is not None and end is not None else "the window's bounds"
         return self._refuse_keys("a group is complete when its window has ended", missing)
 

@@ -71,7 +71,7 @@ class MatchExpressions(ExpressionBinder):
         name, arguments = call_of(node.this)
         whose = f"{arguments[0].name}." if len(arguments) == 1 and isinstance(arguments[0], exp.Column) else ""
         self.context.fail(
-            f"a column stands inside {name.upper()}(…) here", node, hint=f"{name.upper()}({whose}{node.name})"
+            f"a column must be inside {name.upper()}(…) here", node, hint=f"{name.upper()}({whose}{node.name})"
         )
 
     def _column(self, node: exp.Column) -> Expr:
@@ -91,15 +91,17 @@ class MatchExpressions(ExpressionBinder):
         if isinstance(node.this, exp.Filter) or is_aggregate(node.this, self.context):
             return self.aggregate(node.this, final)
         return self.context.fail(
-            f"{'FINAL' if final else 'RUNNING'} stands before FIRST, LAST and aggregates", node, hint="leave it out"
+            f"{'FINAL' if final else 'RUNNING'} is only allowed before FIRST, LAST and aggregates",
+            node,
+            hint="leave it out",
         )
 
     def _refuse_final(self, node: exp.Expr) -> None:
         if self.clause == "DEFINE":
             self.context.fail(
-                "FINAL cannot stand in DEFINE",
+                "FINAL is not allowed in DEFINE",
                 node,
-                detail="while a row is tested, nobody knows how the match will end",
+                detail="while a row is tested, the end of the match is not known",
                 hint="leave FINAL out",
             )
 
@@ -113,7 +115,7 @@ class MatchExpressions(ExpressionBinder):
         if name == "match_number":
             return NUMBER
         if self.clause == "DEFINE":
-            self.context.fail(f"{name.upper()} cannot stand in DEFINE", node, hint="use it in MEASURES")
+            self.context.fail(f"{name.upper()} is not allowed in DEFINE", node, hint="use it in MEASURES")
         if name == "match_rowtime":
             if self.time is None:
                 self.context.fail(
@@ -121,7 +123,7 @@ class MatchExpressions(ExpressionBinder):
                 )
             return self.values.reach(self.time, MatchRow(final=True))
         if not self.timeouts:
-            self.context.fail("nothing times out here", node, hint="write WITHIN … WITH TIMEOUTS")
+            self.context.fail("TIMED_OUT() needs timeouts", node, hint="write WITHIN … WITH TIMEOUTS")
         return Column(BOOLEAN, TIMED_OUT)
 
     def _is_time(self, arguments: list[exp.Expression]) -> bool:
@@ -156,7 +158,9 @@ class MatchExpressions(ExpressionBinder):
                 self._refuse_final(inner)
             inner = inner.this
             if name_of(inner) not in LOGICAL:
-                self.context.fail(f"{'FINAL' if final else 'RUNNING'} stands before FIRST and LAST here", argument)
+                self.context.fail(
+                    f"{'FINAL' if final else 'RUNNING'} is only allowed before FIRST and LAST here", argument
+                )
         if name_of(inner) not in LOGICAL:
             return argument, place
         value, offset = self._arguments(inner, 0)
@@ -167,7 +171,7 @@ class MatchExpressions(ExpressionBinder):
         assert isinstance(node, exp.Func)
         name, arguments = call_of(node)
         if not 1 <= len(arguments) <= 2:
-            self.context.fail(f"{name.upper()} takes one or two arguments, here are {len(arguments)}", node)
+            self.context.fail(f"{name.upper()} takes one or two arguments, got {len(arguments)}", node)
         for argument in arguments:
             if isinstance(argument, exp.IgnoreNulls | exp.RespectNulls | exp.Distinct | exp.Star):
                 self.context.refuse(f"{name.upper()} takes the value of a row", argument)
@@ -227,10 +231,10 @@ class MatchExpressions(ExpressionBinder):
             self.context.refuse(
                 f"{name} may return no row or several",
                 node,
-                detail="a match has one value of it, that of TERMINATE",
+                detail="a match needs exactly one value, the one that TERMINATE returns",
                 hint="return exactly one row in TERMINATE, and none in ITERATE"
                 if code_in(program) is None
-                else "promise it, @ms.aggregate(…, one_row=True), if that is so",
+                else "if it always returns one row, declare it: @ms.aggregate(…, one_row=True)",
             )
         return self._program(call, program, args, rows, final)
 

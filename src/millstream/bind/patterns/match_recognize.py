@@ -40,7 +40,7 @@ def bind_match_recognize(node: S.MatchRecognize, rows: P.Node, alias: str, conte
         context.fail(
             "WITH UNMATCHED ROWS and {- -} do not go together",
             node.pattern,
-            detail="a row that is left out of a match is neither in a match nor in none",
+            detail="an excluded row is neither matched nor unmatched",
             hint="leave one of them out",
         )
     measures = search.measures()
@@ -57,7 +57,7 @@ def bind_match_recognize(node: S.MatchRecognize, rows: P.Node, alias: str, conte
     _check_names(node, outputs, measures, context)
     match = search.build(keys, given, [expr for _, expr in measures])
     if not outputs:
-        context.fail("nothing is told of a match", node, hint="add MEASURES … AS …, or PARTITION BY")
+        context.fail("the match has no output columns", node, hint="add MEASURES … AS …, or PARTITION BY")
     names = unique_names(name for name, _ in outputs)
     return P.Project(match, tuple(zip(names, (expr for _, expr in outputs), strict=True)))
 
@@ -191,7 +191,7 @@ def length_of(node: exp.Expr, rows: P.Node, context: Context) -> int:
     length = duration_us(node)
     number = int(node.name) if isinstance(node, exp.Literal) and node.name.isdigit() else None
     if by_number and number is None:
-        context.fail("the time is a number here, and so is the length of WITHIN", node, hint="leave the unit out")
+        context.fail("the stream is ordered by a number, so WITHIN takes a number", node, hint="leave the unit out")
     if not by_number and number is not None:
         context.fail("WITHIN needs a unit of time", node, hint=f"WITHIN INTERVAL '{number}' SECOND")
     if not by_number and length is None:
@@ -199,7 +199,7 @@ def length_of(node: exp.Expr, rows: P.Node, context: Context) -> int:
     span = number if by_number else length
     assert span is not None
     if not 0 < span < _LONGEST:
-        context.fail("WITHIN takes a positive length" if span <= 0 else "the length of WITHIN is too long", node)
+        context.fail("WITHIN takes a positive duration" if span <= 0 else "the duration of WITHIN is too long", node)
     return span
 
 
@@ -217,4 +217,4 @@ def _check_names(
     names = [name.lower() for name, _ in outputs]
     for measure, (name, _) in reversed(list(zip(node.measures, measures, strict=True))):
         if names.count(name.lower()) > 1:
-            context.fail(f"two columns are called {name}", measure, hint="name the measure otherwise, with AS")
+            context.fail(f"two columns are named {name}", measure, hint="rename the measure with AS")

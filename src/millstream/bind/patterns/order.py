@@ -38,10 +38,10 @@ def require_events(rows: P.Node, word: str, node: exp.Expr, context: Context) ->
     """Refuse rows that are not events."""
     if rows.kind is P.Kind.RELATION:
         context.refuse(
-            f"{word} needs events, and this is a relation",
+            f"{word} needs events, not a relation",
             node,
-            detail="its rows are valid for some time, and have no order",
-            hint="leave the window out, or make events of it: ISTREAM(…)",
+            detail="its rows are valid for some time and have no order",
+            hint="leave the window out, or turn the relation into events: ISTREAM(…)",
         )
     if rows.kind is P.Kind.TABLE:
         context.refuse(
@@ -71,8 +71,8 @@ def arranged(
         context.refuse(
             "a stream is ordered by its time",
             order[0],
-            detail="rows are searched in order of time; further columns decide among those of equal times",
-            hint=f"{clause} {sorted(times)[0]}" if times else f"leave {clause} out: rows are searched as they come",
+            detail="rows are searched in time order; further columns order rows with equal times",
+            hint=f"{clause} {sorted(times)[0]}" if times else f"leave {clause} out: rows are searched in arrival order",
         )
     ties = tuple(part for part in parts[1:] if part.column not in times and part.column not in keys)
     shown = tuple(name for name in names if name in below.schema)

@@ -10,13 +10,13 @@ from millstream.sql.patterns import MatchRecognize, SequenceMatch, Starred
 
 ONLY_IN_PATTERNS = ("prev", "next", "classifier", "match_number", "match_rowtime", "timed_out")
 _HINTS = {
-    "prev": "lag(…) OVER (…) is the value of the row before",
-    "next": "lead(…) OVER (…) is the value of the row behind",
+    "prev": "use lag(…) OVER (…) for the value of the row before",
+    "next": "use lead(…) OVER (…) for the value of the row after",
 }
 _ELSEWHERE = {
-    "lag": "PREV(…) is the value of the row before, LAST(…, 1) of the one before in the match",
-    "lead": "NEXT(…) is the value of the row behind",
-    "match_sequence_number": "count(*) numbers the rows of a match",
+    "lag": "use PREV(…) for the value of the row before, LAST(…, 1) for the one before in the match",
+    "lead": "use NEXT(…) for the value of the row after",
+    "match_sequence_number": "use count(*) to number the rows of a match",
 }
 
 
@@ -28,15 +28,15 @@ def check_stars(statement: exp.Expr, context: Context) -> None:
         if isinstance(around, MatchRecognize):
             column = node.this
             context.fail(
-                f"{what} is said of a sequence, FROM s AS (*{column.table or column.name}, …)",
+                f"{what} is only allowed with a sequence, FROM s AS (*{column.table or column.name}, …)",
                 node,
                 hint=f"write {to_sql(column)} here" if column.table else f"write {column.name}.* here",
             )
         if around is None or not _has_sequence(around):
             context.fail(
-                f"{what} is said of a run of rows, and there is no sequence in FROM",
+                f"{what} refers to a run of rows, but FROM has no sequence",
                 node,
-                hint=f"FROM s AS (*{node.this.table or node.this.name}, …) looks for one; count(*) counts rows",
+                hint=f"FROM s AS (*{node.this.table or node.this.name}, …) defines one; count(*) counts rows",
             )
 
 
@@ -44,7 +44,7 @@ def refuse_outside(name: str, node: exp.Expr, context: Context) -> None:
     """Refuse a call that has a meaning only in a row pattern."""
     if name in ONLY_IN_PATTERNS:
         context.fail(
-            f"{name.upper()} is said of a match, and stands in MEASURES and DEFINE",
+            f"{name.upper()} is only allowed in MEASURES and DEFINE",
             node,
             hint=_HINTS.get(name, "name it in MEASURES: " + name.upper() + "() AS …, and use that name"),
         )
@@ -54,9 +54,11 @@ def refuse_elsewhere(name: str, node: exp.Expr, context: Context) -> None:
     """Refuse a call that other systems have in row patterns, and say what does the same."""
     if name in ("final", "running"):
         word = name.upper()
-        context.fail(f"{word} stands before FIRST, LAST and aggregates", node, hint=f"{word} LAST(…), for each of them")
+        context.fail(
+            f"{word} is only allowed before FIRST, LAST and aggregates", node, hint=f"{word} LAST(…), for each of them"
+        )
     if name in _ELSEWHERE:
-        context.fail(f"{name.upper()} cannot stand in a pattern", node, hint=_ELSEWHERE[name])
+        context.fail(f"{name.upper()} is not allowed in a pattern", node, hint=_ELSEWHERE[name])
 
 
 def _has_sequence(select: exp.Expr) -> bool:

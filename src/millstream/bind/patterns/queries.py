@@ -57,9 +57,9 @@ class RowQueries:
     def _value(self, node: exp.Expr, row: RowExpressions) -> Expr:
         if asks_streams(node, self.context):
             self.context.refuse(
-                "a query over streams cannot stand in a pattern",
+                "a query over streams is not allowed in a pattern",
                 node,
-                hint="join what it gives before the search: FROM (SELECT … FROM s JOIN …) MATCH_RECOGNIZE (…)",
+                hint="join its result before the search: FROM (SELECT … FROM s JOIN …) MATCH_RECOGNIZE (…)",
             )
         for query in node.find_all(exp.Query):
             for column in free_columns(query, self.scope, self.context):

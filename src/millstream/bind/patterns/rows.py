@@ -41,14 +41,14 @@ class RowExpressions(ExpressionBinder):
         if isinstance(node, RunningExtent | Final) or name in (*LOGICAL, *PHYSICAL):
             word = name or "RUNNING and FINAL"
             self.context.fail(
-                f"{word.upper()} cannot stand inside {self.around}",
+                f"{word.upper()} is not allowed inside {self.around}",
                 node,
-                hint="only FIRST and LAST stand inside PREV and NEXT, around all of what is asked of the row"
+                hint="only FIRST and LAST are allowed inside PREV and NEXT, around the whole argument"
                 if self.around.lower() in (*LOGICAL, *PHYSICAL)
                 else "aggregate the column itself",
             )
         if is_aggregate(node, self.context):
-            self.context.fail(f"an aggregate cannot stand inside {self.around}", node)
+            self.context.fail(f"an aggregate is not allowed inside {self.around}", node)
         if star_of(node) is not None:
             self.context.fail(f"{self.around} takes a value", node, hint="name a column")
         if name == "classifier":
@@ -57,7 +57,7 @@ class RowExpressions(ExpressionBinder):
         if name == "match_number":
             return NUMBER
         if name in OF_MATCH:
-            self.context.fail(f"{name.upper()} cannot stand inside {self.around}", node)
+            self.context.fail(f"{name.upper()} is not allowed inside {self.around}", node)
         return super().bind(node)
 
     def _column(self, node: exp.Column) -> Expr:
@@ -75,10 +75,10 @@ class RowExpressions(ExpressionBinder):
         elif of != self.of:
             mine, other = (name or "all rows" for name in (self._first, qualifier))
             self.context.fail(
-                f"{self.around} is asked of {mine} and of {other}",
+                f"{self.around} uses columns of {mine} and of {other}",
                 node,
-                detail="its argument is computed at one row",
-                hint="write one variable before all columns, or use two calls",
+                detail="its argument is evaluated at one row",
+                hint="use one variable for all columns, or two calls",
             )
 
 
@@ -86,11 +86,11 @@ def column_of(node: exp.Column, scope: Scope | None, variables: Variables) -> Ex
     """The column of a row that a name means, whatever variable stands before it."""
     assert scope is not None
     if star_of(node) is not None:
-        variables.context.fail(f"{to_sql(node)} is no single value", node, hint="name a column, or write count(…)")
+        variables.context.fail(f"{to_sql(node)} is not a single value", node, hint="name a column, or write count(…)")
     if not node.table and node.name.lower() in OF_MATCH and not scope.knows(node.name):
         variables.context.fail(f"no column {node.name}", node, hint=f"it is a function: {node.name}()")
     if node.table.lower() == "previous" and (of := node.text("db")) and not variables.knows(node.table):
-        variables.context.fail(".previous is said in sequences", node, hint=f"write PREV({of}.{node.name})")
+        variables.context.fail(".previous is only allowed in sequences", node, hint=f"write PREV({of}.{node.name})")
     if node.table and not variables.knows(node.table):
         if scope.has(node.table):
             variables.context.fail(

@@ -61,10 +61,10 @@ class SequenceExpressions(MatchExpressions):
             return self._of_row(node)
         if isinstance(node, exp.Window):
             self.context.refuse(
-                "OVER cannot stand beside a sequence",
+                "OVER is not allowed together with a sequence",
                 node,
-                detail="aggregates are those of the runs of a match here",
-                hint="look at the matches from around: SELECT … OVER (…) FROM (SELECT … FROM s AS (X, *Y) WHERE …)",
+                detail="aggregates refer to the runs of a match here",
+                hint="use a query around the sequence: SELECT … OVER (…) FROM (SELECT … FROM s AS (X, *Y) WHERE …)",
             )
         if name_of(node) in LOGICAL:
             self._mention_all(node, final=name_of(node) == "last")
@@ -117,7 +117,7 @@ class SequenceExpressions(MatchExpressions):
         self._row_column(node)
         first = self.order[0]
         return self.context.fail(
-            f"{node.name} of which row?", node, hint=f"write {first}.{node.name}, or PARTITION BY {node.name}"
+            f"which row's {node.name}?", node, hint=f"write {first}.{node.name}, or PARTITION BY {node.name}"
         )
 
     def _computed_key(self, node: exp.Expr) -> exp.Column | None:
@@ -176,7 +176,7 @@ class SequenceExpressions(MatchExpressions):
             variable = self._whose(arguments[0], final=False)
             if fn != "count":
                 self.context.fail(
-                    f"{name} of which column?",
+                    f"which column's {name}?",
                     node,
                     hint=f"{name}({'*' if starred else ''}{plain[0].name}.{self._example()})",
                 )

@@ -28,13 +28,13 @@ Bind = Callable[[exp.Expr], FromEntry]
 
 _AROUND = "FROM (SELECT … FROM s AS (X, *Y) WHERE …)"
 _REFUSED = {
-    "group": ("GROUP BY", f"group the matches of a window: SELECT … {_AROUND} WINDOW(RANGE …) GROUP BY …"),
-    "having": ("HAVING", "what must hold of a match stands in WHERE, such as count(*Y) > 3"),
-    "distinct": ("DISTINCT", f"look at the matches of a window: SELECT DISTINCT … {_AROUND} WINDOW(RANGE …)"),
-    "windows": ("WINDOW", f"use it around the sequence: SELECT … OVER w {_AROUND} WINDOW w AS (…)"),
-    "qualify": ("QUALIFY", "what must hold of a match stands in WHERE"),
-    "limit": ("LIMIT", "matches come for as long as rows do: stop the query when you have enough"),
-    "offset": ("OFFSET", "matches come for as long as rows do: leave it out"),
+    "group": ("GROUP BY", f"group the matches in a window: SELECT … {_AROUND} WINDOW(RANGE …) GROUP BY …"),
+    "having": ("HAVING", "write conditions on a match in WHERE, such as count(*Y) > 3"),
+    "distinct": ("DISTINCT", f"use a window over the matches: SELECT DISTINCT … {_AROUND} WINDOW(RANGE …)"),
+    "windows": ("WINDOW", f"use it outside the sequence: SELECT … OVER w {_AROUND} WINDOW w AS (…)"),
+    "qualify": ("QUALIFY", "write conditions on a match in WHERE"),
+    "limit": ("LIMIT", "a continuous query has no last match: stop the query when you have enough"),
+    "offset": ("OFFSET", "a continuous query has no last match: leave it out"),
 }
 """clauses that say nothing of a match, and what to write instead"""
 
@@ -98,9 +98,9 @@ class SequenceBinder:
             source = replace(self.source(node), join=join)
             if source.plan.kind is not P.Kind.TABLE:
                 self.context.refuse(
-                    "beside a sequence only stored tables stand in FROM",
+                    "only stored tables may be joined with a sequence in FROM",
                     node,
-                    hint="give the sequence a name of its own, CREATE STREAM … AS SELECT …, and join that",
+                    hint="name the sequence with CREATE STREAM … AS SELECT …, and join that stream",
                 )
             if join is not None and (join.args.get("side") or join.args.get("method") or join.args.get("using")):
                 self.context.refuse("this join with a sequence is not supported", join, hint="use JOIN … ON")
@@ -111,7 +111,7 @@ class SequenceBinder:
         if len(variables.names) < len(self.node.variables):
             names = [node.this.name.lower() for node in self.node.variables]
             twice = next(node for node, name in zip(self.node.variables, names, strict=True) if names.count(name) > 1)
-            self.context.fail(f"{twice.this.name} stands twice in the sequence", twice)
+            self.context.fail(f"{twice.this.name} appears twice in the sequence", twice)
         for source in tables:
             if variables.knows(source.alias):
                 self.context.fail(
@@ -122,9 +122,9 @@ class SequenceBinder:
         for key, (word, hint) in _REFUSED.items():
             if clause := self.select.args.get(key):
                 place = self.select if key == "distinct" else clause[0] if isinstance(clause, list) else clause
-                self.context.refuse(f"{word} cannot stand beside a sequence", place, hint=hint)
+                self.context.refuse(f"{word} is not allowed together with a sequence", place, hint=hint)
         if (order := self.select.args.get("order")) is not None:
-            self.context.refuse("matches come in order of time", order, hint="leave ORDER BY out")
+            self.context.refuse("matches are emitted in time order", order, hint="leave ORDER BY out")
 
     def _outputs(
         self, node: exp.Expr, expressions: SequenceExpressions, items: tuple[Item, ...]

@@ -75,7 +75,7 @@ class PatternWindows:
             self.context.refuse(
                 "a pattern in a window needs a frame of ROWS",
                 spec,
-                hint="ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING, and PATTERN (…) WITHIN … for a length of time",
+                hint="ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING, and PATTERN (…) WITHIN … for a duration",
             )
         frame = None if spec is None else self.frames.following(spec, node)
         if frame is None or frame[0] != 0:

@@ -42,7 +42,7 @@ def bind_program(definition: AggregateDef, argument_types: tuple[SqlType, ...], 
 
 def describe_blocking(program: Program) -> str:
     """Why a program without a window cannot run on a stream, if it is blocking."""
-    return f"TERMINATE of {program.name} runs when the last row has come, and a stream has no last row"
+    return f"TERMINATE of {program.name} runs after the last row, and a stream has no last row"
 
 
 class _Binding:
@@ -128,7 +128,9 @@ class _Binding:
             if not body.changed:
                 return
         self.context.fail(
-            f"the types of {self.definition.name}'s tables do not settle", self.body.this, hint="declare them"
+            f"the column types of {self.definition.name}'s tables cannot be inferred",
+            self.body.this,
+            hint="declare them",
         )
 
     def _check_typed(self) -> None:
@@ -138,7 +140,7 @@ class _Binding:
                     self.context.fail(
                         f"column {name} of {columns.title} has no type",
                         node,
-                        detail="none is declared, and no value is ever given to it",
+                        detail="no type is declared, and no value is ever assigned to it",
                         hint=f"declare it: {name} INTEGER",
                     )
 
@@ -168,7 +170,7 @@ def _parameters(definition: AggregateDef, types: tuple[SqlType, ...], caller: Co
     if len(types) != len(definition.parameters):
         count = len(definition.parameters)
         caller.fail(
-            f"{definition.name} takes {count} argument{'s' * (count != 1)}, here are {len(types)}",
+            f"{definition.name} takes {count} argument{'s' * (count != 1)}, got {len(types)}",
             hint=f"it is {definition.signature}",
         )
     fields: list[Field] = []

@@ -72,7 +72,7 @@ def _check_tables(node: CreateAggregate, context: Context) -> LocalTableClause |
     for table in node.tables:
         name = table.name.lower()
         if name == RETURN:
-            context.fail("RETURN is what the aggregate returns, and needs no table", table)
+            context.fail("RETURN is the aggregate's result and cannot be declared as a table", table)
         if name in seen:
             context.fail(f"table {table.name} is declared twice", table)
         seen.add(name)
@@ -95,7 +95,9 @@ def _check_states(node: CreateAggregate, context: Context) -> None:
         for statement in statements_of(node)
     ):
         context.fail(
-            f"aggregate {node.name} never returns a row", node.this, hint="some state needs INSERT INTO RETURN …"
+            f"aggregate {node.name} never returns a row",
+            node.this,
+            hint="add INSERT INTO RETURN … to one of its states",
         )
 
 
@@ -103,18 +105,22 @@ def _check_tables_used(node: CreateAggregate, context: Context, parameters: Decl
     known = [table.name for table in node.tables]
     for statement in statements_of(node):
         if (with_ := statement.find(exp.With)) is not None:
-            context.refuse("WITH cannot stand inside an aggregate", with_, hint="keep the rows in a table of the body")
+            context.refuse(
+                "WITH is not allowed inside an aggregate", with_, hint="keep the rows in a table of the body"
+            )
         target = target_of(statement)
         for table in statement.find_all(exp.Table):
             name = table.name
             if table.args.get("db") is not None or table.alias_column_names:
-                context.refuse("a table of the body is written by its name, and AS alias", table)
+                context.refuse("name a table of the body, optionally with AS alias", table)
             if name.lower() == RETURN:
                 if table is not target or not isinstance(statement, exp.Insert):
                     context.refuse("RETURN can only be written to, by INSERT", table, hint="keep the rows in a table")
             elif name.lower() == WINDOW and table is target and not isinstance(statement, exp.Delete):
                 context.refuse(
-                    "the window itself fills inwindow", table, hint="statements may read it and delete from it"
+                    "only the window itself inserts into inwindow",
+                    table,
+                    hint="statements may read it and delete from it",
                 )
             elif name.lower() in (other.lower() for other in known) or not name:
                 continue
@@ -124,8 +130,8 @@ def _check_tables_used(node: CreateAggregate, context: Context, parameters: Decl
                 context.refuse(
                     f"an aggregate cannot use {name} yet",
                     table,
-                    detail="its statements see the tables declared in its body, and nothing else",
-                    hint="give what it needs as arguments",
+                    detail="its statements see only the tables declared in its body",
+                    hint="pass what it needs as arguments",
                 )
             else:
                 hint = did_you_mean(name, known) or f"declare it in the body: TABLE {name}(…)"

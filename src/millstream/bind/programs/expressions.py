@@ -80,7 +80,7 @@ class BodyExpressions(ExpressionBinder):
                     self.context.refuse(
                         f"{field.name} has no value in TERMINATE",
                         node,
-                        detail="arguments are those of a tuple, and TERMINATE runs when there are no more",
+                        detail="arguments are the values of a tuple, and TERMINATE runs after the last tuple",
                         hint="keep it in a table",
                     )
                 return parameter(field.type, field.name)
@@ -127,7 +127,7 @@ class BodyExpressions(ExpressionBinder):
             return self._literal(node)
         amount = self.bind(node.this)
         if not amount.type.is_integer and amount.type.name != "NULL":
-            self.context.fail(f"the number of an interval is an integer, this is {amount.type}", node,
+            self.context.fail(f"the number of an interval must be an integer, not {amount.type}", node,
                               hint="CAST it to INTEGER, or use a smaller unit")  # fmt: skip
         return self._resolve("*", (Literal(INTERVAL, one), amount), node)
 
@@ -139,7 +139,7 @@ class BodyExpressions(ExpressionBinder):
     def _only_column(self, node: exp.Expr) -> Selected:
         selected = self._query(node)
         if len(selected.types) != 1:
-            self.context.fail(f"this subquery has {len(selected.types)} columns, one is needed", node)
+            self.context.fail(f"this subquery has {len(selected.types)} columns, but one is needed", node)
         return selected
 
     def _in_query(self, node: exp.In) -> Expr:
@@ -204,12 +204,12 @@ class BodyExpressions(ExpressionBinder):
         return Summary(builtin.type, builtin.fn, args, builtin.distinct)
 
     def _refuse_choice(self, word: str, call: WrittenCall, hint: str) -> NoReturn:
-        self.context.refuse(f"{word} with {call.name} cannot stand inside an aggregate", call.node, hint=hint)
+        self.context.refuse(f"{word} with {call.name} is not allowed inside an aggregate", call.node, hint=hint)
 
     def _check_place(self, call: WrittenCall) -> None:
         if self.place is not None:
             self.context.refuse(
-                f"aggregate {call.name} cannot stand {self.place}",
+                f"aggregate {call.name} is not allowed {self.place}",
                 call.node,
                 hint=f"(SELECT {call.name}(…) FROM …) is a value",
             )
@@ -222,4 +222,4 @@ class BodyExpressions(ExpressionBinder):
         if any(column.startswith(outer) for column in columns) and not any(
             column.startswith(own) for column in columns
         ):
-            self.context.refuse(f"{call.name} of an outer query's columns cannot stand in a subquery", call.node)
+            self.context.refuse(f"{call.name} of an outer query's columns is not allowed in a subquery", call.node)

@@ -83,7 +83,7 @@ def bind_rows(node: exp.Expr, body: BodyBinding, outer: tuple[Scope, ...] = ()) 
     while isinstance(node, exp.Subquery):
         node = node.this
     if not isinstance(node, exp.Select):
-        context.refuse(f"{node.key.upper()} cannot stand inside an aggregate", node, hint="use a plain SELECT")
+        context.refuse(f"{node.key.upper()} is not allowed inside an aggregate", node, hint="use a plain SELECT")
     _refuse_clauses(node, context)
     ranges, scope, conditions = _from(node, body, outer)
     levels = (scope, *outer)
@@ -142,7 +142,7 @@ def _from(node: exp.Select, body: BodyBinding, outer: tuple[Scope, ...]) -> tupl
             context.refuse("FROM inside an aggregate takes tables of its body only", source)
         range_, item = body.range_over(source)
         if any(item.alias.lower() == other.alias.lower() for other in items):
-            context.fail(f"{item.alias} stands twice in FROM", source, hint="give one of them an alias with AS")
+            context.fail(f"{item.alias} appears twice in FROM", source, hint="give one of them an alias with AS")
         ranges.append(range_)
         items.append(item)
         if join is not None and (on := _join_condition(join, context)) is not None:
@@ -154,9 +154,9 @@ def _from(node: exp.Select, body: BodyBinding, outer: tuple[Scope, ...]) -> tupl
 def _join_condition(join: exp.Join, context: Context) -> exp.Expr | None:
     kind = " ".join(str(join.args.get(key) or "").upper() for key in ("method", "side", "kind")).strip()
     if kind not in ("", "INNER", "CROSS"):
-        context.refuse(f"{kind} JOIN cannot stand inside an aggregate", join, hint="join with , and WHERE, or EXISTS")
+        context.refuse(f"{kind} JOIN is not allowed inside an aggregate", join, hint="join with , and WHERE, or EXISTS")
     if join.args.get("using"):
-        context.refuse("USING cannot stand inside an aggregate", join, hint="write the condition with ON")
+        context.refuse("USING is not allowed inside an aggregate", join, hint="write the condition with ON")
     return join.args.get("on")
 
 
@@ -166,10 +166,10 @@ def _refuse_clauses(node: exp.Select, context: Context) -> None:
             continue
         part = next((part for part in (clause if isinstance(clause, list) else [clause])), node)
         word = key.strip("_").upper()
-        context.refuse(f"{word} cannot stand inside an aggregate", part if isinstance(part, exp.Expr) else node)
+        context.refuse(f"{word} is not allowed inside an aggregate", part if isinstance(part, exp.Expr) else node)
     distinct = node.args.get("distinct")
     if distinct is not None and distinct.args.get("on") is not None:
-        context.refuse("DISTINCT ON cannot stand inside an aggregate", distinct, hint="use GROUP BY")
+        context.refuse("DISTINCT ON is not allowed inside an aggregate", distinct, hint="use GROUP BY")
 
 
 def _group(node: exp.Select, outputs: list[Output], expressions: BodyExpressions) -> tuple[Expr, ...]:
@@ -185,7 +185,7 @@ def _group(node: exp.Select, outputs: list[Output], expressions: BodyExpressions
         if known is None and isinstance(part, exp.Column) and inside._scope_of(part) is None:
             known = _alias(part, outputs)
         if known is not None and any(isinstance(piece, Summary) for piece in _pieces(known)):
-            expressions.context.fail("an aggregate cannot be grouped by", part)
+            expressions.context.fail("GROUP BY cannot use an aggregate", part)
         keys.append(inside.bind(part) if known is None else known)
     return tuple(keys)
 
@@ -242,7 +242,7 @@ def _check_grouped(selected: Selected, context: Context, node: exp.Select) -> No
         loose = _ungrouped(expr, rows.group, own)
         if loose is not None:
             context.fail(
-                f"{loose.name.partition('.')[2]} is neither grouped by nor inside an aggregate",
+                f"{loose.name.partition('.')[2]} is neither in GROUP BY nor inside an aggregate",
                 part,
                 hint="add it to GROUP BY, or use min or max of it",
             )

@@ -27,7 +27,7 @@ def bind_statement(node: exp.Expr, body: BodyBinding) -> Statement:
             return _update(node, body)
         case exp.Delete():
             return _delete(node, body)
-    return body.context.fail(f"{node.key.upper()} cannot stand inside an aggregate", node)
+    return body.context.fail(f"{node.key.upper()} is not allowed inside an aggregate", node)
 
 
 def _insert(node: exp.Insert, body: BodyBinding) -> Insert:
@@ -87,7 +87,7 @@ def _fit(selected: Selected, table: str, columns: list[int], body: BodyBinding) 
     if len(types) != len(columns):
         what = "the aggregate returns" if table.lower() == RETURN else f"{table} has"
         what = f"{what} {len(schema)} columns" if len(columns) == len(schema) else f"{len(columns)} columns are named"
-        context.fail(f"{what}, here are {len(types)} values", selected.nodes[-1])
+        context.fail(f"{what}, got {len(types)} values", selected.nodes[-1])
     nodes = selected.nodes if selected.program is None else selected.nodes * len(types)
     if body.inferring:
         for i, type_, node in zip(columns, types, nodes, strict=True):
@@ -99,7 +99,9 @@ def _fit(selected: Selected, table: str, columns: list[int], body: BodyBinding) 
             context.fail(f"DISTINCT values of {type_} may be the same as {target}", node, hint=f"CAST to {target} here")
     if selected.program is not None:
         if columns != list(range(len(schema))):
-            context.refuse("an aggregate gives every column", nodes[0], hint="leave out the list of columns")
+            context.refuse(
+                "INSERT inside an aggregate sets every column", nodes[0], hint="leave out the list of columns"
+            )
         with context.blaming(nodes[0]):
             return selected.converted(wanted)
     cast = (_assigned(*each, body) for each in zip(rows.columns, wanted, nodes, strict=True))
@@ -163,4 +165,4 @@ def _refuse_clauses(node: exp.Expr, body: BodyBinding, known: set[str]) -> None:
         if key not in known and clause:
             word = key.strip("_").upper()
             at = clause if isinstance(clause, exp.Expr) else node
-            body.context.refuse(f"{word} cannot stand inside an aggregate", at)
+            body.context.refuse(f"{word} is not allowed inside an aggregate", at)

@@ -112,10 +112,10 @@ def _bind_beside(
     assert outer.scope is not None
     if rows.kind is not P.Kind.RELATION:
         context.refuse(
-            "this query depends in too many ways on the stream around it",
+            "this subquery depends on the outer stream in an unsupported way",
             query,
-            detail="it would be computed for each row of the stream",
-            hint="compare with inner = outer in WHERE only, or give the stream a window: FROM s [NOW]",
+            detail="it would have to be computed for each row of the stream",
+            hint="use only inner = outer comparisons in WHERE, or give the stream a window: FROM s [NOW]",
         )
     domain = domain_of(free, outer.scope, rows)
     plan = bind_query(query, context.within(domain)).plan

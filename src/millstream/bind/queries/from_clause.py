@@ -31,7 +31,7 @@ def bind_from(select: exp.Select, context: Context) -> tuple[P.Node, Scope]:
 
     from_ = select.args.get("from_") or select.args.get("from")
     if from_ is None:
-        context.refuse("a standing query needs FROM", select, hint="SELECT … FROM a stream")
+        context.refuse("a continuous query needs FROM", select, hint="SELECT … FROM a stream")
     sources = [_bind_source(from_.this, context, None)]
     sources += [_bind_source(join.this, context, join) for join in select.args.get("joins") or []]
     _check_aliases(sources, context)
@@ -103,14 +103,14 @@ def _bind_item(node: exp.Expr, context: Context, join: exp.Join | None) -> FromE
         return FromEntry(plan, node.alias or "", "", node, join, frozenset() if node.alias else _aliases(node))
     if isinstance(node, SequenceMatch):
         context.refuse(
-            "a sequence belongs to its SELECT",
+            "a sequence must be in its own SELECT",
             node,
-            detail="WHERE says what it is",
+            detail="its conditions are in WHERE",
             hint="put it into a subquery, (SELECT … FROM s AS (X, *Y) WHERE …)",
         )
     if not isinstance(node, exp.Table):
-        hint = "keep the rows in a table: CREATE TABLE, INSERT INTO" if isinstance(node, exp.Values) else None
-        context.refuse(f"{to_sql(node)[:60]} cannot stand in FROM", node, hint=hint)
+        hint = "store the rows in a table: CREATE TABLE, INSERT INTO" if isinstance(node, exp.Values) else None
+        context.refuse(f"{to_sql(node)[:60]} is not allowed in FROM", node, hint=hint)
     if isinstance(node.this, WindowTable):
         rows = _bind_source(node.this.this, context, None)
         plan = bind_window_table(node.this, rows.plan, rows.alias, context)
@@ -177,7 +177,7 @@ def _side(node: exp.Table, context: Context) -> tuple[str, StreamDef] | None:
         return None
     entry = context.catalog.find(call.name)
     if not isinstance(entry, StreamDef):
-        hint = context.catalog.suggest(call.name) if entry is None else f"{call.kind} is kept where rows arrive"
+        hint = context.catalog.suggest(call.name) if entry is None else f"{call.kind} exists for declared streams only"
         context.fail(f"{call.name} is not a declared stream", node, hint=hint)
     return call.kind.lower(), entry
 
@@ -186,5 +186,5 @@ def _check_aliases(sources: list[FromEntry], context: Context) -> None:
     seen: set[str] = set()
     for source in sources:
         if source.alias and source.alias.lower() in seen:
-            context.fail(f"{source.alias} stands twice in FROM", source.node, hint="give one of them an alias with AS")
+            context.fail(f"{source.alias} appears twice in FROM", source.node, hint="give one of them an alias with AS")
         seen.add(source.alias.lower())

@@ -53,7 +53,7 @@ def join_sources(sources: list[FromEntry], context: Context) -> tuple[P.Node, Sc
         return only.plan, Scope(context, (only.item(""),))
     streams = [source for source in sources if source.plan.kind is not P.Kind.TABLE]
     if not streams:
-        context.refuse("tables alone are not a stream", sources[0].node)
+        context.refuse("a query over tables alone is not a stream", sources[0].node)
     if any(source.plan.kind is P.Kind.RELATION for source in sources):
         sources = [replace(source, plan=as_relation(source.plan)) for source in sources]
         check_clocks((source.plan for source in sources), "a join", streams[-1].node, context)
@@ -65,8 +65,8 @@ def refuse_two_streams(message: str, node: exp.Expr, context: Context) -> NoRetu
     context.refuse(
         message,
         node,
-        detail="each row would have to be kept for ever, in case a match arrives",
-        hint="say how long rows are kept, s WINDOW(RANGE 10 MINUTES), or how far their times are apart, "
+        detail="each row would be kept forever, in case a match arrives",
+        hint="limit how long rows are kept, s WINDOW(RANGE 10 MINUTES), or how far apart their times are, "
         "b.ts BETWEEN a.ts AND a.ts + INTERVAL '1' HOUR, or store one of them as a table",
     )
 
@@ -164,7 +164,7 @@ class Joining:
         is_table = source.plan.kind is P.Kind.TABLE
         if (is_table and how in ("right", "full")) or (is_first and how != "inner"):
             self.context.refuse(
-                "a table's rows without a match are never final",
+                "unmatched rows of the table are never final",
                 join,
                 detail="a matching row of the stream may still arrive",
                 hint="put the stream on the left: stream LEFT JOIN table",

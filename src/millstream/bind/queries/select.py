@@ -48,10 +48,10 @@ def _refuse_recursion(with_: exp.Expr, context: Context) -> None:
         for table in cte.this.find_all(exp.Table):
             if table.name.lower() == cte.alias.lower():
                 context.refuse(
-                    f"{cte.alias} is made of itself",
+                    f"{cte.alias} refers to itself",
                     table,
-                    detail="what a stream brings would have to be followed for ever",
-                    hint="only stored tables can be asked WITH RECURSIVE",
+                    detail="each row of a stream would be followed forever",
+                    hint="WITH RECURSIVE works on stored tables only",
                 )
 
 
@@ -82,7 +82,7 @@ def bind_named(node: exp.Expr, context: Context, at: exp.Expr, names: tuple[str,
     lower = [name.lower() for name in bound.names]
     repeated = next((name for name in bound.names if lower.count(name.lower()) > 1), None)
     if repeated is not None:
-        context.fail(f"two columns are called {repeated}", at, hint="name them apart with AS")
+        context.fail(f"two columns are named {repeated}", at, hint="rename one with AS")
     if bound.names != bound.plan.schema.names:
         columns = tuple(
             (name, Column(field.type, field.name)) for name, field in zip(bound.names, bound.plan.schema, strict=True)
@@ -105,10 +105,10 @@ def _bind_select(node: exp.Select, context: Context) -> Bound:
         return bind_snapshots(node, plan, scope, context, domain.columns)
     if plan.kind is P.Kind.TABLE and (where := node.args.get("where")) is not None and asks_streams(where, context):
         context.refuse(
-            "rows of a stored table are chosen here by a query over streams",
+            "a query over streams filters the rows of a stored table here",
             where,
-            detail="they have no time of their own at which they could appear",
-            hint="put a stream or a window into FROM, too",
+            detail="rows of a table have no time at which they could be emitted",
+            hint="add a stream or a window to FROM",
         )
     if is_over_relations(node, plan, context):
         return bind_snapshots(node, plan, scope, context)
@@ -145,20 +145,20 @@ def _refuse_clauses(node: exp.Select, context: Context, plan: P.Node, grouped: b
             if (clause := node.args.get(key)) is not None:
                 word = key.upper() + (" BY" if key in ("group", "order") else "")
                 context.refuse(
-                    f"{word} in a query over tables beside a stream is not supported yet",
+                    f"{word} in a query over tables next to a stream is not supported yet",
                     node if key == "distinct" else clause,
-                    hint="keep its rows with CREATE TABLE … AS, and join that table",
+                    hint="store its rows with CREATE TABLE … AS, and join that table",
                 )
     if not grouped and (group := node.args.get("group")) is not None:
         context.refuse(
             "GROUP BY over a whole stream never ends",
             group,
-            detail="a group is complete only when its last row has come, and a stream has no last row",
+            detail="a group is complete only after its last row, and a stream has no last row",
             hint="group by windows, FROM TUMBLE(…), or use aggregate OVER (PARTITION BY … ROWS|RANGE … PRECEDING)",
         )
     if (distinct := node.args.get("distinct")) is not None:
         context.refuse(
-            "DISTINCT over a whole stream would remember every row for ever",
+            "DISTINCT over a whole stream would keep every row forever",
             distinct if distinct.expressions else node,
             hint="use UNION, which removes duplicates of the same time, or a window",
         )
@@ -176,7 +176,7 @@ def check_order(node: exp.Expr, context: Context, columns: set[str]) -> None:
         for part in order.expressions:
             if part.args.get("desc") or part.this.name.lower() not in times:
                 context.refuse(
-                    "a stream is delivered in order of its time, and cannot be sorted otherwise",
+                    "a stream is emitted in time order and cannot be sorted differently",
                     order,
                     hint="leave ORDER BY out",
                 )

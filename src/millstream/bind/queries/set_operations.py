@@ -41,9 +41,9 @@ def combined(node: exp.SetOperation, branches: list[Bound], context: Context) ->
             union = P.Union(tuple(plans))
             if union.kind is P.Kind.EVENTS and len(plans) > P.MOST_INPUTS:
                 context.refuse(
-                    f"{word} of {len(plans)} streams, at most {P.MOST_INPUTS} are possible",
+                    f"{word} of {len(plans)} streams; at most {P.MOST_INPUTS} are possible",
                     node,
-                    hint="unite some of them first: CREATE STREAM … AS",
+                    hint="combine some of them first: CREATE STREAM … AS",
                 )
             return Bound(P.Distinct(union) if is_set else union, first.names)
         case exp.Except():
@@ -73,7 +73,7 @@ def _by_name(branches: list[Bound], word: str, node: exp.Expr, context: Context)
     columns: dict[str, Field] = {}
     for branch in branches:
         if len({name.lower() for name in branch.names}) < len(branch.names):
-            context.fail("two columns have the same name", node, hint="name them apart with AS")
+            context.fail("two columns have the same name", node, hint="rename one with AS")
         for name, field in zip(branch.names, branch.plan.schema, strict=True):
             columns.setdefault(name.lower(), Field(name, field.type))
     return [_with_all(branch, columns) for branch in branches]
@@ -106,7 +106,7 @@ def _of_one_kind(plans: list[P.Node], word: str, node: exp.Expr, context: Contex
         context.refuse(
             f"{word} of a stream and a table",
             node,
-            detail="a table's rows have no time, so they have no place among a stream's",
+            detail="a table's rows have no time, so they cannot be merged into a stream",
             hint="push the table's rows into a stream, or join with the table",
         )
     if P.Kind.RELATION in kinds:
@@ -115,7 +115,7 @@ def _of_one_kind(plans: list[P.Node], word: str, node: exp.Expr, context: Contex
         context.refuse(
             f"{word} does not apply to streams",
             node,
-            detail="whether a row of one stream is missing from another is known only when both have ended",
+            detail="whether a row is missing from the other stream is known only when both have ended",
             hint="compare within windows: FROM s WINDOW(RANGE 1 MINUTE), or use stored tables",
         )
     return plans

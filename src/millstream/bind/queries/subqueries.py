@@ -142,11 +142,11 @@ class Subqueries:
         assert isinstance(node, exp.Subquery)
         inner = self._inner(_with_having_listed(node, self.context), binder, node, keep=True)
         if len(inner.outputs) != 1:
-            self.context.fail(f"a value is needed here, and this query has {len(inner.outputs)} columns", node)
+            self.context.fail(f"a value is needed here, but this query has {len(inner.outputs)} columns", node)
         is_table = inner.plan.kind is P.Kind.TABLE
         if not inner.is_single and not is_table:
             self.context.refuse(
-                "this query may give several rows at the same time, and a value is needed",
+                "a value is needed, but this query may return several rows at the same time",
                 node,
                 hint="aggregate without GROUP BY: (SELECT max(…) FROM …), or use IN, ANY or ALL",
             )
@@ -309,7 +309,7 @@ class Subqueries:
             return functions.resolve("not", (compared,)) if negated else compared
         inner = self._inner(query, binder, node, keep=True)
         if len(values) != len(inner.outputs) or (len(values) > 1 and operator != "="):
-            self.context.fail(f"{len(values)} values are compared with {len(inner.outputs)} columns", node)
+            self.context.fail(f"{len(values)} values compared with {len(inner.outputs)} columns", node)
         with self.context.blaming(node):
             pairs = zip(map(binder.bind, values), inner.outputs, strict=True)
             test = conjunction(tuple(functions.resolve(operator, pair) for pair in pairs))

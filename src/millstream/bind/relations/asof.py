@@ -31,14 +31,14 @@ def join_asof(sources: list[FromEntry], context: Context) -> tuple[P.Node, Scope
     join = next(source.join for source in sources if _method(source) == "ASOF")
     assert join is not None
     if len(sources) != 2:
-        context.refuse("an ASOF JOIN beside other joins", join, hint="put the ASOF JOIN into a subquery")
+        context.refuse("an ASOF JOIN together with other joins", join, hint="put the ASOF JOIN into a subquery")
     for source in sources:
         if source.plan.kind is not P.Kind.EVENTS:
             what = "a stored table" if source.plan.kind is P.Kind.TABLE else "a relation"
             context.refuse(
-                f"ASOF JOIN takes two streams, and this is {what}",
+                f"ASOF JOIN takes two streams, not {what}",
                 source.node,
-                detail="it looks for the row that is nearest in time",
+                detail="it finds the row that is nearest in time",
                 hint=_EXAMPLE,
             )
     check_clocks([as_relation(source.plan) for source in sources], "a join", sources[1].node, context)
@@ -70,9 +70,9 @@ def check_moment(node: exp.Table, plan: P.Node, context: Context) -> None:
     moment = version.expression
     if not (isinstance(moment, exp.CurrentTimestamp) or moment.sql().upper() == "PROCTIME()"):
         context.refuse(
-            "a stored table as it was at another time",
+            "a stored table cannot be read as of another time",
             node,
-            detail="rows meet the table as it is when they come",
+            detail="a row joins the table as it is when the row arrives",
             hint="FOR SYSTEM_TIME AS OF PROCTIME(), or declare its changes as a stream and use ASOF JOIN",
         )
 

@@ -204,15 +204,15 @@ class _Near:
         if open_ is not None:
             own, theirs = self._alias(place), self._alias(open_)
             self.context.refuse(
-                f"nothing says how long rows of {own} wait for rows of {theirs}",
+                f"no condition limits how long rows of {own} wait for rows of {theirs}",
                 self.sources[place].node,
-                detail=f"rows of {theirs} that match may be later by any time",
-                hint=f"bound both ways how far their times are apart: "
+                detail=f"matching rows of {theirs} may arrive any time later",
+                hint=f"limit in both directions how far apart their times are: "
                 f"{self._time(open_)} BETWEEN {self._time(place)} AND {self._time(place)} + {self._span}",
             )
         reach = max(0, *(least[other, place] for other in others))
         if reach >= _LONGEST:
-            self.context.fail("rows would wait too long", self.sources[place].node)
+            self.context.fail("rows would have to wait too long", self.sources[place].node)
         return reach
 
     def _lasting(self, hows: list[R.How], reach: dict[int, int]) -> tuple[E.Lasting, ...]:
@@ -222,7 +222,7 @@ class _Near:
         join = self.sources[self.streams[-1]].join
         if len(self.streams) > 2:
             self.context.refuse(
-                "an outer join of more than two streams that are near each other in time",
+                "an outer join of more than two streams with a time bound",
                 join,
                 hint="join two of them in a subquery",
             )
@@ -231,8 +231,8 @@ class _Near:
             self.context.refuse(
                 f"SEMI JOIN with rows of {self._alias(right)} that are later",
                 join,
-                detail="a row would be a result again and again, as long as there is a match",
-                hint=f"bound it so that rows of {self._alias(right)} are not later than those of {self._alias(left)}",
+                detail="a row would be emitted again for every match",
+                hint=f"add a bound: rows of {self._alias(right)} must not be later than those of {self._alias(left)}",
             )
         found: list[E.Lasting] = []
         if how in ("left", "full") and reach[left]:

@@ -75,15 +75,15 @@ def check_order(node: exp.Expr, plan: P.Node, context: Context) -> None:
         return
     if may_stay(plan):
         context.refuse(
-            "this relation is delivered as its rows end, and cannot be sorted otherwise",
+            "this relation is emitted as its rows end and cannot be sorted differently",
             order,
-            detail="some of its rows may stay for ever, and none waits for them",
+            detail="some of its rows may stay valid forever, and other rows do not wait for them",
             hint="leave ORDER BY out",
         )
     for part in order.expressions:
         if part.args.get("desc") or not isinstance(part.this, exp.Column) or part.this.name.lower() != R.FROM:
             context.refuse(
-                "a relation is delivered in order of valid_from, and cannot be sorted otherwise",
+                "a relation is emitted in order of valid_from and cannot be sorted differently",
                 order,
                 hint="leave ORDER BY out",
             )
@@ -140,7 +140,7 @@ def _refuse_over(context: Context) -> Callable[[exp.Window, ExpressionBinder], E
         return context.refuse(
             "OVER in a query over relations",
             node,
-            detail="the rows of an instant have no order, and the window in FROM says already which rows they are",
+            detail="the rows of an instant have no order, and the window in FROM already selects them",
             hint="aggregate with GROUP BY, or leave the window in FROM out and use OVER (RANGE …)",
         )
 

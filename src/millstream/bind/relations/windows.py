@@ -51,9 +51,9 @@ def as_relation(plan: P.Node) -> P.Node:
 def to_events(how: str, plan: P.Node, node: exp.Expr, context: Context) -> P.Node:
     """ISTREAM, DSTREAM or RSTREAM of a relation."""
     if plan.kind is not P.Kind.RELATION:
-        what = "already events" if plan.kind is P.Kind.EVENTS else "a stored table"
+        what = "events" if plan.kind is P.Kind.EVENTS else "a stored table"
         context.refuse(
-            f"{how.upper()} takes a relation, and this is {what}",
+            f"{how.upper()} takes a relation, not {what}",
             node,
             hint="give its streams windows: FROM s WINDOW(RANGE 10 SECONDS)",
         )
@@ -96,8 +96,8 @@ def _as_events(rows: P.Node, node: exp.Expr, context: Context) -> P.Node:
         context.refuse(
             "a window over a relation",
             node,
-            detail="its rows are valid for some time already, and a window begins at an instant",
-            hint="make events of it first: ISTREAM(…), or leave this window out",
+            detail="its rows are already valid for some time, and a window needs events",
+            hint="turn it into events first, ISTREAM(…), or leave this window out",
         )
     return _unwindowed(rows, NOW) or R.ToEvents(rows, "rstream")
 
@@ -167,7 +167,7 @@ def _span(node: exp.Expr, word: str, rows: P.Node, context: Context) -> int:
     if context.time_type(rows) == BIGINT:
         if number is None:
             hint = "use a whole number" if isinstance(node, exp.Literal) else "leave the unit out"
-            context.fail(f"the stream is ordered by a number, and so is {word}", node, hint=hint)
+            context.fail(f"the stream is ordered by a number, so {word} takes a number", node, hint=hint)
         span = number
     else:
         length = duration_us(node)
@@ -212,7 +212,7 @@ def _refuse_granule(message: str, node: exp.Expr, context: Context) -> NoReturn:
     context.refuse(
         message,
         node,
-        detail="time only gets coarser on the way to the result: what is finer is no longer known",
+        detail="granularity can only get coarser towards the result",
         hint="use a multiple of the granularity below",
     )
 
@@ -221,8 +221,8 @@ def _rate(plan: P.Node, node: exp.Expr, context: Context) -> int:
     granule = _granularity(plan)
     if granule == 1 and not is_chronon(plan) and context.time_type(plan) != BIGINT:
         context.refuse(
-            "RSTREAM would give every row once in every microsecond",
+            "RSTREAM would emit every row in every microsecond",
             node,
-            hint="say how often: FROM s WINDOW(RANGE …) GRANULARITY(1 SECOND), or use ISTREAM",
+            hint="choose how often, FROM s WINDOW(RANGE …) GRANULARITY(1 SECOND), or use ISTREAM",
         )
     return granule

@@ -84,7 +84,7 @@ def own_aggregates(node: exp.Expr, context: Context) -> TableAggregates | None:
             context.refuse(
                 f"{call_of(call)[0]} OVER a window of a stored table is not supported",
                 call,
-                hint="push its rows into a stream, and ask there",
+                hint="push its rows into a stream, and query that",
             )
         if isinstance(call.parent, exp.Filter) and call.arg_key == "this":
             context.refuse(
@@ -94,9 +94,9 @@ def own_aggregates(node: exp.Expr, context: Context) -> TableAggregates | None:
             )
         if not isinstance(select, exp.Select) or call.find_ancestor(exp.Query) is not select:
             context.refuse(
-                f"over stored tables {call_of(call)[0]} can stand only in the outermost SELECT",
+                f"on stored tables, {call_of(call)[0]} is allowed only in the outermost SELECT",
                 call,
-                hint="keep its rows with CREATE TABLE … AS SELECT, and ask that table",
+                hint="store its rows with CREATE TABLE … AS SELECT, and query that table",
             )
     assert isinstance(select, exp.Select)
     return _Splitting(select, context).parts()
@@ -200,7 +200,7 @@ class _Splitting:
             self.context.refuse(
                 "GROUP BY of anything but expressions, with an aggregate written in SQL or Python",
                 group,
-                hint="list what to group by; use a query for each of several groupings",
+                hint="list what to group by; use one query per grouping",
             )
         return [self._resolved(key) for key in group.expressions]
 
@@ -210,7 +210,7 @@ class _Splitting:
         if isinstance(key, exp.Literal) and not key.is_string:
             place = int(str(key.this))
             if not 1 <= place <= len(outputs):
-                self.context.fail(f"there is no column {place} to group by", key)
+                self.context.fail(f"the select list has no column {place} to group by", key)
             return _unaliased(outputs[place - 1])
         if isinstance(key, exp.Column) and not key.table and not self._is_stored(key.name):
             named = [node for node in outputs if isinstance(node, exp.Alias) and _same_name(node.alias, key.name)]
@@ -227,7 +227,7 @@ class _Splitting:
     def _outputs(self, node: exp.Expr) -> list[exp.Expr]:
         inner = _unaliased(node)
         if isinstance(inner, exp.Star) or (isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star)):
-            self.context.refuse("* beside an aggregate", node, hint="name the columns")
+            self.context.refuse("* next to an aggregate", node, hint="name the columns")
         definition = _definition(inner, self.context)
         if definition is None:
             name = node.alias if isinstance(node, exp.Alias) else _name(inner)
@@ -287,9 +287,9 @@ class _Splitting:
             if isinstance(argument, exp.Star | exp.Distinct):
                 self.context.fail(f"{name} takes values", argument)
             if (inner := next((p for p in argument.find_all(exp.AggFunc)), None)) is not None:
-                self.context.fail("an aggregate cannot stand inside another", inner, hint="aggregate twice")
+                self.context.fail("an aggregate is not allowed inside another", inner, hint="aggregate twice")
             if any(_definition(part, self.context) is not None for part in argument.find_all(exp.Func)):
-                self.context.fail("an aggregate cannot stand inside another", argument, hint="aggregate twice")
+                self.context.fail("an aggregate is not allowed inside another", argument, hint="aggregate twice")
         known = next((i for i, call in enumerate(self.calls) if call.node == node), None)
         if known is None:
             definition = _definition(node, self.context)
@@ -317,16 +317,16 @@ class _Splitting:
         names = [call.definition.name for call in self.calls]
         if len(set(blocking)) > 1:
             self.context.refuse(
-                f"{names[blocking.index(True)]} beside {names[blocking.index(False)]}",
+                f"{names[blocking.index(True)]} together with {names[blocking.index(False)]}",
                 self.select,
-                detail="one returns when its group ends, the other as rows come",
-                hint="use a query for each",
+                detail="one returns when its group ends, the other as rows arrive",
+                hint="use one query for each",
             )
         if self.builtins and not blocking[0]:
             self.context.refuse(
-                f"{self.builtins[0].sql(dialect='duckdb')} beside {names[0]}, which returns rows as they come",
+                f"{self.builtins[0].sql(dialect='duckdb')} next to {names[0]}, which returns rows as they arrive",
                 self.builtins[0],
-                hint="use a query for each",
+                hint="use one query for each",
             )
         if self.free and blocking[0]:
             self.context.fail(

@@ -53,7 +53,7 @@ def _clause(node: exp.Expr, context: Context) -> str:
         )
     query = node.find(exp.Query)
     if query is not None:
-        context.refuse("a query cannot stand in a constraint", query)
+        context.refuse("a query is not allowed in a constraint", query)
     require_known(node, context)
     return kind.sql(dialect="duckdb")
 

@@ -44,9 +44,9 @@ def bind_table_query(node: exp.Expr, context: Context) -> Bound:
             context.fail(f"no table {table.name}", table, hint=context.catalog.suggest(table.name))
     if own_aggregates(node, context) is not None:
         context.refuse(
-            "an aggregate written in SQL or Python over a table beside a stream is not supported",
+            "an aggregate written in SQL or Python over a table next to a stream is not supported",
             node,
-            hint="keep its rows with CREATE TABLE … AS, and use that table",
+            hint="store its rows with CREATE TABLE … AS, and use that table",
         )
     written = _with_local(node, context)
     names = tuple(dict.fromkeys(_stored_names(written, context)))
@@ -128,7 +128,7 @@ def _described(
         # sums of whole numbers are BIGINT here
         type_ = BIGINT if str(kind) == "HUGEINT" else from_arrow(column.type)
         if type_ is None:
-            raise BindError(f"column {column.name} has the type {kind}, which we do not have", hint="CAST it")
+            raise BindError(f"column {column.name} has the type {kind}, which is not supported", hint="CAST it")
         fields.append(Field(name, type_))
     return tuple(given), Schema(tuple(fields))
 

@@ -36,7 +36,7 @@ class FrameBinder:
             self.context.refuse(
                 "this window has no end",
                 node,
-                detail="without a frame OVER means the whole partition, and a stream's partition is never whole",
+                detail="without a frame, OVER means the whole partition, and a stream's partition is never complete",
                 hint="add ROWS UNBOUNDED PRECEDING, ROWS n PRECEDING or RANGE n SECONDS PRECEDING",
             )
         if spec.args.get("exclude"):
@@ -70,8 +70,8 @@ class FrameBinder:
         self.context.refuse(
             "this window has no end",
             node,
-            detail="it reaches to the last row of its partition, and on a stream there is always a later one",
-            hint="end it at a number of rows or a length of time: … AND n FOLLOWING, … AND CURRENT ROW",
+            detail="it reaches to the last row of its partition, and a stream has no last row",
+            hint="end it after a number of rows or a duration: … AND n FOLLOWING, … AND CURRENT ROW",
         )
 
     def count(self, start: exp.Expr, node: exp.Expr) -> int:
@@ -99,7 +99,7 @@ class FrameBinder:
             self.context.fail("RANGE needs a unit of time", node, hint=f"RANGE {start.this} SECONDS PRECEDING")
         if isinstance(start, exp.Interval):
             self.context.fail(f"{start.sql()} has no fixed length", node, hint="use weeks, days or smaller units")
-        return self.context.fail("RANGE takes a constant length of time", node, hint="RANGE 10 SECONDS PRECEDING")
+        return self.context.fail("RANGE takes a constant duration", node, hint="RANGE 10 SECONDS PRECEDING")
 
     def _bound(self, unit: str, spec: exp.Expr, side: str, node: exp.Window) -> int:
         """How far before the current row a frame begins or ends; what is negative comes after it."""

@@ -112,7 +112,7 @@ class WindowBinder:
     ) -> Expr:
         """What is asked of the matches of a window's pattern."""
         if not isinstance(keys, tuple) or self._is_backward(window, keys) or slide is not None:
-            self.context.refuse("a pattern looks at rows in order of time", node, hint="ORDER BY time, without SLIDE")
+            self.context.refuse("a pattern searches rows in time order", node, hint="ORDER BY time, without SLIDE")
         assert expressions.scope is not None
         return self.patterns.bind(node, window, keys, expressions.scope.items)
 
@@ -143,7 +143,7 @@ class WindowBinder:
         return self.context.fail(
             f"no window aggregate {name}",
             call,
-            hint="there is " + ", ".join(sorted({*aggregates.NAMES, *_NUMBERS, "lag", "lead"})),
+            hint="available: " + ", ".join(sorted({*aggregates.NAMES, *_NUMBERS, "lag", "lead"})),
         )
 
     def _numbered(self, fn: str, keys: Partition, window: exp.Window, node: exp.Window) -> Expr:
@@ -164,7 +164,7 @@ class WindowBinder:
         """lag(x [, n [, default]]) and lead: x of the n-th row before or after."""
         arguments = call_of(node.this)[1]
         if not 1 <= len(arguments) <= 3:
-            self.context.fail(f"{fn} takes one to three arguments, here are {len(arguments)}", node.this)
+            self.context.fail(f"{fn} takes one to three arguments, got {len(arguments)}", node.this)
         arg = scalar.bind(arguments[0])
         type_ = aggregates.result_type("lag", False, arg.type)
         if type_ is None:
@@ -258,10 +258,10 @@ class WindowBinder:
         """The slide of all windows: a row either yields or not."""
         if len(self.slides) > 1 and any(slide is not None for _, slide in self.slides):
             self.context.refuse(
-                "windows of one SELECT that slide differently",
+                "the windows of one SELECT slide differently",
                 list(self.slides.values())[-1],
-                detail="a row is given if it is the last of its slot, so all must have the same slots",
-                hint="give all windows the same PARTITION BY and SLIDE, or use a query for each",
+                detail="only the last row of each slot is emitted, so all windows must have the same slots",
+                hint="give all windows the same PARTITION BY and SLIDE, or use one query for each",
             )
         keys, slide = next(iter(self.slides), ((), None))
         if slide is None:
@@ -296,7 +296,7 @@ class WindowBinder:
     def _aggregate(self, call: WrittenCall, scalar: ExpressionBinder) -> tuple[str, Expr | None, SqlType, bool]:
         if call.fn in IN_ORDER and call.order:
             self.context.refuse(
-                f"ORDER BY inside {call.name}, of a window", call.node, hint="the rows of a window are in order of time"
+                f"ORDER BY inside {call.name}, of a window", call.node, hint="the rows of a window are in time order"
             )
         if call.fn in ("first_value", "last_value") and call.where is not None:
             self.context.refuse(
@@ -343,7 +343,7 @@ class WindowBinder:
             self.context.refuse(
                 "a stream is ordered by its time",
                 order,
-                detail="rows reach the window in order of time, and cannot be sorted otherwise",
+                detail="rows reach the window in time order and cannot be sorted differently",
                 hint="leave ORDER BY out, or name the stream's time column"
                 + (f": ORDER BY {', '.join(sorted(times))}" if times else ""),
             )

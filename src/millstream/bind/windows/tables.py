@@ -20,16 +20,16 @@ def bind_window_table(node: WindowTable, rows: P.Node, alias: str, context: Cont
     """The rows with the bounds of their windows."""
     if rows.kind is P.Kind.RELATION:
         context.refuse(
-            f"{node.kind} needs events, and this is a relation",
+            f"{node.kind} needs events, not a relation",
             node.this,
-            detail="its rows are valid for some time, and belong to no single instant",
-            hint="make events of it first: ISTREAM(…)",
+            detail="its rows are valid for some time, not at a single instant",
+            hint="turn it into events first: ISTREAM(…)",
         )
     if rows.kind is not P.Kind.EVENTS:
         context.refuse(
             f"{node.kind} needs a stream",
             node.this,
-            detail="a table's rows have no time, and no window of theirs ever ends",
+            detail="a table's rows have no time, so their windows never end",
             hint="declare a stream with ORDER BY column",
         )
     time = _time(node, rows, alias, context)
@@ -62,7 +62,7 @@ def _time(node: WindowTable, rows: P.Node, alias: str, context: Context) -> str:
         context.fail(
             f"{name} is not the time of {alias or 'these rows'}",
             node.time,
-            detail="rows come in order of their stream's time, and windows end as that passes",
+            detail="rows arrive in order of their stream's time, and windows close as it advances",
             hint=hint,
         )
     return name
@@ -98,7 +98,7 @@ def _windows(node: WindowTable, type_: SqlType, context: Context) -> Windows:
         context.refuse(
             f"{node.kind} puts each row into {windows.most} windows",
             node,
-            detail=f"it would be copied so often; at most {MOST_WINDOWS} are possible",
+            detail=f"each row would be copied that often; at most {MOST_WINDOWS} are possible",
             hint="use a longer slide, or aggregate OVER (RANGE …)",
         )
     return windows
@@ -109,7 +109,11 @@ def _span(node: WindowTable, key: str, type_: SqlType, context: Context) -> int:
     number = _number(given)
     length = duration_us(given)
     if type_ == BIGINT and number is None:
-        context.fail(f"the time is a number here, and so is the {key} of {node.kind}", given, hint="leave the unit out")
+        context.fail(
+            f"the stream is ordered by a number, so the {key} of {node.kind} is a number",
+            given,
+            hint="leave the unit out",
+        )
     if type_ != BIGINT and number is not None:
         context.fail(f"the {key} of {node.kind} needs a unit of time", given, hint=f"{number} SECONDS")
     if type_ != BIGINT and length is None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from millstream.cli.shell.loop import Shell
 
 HELP = """\
-Statements end with a semicolon. A SELECT over a stream starts a standing query; over tables it answers at once.
+Statements end with a semicolon. A SELECT over a stream starts a continuous query; over tables it answers at once.
 SHOW STREAMS, SHOW QUERIES, EXPLAIN SELECT …, STOP q1 and SET name = value work as everywhere.
 
   \\d                     list streams, tables, sinks, functions and running queries

@@ -56,7 +56,7 @@ def describe(database: Database, name: str) -> RenderableType:
 def _describe_query(database: Database, name: str) -> RenderableType:
     query = next((query for query in database.queries() if query.name.lower() == name.lower()), None)
     if query is None:
-        raise CatalogError(f"nothing is called {name}", hint=database.catalog.suggest(name))
+        raise CatalogError(f"nothing is named {name}", hint=database.catalog.suggest(name))
     table = _table("column", "type")
     for field in query.schema:
         table.add_row(field.name, str(field.type))

@@ -31,7 +31,7 @@ def infer_file_schema(path: str, form: str | None = None) -> Schema:
         assert kind is not None
         if file.stat().st_size:
             return infer_schema(_text_schema(file, kind) if kind.is_text else _binary_schema(file, kind))
-    raise DataError(f"{path} is empty, so its columns are not known", hint="declare the stream with its columns")
+    raise DataError(f"{path} is empty, so its columns are unknown", hint="declare the stream with its columns")
 
 
 def _binary_schema(file: Path, kind: FileKind) -> pa.Schema:
@@ -69,7 +69,8 @@ def _text_schema(file: Path, kind: FileKind) -> pa.Schema:
     except pa.ArrowInvalid as error:
         reason = str(error).splitlines()[0]
         raise DataError(
-            f"the columns of {file} cannot be told from its text: {reason}", hint="declare the stream with its columns"
+            f"the columns of {file} cannot be inferred from its text: {reason}",
+            hint="declare the stream with its columns",
         ) from error
 
 

@@ -61,7 +61,8 @@ def list_files(path: str, form: str | None) -> list[Path]:
     elif base.is_file():
         if kind_of(base, form) is None:
             raise ConnectorError(
-                f"the format of {path} is not known from its name", hint=f"set format to one of {', '.join(FORMATS)}"
+                f"the format of {path} cannot be inferred from its name",
+                hint=f"set format to one of {', '.join(FORMATS)}",
             )
         return [base]
     else:

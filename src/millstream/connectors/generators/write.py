@@ -89,13 +89,13 @@ def _write(
 
 def _known(kind: str) -> str:
     if kind not in KINDS:
-        raise ConnectorError(f"no generator {kind}", hint=f"there are {', '.join(KINDS)}{closest(kind, KINDS)}")
+        raise ConnectorError(f"no generator {kind}", hint=f"available: {', '.join(KINDS)}{closest(kind, KINDS)}")
     return kind
 
 
 def _format(given: str | None, default: str | None, target: Path) -> str:
     form = {"json": "jsonl"}.get(given or "", given or default)
     if form not in FORMATS:
-        what = f"format {given} is not known" if given else f"the format of {target} is not known from its name"
+        what = f"format {given} is not known" if given else f"the format of {target} cannot be inferred from its name"
         raise ConnectorError(what, hint=f"use one of {', '.join(FORMATS)}")
     return str(form)

@@ -76,12 +76,12 @@ class Cluster:
         for name in properties:
             if name in _OURS:
                 raise ConnectorError(
-                    f"{options.owner}: {PREFIX}{name} cannot be set", hint="the connector decides this itself"
+                    f"{options.owner}: {PREFIX}{name} cannot be set", hint="the connector sets this itself"
                 )
             if name not in _ALLOWED:
                 raise ConnectorError(
                     f"{options.owner}: {PREFIX}{name} cannot be set from SQL",
-                    detail="only properties that load no library and run no command are passed on",
+                    detail="only properties that load no library and run no command are allowed",
                     hint=f"see the options of the connector kafka{closest(name, _ALLOWED)}",
                 )
         return Cluster(brokers, tuple(sorted(properties.items())), timeout / 1000)
@@ -99,7 +99,7 @@ class Cluster:
 
     def refused(self, error: Exception) -> ConnectorError:
         return ConnectorError(
-            f"the Kafka client refuses its properties: {reason(error)}", hint="see the options kafka.*"
+            f"the Kafka client rejects its properties: {reason(error)}", hint="see the options kafka.*"
         )
 
 

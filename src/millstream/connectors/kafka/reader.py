@@ -135,6 +135,6 @@ class TopicReading:
 def gone(topic: str, partition: int, offset: int) -> ConnectorError:
     return ConnectorError(
         f"{topic}[{partition}] no longer has the messages from offset {offset} on",
-        detail="the topic's retention removed them, or the topic was made anew",
-        hint="start the query afresh",
+        detail="the topic's retention removed them, or the topic was created again",
+        hint="restart the query",
     )

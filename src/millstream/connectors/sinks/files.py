@@ -100,8 +100,8 @@ class PartFileSink:
         missing = [n for n in range(self._committed) if not self._visible(n).exists()]
         if missing:
             raise ConnectorError(
-                f"{self._visible(missing[0])} was committed and is gone",
-                hint="restore the file, or start the query afresh with another path",
+                f"{self._visible(missing[0])} was committed and is missing",
+                hint="restore the file, or restart the query with another path",
             )
 
     def write(self, rows: pa.RecordBatch) -> None:
@@ -196,7 +196,7 @@ class SingleFileSink:
                 file.close()
                 raise ConnectorError(
                     f"{self._path} has {size} bytes, but {length} were committed",
-                    hint="restore the file, or start the query afresh with another path",
+                    hint="restore the file, or restart the query with another path",
                 )
             file.truncate(length)
             file.seek(length)

@@ -135,7 +135,7 @@ def _from_text(expr: Cast, arg: Node) -> Node:
         (result,) = duck(pa.record_batch([texts], names=["x"]))
         if not expr.safe and result.null_count > texts.null_count:
             unread = texts.filter(pc.and_not(result.is_null(), texts.is_null()))[0]
-            raise DataError(f"cannot evaluate {told(expr)}", detail=f"'{unread}' is not a {expr.type}")
+            raise DataError(f"cannot evaluate {told(expr)}", detail=f"'{unread}' is not a valid {expr.type}")
         return result[0] if one else result
 
     return failing(node, expr)

@@ -73,7 +73,7 @@ def resolve(name: str, args: tuple[Expr, ...]) -> Expr:
     name = name.lower()
     if name in REFUSED:
         reason, hint = REFUSED[name]
-        raise UnsupportedError(f"{name} is not allowed in a standing query", detail=reason, hint=hint)
+        raise UnsupportedError(f"{name} is not allowed in a continuous query", detail=reason, hint=hint)
     function = lookup(name)
     if function is None:
         return resolve_in_duckdb(name, args)

@@ -20,7 +20,7 @@ def case(whens: tuple[tuple[Expr, Expr], ...], default: Expr) -> Case:
     arms = unify((*(then for _, then in whens), default))
     if arms is None:
         types = ", ".join(str(arm.type) for arm in (*(then for _, then in whens), default))
-        raise BindError(f"the arms of CASE have no common type: {types}", hint="cast them to one type")
+        raise BindError(f"the branches of CASE have no common type: {types}", hint="cast them to one type")
     return Case(arms[-1].type, tuple(zip(conditions, arms[:-1], strict=True)), arms[-1])
 
 

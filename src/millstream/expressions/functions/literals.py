@@ -151,7 +151,7 @@ def _interval_text(text: str) -> int:
             assert isinstance(value, int)
             total += value
         else:
-            raise BindError(f"'{text}' is not an INTERVAL", hint="write it as '10 seconds' or '1 day 02:30:00'")
+            raise BindError(f"'{text}' is not a valid INTERVAL", hint="write it as '10 seconds' or '1 day 02:30:00'")
         rest = rest[found.end() :]
     return total
 
@@ -163,8 +163,8 @@ def _micros_per(unit: str) -> int:
         if name.removesuffix("s") in ("month", "quarter", "year", "decade", "century"):
             raise BindError(
                 f"an INTERVAL in {name} is not supported",
-                detail="intervals are fixed spans of time, and months and years differ in length",
-                hint="say it in days, as in INTERVAL 30 DAYS",
+                detail="intervals have a fixed length, and months and years do not",
+                hint="use days, as in INTERVAL 30 DAYS",
             )
         raise BindError(f"unknown unit of time {unit}", hint="units are microseconds to weeks")
     return micros
@@ -176,4 +176,4 @@ def _unreadable(text: str, type_: SqlType) -> BindError:
         hint = "a TIMESTAMP has no time zone; use TIMESTAMPTZ for text with an offset"
     elif type_.name in ("TIMESTAMP", "TIMESTAMPTZ"):
         hint = "write it as 'YYYY-MM-DD hh:mm:ss'"
-    return BindError(f"'{text}' is not a {type_}", hint=hint)
+    return BindError(f"'{text}' is not a valid {type_}", hint=hint)

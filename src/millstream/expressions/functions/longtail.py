@@ -33,8 +33,8 @@ def resolve_in_duckdb(name: str, args: tuple[Expr, ...]) -> Expr:
         raise BindError(f"{name} is {kind} and cannot be used here as a function of one row")
     if "volatile" in kinds:
         raise UnsupportedError(
-            f"{name} is not allowed in a standing query",
-            detail="its result depends on more than its arguments, so a restart or another host would give other rows",
+            f"{name} is not allowed in a continuous query",
+            detail="its result depends on more than its arguments, so a restart would give other rows",
         )
     probe = tuple(
         (arg.type.duckdb, repr(arg.value) if isinstance(arg, Literal) and arg.type.is_text else None) for arg in args

@@ -44,7 +44,7 @@ class Function:
 FUNCTIONS: dict[str, Function] = {}
 ALIASES: dict[str, str] = {}
 REFUSED: dict[str, tuple[str, str]] = {}
-"""Functions that have no meaning in a standing query: the reason and what to do instead."""
+"""Functions that have no meaning in a continuous query: the reason and what to do instead."""
 
 
 def define(

@@ -95,9 +95,9 @@ def _regexp(name: str, base: Rule) -> Rule:
             _constant_text(args[2], "the replacement of regexp_replace")
             options = _constant_text(args[3], "the options of regexp_replace") if len(args) == 4 else ""
             if options not in ("g", ""):
-                raise BindError("regexp_replace knows no option but 'g' (replace all)")
+                raise BindError("the only option of regexp_replace is 'g' (replace all)")
             if options and matches_nothing(pattern):
-                raise BindError(f"'{pattern}' matches the empty text, of which there is no end to replace all")
+                raise BindError(f"'{pattern}' matches the empty text, which cannot be replaced everywhere")
         if name == "regexp_extract" and len(args) == 3:
             group = constant(args[2])
             if not isinstance(group, int) or not 0 <= group <= group_count(pattern):

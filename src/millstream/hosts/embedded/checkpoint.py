@@ -75,9 +75,9 @@ def replace_query(host: EmbeddedHost, program: ReadyQuery) -> None:
     for mine, theirs in zip_longest((node for _, node in old), (node for _, node in new)):
         if mine is None or theirs is None or _state_of(mine) != _state_of(theirs):
             raise StateError(
-                f"query {program.name} cannot go on with its state",
-                detail=f"it was kept by {_told(mine)}, which is now {_told(theirs)}",
-                hint="stop the query and start it anew, or give the new one another name",
+                f"query {program.name} cannot continue with its state",
+                detail=f"the state was saved by {_told(mine)}, but the query now has {_told(theirs)}",
+                hint="stop the query and start it again, or give the new one another name",
             )
     blobs: Blobs = {}
     saved = _save_query(host, running, blobs)
@@ -109,8 +109,8 @@ def _forget_held(running: GraphQuery, saved: Saved, blobs: Blobs) -> None:
     """Leave out what a relation holds under other columns: what it holds is known again when all of that has ended."""
     if running.held.until == FOREVER:
         raise StateError(
-            f"query {running.program.name} cannot have other columns now",
-            detail="some of the rows that it holds never end",
+            f"query {running.program.name} cannot change its columns",
+            detail="some of the rows in its state never end",
             hint="give the new query another name",
         )
     saved["held"] = max(saved["held"], running.held.until)
@@ -201,7 +201,8 @@ def _read_again(host: EmbeddedHost, stream: str, offset: Offset, count: int) -> 
         chunk = next(iter(host.sources[stream].read(host.offsets[stream], lambda: False, count)), None)
         if chunk is None:
             raise ConnectorError(
-                f"the source of {stream} no longer has the rows it had", hint="start with a new directory"
+                f"the source of {stream} has changed: rows that were read before are missing",
+                hint="start with a new directory",
             )
         host.offsets[stream] = chunk.offset
         host.arrive(stream, chunk.rows, chunk.rejected)

@@ -216,7 +216,7 @@ class EmbeddedHost:
         with self.lock:
             entry = self._find(stream)
             if entry.ended:
-                raise DataError(f"stream {entry.definition.name} has ended", hint="finish() comes last")
+                raise DataError(f"stream {entry.definition.name} has ended", hint="push rows before finish()")
             rows = self._stamped(entry.definition, rows)
             if self.journal is not None:
                 self.journal({"op": "push", "stream": stream, "rejected": _plain(rejected)}, rows)
@@ -442,8 +442,8 @@ class EmbeddedHost:
                 at = max(running.now, running.held.since)
             elif at < running.held.since:
                 raise DataError(
-                    f"what {name} held then is no longer known",
-                    hint="ask for an instant that its streams have not passed yet",
+                    f"the content of {name} at that time is no longer known",
+                    hint="choose an instant that its streams have not passed yet",
                 )
             schema = running.program.plan.schema.arrow
             coming = [] if all(stream.ended for stream in running.streams) else still_to_come(running.top, at)

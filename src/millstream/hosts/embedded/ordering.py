@@ -146,7 +146,7 @@ class _Sorted:
         """Leave out what was handed over before."""
         if offset and (offset[ALL], offset[TOLD]) != (self._all, min(offset[TOLD], len(self._rejected))):
             raise ConnectorError(
-                f"the source of {self._stream.name} no longer has the rows it had",
+                f"the source of {self._stream.name} has changed: rows that were read before are missing",
                 detail=f"{offset[ALL]} rows were sorted, and now there are {self._all}",
                 hint="start with a new directory",
             )

@@ -101,7 +101,7 @@ def to_batch(rows: pa.RecordBatch, schema: Schema, upto: int, port: int) -> Batc
 def from_batch(batch: Batch, layout: pa.Schema) -> pa.RecordBatch:
     """What a kernel gave back, as rows of the layout."""
     if batch.other is not None:
-        raise EngineError("rows that are valid during an interval do not yet travel on Spark")
+        raise EngineError("rows that are valid during an interval are not supported here on Spark")
     columns = [pa.array(batch.time), pa.array(batch.seq), *batch.rows.columns]
     return pa.RecordBatch.from_arrays(columns, schema=layout)
 

@@ -96,7 +96,7 @@ class BranchBuilder:
         bits = width + max((len(branches) - 1).bit_length() for branches in ports)
         if bits > ORDER_BITS:
             raise EngineError(
-                "too many branches of unions meet in one place",
+                "too many union branches meet in one operator",
                 hint="write intermediate results to a sink, and read them from there",
             )
         packed: list[DataFrame] = []
@@ -154,7 +154,7 @@ class BranchBuilder:
         span = parse_duration(text)
         if span is None:
             raise EngineError(
-                f"{IDLE} is {text!r}, which is no length of time", hint="write it like '5 minutes', or never"
+                f"{IDLE} is {text!r}, which is not a duration", hint="write it like '5 minutes', or never"
             )
         return span
 

@@ -43,14 +43,14 @@ def schema_of(df: DataFrame, name: str) -> Schema:
         type_ = sql_type(column.dataType.simpleString())
         if type_ is None:
             raise EngineError(
-                f"column {column.name} of {name} is {column.dataType.simpleString()}, which has no counterpart here",
-                hint="leave it out with drop(), or take it apart with select()",
+                f"column {column.name} of {name} is {column.dataType.simpleString()}, which has no SQL type here",
+                hint="remove it with drop(), or extract its fields with select()",
             )
         fields.append(Field(column.name, type_))
     names = [field.name.lower() for field in fields]
     repeated = next((field.name for field in fields if names.count(field.name.lower()) > 1), None)
     if repeated is not None:
-        raise CatalogError(f"{name} has two columns {repeated}", hint="rename one: case does not tell them apart")
+        raise CatalogError(f"{name} has two columns {repeated}", hint="rename one: names are case-insensitive")
     return Schema(tuple(fields))
 
 

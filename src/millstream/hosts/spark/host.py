@@ -133,10 +133,12 @@ class SparkHost:
     def push(self, stream: str, rows: pa.RecordBatch, rejected: tuple[Rejected, ...] = ()) -> Counts:
         entry = self._find(stream)
         if self._finished:
-            raise DataError(f"stream {entry.stream.name} has ended", hint="finish() comes last")
+            raise DataError(f"stream {entry.stream.name} has ended", hint="push rows before finish()")
         pushed = _pushed(entry)
         if pushed is None:
-            raise DataError(f"stream {entry.stream.name} has a source of its own", hint="push() is for streams without")
+            raise DataError(
+                f"stream {entry.stream.name} has its own source", hint="push() is for streams without a source a source"
+            )
         self._stamp = max(self._stamp, self._now())
         rows = stamped(rows, entry.stream, self._stamp)
         first, self._arrivals = self._arrivals, self._arrivals + rows.num_rows + len(rejected)
@@ -403,7 +405,7 @@ class SparkHost:
 
     def content(self, name: str, at: int | None) -> pa.Table:
         raise UnsupportedError(
-            "what a relation holds at an instant is known in-process only",
+            "the content of a relation at an instant is only available in-process",
             hint="fetch() its rows and compare valid_from and valid_to, or use ms.connect()",
         )
 

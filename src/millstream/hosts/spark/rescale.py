@@ -22,12 +22,12 @@ def rescale(spark: SparkSession, checkpoint: str, partitions: int) -> None:
     tasks than buckets are of no use. Where the state is already divided like that, nothing happens.
     """
     if partitions < 1:
-        raise StateError(f"a checkpoint cannot be divided over {partitions} tasks", hint="one task is the least")
+        raise StateError(f"a checkpoint cannot be split over {partitions} tasks", hint="use at least one task")
     manager: Any = getattr(spark, "_streamingCheckpointManager", None) if hasattr(spark, "_jsparkSession") else None
     if manager is None:
         raise EngineError(
             "this Spark session cannot rescale a checkpoint",
-            detail="only Spark 4.2 and newer can, and not through Spark Connect",
+            detail="this needs Spark 4.2 or newer, without Spark Connect",
             hint="a query on the old checkpoint keeps the number of tasks that it has, with any number of cores",
         )
     if "://" not in checkpoint and not (Path(checkpoint) / "offsets").is_dir():
@@ -64,7 +64,7 @@ def _tell(error: Exception, checkpoint: str) -> None:
             ) from None
         case "LAST_BATCH_ABANDONED_REPARTITION":
             raise StateError(
-                f"an earlier rescaling of {checkpoint} did not end", hint="repeat it with the number it had"
+                f"an earlier rescaling of {checkpoint} did not finish", hint="run it again with the same number"
             ) from None
         case "NO_BATCH_FOUND" | "NO_COMMITTED_BATCH":
             raise StateError(

@@ -56,8 +56,8 @@ def check_streaming(spark: SparkSession) -> None:
         spark.conf.set(PROVIDER, ROCKSDB)
     except PySparkException:
         raise EngineError(
-            "this Spark session cannot keep the state of streaming queries",
-            detail=f"{PROVIDER} must be the RocksDB provider, and the session does not let it be set",
+            "this Spark session cannot store the state of streaming queries",
+            detail=f"{PROVIDER} must be the RocksDB provider, and the session does not allow setting it",
             hint=f"start the session with {PROVIDER}={ROCKSDB}",
         ) from None
 
@@ -153,8 +153,8 @@ def _start_context(master: str, settings: Mapping[str, str]) -> None:
     home = os.environ.get("JAVA_HOME")
     if gateway is None and not _java():
         raise EngineError(
-            "the Spark engine needs Java, and there is none",
-            detail=f"JAVA_HOME is {home}, and no java is there"
+            "the Spark engine needs Java, and none was found",
+            detail=f"JAVA_HOME is {home}, which has no java"
             if home
             else "no java on the PATH, and JAVA_HOME is not set",
             hint=f"install Java 17 (or newer) and set JAVA_HOME; {EMBEDDED_HINT}",

@@ -78,7 +78,7 @@ class Head:
         if saved.get("format") != FORMAT:
             raise StateError(
                 f"the checkpoint has format {saved.get('format')}, this version reads format {FORMAT}",
-                hint="finish the query with the version that began it, or start with a new checkpoint directory",
+                hint="finish the query with the version that started it, or start with a new checkpoint directory",
             )
         return Head(**{**saved, "waiting": [tuple(entry) for entry in saved["waiting"]]})
 

@@ -399,7 +399,7 @@ def _arrival_numbers() -> Callable[[int], Ints]:
         if given > 1 << ROW_BITS:
             raise EngineError(
                 f"one task of a micro-batch reads more than {1 << ROW_BITS:,} rows",
-                hint="limit the files or rows per trigger, or divide the input into more parts",
+                hint="limit the files or rows per trigger, or split the input into more parts",
             )
         return np.arange(first, first + count, dtype=np.int64)
 

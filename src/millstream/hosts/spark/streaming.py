@@ -70,8 +70,8 @@ def _writer(
     if not hasattr(branches[0].df.sparkSession, "_jsparkSession"):
         # there foreachBatch runs its function on the server, out of reach of this process
         raise EngineError(
-            "a streaming query on Spark Connect brings no rows back to the client",
-            hint="let it write files with INSERT INTO, or use writeStream of the DataFrame that Millstream.sql gives",
+            "a streaming query on Spark Connect cannot return rows to the client",
+            hint="write files with INSERT INTO, or use writeStream of the DataFrame that Millstream.sql returns",
         )
     sink = None if program.sink is None else driver_sink(program, program.sink)
 

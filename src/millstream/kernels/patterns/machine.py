@@ -199,7 +199,7 @@ def _first_place(reach: Reach, at: int, places: Mapping[str, int]) -> int:
 def no_row_to_skip_to(search: Search) -> DataError:
     """What is wrong with a match that does not have the row at which the search would go on."""
     return DataError(
-        f"AFTER MATCH SKIP {search.skip} would go to a row that the match does not have",
+        f"AFTER MATCH SKIP {search.skip} goes to a row that the match does not have",
         hint="skip to a variable that every match has",
     )
 
@@ -207,7 +207,7 @@ def no_row_to_skip_to(search: Search) -> DataError:
 def skip_to_first_row(search: Search) -> DataError:
     """What is wrong with a match at whose first row the search would go on."""
     return DataError(
-        f"AFTER MATCH SKIP {search.skip} would go to the first row of the match",
+        f"AFTER MATCH SKIP {search.skip} goes to the first row of the match",
         detail="the search would find the same match again",
     )
 

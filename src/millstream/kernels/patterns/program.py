@@ -147,7 +147,7 @@ class _Writer:
                 return labels
             case Sequence(items=(alone,)):
                 return self._single_rows(alone)
-        raise UnsupportedError(f"{body} cannot be repeated without giving back", hint="repeat a single variable so")
+        raise UnsupportedError(f"{body} cannot be a possessive repetition", hint="repeat a single variable")
 
 
 def _is_nullable(pattern: Pattern) -> bool:
@@ -222,5 +222,5 @@ def _leading(option: Pattern) -> Variable | None:
 def _require(size: int) -> None:
     if size > MOST:
         raise UnsupportedError(
-            "the pattern is too long", detail=f"it comes to more than {MOST} steps", hint="repeat less often"
+            "the pattern is too long", detail=f"it has more than {MOST} steps", hint="repeat less often"
         )

@@ -153,8 +153,8 @@ class ThreadMachine:
                 if state.room == MOST_WAYS:
                     raise DataError(
                         f"there are more than {MOST_WAYS:,} ways to read the rows of an attempt",
-                        detail="a way is how rows may be labelled, as far as conditions on further rows depend on it",
-                        hint="bound attempts by WITHIN, or ask for less of variables that can take the same rows",
+                        detail="a way is a labelling of rows, as far as conditions on later rows depend on it",
+                        hint="limit attempts with WITHIN, or test less of variables that can take the same rows",
                     )
                 state.make_room(min(2 * state.room, MOST_WAYS))
             case loops.CELLS_FULL:

@@ -182,7 +182,7 @@ class CompiledEngine:
                     if trouble[0] == OVERFLOW
                     else "a subquery used as a value has several rows"
                 )
-                raise DataError(f"{self.program.name}: {why}", detail="while its statements ran")
+                raise DataError(f"{self.program.name}: {why}", detail="while running its statements")
             if start < 0:
                 break
             # Where a second try does not get on either, it is one tuple alone that needs so much.

@@ -107,7 +107,7 @@ def caller(
         if result is None:
             if listed:
                 raise DataError(
-                    f"{code.name}.{state} returned a row, where it may not",
+                    f"{code.name}.{state} returned a row, which is not allowed",
                     hint="with one_row=True only terminate returns a row, or, without it, initialize and iterate do",
                 )
             return []

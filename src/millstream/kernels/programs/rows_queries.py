@@ -35,8 +35,8 @@ def only_value(expr: ScalarQuery) -> Callable[[list[list[Any]]], Any]:
     def take(found: list[list[Any]]) -> Any:
         if len(found) > 1:
             raise DataError(
-                f"a subquery that stands for a value returned {len(found)} rows: {expr}",
-                hint="let it return at most one, with an aggregate or LIMIT 1",
+                f"a subquery used as a value returned {len(found)} rows: {expr}",
+                hint="return at most one row, with an aggregate or LIMIT 1",
             )
         return found[0][0] if found else None
 

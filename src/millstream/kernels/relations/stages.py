@@ -113,7 +113,7 @@ def window_upto(upto: int, window: RangeWindow) -> int:
 
 def _check(time: Ints, reach: int) -> None:
     if reach >= FOREVER or (len(time) and int(time.max()) >= FOREVER - reach):
-        raise DataError("a row would be valid after all time that can be told")
+        raise DataError("a row would be valid beyond the largest possible time")
 
 
 def _during(batch: Batch, start: Ints, end: Ints, upto: int) -> Batch:

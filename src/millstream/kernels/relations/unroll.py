@@ -83,7 +83,7 @@ class UnrollKernel:
         ends = ends_of(batch)
         first = batch.time
         if int(first[-1]) >= FOREVER - self._step:
-            raise DataError("a row would be valid after all time that can be told")
+            raise DataError("a row would be valid beyond the largest possible time")
         if self._granule is not None:
             first = -(-first // self._step) * self._step
         finite = ends[ends != FOREVER]
@@ -105,9 +105,7 @@ class UnrollKernel:
         copies = np.maximum((stop - first + (step - 1)) // step, 0)
         total = int(copies.sum())
         if total > _MOST:
-            raise DataError(
-                f"{total} rows at once", hint="make time coarser with GRANULARITY, or ask for ISTREAM or DSTREAM"
-            )
+            raise DataError(f"{total} rows at once", hint="use a coarser GRANULARITY, or ISTREAM or DSTREAM")
         which = np.repeat(np.arange(len(rows)), copies)
         turn = np.arange(total) - np.repeat(np.cumsum(copies) - copies, copies)
         time = first[which] + turn * step

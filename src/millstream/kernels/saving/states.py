@@ -155,7 +155,7 @@ def load_keys(keys: KeyTable | None, rows: pa.RecordBatch) -> None:
     if keys is not None and len(rows):
         slots = keys.encode([rows.column(f"k{i}") for i in range(len(keys.types))])
         if len(keys) != len(slots):
-            raise StateError("saved state is not of one moment", detail="a key is in several pieces")
+            raise StateError("saved state is inconsistent", detail="a key is in several pieces")
 
 
 def _content(kernel: Kernel, state: State) -> Content:
@@ -210,7 +210,7 @@ def _indexed(
         piece = snapshots.load(kernel.spec, saved[int(label[0])])
         if not np.array_equal(piece.array("piece"), label):
             raise StateError(
-                "saved state is not of one moment", detail=f"piece {label[0]} is older or newer than others"
+                "saved state is inconsistent", detail=f"piece {label[0]} is older or newer than the others"
             )
         pieces.append((piece, np.flatnonzero(own)))
     return labels, live, pieces

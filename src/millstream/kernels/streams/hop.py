@@ -77,4 +77,4 @@ def check_range(time: Ints, windows: Windows) -> None:
     """DataError if a bound of some row's window cannot be told."""
     reach = 2 * (windows.size + abs(windows.offset)) + (windows.slide if isinstance(windows, Hopping) else 0)
     if reach >= FOREVER or int(time.min()) < BEGIN + reach or int(time.max()) > FOREVER - reach:
-        raise DataError("a window of a row lies outside the time that can be told")
+        raise DataError("a window of a row is beyond the largest possible time")

@@ -82,7 +82,9 @@ class SessionKernel:
     def step(self, state: SessionState, batch: Batch) -> Batch:
         if len(batch):
             if int(batch.time[-1]) > FOREVER - self.spec.gap:
-                raise DataError("a session would end after all time", detail=f"its gap is {self.spec.gap}")
+                raise DataError(
+                    "a session would end beyond the largest possible time", detail=f"its gap is {self.spec.gap}"
+                )
             state.rows.add(batch.with_upto(BEGIN))
             state.due = min(state.due, int(batch.time[0]) + self.spec.gap)
         if batch.upto < state.due or not len(state.rows):

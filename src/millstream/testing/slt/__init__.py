@@ -1,4 +1,4 @@
-"""Golden queries: `.slt` files that push rows into standing queries and say what comes out.
+"""Golden queries: `.slt` files that push rows into continuous queries and say what comes out.
 
 `tests/slt/README.md` describes the format. `python -m millstream.testing.slt [--complete] FILE…` checks files, or
 rewrites what they expect.

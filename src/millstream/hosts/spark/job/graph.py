@@ -241,7 +241,7 @@ class GraphBuilder:
         bits = width + max((len(flows) - 1).bit_length() for flows in ports)
         if bits > ORDER_BITS:
             raise EngineError(
-                "too many branches of unions meet in one place",
+                "too many union branches meet in one operator",
                 hint="write intermediate results to a sink, and read them from there",
             )
         number, keys = len(self._stages), spec.keys or ()
