@@ -440,8 +440,10 @@ MISTAKES = [
     ("INSERT INTO RETURN SELECT a FROM t WHERE a IN (SELECT c FROM u)", None, "cannot be compared with VARCHAR", None),
     ("INSERT INTO RETURN SELECT a FROM t WHERE a", "a", "a condition is needed here, not INTEGER", None),
     ("INSERT INTO RETURN SELECT windowed(a) FROM t", "windowed(a)", "windowed is defined for windows only", "base"),
-    ("INSERT INTO RETURN SELECT based(a) FILTER (WHERE a > 0) FROM t", None, "FILTER with based is not allowed", "into WHERE"),
-    ("DELETE FROM v WHERE d > d + r minutes" + RETURNS, "r minutes", "the number of an interval must be an integer", "CAST"),
+    ("INSERT INTO RETURN SELECT based(a) FILTER (WHERE a > 0) FROM t", None,
+     "FILTER with based is not allowed", "into WHERE"),
+    ("DELETE FROM v WHERE d > d + r minutes" + RETURNS, "r minutes",
+     "the number of an interval must be an integer", "CAST"),
     ("INSERT INTO t VALUES (x, x)", "f", "aggregate f never returns a row", "INSERT INTO RETURN"),
 ]  # fmt: skip
 
@@ -483,7 +485,8 @@ def test_mistakes(body: str, underlined: str | None, message: str, hint: str | N
          "X is declared twice"),
         (aggregate("INSERT INTO RETURN VALUES (x)", "TABLE t(a Int, A Int);"), "A Int", "A is declared twice"),
         (aggregate("INSERT INTO RETURN VALUES (x)", "TABLE t(a); TABLE T(b);"), "T(b)", "table T is declared twice"),
-        (aggregate("INSERT INTO RETURN VALUES (x)", "TABLE return(a);"), "return(a)", "RETURN is the aggregate's result"),
+        (aggregate("INSERT INTO RETURN VALUES (x)", "TABLE return(a);"), "return(a)",
+         "RETURN is the aggregate's result"),
         (aggregate("INSERT INTO RETURN VALUES (x)", "TABLE inwindow(a, b);"), "inwindow(a, b)",
          "inwindow has 2 columns, the aggregate 1 arguments"),
         (aggregate("INSERT INTO inwindow VALUES (x); INSERT INTO RETURN VALUES (x)", "TABLE inwindow(a);"), "inwindow",

@@ -32,7 +32,7 @@ class Remove:
 
 @dataclass(frozen=True)
 class StartQuery:
-    """Start a continuous query; with `sink`, its rows go there. With `replace` one of that name hands over its state."""
+    """Start a continuous query; with `sink`, its rows go there. `replace`: one of that name hands over its state."""
 
     bound: Bound
     uses: frozenset[str]
