@@ -28,6 +28,7 @@ _LISTED = {
     "catalog": "Clock StreamDef DerivedDef ViewDef TableDef SinkDef",
     "hosts.contract": "Query:ReadyQuery",
     "session.planned": "Planned",
+    "session.query_sets": "CohortDef QuerySetDef",
     "hosts.spark.kept_plan": "KeptPlan KeptStage",
     "plan.aggregate_calls": "AggregateCall",
     "expressions.nodes": "Column Literal Call Cast Case",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 from millstream.bind.queries.outputs import Bound
 from millstream.bind.tables.aggregates import TableAggregates
 from millstream.catalog import Entry, Options, SinkDef
@@ -55,6 +57,15 @@ class OnTables:
 
 
 @dataclass(frozen=True)
+class ChangeRows:
+    """Rows come into a stored table whose changes are remembered, or go by their `keys`."""
+
+    table: str
+    rows: pa.Table | None
+    keys: pa.RecordBatch | None
+
+
+@dataclass(frozen=True)
 class ExplainPlan:
     of: StartQuery
     mode: str
@@ -83,4 +94,31 @@ class ChangeSetting:
     value: object = field(default=None)
 
 
-Action = Define | Remove | StartQuery | OnTables | ExplainPlan | ShowList | DescribeEntry | StopQuery | ChangeSetting
+@dataclass(frozen=True)
+class KeepSet:
+    """A set of queries as it is now."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class ForgetSet:
+    """A set of queries ends."""
+
+    name: str
+
+
+Action = (
+    Define
+    | Remove
+    | StartQuery
+    | OnTables
+    | ChangeRows
+    | KeepSet
+    | ForgetSet
+    | ExplainPlan
+    | ShowList
+    | DescribeEntry
+    | StopQuery
+    | ChangeSetting
+)

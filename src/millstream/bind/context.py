@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NoReturn
@@ -35,6 +35,8 @@ class Context:
     written: dict[str, exp.CTE] = field(default_factory=dict)
     domain: Domain | None = None
     """what the SELECT to be bound next knows of the query around it"""
+    parameters: Mapping[str, SqlType] = field(default_factory=dict)
+    """constants that each query of a set has for itself, by name"""
 
     def with_local(self, name: str, query: P.Node, cte: exp.CTE) -> Context:
         key = name.lower()

@@ -14,7 +14,7 @@ from millstream.bind.patterns.outside import refuse_outside
 from millstream.bind.scope import Scope
 from millstream.errors import BindError
 from millstream.expressions import functions
-from millstream.expressions.nodes import Case, Cast, Column, Expr, Literal
+from millstream.expressions.nodes import Case, Cast, Column, Expr, Literal, Parameter
 from millstream.plan import aggregates
 from millstream.sql import duration_us, to_sql
 from millstream.sql.functions import function_name
@@ -126,6 +126,8 @@ class ExpressionBinder:
     def _column(self, node: exp.Column) -> Expr:
         if not node.table and node.name.lower() in self.parameters:
             return self.parameters[node.name.lower()]
+        if not node.table and node.name.startswith("$") and node.name[1:] in self.context.parameters:
+            return Parameter(self.context.parameters[node.name[1:]], node.name[1:])
         if self.scope is None:
             self.context.fail(f"no column {node.sql()}", node, hint="there is no FROM clause")
         return self.scope.resolve(node)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sqlglot import exp
 
 from millstream.bind.actions import (
     Action,
+    ChangeRows,
     ChangeSetting,
     Define,
     DescribeEntry,
     ExplainPlan,
+    ForgetSet,
+    KeepSet,
     OnTables,
     Remove,
     ShowList,
@@ -61,10 +66,13 @@ from millstream.types import DATE, TIMESTAMP, TIMESTAMPTZ, VARCHAR, SqlType, com
 
 __all__ = [
     "Action",
+    "ChangeRows",
     "ChangeSetting",
     "Define",
     "DescribeEntry",
     "ExplainPlan",
+    "ForgetSet",
+    "KeepSet",
     "OnTables",
     "StartQuery",
     "Remove",
@@ -90,9 +98,10 @@ DROPPABLE: dict[str, tuple[type[Entry], ...]] = {
 
 
 @refusing_depth()
-def bind(node: exp.Expr, catalog: Catalog, sql: str) -> Action:
-    """What a statement asks for; every mistake in it is an error that underlines its place in `sql`."""
-    context = Context(catalog, sql)
+def bind(node: exp.Expr, catalog: Catalog, sql: str, parameters: Mapping[str, SqlType] | None = None) -> Action:
+    """What a statement asks for; every mistake in it is an error that underlines its place in `sql`. `parameters` are
+    those that stay open, with their types."""
+    context = Context(catalog, sql, parameters=parameters or {})
     check_stars(node, context)
     match node:
         case CreateStream():

@@ -61,6 +61,16 @@ class Literal(Expr):
 
 
 @dataclass(frozen=True, slots=True)
+class Parameter(Expr):
+    """A constant that each query of a set has for itself: the value of this column of its row of constants."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"${self.name}"
+
+
+@dataclass(frozen=True, slots=True)
 class Call(Expr):
     """A function or operator applied to arguments."""
 

@@ -64,6 +64,15 @@ class Counts:
         return Counts(self.accepted + other.accepted, self.late + other.late, self.rejected + other.rejected)
 
 
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """An operator that runs once for several queries."""
+
+    operator: str
+    queries: tuple[str, ...]
+    how: str
+
+
 Report = Callable[[Progress], None]
 
 
@@ -130,6 +139,10 @@ class Host(Protocol):
 
     def statistics(self) -> Statistics:
         """What is known of the streams by now."""
+        ...
+
+    def sharing(self) -> list[Shared]:
+        """The operators that run once for several queries."""
         ...
 
     def explain(self, program: ReadyQuery) -> str:

@@ -2,33 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from millstream.errors import DataError
-from millstream.expressions.evaluator import compile_arrow, compile_filter
-from millstream.expressions.nodes import columns_of
+from millstream.expressions.evaluator import compile_filter
+from millstream.expressions.nodes import Column, columns_of, conjunction
 from millstream.kernels.batch import Batch
 from millstream.kernels.keys import KeyTable
+from millstream.kernels.matching import MatchIndex, split_condition
 from millstream.physical.nodes import SEVERAL_ROWS, StoredTable, TableJoin
 from millstream.schema import Schema
 
 
-class TableMatches:
-    """Each row with its matches in a stored table, which is hashed again whenever it has changed."""
+@dataclass(frozen=True)
+class Added:
+    """Rows that came into a table."""
 
-    def __init__(self, node: TableJoin, read: Callable[[StoredTable], pa.Table], version: Callable[[str], int]) -> None:
+    rows: pa.RecordBatch
+
+
+@dataclass(frozen=True)
+class Removed:
+    """Rows that left a table, by the columns that tell them apart."""
+
+    keys: pa.RecordBatch
+
+
+class ReadTables(Protocol):
+    """Where tables are read from."""
+
+    def read(self, table: StoredTable) -> pa.Table: ...
+
+    def version(self, name: str) -> int:
+        """A number that grows with every change of the table."""
+        ...
+
+    def keys_of(self, name: str) -> tuple[str, ...]:
+        """The columns that tell the rows of a table apart, each alone, if its changes are remembered."""
+        ...
+
+    def changes(self, name: str, since: int) -> list[Added | Removed] | None:
+        """What happened to a table after a version, in order; None if that is not known."""
+        ...
+
+
+@dataclass(frozen=True)
+class FixedTable:
+    """A table that does not change."""
+
+    rows: pa.Table
+
+    def read(self, table: StoredTable) -> pa.Table:
+        return self.rows
+
+    def version(self, name: str) -> int:
+        return 0
+
+    def keys_of(self, name: str) -> tuple[str, ...]:
+        return ()
+
+    def changes(self, name: str, since: int) -> None:
+        return None
+
+
+class TableMatches:
+    """Each row with its matches in a stored table, found through an index that follows the table's changes."""
+
+    def __init__(self, node: TableJoin, tables: ReadTables) -> None:
         self.schema = node.schema
         self._node = node
-        self._read = read
-        self._version = version
+        self._tables = tables
         self._seen: list[int] | None = None
-        self._mine = compile_arrow([mine for mine, _ in node.pairs], node.input.schema)
-        self._theirs = compile_arrow([theirs for _, theirs in node.pairs], node.table.schema)
-        self._residual = None if node.residual is None else compile_filter(node.residual, node.both)
+        self._condition = split_condition(
+            node.pairs, node.residual, set(node.input.schema.names), set(node.table.schema.names)
+        )
+        rest = self._condition.rest
+        self._rest = compile_filter(conjunction(rest), node.both) if rest else None
         reads = frozenset() if node.residual is None else columns_of(node.residual)
         # whether all that matters is that the table has a row
         self._asks_rows = node.how in ("semi", "anti", "mark") and reads.isdisjoint(node.table.schema.names)
@@ -53,86 +106,92 @@ class TableMatches:
                 if how == "single" and len(np.unique(left)) < len(left):
                     raise DataError(SEVERAL_ROWS, hint="aggregate it: (SELECT max(…) …), or use IN")
                 missing = _missing(left, len(batch))
-                left = np.concatenate([left, missing])
-                right = np.concatenate([right, np.full(len(missing), -1)])
-                order = np.argsort(left, kind="stable")
-                left, right = left[order], right[order]
-        return batch.take(left).with_rows(self._joined(batch.rows, left, right, self.schema))
+                order = np.argsort(np.concatenate([left, missing]), kind="stable")
+                left = np.concatenate([left, missing])[order]
+                right = right.take(pa.array(order, mask=order >= right.num_rows))
+        matched = batch.take(left)
+        return matched.with_rows(_side_by_side(matched.rows, right, self.schema))
 
     def _refresh(self) -> None:
-        versions = [self._version(table) for table in self._node.table.tables]
+        """Bring the index up to date: by the rows that came and went if they are known, otherwise by reading all."""
+        versions = [self._tables.version(table) for table in self._node.table.tables]
         if versions == self._seen:
             return
-        table = self._read(self._node.table).combine_chunks()
+        changes = None if self._seen is None else self._changes(self._seen[0])
+        if changes is None:
+            self._index = MatchIndex(self._condition, self._node.input.schema, self._node.table.schema)
+            self._numbers: KeyTable | None = None
+            rows = self._tables.read(self._node.table)
+            if self._asks_rows and not self._node.pairs:
+                rows = rows.slice(0, 1)
+            changes = [Added(batch) for batch in rows.combine_chunks().to_batches()]
         self._seen = versions
-        batches = table.to_batches()
-        self._rows = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
-        if not self._node.pairs:
-            return
-        keys = self._theirs(self._rows)
-        # NULL equals nothing, so rows with a NULL key are left out of the hash table
-        usable = np.flatnonzero(_all_valid(keys, len(self._rows)))
-        keys = [key.take(pa.array(usable)) for key in keys]
-        self._keys = KeyTable(tuple(expr.type for _, expr in self._node.pairs))
-        slots = np.asarray(self._keys.encode(keys), dtype=np.int64)
-        order = np.argsort(slots, kind="stable")
-        self._order = usable[order]
-        self._starts = np.searchsorted(slots[order], np.arange(len(self._keys) + 1))
+        for change in changes:
+            self._apply(change)
 
-    def _matches(self, rows: pa.RecordBatch) -> tuple[Any, Any]:
-        """The numbers of the rows that match each other, in order of the left ones."""
-        if self._node.pairs:
-            return self._tested(rows, *self._equal(rows))
-        size = self._rows.num_rows
-        if self._asks_rows:
-            size = min(size, 1)
+    def _changes(self, seen: int) -> list[Added | Removed] | None:
+        table = self._node.table.table
+        return None if table is None or self._key is None else self._tables.changes(table, seen)
+
+    @property
+    def _key(self) -> tuple[str, str] | None:
+        """A column that tells the table's rows apart, by its name here and there; None if changes are not followed."""
+        table = self._node.table
+        if table.table is None or table.predicate is not None:
+            return None
+        if not all(isinstance(expr, Column) for _, expr in table.columns):
+            return None
+        keys = self._tables.keys_of(table.table)
+        named = ((name, expr.name) for name, expr in table.columns if isinstance(expr, Column))
+        return next(((name, column) for name, column in named if column in keys), None)
+
+    def _apply(self, change: Added | Removed) -> None:
+        table, key = self._node.table, self._key
+        if isinstance(change, Added):
+            rows = change.rows
+            if rows.schema != table.schema.arrow:
+                columns = [rows.column(expr.name) for _, expr in table.columns if isinstance(expr, Column)]
+                rows = pa.RecordBatch.from_arrays(columns, schema=table.schema.arrow)
+            first = len(self._index)
+            numbers = np.arange(first, first + rows.num_rows)
+            if key is not None:
+                self._numbers = self._numbers or KeyTable((table.schema[key[0]].type,))
+                numbers = self._numbers.encode([rows.column(key[0])]).astype(np.int64)
+            self._index.add(rows, numbers)
+        elif key is not None and self._numbers is not None:
+            numbers = self._numbers.lookup([change.keys.column(key[1])]).astype(np.int64)
+            # their numbers stay theirs: to release a few costs as much as to release half of them
+            self._index.drop(numbers[numbers >= 0])
+            if len(self._numbers) > 2 * max(len(self._index), 1_024):
+                self._seen = None
+
+    def _matches(self, rows: pa.RecordBatch) -> tuple[Any, pa.RecordBatch]:
+        """The numbers of the rows that have matches, in order, and the rows of the table that they match."""
+        if self._node.pairs or self._rest is None:
+            return self._tested(rows, *self._index.match(rows))
         # not all pairs at once: they may be many, and few of them match
-        many = rows.num_rows if self._residual is None else max(_MOST_PAIRS // max(size, 1), 1)
-        parts = [
-            self._tested(rows, *_all_pairs(start, min(start + many, rows.num_rows), size))
-            for start in range(0, rows.num_rows, many)
-        ]
-        return np.concatenate([left for left, _ in parts]), np.concatenate([right for _, right in parts])
+        many = max(_MOST_PAIRS // max(len(self._index), 1), 1)
+        parts = []
+        for start in range(0, rows.num_rows, many):
+            left, right = self._index.match(rows.slice(start, many))
+            parts.append(self._tested(rows, left + start, right))
+        right = pa.Table.from_batches([right for _, right in parts]).combine_chunks().to_batches()
+        return np.concatenate([left for left, _ in parts]), right[0] if right else parts[0][1]
 
-    def _equal(self, rows: pa.RecordBatch) -> tuple[Any, Any]:
-        keys = self._mine(rows)
-        slots = np.asarray(self._keys.lookup(keys), dtype=np.int64)
-        slots = np.where(_all_valid(keys, rows.num_rows), slots, -1)
-        found = np.flatnonzero(slots >= 0)
-        first = self._starts[slots[found]]
-        lengths = self._starts[slots[found] + 1] - first
-        left = np.repeat(found, lengths)
-        within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        return left, self._order[np.repeat(first, lengths) + within]
-
-    def _tested(self, rows: pa.RecordBatch, left: Any, right: Any) -> tuple[Any, Any]:
-        if self._residual is None:
+    def _tested(self, rows: pa.RecordBatch, left: Any, right: pa.RecordBatch) -> tuple[Any, pa.RecordBatch]:
+        if self._rest is None or not len(left):
             return left, right
-        kept = np.flatnonzero(np.asarray(self._residual(self._joined(rows, left, right, self._node.both))))
-        return left[kept], right[kept]
-
-    def _joined(self, rows: pa.RecordBatch, left: Any, right: Any, schema: Schema) -> pa.RecordBatch:
-        taken = pa.array(right, mask=right < 0) if len(right) else pa.array(right, pa.int64())
-        ours = rows.take(pa.array(left, pa.int64())).columns
-        return pa.RecordBatch.from_arrays(
-            ours + [column.take(taken) for column in self._rows.columns], schema=schema.arrow
-        )
+        both = _side_by_side(rows.take(pa.array(left, pa.int64())), right, self._node.both)
+        kept = np.flatnonzero(np.asarray(self._rest(both)))
+        return left[kept], right.take(pa.array(kept))
 
 
 _MOST_PAIRS = 1 << 20
 
 
-def _all_pairs(start: int, end: int, size: int) -> tuple[Any, Any]:
-    return np.repeat(np.arange(start, end), size), np.tile(np.arange(size), end - start)
+def _side_by_side(rows: pa.RecordBatch, matches: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(rows.columns + matches.columns, schema=schema.arrow)
 
 
 def _missing(left: Any, count: int) -> Any:
     return np.setdiff1d(np.arange(count), left)
-
-
-def _all_valid(arrays: list[pa.Array], count: int) -> Any:
-    valid = np.ones(count, dtype=bool)
-    for array in arrays:
-        if array.null_count:
-            valid &= array.is_valid().to_numpy(zero_copy_only=False)
-    return valid

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,9 +14,13 @@ import pyarrow as pa
 from millstream import sealed_duckdb
 from millstream.errors import DataError
 from millstream.expressions.sql.text import to_duckdb_sql
+from millstream.hosts.table_join import Added, Removed
 from millstream.physical.nodes import StoredTable
 from millstream.schema import Field, Schema
 from millstream.types import from_arrow
+
+_MOST_CHANGES = 1_024
+"""changes of a table that are remembered for its readers; who is further behind reads the table again"""
 
 
 class TableStore:
@@ -26,6 +31,8 @@ class TableStore:
         self._lock = RLock()
         self._connection: Any = None
         self._versions: dict[str, int] = {}
+        self._keys: dict[str, tuple[str, ...]] = {}
+        self._changes: dict[str, deque[tuple[int, Added | Removed]]] = {}
 
     def create(
         self, name: str, schema: Schema, constraints: tuple[tuple[str, str], ...] = (), *, keep: bool = False
@@ -33,17 +40,17 @@ class TableStore:
         """Make an empty table; one of that name goes, unless `keep` says to go on with it."""
         how = "CREATE TABLE IF NOT EXISTS" if keep else "CREATE OR REPLACE TABLE"
         columns = [
-            " ".join((_quoted(field.name), field.type.duckdb, *(text for of, text in constraints if of == field.name)))
+            " ".join((quoted(field.name), field.type.duckdb, *(text for of, text in constraints if of == field.name)))
             for field in schema
         ]
-        self._run(f"{how} {_quoted(name)} ({', '.join([*columns, *(text for of, text in constraints if not of)])})")
+        self._run(f"{how} {quoted(name)} ({', '.join([*columns, *(text for of, text in constraints if not of)])})")
         self._touch([name])
 
     def create_as(self, name: str, sql: str) -> Schema:
         """Make a table of a query's rows; its schema comes from them."""
-        self._run(f"CREATE OR REPLACE TABLE {_quoted(name)} AS {sql}")
+        self._run(f"CREATE OR REPLACE TABLE {quoted(name)} AS {sql}")
         self._touch([name])
-        return self.schema_of(f"SELECT * FROM {_quoted(name)}")
+        return self.schema_of(f"SELECT * FROM {quoted(name)}")
 
     def create_from(self, name: str, rows: pa.Table) -> Schema:
         """Make a table of these rows."""
@@ -53,8 +60,41 @@ class TableStore:
     def load(self, name: str, rows: pa.Table) -> None:
         """Put all rows of an Arrow table into a stored table of the same columns."""
         with self.lent({"__rows": rows}):
-            self._run(f"INSERT INTO {_quoted(name)} SELECT * FROM __rows")
+            self._run(f"INSERT INTO {quoted(name)} SELECT * FROM __rows")
         self._touch([name])
+
+    def tell_changes(self, name: str, keys: tuple[str, ...]) -> None:
+        """Remember what comes into a table and goes, for those who read it; each of `keys` tells its rows apart."""
+        self._keys[name.lower()] = keys
+        self._changes[name.lower()] = deque(maxlen=_MOST_CHANGES)
+
+    def keys_of(self, name: str) -> tuple[str, ...]:
+        """The columns that tell the rows of a table apart, each alone, if its changes are remembered."""
+        return self._keys.get(name.lower(), ())
+
+    def changes(self, name: str, since: int) -> list[Added | Removed] | None:
+        """What happened to a table after a version, in order; None if that is not known."""
+        known = [(version, change) for version, change in self._changes.get(name.lower(), ()) if version > since]
+        complete = [version for version, _ in known] == list(range(since + 1, self.version(name) + 1))
+        return [change for _, change in known] if complete else None
+
+    def add_rows(self, name: str, rows: pa.Table) -> None:
+        """Rows come into a table whose changes are remembered."""
+        self.load(name, rows)
+        combined = rows.combine_chunks().to_batches()
+        self._remember(name, Added(combined[0]) if combined else None)
+
+    def remove_rows(self, name: str, keys: pa.RecordBatch) -> None:
+        """The rows of these keys leave a table whose changes are remembered."""
+        key = quoted(keys.schema.names[0])
+        with self.lent({"__gone": pa.Table.from_batches([keys])}):
+            self._run(f"DELETE FROM {quoted(name)} WHERE {key} IN (SELECT {key} FROM __gone)")
+        self._touch([name])
+        self._remember(name, Removed(keys))
+
+    def _remember(self, name: str, change: Added | Removed | None) -> None:
+        if change is not None:
+            self._changes[name.lower()].append((self.version(name), change))
 
     @contextmanager
     def lent(self, tables: Mapping[str, pa.Table]) -> Iterator[None]:
@@ -69,8 +109,10 @@ class TableStore:
                     self._duckdb().unregister(name)
 
     def drop(self, name: str) -> None:
-        self._run(f"DROP TABLE IF EXISTS {_quoted(name)}")
+        self._run(f"DROP TABLE IF EXISTS {quoted(name)}")
         self._touch([name])
+        self._keys.pop(name.lower(), None)
+        self._changes.pop(name.lower(), None)
 
     def change(self, sql: str, tables: frozenset[str]) -> None:
         """Run INSERT, UPDATE or DELETE; readers of `tables` see it with their next rows."""
@@ -94,10 +136,10 @@ class TableStore:
     def read(self, table: StoredTable, lent: Mapping[str, pa.Table] | None = None) -> pa.Table:
         """A table's rows as a plan reads them; a query may also read tables that are lent to it."""
         columns = ", ".join(
-            f"CAST({to_duckdb_sql(expr)} AS {expr.type.duckdb}) AS {_quoted(name)}" for name, expr in table.columns
+            f"CAST({to_duckdb_sql(expr)} AS {expr.type.duckdb}) AS {quoted(name)}" for name, expr in table.columns
         )
         where = "" if table.predicate is None else f" WHERE {to_duckdb_sql(table.predicate)}"
-        source = f"({table.query})" if table.table is None else _quoted(table.table)
+        source = f"({table.query})" if table.table is None else quoted(table.table)
         with self.lent(lent or {}):
             rows = self._rows(f"SELECT {columns} FROM {source}{where}")
         return rows.cast(table.schema.arrow)
@@ -143,7 +185,8 @@ def _plain_errors() -> Iterator[None]:
         raise DataError(first.removeprefix("Binder Error: ").removeprefix("Constraint Error: "), hint=hint) from None
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """A name as SQL that means just this name."""
     return '"' + name.replace('"', '""') + '"'
 
 

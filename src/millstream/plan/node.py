@@ -83,6 +83,11 @@ class Node:
         """The operator without what it does for other columns than these: over the same inputs, or its only one."""
         return self
 
+    def apart(self, by: tuple[str, ...]) -> Node | None:
+        """The operator that treats rows apart which differ in the first of these columns, and passes all of them on;
+        the others follow from the first. None if there is no such operator."""
+        return self if self.works_by_row and self.passes_columns else None
+
     @cached_property
     def fingerprint(self) -> str:
         """Equal for equal plans, different (for all practical purposes) for others, on every machine."""
@@ -123,6 +128,9 @@ class Keyed(Unary):
     @property
     def sieves(self) -> frozenset[str]:
         return frozenset(self.keys)
+
+    def apart(self, by: tuple[str, ...]) -> Node | None:
+        return replace(self, keys=(*(by[:1] if self.passes_columns else by), *self.keys))
 
 
 @dataclass(frozen=True)

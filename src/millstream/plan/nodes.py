@@ -148,6 +148,9 @@ class Filter(Unary):
     def reads(self) -> frozenset[str]:
         return columns_of(self.predicate)
 
+    def apart(self, by: tuple[str, ...]) -> Node | None:
+        return self
+
     def label(self) -> str:
         return f"Filter {self.predicate}"
 
@@ -175,6 +178,11 @@ class Project(Unary):
     def narrowed(self, wanted: Set[str]) -> Node:
         kept = tuple(column for column in self.columns if column[0] in wanted)
         return replace(self, columns=kept or self.columns[:1])
+
+    def apart(self, by: tuple[str, ...]) -> Node | None:
+        return replace(
+            self, columns=(*((name, Column(self.input.schema[name].type, name)) for name in by), *self.columns)
+        )
 
     def label(self) -> str:
         return "Project " + ", ".join(name if _is(expr, name) else f"{name} := {expr}" for name, expr in self.columns)

@@ -104,6 +104,11 @@ class Window(Unary):
     def gives_its_rows(self) -> bool:
         return isinstance(self.window, RangeWindow) and self.window.slide == 1
 
+    def apart(self, by: tuple[str, ...]) -> Node | None:
+        if isinstance(self.window, RangeWindow):
+            return self
+        return replace(self, window=replace(self.window, by=(by[0], *self.window.by)))
+
     def label(self) -> str:
         return f"Window {self.window}"
 
@@ -252,6 +257,9 @@ class Validity(Unary):
     @property
     def kind(self) -> Kind:
         return Kind.EVENTS
+
+    def apart(self, by: tuple[str, ...]) -> Node | None:
+        return self
 
     def label(self) -> str:
         return "Validity"

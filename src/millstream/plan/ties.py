@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from millstream.plan.node import Kind, Unary, listed, require_names
+from millstream.plan.node import Kind, Node, Unary, listed, require_names
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,9 @@ class Ties(Unary):
     @property
     def reads(self) -> frozenset[str]:
         return frozenset((*self.keys, *(key.column for key in self.by)))
+
+    def apart(self, by: tuple[str, ...]) -> Node | None:
+        return replace(self, keys=(by[0], *self.keys))
 
     def label(self) -> str:
         within = f" by {listed(self.keys)}" if self.keys else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterator
 from dataclasses import replace as replaced
-from itertools import product
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
@@ -42,13 +42,13 @@ from millstream.kernels.programs.spec import why_slow
 from millstream.physical.check import check_plan, is_relation
 from millstream.physical.nodes import Physical, Source, streams_of, walk
 from millstream.physical.planner import plan_physical
-from millstream.plan.costs.statistics import UNKNOWN
 from millstream.plan.lengths import lengths_told
+from millstream.plan.nodes import Node
 from millstream.plan.relations import Validity
 from millstream.rules import OPTIMIZE, Trace, run_rules
 from millstream.session.explain import explain_text
-from millstream.session.listings import description, listing
-from millstream.session.planned import Planned, Planning
+from millstream.session.listings import description, listing, sharing
+from millstream.session.planned import Planned, Planning, ways_to_plan
 from millstream.session.query import Query, Result, text_table
 from millstream.session.stored import StoredStatements
 from millstream.session.times import Moment, instant_of, ordered_stream
@@ -56,6 +56,7 @@ from millstream.sql.parameters import Parameters
 
 if TYPE_CHECKING:
     from millstream.session.builder import Flow
+    from millstream.session.query_sets import QuerySet, QuerySets
 
 
 class Listener(Protocol):
@@ -123,6 +124,35 @@ class Database:
             raise BindError("this statement returns no rows", hint="use execute() for declarations")
         return result
 
+    def sql_many(self, text: str, rows: Any, key: str, name: str | None = None) -> QuerySet:
+        """Start many standing queries of one shape: `text` with parameters, and a row of constants for each query.
+
+        `rows` are dicts, an Arrow table or a DataFrame with a column for each `$parameter`; the column `key` tells the
+        queries apart. Queries that differ only in such constants run as one.
+        """
+        self._require_open()
+        return self.sets.start(self._free_name(name), text, rows, key)
+
+    def query_set(self, name: str) -> QuerySet:
+        """The set of queries of that name."""
+        return self.sets.get(name)
+
+    def query_sets(self) -> list[QuerySet]:
+        """The sets of queries that run, oldest first."""
+        return self.sets.all()
+
+    @cached_property
+    def sets(self) -> QuerySets:
+        from millstream.session.query_sets import QuerySets
+
+        return QuerySets(self)
+
+    def optimized(self, plan: Node) -> Node:
+        """The plan as the rules of this session leave it."""
+        if not self.config.rules:
+            return plan
+        return run_rules(plan, OPTIMIZE, self.config.disabled_rules, self._host.statistics(), why_slow)[0]
+
     @refusing_depth()
     def prepare(self, text: str, name: str = "query", params: Parameters | None = None) -> ReadyQuery:
         """The physical program of a query, without starting it."""
@@ -171,10 +201,19 @@ class Database:
                 return self._stored.perform(action)
             case act.ExplainPlan(of=query, mode=mode):
                 return text_table("plan", self._explain(query, mode).splitlines())
+            case act.ShowList(kind="SHARING"):
+                return sharing(self._host.sharing(), self.query_sets())
             case act.ShowList(kind=kind):
                 return listing(kind, self.catalog, self.queries())
             case act.DescribeEntry(name=entry):
                 return description(entry, self.catalog)
+            case act.ChangeRows(table=table, rows=rows, keys=keys):
+                if rows is not None:
+                    self.tables.add_rows(table, rows)
+                if keys is not None:
+                    self.tables.remove_rows(table, keys)
+            case act.ForgetSet(name=ended):
+                self.sets.forget(ended)
             case act.StopQuery(name=query):
                 self._stop(query)
             case act.ChangeSetting(name=setting, value=value):
@@ -218,15 +257,8 @@ class Database:
     @refusing_depth()
     def _replace(self, action: act.StartQuery, text: str, name: str) -> Query:
         """Plan a query such that it keeps what the one of its name keeps, as that was planned or as it would be now."""
-        config, known = self.config, self._host.statistics()
-        ways = product(
-            dict.fromkeys((config.rules, not config.rules)),
-            dict.fromkeys((config.relations, "auto", "intervals", "changes")),
-            dict.fromkeys((bool(known), False)),
-        )
         refused: StateError | None = None
-        for rules, relations, measured in ways:
-            how = Planning(rules, relations, known if measured else UNKNOWN)
+        for how in ways_to_plan(self.config.rules, self.config.relations, self._host.statistics()):
             planned = self._plan(name, action.bound, action.sink, action.uses, text, how)
             try:
                 return self.go_on(planned, self._host.replace)

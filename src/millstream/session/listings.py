@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from millstream.catalog import AggregateDef, Catalog, DerivedDef, FunctionDef, SinkDef, StreamDef, TableDef, ViewDef
 from millstream.errors import BindError, CatalogError
+from millstream.hosts.contract import Shared
 from millstream.session.query import Query, Result
+
+if TYPE_CHECKING:
+    from millstream.session.query_sets import QuerySet
 
 
 def listing(kind: str, catalog: Catalog, queries: Sequence[Query]) -> Result:
@@ -32,7 +37,25 @@ def listing(kind: str, catalog: Catalog, queries: Sequence[Query]) -> Result:
         case "AGGREGATES":
             aggregates = [(a.name, a.signature, a.version) for a in entries if isinstance(a, AggregateDef)]
             return _rows(("name", "signature", "version"), aggregates)
-    raise BindError(f"no list {kind}", hint="SHOW STREAMS, TABLES, VIEWS, QUERIES, SINKS, FUNCTIONS or AGGREGATES")
+    raise BindError(
+        f"no list {kind}", hint="SHOW STREAMS, TABLES, VIEWS, QUERIES, SINKS, FUNCTIONS, AGGREGATES or SHARING"
+    )
+
+
+def sharing(shared: Sequence[Shared], sets: Sequence[QuerySet]) -> Result:
+    """Which queries run as one: operators that several share, and the programs of sets."""
+    found = [(each.operator, len(each.queries), _some(each.queries), each.how) for each in shared]
+    for queries in sets:
+        found += [(queries.sql, size, name, why) for name, size, why in queries.sharing()]
+    columns = list(zip(*found, strict=True)) if found else [(), (), (), ()]
+    types = (pa.string(), pa.int64(), pa.string(), pa.string())
+    arrays = [pa.array(list(column), type_) for column, type_ in zip(columns, types, strict=True)]
+    return Result(pa.Table.from_arrays(arrays, names=["operator", "queries", "names", "how"]))
+
+
+def _some(names: tuple[str, ...], most: int = 8) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def description(name: str, catalog: Catalog) -> Result:

@@ -97,7 +97,7 @@ class SessionKeeper:
                 self._known = self._database.catalog.like(entry)
                 if isinstance(entry, TableDef):
                     self.checkpoint()
-            case act.OnTables(is_query=False):
+            case act.OnTables(is_query=False) | act.ChangeRows():
                 # rows that were joined before the change must not be replayed after it
                 self.checkpoint()
 
@@ -122,6 +122,13 @@ class SessionKeeper:
             case act.StopQuery(name=name):
                 if self._kept.pop(f"query:{name.lower()}", None) is not None:
                     self._journal.note({"op": "stop", "name": name})
+            case act.KeepSet(name=name):
+                record = {"set": plan_form.dumps(self._database.query_set(name).definition)}
+                if self._kept.get(f"set:{name.lower()}") != record:
+                    self._keep(f"set:{name.lower()}", record)
+            case act.ForgetSet(name=name):
+                if self._kept.pop(f"set:{name.lower()}", None) is not None:
+                    self._journal.note({"op": "forget set", "name": name})
             case act.OnTables(create=(name, _)):
                 entry = self._database.catalog.get(name, TableDef)
                 self._kept[_key(entry)] = _record(entry, frozenset())
@@ -195,6 +202,9 @@ class SessionKeeper:
                 except Exception as error:
                     aside.append(self._journal.set_aside(note, rows, error))
                     log.warning("%s could not be replayed (%s) and is kept in %s", _told(note), error, aside[-1])
+        for record in self._kept.values():
+            if "set" in record:
+                self._database.sets.adopt(self._read(record["set"]))
         if aside:
             # what is set aside is not tried again
             self.checkpoint()
@@ -264,6 +274,8 @@ class SessionKeeper:
             case {"op": "stop", "name": name}:
                 self._database.stop(name)
                 self._kept.pop(f"query:{name.lower()}", None)
+            case {"op": "forget set", "name": name}:
+                self._kept.pop(f"set:{name.lower()}", None)
             case {"op": "fetch", "name": name} if name.lower() not in self._host.queries:
                 pass
             case {"stream": stream} if stream.lower() not in self._host.streams:

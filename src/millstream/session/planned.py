@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 from millstream.hosts.contract import ReadyQuery
-from millstream.plan.costs.statistics import Statistics
+from millstream.plan.costs.statistics import UNKNOWN, Statistics
 from millstream.plan.nodes import Node
 from millstream.plan.relations import Forms
 
@@ -17,6 +19,17 @@ class Planning:
     rules: bool
     relations: Forms
     known: Statistics
+
+
+def ways_to_plan(rules: bool, relations: Forms, known: Statistics) -> Iterator[Planning]:
+    """All ways in which a query may have been planned, the present one first."""
+    ways = product(
+        dict.fromkeys((rules, not rules)),
+        dict.fromkeys((relations, "auto", "intervals", "changes")),
+        dict.fromkeys((bool(known), False)),
+    )
+    for by_rules, form, measured in ways:
+        yield Planning(by_rules, form, known if measured else UNKNOWN)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,6 @@ require_pure_sqlglot()
 from millstream.sql.durations import duration_us, parse_duration  # noqa: E402
 from millstream.sql.nodes import options_of  # noqa: E402
 from millstream.sql.spans import span_of  # noqa: E402
-from millstream.sql.statements import Statement, parse, to_sql  # noqa: E402
+from millstream.sql.statements import Statement, parameter_names, parse, to_sql  # noqa: E402
 
-__all__ = ["Statement", "duration_us", "options_of", "parse", "parse_duration", "span_of", "to_sql"]
+__all__ = ["Statement", "duration_us", "options_of", "parameter_names", "parse", "parse_duration", "span_of", "to_sql"]

@@ -215,7 +215,7 @@ class Explain(exp.Expression):
 
 
 class Show(exp.Expression):
-    """SHOW; `kind` is STREAMS, TABLES, VIEWS, QUERIES, SINKS, FUNCTIONS or AGGREGATES."""
+    """SHOW; `kind` is STREAMS, TABLES, VIEWS, QUERIES, SINKS, FUNCTIONS, AGGREGATES or SHARING."""
 
     arg_types: ClassVar[dict[str, bool]] = {"kind": True}
 

@@ -11,6 +11,7 @@ import difflib
 import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -21,6 +22,18 @@ from millstream.sql.failures import SyntaxFailure, span_of_token
 
 Parameters = Mapping[str, Any] | Sequence[Any]
 """values by name for `$name`, or in order for `?`"""
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A parameter that stays open: it becomes a column of this name, whose type binding knows."""
+
+    name: str
+
+    @property
+    def column(self) -> str:
+        return f"${self.name}"
+
 
 _NAMED = re.compile(r"\$\w+")
 _HINT = "give values: sql(text, params={'name': value}) for $name, params=[value, …] for ?"
@@ -123,6 +136,8 @@ def _literal(value: Any) -> Parts:
             micros = value // dt.timedelta(microseconds=1)
             yield from ((TokenType.INTERVAL, "INTERVAL"), (TokenType.STRING, str(micros)))
             yield TokenType.VAR, "MICROSECOND"
+        case Symbol():
+            yield TokenType.IDENTIFIER, value.column
         case uuid.UUID():
             yield TokenType.STRING, str(value)
         case list() | tuple():

@@ -15,7 +15,7 @@ from millstream.sql.relations import CreateView
 from millstream.sql.spans import cover
 
 _EXPLAIN_MODES = ("VERBOSE", "RULES", "COST")
-_SHOWABLE = ("STREAMS", "TABLES", "VIEWS", "QUERIES", "SINKS", "FUNCTIONS", "AGGREGATES")
+_SHOWABLE = ("STREAMS", "TABLES", "VIEWS", "QUERIES", "SINKS", "FUNCTIONS", "AGGREGATES", "SHARING")
 _EXPLAINABLE = (exp.Query, exp.Values, exp.Insert, exp.Create, CreateStream, CreateSink, CreateView)
 _QUERY_STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.VALUES, TokenType.L_PAREN)
 

@@ -38,6 +38,14 @@ class Statement:
     offset: int
 
 
+def parameter_names(text: str) -> tuple[str, ...]:
+    """The names of the parameters of a text, each once."""
+    try:
+        return tuple(dict.fromkeys(token.text[1:] for token in _tokenize(text) if is_parameter(token)))
+    except SyntaxFailure as failure:
+        raise failure.told(text) from None
+
+
 def parse(text: str, params: Parameters | None = None) -> list[Statement]:
     """The statements of a text, separated by semicolons; ParseError for anything else. `params` are the values of its
     parameters; the text of a statement that has some is written anew, with the values in their places."""

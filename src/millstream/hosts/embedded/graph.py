@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from millstream.errors import MillstreamError
+from millstream.hosts.embedded.filter_groups import Consumers, FilterGroup
 from millstream.hosts.embedded.operators import (
     ComputeColumns,
     JoinStoredTable,
@@ -17,7 +18,7 @@ from millstream.hosts.embedded.operators import (
     SelectColumns,
 )
 from millstream.hosts.tables import TableStore
-from millstream.kernels.batch import BEGIN, Batch, concat
+from millstream.kernels.batch import BEGIN, FOREVER, Batch, concat
 from millstream.physical.nodes import Apply, Compute, Physical, Source, Staged, StoredTable, TableJoin
 
 Key = tuple[Physical, tuple[str, ...], int]
@@ -35,12 +36,24 @@ class Vertex:
     operator: Operator
     inputs: tuple[Vertex, ...] = ()
     key: Key | None = None
-    consumers: list[tuple[Vertex, int]] = field(default_factory=list)
+    consumers: Consumers = field(default_factory=Consumers)
     outlets: dict[str, Outlet] = field(default_factory=dict)
+    group: FilterGroup | None = None
+    """the filters that it is evaluated together with"""
 
     @property
     def in_use(self) -> bool:
-        return bool(self.consumers or self.outlets)
+        return bool(self.consumers.all or self.outlets)
+
+    def rewired(self) -> None:
+        """Others take its output now."""
+        if self.group is not None:
+            self.group.changed()
+
+    @property
+    def hears_progress(self) -> bool:
+        """Whether somebody must hear how far time has come, also without rows."""
+        return bool(self.consumers.all) or any(outlet.hears_progress for outlet in self.outlets.values())
 
 
 @dataclass(frozen=True)
@@ -49,6 +62,8 @@ class Outlet:
 
     deliver: Deliver
     fail: Fail
+    hears_progress: bool = True
+    """whether it must hear how far time has come, also without rows"""
 
 
 class Graph:
@@ -70,11 +85,13 @@ class Graph:
         wanted = iter(ids) if ids is not None else None
         top = self._build(plan, wanted)
         top.outlets[name] = outlet
+        top.rewired()
         return top
 
     def detach(self, name: str, top: Vertex) -> None:
         """Remove a query and every vertex that only it used."""
         top.outlets.pop(name, None)
+        top.rewired()
         self._prune(top)
 
     def _prune(self, vertex: Vertex) -> None:
@@ -83,7 +100,8 @@ class Graph:
         if vertex.key is not None and self._shared.get(vertex.key) is vertex:
             del self._shared[vertex.key]
         for source in vertex.inputs:
-            source.consumers = [edge for edge in source.consumers if edge[0] is not vertex]
+            source.consumers.remove(vertex)
+            source.rewired()
             self._prune(source)
 
     def _build(self, node: Physical, ids: Iterator[str] | None) -> Vertex:
@@ -106,7 +124,7 @@ class Graph:
         raise NotImplementedError(node.label())
 
     def _join(self, node: TableJoin) -> JoinStoredTable:
-        return JoinStoredTable(node, self._tables.read, self._tables.version)
+        return JoinStoredTable(node, self._tables)
 
     def _place(
         self,
@@ -125,7 +143,8 @@ class Graph:
         if saved is not None:
             self._made = max(self._made, int(saved))
         for port, source in enumerate(inputs):
-            source.consumers.append((vertex, port))
+            source.consumers.add(vertex, port, node)
+            source.rewired()
         self._shared[key] = vertex
         return vertex
 
@@ -151,14 +170,40 @@ def emit(vertex: Vertex, batch: Batch) -> None:
     """Hand a batch on to all who take it; one that fails is cut off with the queries behind it, others go on."""
     for outlet in list(vertex.outlets.values()):
         outlet.deliver(batch)
-    for consumer, port in list(vertex.consumers):
+    alone, groups = vertex.consumers.dispatch()
+    for group in groups:
+        parts = _asked_together(group, batch)
+        if parts is None:
+            _ask(vertex, [(member, 0) for member in group.members.values()], batch)
+            continue
+        for member, part in parts.items():
+            emit(member, part)
+        silent = group.listeners if batch.upto < FOREVER else group.members.values()
+        for member in [member for member in silent if member not in parts]:
+            emit(member, Batch.empty(member.operator.schema.arrow, batch.upto))
+    _ask(vertex, alone, batch)
+
+
+def _ask(vertex: Vertex, consumers: list[tuple[Vertex, int]], batch: Batch) -> None:
+    for consumer, port in list(consumers):
         try:
             result = consumer.operator.step(batch.on_port(port))
         except MillstreamError as error:
             _cut(consumer, error)
-            vertex.consumers = [edge for edge in vertex.consumers if edge[0] is not consumer]
+            vertex.consumers.remove(consumer)
             continue
         emit(consumer, result)
+
+
+def _asked_together(group: FilterGroup, batch: Batch) -> dict[Vertex, Batch] | None:
+    """The rows of each filter of a group; None where they are better asked one by one."""
+    if not group.pays(len(batch)):
+        return None
+    try:
+        return group.step(batch)
+    except MillstreamError:
+        # a value that cannot be computed is the trouble of those filters alone that meet it
+        return None
 
 
 def tell_progress(top: Vertex, reached: Mapping[Vertex, int], deliver: Deliver) -> None:
@@ -182,7 +227,7 @@ def tell_progress(top: Vertex, reached: Mapping[Vertex, int], deliver: Deliver) 
 def _cut(vertex: Vertex, error: MillstreamError) -> None:
     for outlet in vertex.outlets.values():
         outlet.fail(error)
-    for consumer, _ in vertex.consumers:
+    for consumer, _ in vertex.consumers.all:
         _cut(consumer, error)
 
 

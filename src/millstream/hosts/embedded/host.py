@@ -16,11 +16,12 @@ from millstream.config import Config
 from millstream.connectors.contract import Offset, Rejected, RowSource, Sink
 from millstream.connectors.registry import make_sink, make_source
 from millstream.errors import CatalogError, ConnectorError, DataError, MillstreamError
-from millstream.hosts.contract import Counts, Progress, ReadyQuery, Report, not_running
+from millstream.hosts.contract import Counts, Progress, ReadyQuery, Report, Shared, not_running
 from millstream.hosts.embedded.content import ValidRows, still_to_come, valid_at
 from millstream.hosts.embedded.graph import Graph, Outlet, Vertex, as_table, tell_progress
 from millstream.hosts.embedded.ordering import InOrder
 from millstream.hosts.embedded.readers import LiveReader, read_in_order
+from millstream.hosts.embedded.sharing import shared_operators
 from millstream.hosts.embedded.streams import Stream
 from millstream.hosts.results import Gate, ResultLog
 from millstream.hosts.tables import TableStore
@@ -172,7 +173,9 @@ class EmbeddedHost:
                 running.sink = make_sink(program.sink.options, program.sink.name)
                 running.sink.open(program.plan.schema, committed)
                 running.committed = committed
-            running.top = self._graph.attach(program.name, program.plan, Outlet(running.deliver, running.fail), ids)
+            # relations go by time, also where nothing happens; others have nothing to do without rows
+            outlet = Outlet(running.deliver, running.fail, program.relation)
+            running.top = self._graph.attach(program.name, program.plan, outlet, ids)
             self.queries[program.name.lower()] = running
             if ids is None:
                 reached = {side: stream.frontier for stream in running.streams for side in stream.sides.values()}
@@ -454,6 +457,10 @@ class EmbeddedHost:
         with self.lock:
             known = {name: stream.observer.statistics() for name, stream in self.streams.items()}
             return Statistics({name: measured for name, measured in known.items() if measured is not None})
+
+    def sharing(self) -> list[Shared]:
+        with self.lock:
+            return shared_operators(side for stream in self.streams.values() for side in stream.sides.values())
 
     def explain(self, program: ReadyQuery) -> str:
         return str(program.plan)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
-import pyarrow as pa
 
-from millstream.hosts.table_join import TableMatches
+from millstream.hosts.table_join import ReadTables, TableMatches
 from millstream.kernels.batch import Batch
 from millstream.kernels.compute import ComputeStage
 from millstream.kernels.contract import Kernel, KernelSpec
 from millstream.kernels.saving import states as saving
-from millstream.physical.nodes import Compute, Staged, StoredTable, TableJoin
+from millstream.physical.nodes import Compute, Staged, TableJoin
 from millstream.schema import Schema
 
 
@@ -93,9 +91,9 @@ class RunStage(Stateless):
 class JoinStoredTable(Stateless):
     """Each row with its matches in a stored table."""
 
-    def __init__(self, node: TableJoin, read: Callable[[StoredTable], pa.Table], version: Callable[[str], int]) -> None:
+    def __init__(self, node: TableJoin, tables: ReadTables) -> None:
         self.schema = node.schema
-        self.step = TableMatches(node, read, version).step
+        self.step = TableMatches(node, tables).step
 
 
 class RunKernel:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from millstream.catalog import Clock, StreamDef
 from millstream.connectors.contract import Rejected, RowSource
 from millstream.errors import CatalogError, DataError, EngineError, MillstreamError, UnsupportedError
-from millstream.hosts.contract import Counts, Progress, ReadyQuery, Report, not_running
+from millstream.hosts.contract import Counts, Progress, ReadyQuery, Report, Shared, not_running
 from millstream.hosts.results import Gate, ResultLog
 from millstream.hosts.spark import streaming
 from millstream.hosts.spark.arrive import stamped
@@ -412,6 +412,10 @@ class SparkHost:
     def statistics(self) -> Statistics:
         """Nothing: rows pass through workers, which do not tell."""
         return UNKNOWN
+
+    def sharing(self) -> list[Shared]:
+        """Nothing: each query is a DataFrame of its own."""
+        return []
 
     def explain(self, program: ReadyQuery) -> str:
         with telling():

@@ -313,5 +313,9 @@ class Match(Unary):
     def narrowed(self, wanted: Set[str]) -> Node:
         return replace(self, search=self.search.telling(wanted))
 
+    def apart(self, by: tuple[str, ...]) -> Node | None:
+        keys = by[:1] if self.passes_columns else by
+        return replace(self, search=replace(self.search, keys=(*keys, *self.search.keys)))
+
     def label(self) -> str:
         return f"Match {self.search}"

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from millstream.hosts.spark import blobs
 from millstream.hosts.spark.steps import PACK_ROWS, Arrows, Batches, divided, in_lane
-from millstream.hosts.table_join import TableMatches
+from millstream.hosts.table_join import FixedTable, TableMatches
 from millstream.kernels.batch import BEGIN, Batch, concat
 from millstream.physical.nodes import TableJoin
 from millstream.schema import Schema
@@ -93,7 +93,7 @@ class TableJoined:
     table: pa.Table = field(compare=False)
 
     def build(self) -> Callable[[Batch], Batch]:
-        return TableMatches(self.node, lambda _: self.table, lambda _: 0).step
+        return TableMatches(self.node, FixedTable(self.table)).step
 
 
 @lru_cache(512)

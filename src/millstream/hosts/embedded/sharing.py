@@ -1,0 +1,50 @@
+"""What runs once for several queries: operators that they have in common, and filters that are evaluated together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from millstream.hosts.contract import Shared
+from millstream.hosts.embedded.filter_groups import FilterGroup
+from millstream.hosts.embedded.graph import Vertex
+from millstream.physical.nodes import Source
+
+
+def shared_operators(streams: Iterable[Vertex]) -> list[Shared]:
+    """The operators behind these vertices that several queries share, those nearest to the streams first."""
+    return list(_below(list(streams), {}))
+
+
+def _below(level: list[Vertex], known: dict[Vertex, tuple[str, ...]]) -> Iterator[Shared]:
+    seen: set[Vertex] = set(level)
+    while level:
+        for vertex in level:
+            yield from _of(vertex, known)
+        level = [consumer for vertex in level for consumer, _ in vertex.consumers.all if not _was_seen(consumer, seen)]
+
+
+def _was_seen(vertex: Vertex, seen: set[Vertex]) -> bool:
+    before = vertex in seen
+    seen.add(vertex)
+    return before
+
+
+def _of(vertex: Vertex, known: dict[Vertex, tuple[str, ...]]) -> Iterator[Shared]:
+    queries = _queries(vertex, known)
+    if vertex.key is not None and not isinstance(vertex.key[0], Source) and len(queries) > 1:
+        yield Shared(vertex.key[0].label(), queries, "the same operator")
+    for group in vertex.consumers.dispatch()[1]:
+        members = dict.fromkeys(name for member in group.members.values() for name in _queries(member, known))
+        yield Shared(_label(group), tuple(members), "filters of one shape, through an index on their constants")
+
+
+def _queries(vertex: Vertex, known: dict[Vertex, tuple[str, ...]]) -> tuple[str, ...]:
+    """The queries that a vertex feeds."""
+    if vertex not in known:
+        below = (name for consumer, _ in vertex.consumers.all for name in _queries(consumer, known))
+        known[vertex] = tuple(dict.fromkeys((*vertex.outlets, *below)))
+    return known[vertex]
+
+
+def _label(group: FilterGroup) -> str:
+    return "Filter " + " AND ".join(map(str, group.shape.condition))

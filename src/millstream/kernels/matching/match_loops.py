@@ -1,0 +1,132 @@
+"""Kernel source: the entries of a run whose intervals hold a row's values.
+
+The entries of a run lie in order of the lower bound of their first interval, and are read as a balanced search tree:
+the root is the middle one. `top` of an entry is the greatest upper bound in its subtree, so what lies to the left of an
+instant is passed over in one step, and a row costs the logarithm of the run and what it matches.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millstream.kernels.jit.primitives import place
+
+SMALL = 8
+"""runs so short are read from end to end"""
+
+
+def fill_tops(firsts: Any, counts: Any, high: Any, top: Any, stack: Any) -> None:
+    """The greatest upper bound of every subtree."""
+    for run in range(len(firsts)):
+        depth = 0
+        start = firsts[run]
+        stop = start + counts[run]
+        # a node is filled in once both of its subtrees are: it is met twice, the second time with its mark set
+        stack[depth, 0] = start
+        stack[depth, 1] = stop
+        stack[depth, 2] = 0
+        depth += 1
+        while depth > 0:
+            depth -= 1
+            start = stack[depth, 0]
+            stop = stack[depth, 1]
+            if start >= stop:
+                continue
+            middle = (start + stop) >> 1
+            if stack[depth, 2] == 0:
+                stack[depth, 2] = 1
+                depth += 1
+                stack[depth, 0] = start
+                stack[depth, 1] = middle
+                stack[depth, 2] = 0
+                depth += 1
+                stack[depth, 0] = middle + 1
+                stack[depth, 1] = stop
+                stack[depth, 2] = 0
+                depth += 1
+                continue
+            best = high[middle]
+            if start < middle:
+                best = max(best, top[(start + middle) >> 1])
+            if middle + 1 < stop:
+                best = max(best, top[(middle + 1 + stop) >> 1])
+            top[middle] = best
+
+
+def find_matches(
+    row: int,
+    rows: int,
+    slots: Any,
+    usable: Any,
+    values: Any,
+    firsts: Any,
+    counts: Any,
+    lows: Any,
+    highs: Any,
+    top: Any,
+    alive: Any,
+    out_row: Any,
+    out_entry: Any,
+    found: Any,
+    stack: Any,
+) -> int:
+    """Pairs of rows and entries, from `row` on; returns the row before which the room for pairs ran out, or `rows`."""
+    ranges = len(values)
+    room = len(out_row)
+    made = found[0]
+    while row < rows:
+        slot = slots[place(row)]
+        if slot < 0 or slot >= len(firsts) or not usable[place(row)]:
+            row += 1
+            continue
+        first = firsts[slot]
+        count = counts[slot]
+        if room - made < count and room - made < 64:
+            found[0] = made
+            return row
+        begun = made
+        depth = 0
+        stack[0, 0] = first
+        stack[0, 1] = first + count
+        depth = 1
+        full = False
+        while depth > 0:
+            depth -= 1
+            start = stack[depth, 0]
+            stop = stack[depth, 1]
+            if stop - start > SMALL and ranges > 0:
+                middle = (start + stop) >> 1
+                value = values[0, place(row)]
+                if top[middle] < value:
+                    continue
+                stack[depth, 0] = start
+                stack[depth, 1] = middle
+                depth += 1
+                if lows[0, middle] > value:
+                    continue
+                stack[depth, 0] = middle + 1
+                stack[depth, 1] = stop
+                depth += 1
+                start = middle
+                stop = middle + 1
+            for entry in range(start, stop):
+                fits = alive[entry] != 0
+                for each in range(ranges):
+                    value = values[each, place(row)]
+                    fits = fits and lows[each, entry] <= value and value <= highs[each, entry]
+                if fits:
+                    if made == room:
+                        full = True
+                        break
+                    out_row[made] = row
+                    out_entry[made] = entry
+                    made += 1
+            if full:
+                break
+        if full:
+            # this row is done again with more room
+            found[0] = begun
+            return row
+        row += 1
+    found[0] = made
+    return row

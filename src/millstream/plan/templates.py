@@ -1,0 +1,278 @@
+"""Many queries as one: the plan of a template over a stream joined with a table of its constants.
+
+K queries that differ only in constants are one query over the stream joined with K rows, and the query's number is one
+more key of every operator above that join. The join stands as high as the constants allow: what no constant decides is
+computed once for all queries. Where it meets a condition, the condition finds the queries that want a row, through the
+index of the join.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
+
+from millstream.expressions.nodes import (
+    Call,
+    Column,
+    Expr,
+    Parameter,
+    columns_of,
+    conjunction,
+    conjuncts,
+    transform,
+)
+from millstream.expressions.nodes import (
+    walk as parts_of,
+)
+from millstream.plan.event_joins import AsofJoin
+from millstream.plan.node import Node, Pairs
+from millstream.plan.nodes import Filter, JoinTable, Project, TableScan, passthrough
+from millstream.plan.patterns.search import Match, Reach
+from millstream.plan.relations import Join, Validity
+from millstream.schema import Schema
+from millstream.types import BOOLEAN
+
+QUERY = "$query"
+"""the column that tells the rows of different queries apart"""
+
+
+class CannotShare(Exception):
+    """No one plan serves all queries of a template; says why."""
+
+
+@dataclass(frozen=True)
+class ConstantsTable:
+    """The stored table that has a row for each query: its number, its key, and parameters by their names."""
+
+    table: str
+    key: str
+    columns: Schema
+    number: str
+
+    def rows(self, wanted: frozenset[str]) -> Node:
+        """The table as plans read it: the number as `QUERY`, and the parameters that are wanted."""
+        kept = tuple(field for field in self.columns if field.name == self.number or field.name in wanted)
+        named = ((parameter_column(field.name), field) for field in kept if field.name in wanted)
+        columns = ((QUERY, self.columns[self.number]), *named)
+        scan = TableScan(self.table, Schema(kept))
+        return Project(scan, tuple((name, Column(field.type, field.name)) for name, field in columns))
+
+
+def parameter_column(name: str) -> str:
+    """The column that has the value of a parameter."""
+    return f"${name}"
+
+
+def parameters_of(plan: Node) -> frozenset[str]:
+    """The parameters that a plan has anywhere."""
+    return _own_parameters(plan).union(*map(parameters_of, plan.inputs))
+
+
+def for_all(plan: Node, constants: ConstantsTable) -> Node:
+    """The plan that runs a template for every row of its constants; before its own columns it has the number of the
+    query and its key."""
+    validity = plan if isinstance(plan, Validity) else None
+    body = plan if validity is None else validity.input
+    key = frozenset([constants.key])
+    shared = _Sharing(constants).lift(body, key)
+    made = shared.plan if shared.is_apart else _paired(body, constants, (), key)
+    names = (QUERY, parameter_column(constants.key), *body.schema.names)
+    made = Project(made, tuple((name, Column(made.schema[name].type, name)) for name in names))
+    return made if validity is None else replace(validity, input=made)
+
+
+@dataclass(frozen=True)
+class _Lifted:
+    plan: Node
+    is_apart: bool
+    """whether its rows are of one query each, which the column `QUERY` says"""
+
+
+class _Sharing:
+    def __init__(self, constants: ConstantsTable) -> None:
+        self._constants = constants
+
+    def lift(self, node: Node, above: frozenset[str]) -> _Lifted:
+        """The plan of a subplan for all queries, with the parameters that operators above it ask for."""
+        own = _own_parameters(node)
+        if isinstance(node, Join) and node.how == "inner" and own:
+            node, condition = _without_parameters(node)
+            return self.lift(Filter(node, condition), above)
+        below = [self.lift(child, above | own) for child in node.inputs]
+        if not own and not any(child.is_apart for child in below):
+            return _Lifted(node, False)
+        by = (QUERY, *map(parameter_column, sorted(above)))
+        match node:
+            case Filter(predicate=predicate) if not below[0].is_apart:
+                return _Lifted(self._chosen(below[0].plan, predicate, above), True)
+            case Join() | AsofJoin():
+                return _Lifted(self._joined(node, below, own, above), True)
+            case JoinTable():
+                below[0] = self._apart(below[0], own | above)
+                return _Lifted(_settled(node).with_inputs((below[0].plan, node.table)), True)
+            case Match():
+                node = _with_reaches(node, own)
+        over = [self._apart(child, own | above).plan for child in below]
+        if len(over) > 1:
+            over = [_in_order(plan, by) for plan in over]
+        made = _settled(node.with_inputs(tuple(over))).apart(by)
+        if made is None:
+            raise CannotShare(f"{node.label()} does not tell queries apart")
+        return _Lifted(made, True)
+
+    def _apart(self, lifted: _Lifted, wanted: frozenset[str]) -> _Lifted:
+        """A subplan whose rows are of one query each; if none of its conditions says of which, of each."""
+        return lifted if lifted.is_apart else _Lifted(_paired(lifted.plan, self._constants, (), wanted), True)
+
+    def _chosen(self, plan: Node, predicate: Expr, above: frozenset[str]) -> Node:
+        """The rows of a shared subplan with the queries whose condition holds."""
+        parts = conjuncts(predicate)
+        same = [part for part in parts if not _parameters_in(part)]
+        asked = tuple(part for part in parts if _parameters_in(part))
+        below = Filter(plan, conjunction(tuple(same))) if same else plan
+        return _paired(below, self._constants, asked, above)
+
+    def _joined(self, node: Join | AsofJoin, below: list[_Lifted], own: frozenset[str], above: frozenset[str]) -> Node:
+        """A join of which at least one side has rows of one query each; sides that both have meet by query."""
+        left, right = below
+        outer = node.how if isinstance(node, Join) else "left"
+        if own or (right.is_apart and not left.is_apart and outer not in ("inner", "right")):
+            left = self._apart(left, own | above)
+        if left.is_apart and not right.is_apart and outer in ("right", "full"):
+            right = self._apart(right, own | above)
+        kept = (QUERY, *map(parameter_column, sorted(own | above)))
+        pairs, other = node.pairs, right.plan
+        if left.is_apart and right.is_apart:
+            renamed = f"{QUERY}2"
+            names = [name for name in right.plan.schema.names if not name.startswith("$") or name not in kept]
+            key = (renamed, Column(right.plan.schema[QUERY].type, QUERY))
+            other = Project(right.plan, (key, *((n, Column(right.plan.schema[n].type, n)) for n in names)))
+            pairs = ((Column(left.plan.schema[QUERY].type, QUERY), Column(key[1].type, renamed)), *pairs)
+        settled = _settled(replace(node, left=left.plan, right=other, pairs=pairs))
+        if outer not in ("right", "full") or not (left.is_apart and right.is_apart):
+            return settled
+        raise CannotShare(f"a {outer.upper()} JOIN of two sides that both depend on constants")
+
+
+def _paired(plan: Node, constants: ConstantsTable, asked: tuple[Expr, ...], above: frozenset[str]) -> Node:
+    """Rows with the queries for which all of `asked` hold."""
+    wanted = above.union(*map(_parameters_in, asked))
+    table = constants.rows(wanted)
+    pairs: list[tuple[Expr, Expr]] = []
+    rest: list[Expr] = []
+    for part in asked:
+        pair = _equality(part)
+        if pair is None:
+            rest.append(_settled_expr(part))
+        else:
+            pairs.append((pair[0], _settled_expr(pair[1])))
+    joined = JoinTable(plan, table, tuple(pairs), conjunction(tuple(rest)) if rest else None)
+    kept = {*plan.schema.names, QUERY, *map(parameter_column, above)}
+    return Project(joined, tuple(column for column in passthrough(joined.schema) if column[0] in kept))
+
+
+def _equality(part: Expr) -> tuple[Expr, Expr] | None:
+    """What equals a constant, and that constant, if a condition says no more than this."""
+    if not (isinstance(part, Call) and part.fn == "=" and part.args[0].type == part.args[1].type):
+        return None
+    for mine, theirs in (part.args, part.args[::-1]):
+        if columns_of(mine) and not _parameters_in(mine) and _parameters_in(theirs) and not columns_of(theirs):
+            return mine, theirs
+    return None
+
+
+def _without_parameters(node: Join) -> tuple[Join, Expr]:
+    """An inner join without what depends on constants, and that as a condition on its rows."""
+    equal: list[Expr] = []
+    pairs: list[tuple[Expr, Expr]] = []
+    for mine, theirs in node.pairs:
+        if _parameters_in(mine) or _parameters_in(theirs):
+            equal.append(Call(BOOLEAN, "=", (mine, theirs)))
+        else:
+            pairs.append((mine, theirs))
+    parts = () if node.residual is None else conjuncts(node.residual)
+    asked = (*equal, *(part for part in parts if _parameters_in(part)))
+    rest = tuple(part for part in parts if not _parameters_in(part))
+    kept: Pairs = tuple(pairs)
+    return replace(node, pairs=kept, residual=conjunction(rest) if rest else None), conjunction(asked)
+
+
+def _with_reaches(node: Match, own: frozenset[str]) -> Match:
+    """A search in which constants are values of the row at hand, as its columns are."""
+    types = {part.name: part.type for part in _expressions(node) if isinstance(part, Parameter)}
+    reaches = tuple(Reach(parameter_column(name), parameter_column(name), types[name]) for name in sorted(own))
+    search = _replaced(node.search, _settled_expr)
+    return replace(node, search=replace(search, reaches=(*search.reaches, *reaches)))
+
+
+def _in_order(plan: Node, by: tuple[str, ...]) -> Node:
+    """The columns that tell queries apart first: inputs of a union must agree."""
+    rest = [name for name in plan.schema.names if name not in by and not name.startswith("$")]
+    return Project(plan, tuple((name, Column(plan.schema[name].type, name)) for name in (*by, *rest)))
+
+
+# -- expressions in nodes ----------------------------------------------------------------------------------------------
+
+
+def _settled_expr(expr: Expr) -> Expr:
+    return transform(
+        expr, lambda part: Column(part.type, parameter_column(part.name)) if isinstance(part, Parameter) else part
+    )
+
+
+def _settled(node: Node) -> Node:
+    """The operator with constants as columns of its input."""
+    changed = {
+        field.name: _replaced(value, _settled_expr)
+        for field in fields(node)
+        if not _has_nodes(value := getattr(node, field.name))
+    }
+    return replace(node, **{name: value for name, value in changed.items() if value is not getattr(node, name)})
+
+
+def _replaced(value: Any, change: Callable[[Expr], Expr]) -> Any:
+    """A value of plans with all its expressions changed; what has none stays as it is."""
+    if isinstance(value, Expr):
+        made: Any = change(value)
+        return value if made == value else made
+    if isinstance(value, tuple):
+        made = tuple(_replaced(each, change) for each in value)
+        return value if all(new is old for new, old in zip(made, value, strict=True)) else made
+    if is_dataclass(value) and not isinstance(value, type):
+        parts = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
+        changed = {name: _replaced(part, change) for name, part in parts.items()}
+        changed = {name: part for name, part in changed.items() if part is not parts[name]}
+        return replace(value, **changed) if changed else value
+    return value
+
+
+def _has_nodes(value: Any) -> bool:
+    return isinstance(value, Node) or (isinstance(value, tuple) and any(isinstance(each, Node) for each in value))
+
+
+def _own_parameters(node: Node) -> frozenset[str]:
+    return frozenset(part.name for part in _expressions(node) if isinstance(part, Parameter))
+
+
+def _parameters_in(expr: Expr) -> frozenset[str]:
+    return frozenset(part.name for part in parts_of(expr) if isinstance(part, Parameter))
+
+
+def _expressions(node: Node) -> Iterator[Expr]:
+    """All parts of all expressions of an operator, those of its inputs left out."""
+    for field in fields(node):
+        value = getattr(node, field.name)
+        if not _has_nodes(value):
+            yield from _expressions_in(value)
+
+
+def _expressions_in(value: Any) -> Iterator[Expr]:
+    if isinstance(value, Expr):
+        yield from parts_of(value)
+    elif isinstance(value, tuple):
+        for each in value:
+            yield from _expressions_in(each)
+    elif is_dataclass(value) and not isinstance(value, type):
+        for field in fields(value):
+            yield from _expressions_in(getattr(value, field.name))

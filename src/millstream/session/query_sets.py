@@ -1,0 +1,432 @@
+"""Many standing queries of one shape: one row of constants each, one plan for all of them.
+
+A set runs as few programs as it can. Queries that differ in constants of conditions and expressions share one; those
+that differ in what a plan is made of, as the length of a window, run in a cohort for each such value. A query that is
+added later sees no rows from before, so where queries share windows, those that come later form a cohort of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream import sql
+from millstream.bind import statements as act
+from millstream.bind.queries.outputs import Bound
+from millstream.bind.statements import bind
+from millstream.catalog import TableDef
+from millstream.errors import BindError, CatalogError, DataError, MillstreamError
+from millstream.hosts.tables import quoted
+from millstream.kernels.keys import KeyTable
+from millstream.physical.nodes import Apply, Physical, StoredTable, TableJoin, walk
+from millstream.plan.templates import CannotShare, ConstantsTable, for_all
+from millstream.schema import Field, Schema
+from millstream.session.query import Query
+from millstream.sql.parameters import Symbol
+from millstream.types import BIGINT, from_arrow
+
+if TYPE_CHECKING:
+    from millstream.session.database import Database
+
+NUMBER = "$number"
+"""the column of a table of constants that tells queries apart: a key that comes again is another query"""
+
+Rows = Any
+"""constants: dicts, an Arrow table or a DataFrame"""
+
+
+@dataclass
+class Cohort:
+    """Queries of a set that run as one program, over one table of constants."""
+
+    fixed: tuple[tuple[str, Any], ...]
+    table: str
+    query: Query
+    open: bool
+    """whether queries may join while it runs: none of its windows is shared"""
+    size: int = 0
+
+
+@dataclass(frozen=True)
+class CohortDef:
+    """What is kept of a cohort: the values that its plan is made of, and where it runs."""
+
+    fixed: tuple[tuple[str, Any], ...]
+    table: str
+    query: str
+    open: bool
+
+
+@dataclass(frozen=True)
+class QuerySetDef:
+    """What is kept of a set; its queries are the rows of its tables."""
+
+    name: str
+    sql: str
+    key: str
+    schema: Schema
+    fixed: tuple[str, ...]
+    cohorts: tuple[CohortDef, ...]
+    made: int
+
+
+class QuerySet:
+    """Standing queries of one shape, made by `sql_many`. Their results carry the key of the query as column `query`."""
+
+    def __init__(self, database: Database, name: str, text: str, key: str) -> None:
+        self.name = name
+        self.sql = text
+        self.key = key
+        self._database = database
+        self._cohorts: list[Cohort] = []
+        self._made = 0
+        self._numbered = 0
+        self._kept: list[pa.Table] = []
+        self._is_live: npt.NDArray[Any] = np.empty(0, dtype=np.bool_)
+        self._number_of: npt.NDArray[Any] = np.empty(0, dtype=np.int64)
+        self._cohort_of: npt.NDArray[Any] = np.empty(0, dtype=np.int32)
+
+    # -- queries come and go ---------------------------------------------------------------------------------------
+
+    def add(self, rows: Rows) -> None:
+        """Start queries, one for each row of constants; they see what comes from now on."""
+        table = self._table_of(rows)
+        if table.num_rows == 0:
+            return
+        slots = self._new_keys(table.column(self.key).combine_chunks())
+        numbers = np.arange(self._numbered, self._numbered + table.num_rows, dtype=np.int64)
+        self._numbered += table.num_rows
+        numbered = table.add_column(0, NUMBER, pa.array(numbers))
+        cohorts = np.empty(table.num_rows, dtype=np.int32)
+        divided = [(fixed, places, self._open_for(fixed)) for fixed, places in self._divided(table)]
+        for fixed, _, running in divided:
+            if running is None:
+                # all of them start, or none does
+                self._bound(dict(fixed))
+        for fixed, places, running in divided:
+            cohort = running or self._start(fixed)
+            cohorts[places] = self._cohorts.index(cohort)
+            self._database.perform(act.ChangeRows(cohort.table, numbered.take(pa.array(places)), None))
+            cohort.size += len(places)
+        self._enter(slots, numbers, cohorts)
+        self._database.sets.keep(self)
+
+    def _enter(self, slots: Any, numbers: Any, cohorts: Any) -> None:
+        self._is_live = _put(self._is_live, numbers, True)
+        self._number_of = _put(self._number_of, slots, numbers)
+        self._cohort_of = _put(self._cohort_of, slots, cohorts)
+
+    def _open_for(self, fixed: tuple[tuple[str, Any], ...]) -> Cohort | None:
+        return next((each for each in self._cohorts if each.open and each.fixed == fixed and each.size), None)
+
+    def drop(self, keys: Iterable[Any]) -> None:
+        """Stop queries, by their keys."""
+        gone = pa.array(list(keys), self._schema[self.key].type.arrow)
+        found = self._known(gone)
+        if (found < 0).any():
+            raise CatalogError(f"no query {gone[int(np.argmin(found))].as_py()!r} in {self.name}")
+        slots = np.unique(found)
+        for place in np.unique(self._cohort_of[slots]):
+            cohort = self._cohorts[place]
+            self._kept.append(self._fetched(cohort))
+            mine = slots[self._cohort_of[slots] == place]
+            keys = [pa.array(self._number_of[mine]), *self._keys.keys(mine).columns]
+            going = pa.RecordBatch.from_arrays(keys, names=[NUMBER, self.key])
+            self._database.perform(act.ChangeRows(cohort.table, None, going))
+            cohort.size -= len(mine)
+            if not cohort.size:
+                self._end(cohort)
+        self._is_live[self._number_of[slots]] = False
+        # their slots stay theirs: to release a few costs as much as to release half of them
+        self._cohort_of[slots] = -1
+        if len(self._keys) > 2 * max(len(self), 1_024):
+            self._keys.release(np.flatnonzero(self._cohort_of < 0))
+
+    def __len__(self) -> int:
+        """How many queries there are."""
+        return sum(cohort.size for cohort in self._cohorts)
+
+    def keys(self) -> list[Any]:
+        """The keys of the queries."""
+        slots = self._keys.live()
+        found: list[Any] = self._keys.keys(slots[self._cohort_of[slots] >= 0]).column(0).to_pylist()
+        return found
+
+    def stop(self) -> None:
+        """Stop all queries of the set."""
+        self._database.perform(act.ForgetSet(self.name))
+        for cohort in self._cohorts:
+            if cohort.size:
+                self._kept.append(self._fetched(cohort))
+                self._end(cohort)
+
+    # -- results ---------------------------------------------------------------------------------------------------
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the results: the query's key first."""
+        return self._cohorts[0].query.schema.remove(0)
+
+    def fetch(self) -> pa.Table:
+        """What the queries produced since the last fetch: each in its order, those of different queries in any."""
+        parts = [*self._kept, *(self._fetched(cohort) for cohort in self._cohorts if cohort.size)]
+        self._kept = []
+        return pa.concat_tables([part for part in parts if part.num_rows] or [self.schema.empty_table()])
+
+    def _fetched(self, cohort: Cohort) -> pa.Table:
+        """What a program produced for queries that are still there: windows go on for a while without their query."""
+        rows = cohort.query.fetch()
+        alive = self._is_live[rows.column(NUMBER).to_numpy()]
+        return (rows if alive.all() else rows.filter(pa.array(alive))).remove_column(0)
+
+    def queries(self) -> list[Query]:
+        """The programs that run the set: each gives the results of the queries that share it."""
+        return [cohort.query for cohort in self._cohorts if cohort.size]
+
+    def sharing(self) -> list[tuple[str, int, str]]:
+        """How many queries each program of the set runs, and why it does not run all."""
+        return [(cohort.query.name, cohort.size, self._reason(cohort)) for cohort in self._cohorts if cohort.size]
+
+    def explain(self, mode: str = "") -> str:
+        """How each program of the set runs."""
+        return "\n\n".join(query.explain(mode) for query in self.queries())
+
+    def _reason(self, cohort: Cohort) -> str:
+        if cohort.fixed:
+            return "own plan for " + ", ".join(f"${name} = {value!r}" for name, value in cohort.fixed)
+        return "" if cohort.open else "windows are shared, so queries added later have their own"
+
+    # -- what runs -------------------------------------------------------------------------------------------------
+
+    def begin(self, rows: Rows) -> None:
+        """The first queries of the set: their constants decide about the types of parameters."""
+        table = _as_table(rows)
+        if self.key not in table.column_names:
+            raise BindError(
+                f"the constants have no column {self.key}", hint=f"there is {', '.join(table.column_names)}"
+            )
+        if table.num_rows == 0:
+            raise BindError("a set begins with at least one query", hint="the first constants say what types they have")
+        fields = []
+        used = sql.parameter_names(self.sql)
+        for column in table.schema:
+            if column.name != self.key and column.name not in used:
+                continue
+            type_ = from_arrow(column.type)
+            if type_ is None or type_.name == "NULL":
+                raise BindError(f"constants {column.name} have the type {column.type}, which parameters cannot have")
+            fields.append(Field(column.name, type_))
+        self._know(Schema(tuple(fields)))
+        if missing := [name for name in used if name not in table.column_names]:
+            raise BindError(
+                f"no constants for the parameter ${missing[0]}", hint=f"there is {', '.join(table.column_names)}"
+            )
+        first = {name: table.column(name)[0].as_py() for name in used}
+        self._fixed = self._structural(first)
+        self.add(table)
+
+    def _know(self, schema: Schema) -> None:
+        """The columns of the constants."""
+        self._schema = schema
+        self._columns = Schema((Field(NUMBER, BIGINT), *schema))
+        self._keys = KeyTable((schema[self.key].type,))
+        self._used = sql.parameter_names(self.sql)
+
+    @property
+    def definition(self) -> QuerySetDef:
+        """What is kept of the set."""
+        cohorts = tuple(CohortDef(each.fixed, each.table, each.query.name, each.open) for each in self._cohorts)
+        return QuerySetDef(self.name, self.sql, self.key, self._schema, self._fixed, cohorts, self._made)
+
+    @staticmethod
+    def reopened(database: Database, kept: QuerySetDef) -> QuerySet:
+        """The set that was kept: its programs run already, and its queries are what their tables hold."""
+        made = QuerySet(database, kept.name, kept.sql, kept.key)
+        made._know(kept.schema)
+        made._fixed, made._made = kept.fixed, kept.made
+        running = {query.name.lower(): query for query in database.queries()}
+        for each in kept.cohorts:
+            if each.query.lower() in running:
+                made._go_on(Cohort(each.fixed, each.table, running[each.query.lower()], each.open))
+        return made
+
+    def _go_on(self, cohort: Cohort) -> None:
+        number, key, table = (quoted(name) for name in (NUMBER, self.key, cohort.table))
+        rows = self._database.tables.query(f"SELECT {number}, {key} FROM {table}")
+        self._database.tables.tell_changes(cohort.table, (NUMBER, self.key))
+        self._cohorts.append(cohort)
+        cohort.size = rows.num_rows
+        if rows.num_rows:
+            numbers = rows.column(0).to_numpy()
+            slots = self._keys.encode([rows.column(1).combine_chunks()])
+            self._numbered = max(self._numbered, int(numbers.max()) + 1)
+            self._enter(slots, numbers, np.full(len(slots), len(self._cohorts) - 1))
+
+    def _structural(self, first: dict[str, Any]) -> tuple[str, ...]:
+        """The parameters that a plan is made of: those that cannot stand for values that rows have."""
+        found = []
+        for name in self._used:
+            try:
+                self._bound({other: first[other] for other in self._used if other != name})
+            except MillstreamError:
+                found.append(name)
+        if len(found) < len(self._used):
+            try:
+                self._planned(
+                    {name: first[name] for name in found}, ConstantsTable("", self.key, self._columns, NUMBER)
+                )
+            except (CannotShare, MillstreamError):
+                found = list(self._used)
+        # what no constants make right is an error of the text
+        self._bound({name: first[name] for name in found})
+        return tuple(found)
+
+    def _bound(self, given: Mapping[str, Any]) -> act.StartQuery:
+        """The query with some parameters given, the others as values of the constants' rows."""
+        open_ = {name: Symbol(name) for name in self._used if name not in given}
+        parsed = sql.parse(self.sql, {**given, **open_})
+        types = {name: self._schema[name].type for name in open_}
+        action = bind(parsed[0].ast, self._database.catalog, self.sql, types) if len(parsed) == 1 else None
+        if not isinstance(action, act.StartQuery):
+            raise BindError("sql_many takes one query over streams")
+        return action
+
+    def _planned(self, given: Mapping[str, Any], constants: ConstantsTable) -> tuple[act.StartQuery, Bound]:
+        action = self._bound(given)
+        plan = self._database.optimized(action.bound.plan)
+        return action, Bound(for_all(plan, constants), (NUMBER, "query", *action.bound.names))
+
+    def _start(self, fixed: tuple[tuple[str, Any], ...]) -> Cohort:
+        self._made += 1
+        name = self.name if self._made == 1 else f"{self.name}${self._made}"
+        table = f"{name}$constants"
+        constants = ConstantsTable(table, self.key, self._columns, NUMBER)
+        action, bound = self._planned(dict(fixed), constants)
+        self._database.perform(act.Define(TableDef(table, self._columns)))
+        self._database.tables.tell_changes(table, (NUMBER, self.key))
+        started = act.StartQuery(bound, action.uses)
+        query = self._database.perform(started, self.sql, name)
+        assert isinstance(query, Query)
+        cohort = Cohort(fixed, table, query, _is_open(self._database.planned(name).program.plan, table))
+        self._cohorts.append(cohort)
+        return cohort
+
+    def _end(self, cohort: Cohort) -> None:
+        self._database.perform(act.StopQuery(cohort.query.name))
+        self._database.perform(act.Remove(cohort.table, (TableDef,)))
+        cohort.size = 0
+
+    def _divided(self, table: pa.Table) -> Iterable[tuple[tuple[tuple[str, Any], ...], Any]]:
+        """The rows that have equal values for what plans are made of."""
+        if not self._fixed:
+            yield (), np.arange(table.num_rows)
+            return
+        places: dict[tuple[Any, ...], list[int]] = {}
+        for place, values in enumerate(zip(*(table.column(name).to_pylist() for name in self._fixed), strict=True)):
+            places.setdefault(values, []).append(place)
+        for values, own in places.items():
+            yield tuple(zip(self._fixed, values, strict=True)), np.array(own)
+
+    def _table_of(self, rows: Rows) -> pa.Table:
+        table = _as_table(rows)
+        if missing := [field.name for field in self._schema if field.name not in table.column_names]:
+            raise DataError(f"the constants have no column {missing[0]}")
+        try:
+            return table.select(list(self._schema.names)).cast(self._schema.arrow)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise DataError(f"constants do not have the types of the first ones: {error}") from None
+
+    def _known(self, keys: pa.Array) -> Any:
+        """The slots of keys, -1 for those of no query."""
+        slots = self._keys.lookup([keys])
+        return np.where((slots >= 0) & (np.append(self._cohort_of, -1)[slots] >= 0), slots, -1)
+
+    def _new_keys(self, keys: pa.Array) -> Any:
+        if keys.null_count:
+            raise DataError(f"a query has no key: {self.key} is NULL")
+        known = self._known(keys)
+        if (known >= 0).any():
+            raise CatalogError(f"query {keys[int(np.argmax(known >= 0))].as_py()!r} is already in {self.name}")
+        if len(pc.unique(keys)) < len(keys):
+            raise CatalogError(f"two of the queries have the same {self.key}")
+        return self._keys.encode([keys])
+
+
+class QuerySets:
+    """The sets of queries of a session."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._sets: dict[str, QuerySet] = {}
+
+    def start(self, name: str, text: str, rows: Rows, key: str) -> QuerySet:
+        """Start a set of queries."""
+        made = QuerySet(self._database, name, text, key)
+        made.begin(rows)
+        return made
+
+    def get(self, name: str) -> QuerySet:
+        """The set of that name."""
+        found = self._sets.get(name.lower())
+        if found is None:
+            known = ", ".join(each.name for each in self._sets.values())
+            hint = f"there is {known}" if known else "start one: sql_many()"
+            raise CatalogError(f"no set of queries {name}", hint=hint)
+        return found
+
+    def all(self) -> list[QuerySet]:
+        """The sets that run, oldest first."""
+        return list(self._sets.values())
+
+    def keep(self, made: QuerySet) -> None:
+        """A set as it is now."""
+        self._sets[made.name.lower()] = made
+        self._database.perform(act.KeepSet(made.name))
+
+    def adopt(self, kept: QuerySetDef) -> None:
+        """A set that ran before, and whose programs run again."""
+        self._sets[kept.name.lower()] = QuerySet.reopened(self._database, kept)
+
+    def forget(self, name: str) -> None:
+        """A set has ended."""
+        self._sets.pop(name.lower(), None)
+
+
+def _is_open(plan: Physical, table: str) -> bool:
+    """Whether no state is shared: every row that a kernel takes in is of one query, by the join with the constants."""
+
+    def is_apart(node: Physical) -> bool:
+        if isinstance(node, TableJoin) and node.table.table == table:
+            return True
+        below = [child for child in node.inputs if not isinstance(child, StoredTable)]
+        return bool(below) and all(map(is_apart, below))
+
+    return all(is_apart(child) for node in walk(plan) if isinstance(node, Apply) for child in node.inputs)
+
+
+def _put(array: Any, places: Any, values: Any) -> Any:
+    size = int(places.max()) + 1
+    if size > len(array):
+        array = np.concatenate([array, np.zeros(max(size, 2 * len(array)) - len(array), dtype=array.dtype)])
+    array[places] = values
+    return array
+
+
+def _as_table(rows: Rows) -> pa.Table:
+    match rows:
+        case pa.Table():
+            return rows
+        case pa.RecordBatch():
+            return pa.Table.from_batches([rows])
+        case _ if hasattr(rows, "__arrow_c_stream__"):
+            return pa.table(rows)
+    try:
+        return pa.Table.from_pylist(list(rows))
+    except (pa.ArrowInvalid, TypeError, AttributeError) as error:
+        raise DataError(f"constants are dicts, an Arrow table or a DataFrame: {error}") from None

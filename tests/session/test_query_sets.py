@@ -1,0 +1,232 @@
+"""Many queries as one: a set of queries gives what the same queries give one by one."""
+
+from __future__ import annotations
+
+import random
+import re
+from typing import Any
+
+import pytest
+
+import millstream as ms
+from tests.tiers import examples
+
+STREAMS = """
+    CREATE STREAM s (k INT, name VARCHAR, v DOUBLE, t INT) ORDER BY t;
+    CREATE STREAM r (k INT, w INT, t INT) ORDER BY t;
+    CREATE TABLE kinds (k INT, kind VARCHAR);
+    INSERT INTO kinds VALUES (1, 'odd'), (2, 'even'), (3, 'odd')
+"""
+
+SHAPES = {
+    "selection": "SELECT k, v FROM s WHERE k = $k AND v > $low",
+    "between": "SELECT v, t FROM s WHERE v BETWEEN $low AND $high",
+    "one side": "SELECT v FROM s WHERE v <= $high",
+    "text": "SELECT v FROM s WHERE name = $name",
+    "any of": "SELECT v FROM s WHERE name = $name OR k = $k",
+    "in": "SELECT v FROM s WHERE k IN ($k, 2) AND NOT v < $low",
+    "prefix": "SELECT v FROM s WHERE name LIKE $name || '%'",
+    "arithmetic": "SELECT v * $low AS x FROM s WHERE v + $low > $high - 1",
+    "projection": "SELECT v + $low AS x, $name AS who FROM s",
+    "over": "SELECT v, sum(v) OVER (ROWS 2 PRECEDING) AS x FROM s WHERE k = $k",
+    "range over": "SELECT v, count(*) OVER (PARTITION BY name RANGE 5 PRECEDING) AS x FROM s WHERE v > $low",
+    "shared over": "SELECT v, x FROM (SELECT v, avg(v) OVER (ROWS 3 PRECEDING) AS x FROM s) WHERE v > x + $low",
+    "lengths": "SELECT v, sum(v) OVER (ROWS $k PRECEDING) AS x FROM s WHERE v > $low",
+    "tumble": "SELECT window_end, count(*) AS n, sum(v) AS x FROM TUMBLE(TABLE s, DESCRIPTOR(t), 5) "
+    "WHERE k = $k GROUP BY window_start, window_end",
+    "hop": "SELECT window_end, name, max(v) AS x FROM HOP(TABLE s, DESCRIPTOR(t), 2, 6) "
+    "WHERE v > $low GROUP BY window_start, window_end, name",
+    "having": "SELECT window_end, count(*) AS n FROM TUMBLE(TABLE s, DESCRIPTOR(t), 5) "
+    "GROUP BY window_start, window_end HAVING count(*) > $k",
+    "relation": "SELECT name, count(*) AS n FROM s [RANGE 6] WHERE k = $k GROUP BY name",
+    "rows window": "SELECT max(v) AS x FROM s [ROWS 3] WHERE v > $low",
+    "join": "SELECT a.v, b.w FROM s [RANGE 4] AS a, r [RANGE 6] AS b WHERE a.k = b.k AND a.v > $low AND b.w < $k",
+    "join condition": "SELECT a.v, b.w FROM s [RANGE 4] AS a, r [RANGE 6] AS b WHERE a.k = b.k AND a.v + b.w > $high",
+    "outer join": "SELECT a.v, b.w FROM s [RANGE 4] AS a LEFT JOIN r [RANGE 6] AS b ON a.k = b.k WHERE a.v > $low",
+    "changes": "ISTREAM (SELECT DISTINCT name FROM s [RANGE 5] WHERE v > $low)",
+    "union": "SELECT k, t FROM s WHERE v > $low UNION ALL SELECT k, t FROM r WHERE w = $k",
+    "table": "SELECT s.v, kinds.kind FROM s JOIN kinds ON s.k = kinds.k WHERE s.v > $low",
+    "session": "SELECT window_end, count(*) AS n FROM SESSION(TABLE s PARTITION BY name, DESCRIPTOR(t), 2) "
+    "WHERE v > $low GROUP BY window_start, window_end, name",
+    "pattern": "SELECT * FROM s MATCH_RECOGNIZE (PARTITION BY name ORDER BY t MEASURES A.v AS a, LAST(B.v) AS b "
+    "PATTERN (A B+) DEFINE A AS v > $low, B AS v < PREV(v) + $high)",
+    "exceeds": "SELECT v FROM s [RANGE 5] WHERE v > $low EXCEPT SELECT v FROM s [RANGE 2] WHERE k = $k",
+}
+
+
+def written(text: str, row: dict[str, Any]) -> str:
+    """The query of one row of constants, as somebody would write it."""
+
+    def literal(match: re.Match[str]) -> str:
+        value = row[match[1]]
+        return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else f"({value!r})"
+
+    if "ROWS $k" in text:
+        text = text.replace("ROWS $k", f"ROWS {row['k']}")
+    return re.sub(r"\$(\w+)", literal, text)
+
+
+def constants(draw: random.Random, key: int) -> dict[str, Any]:
+    return {
+        "id": key,
+        "k": draw.randint(0, 3),
+        "name": draw.choice(["a", "b", "ab", "it's"]),
+        "low": draw.choice([0.0, 1.0, 2.5, -1.0]),
+        "high": draw.choice([1.0, 3.0, 4.0]),
+    }
+
+
+def some_rows(draw: random.Random, time: int) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]], int]:
+    s, r = [], []
+    for _ in range(draw.randint(1, 8)):
+        time += draw.choice([0, 0, 1, 1, 2, 4])
+        v = draw.choice([None, 0.0, 1.0, 2.0, 2.5, 3.0, 5.0])
+        s.append((draw.choice([None, 0, 1, 2, 3]), draw.choice(["a", "b", "ab", "it's", None]), v, time))
+        if draw.random() < 0.5:
+            r.append((draw.randint(0, 3), draw.randint(0, 4), time))
+    return s, r, time
+
+
+def by_query(table: Any) -> dict[int, list[tuple[Any, ...]]]:
+    found: dict[int, list[tuple[Any, ...]]] = {}
+    for row in table.to_pylist():
+        query, *values = row.values()
+        found.setdefault(query, []).append(tuple(values))
+    return found
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("seed", range(examples(4)))
+def test_a_set_gives_what_its_queries_give_alone(shape: str, seed: int) -> None:
+    draw, text = random.Random(f"{shape} {seed}"), SHAPES[shape]
+    columns = ["id", *sorted(set(re.findall(r"\$(\w+)", text)))]
+    db = ms.connect()
+    db.execute(STREAMS)
+
+    def rows_of(keys: list[int]) -> list[dict[str, Any]]:
+        return [{name: value for name, value in constants(draw, key).items() if name in columns} for key in keys]
+
+    first = rows_of([1, 2, 3, 4])
+    many = db.sql_many(text, first, key="id")
+    alone = {row["id"]: db.sql(written(text, row)) for row in first}
+    got: dict[int, list[tuple[Any, ...]]] = {}
+    want: dict[int, list[tuple[Any, ...]]] = {}
+
+    def look() -> None:
+        for key, rows in by_query(many.fetch()).items():
+            got.setdefault(key, []).extend(rows)
+        for key, query in alone.items():
+            want.setdefault(key, []).extend(tuple(row.values()) for row in query.fetch().to_pylist())
+
+    time, fresh = 0, 5
+    for _ in range(5):
+        s, r, time = some_rows(draw, time)
+        db.push("s", s)
+        db.push("r", r)
+        if draw.random() < 0.5:
+            look()
+        if draw.random() < 0.6:
+            added = rows_of(list(range(fresh, fresh + draw.randint(1, 3))))
+            fresh += len(added)
+            many.add(added)
+            alone |= {row["id"]: db.sql(written(text, row)) for row in added}
+        if draw.random() < 0.4 and len(alone) > 1:
+            look()
+            gone = draw.sample(sorted(alone), draw.randint(1, len(alone) - 1))
+            many.drop(gone)
+            for key in gone:
+                alone.pop(key).stop()
+        assert len(many) == len(alone)
+        assert sorted(many.keys()) == sorted(alone)
+    db.finish()
+    look()
+    order = shape not in ("join", "join condition", "union")
+    for key in want:
+        mine, theirs = got.get(key, []), want[key]
+        assert (mine == theirs) if order else (sorted(mine, key=repr) == sorted(theirs, key=repr)), (shape, key)
+
+
+def test_a_set_survives_closing_and_a_crash(tmp_path: Any) -> None:
+    text = "SELECT v, sum(v) OVER (ROWS 1 PRECEDING) AS x FROM s WHERE k = $k AND v > $low"
+    db = ms.connect(tmp_path / "kept")
+    db.execute(STREAMS)
+    many = db.sql_many(text, [{"id": "one", "k": 1, "low": 0.0}, {"id": "two", "k": 2, "low": 0.0}], key="id", name="m")
+    db.push("s", [(1, "a", 1.0, 1), (2, "a", 2.0, 2)])
+    assert by_query(many.fetch()) == {"one": [(1.0, 1.0)], "two": [(2.0, 2.0)]}
+    many.drop(["two"])
+    many.add([{"id": "three", "k": 2, "low": 3.0}])
+    db.close()
+
+    db = ms.connect(tmp_path / "kept")
+    many = db.query_set("m")
+    assert sorted(many.keys()) == ["one", "three"]
+    db.push("s", [(1, "a", 5.0, 3), (2, "a", 2.0, 4), (2, "a", 4.0, 5)])
+    many.add([{"id": "two", "k": 2, "low": 0.0}])
+    db.push("s", [(2, "a", 7.0, 6)])
+    assert by_query(many.fetch()) == {"one": [(5.0, 6.0)], "three": [(4.0, 4.0), (7.0, 11.0)], "two": [(7.0, 7.0)]}
+    many.stop()
+    db.close()
+    db = ms.connect(tmp_path / "kept")
+    assert db.query_sets() == [] and db.queries() == []
+
+
+def test_constants_that_do_not_fit_are_refused() -> None:
+    db = ms.connect()
+    db.execute(STREAMS)
+    text = "SELECT v FROM s WHERE k = $k"
+    many = db.sql_many(text, [{"id": 1, "k": 1}], key="id")
+    with pytest.raises(ms.MillstreamError, match="query 1 is already"):
+        many.add([{"id": 1, "k": 2}])
+    with pytest.raises(ms.MillstreamError, match="same id"):
+        many.add([{"id": 2, "k": 2}, {"id": 2, "k": 3}])
+    with pytest.raises(ms.MillstreamError, match="no query 7"):
+        many.drop([7])
+    with pytest.raises(ms.MillstreamError, match="no column k"):
+        many.add([{"id": 3}])
+    with pytest.raises(ms.MillstreamError, match="types of the first"):
+        many.add([{"id": 3, "k": "x"}])
+    with pytest.raises(ms.MillstreamError, match=r"no constants for the parameter \$low"):
+        db.sql_many("SELECT v FROM s WHERE v > $low", [{"id": 1, "k": 1}], key="id")
+    with pytest.raises(ms.MillstreamError, match="no column key"):
+        db.sql_many(text, [{"id": 1, "k": 1}], key="key")
+    with pytest.raises(ms.MillstreamError, match="no column vv"):
+        db.sql_many("SELECT vv FROM s WHERE k = $k", [{"id": 1, "k": 1}], key="id")
+    assert len(many) == 1
+    many.drop([1])
+    assert len(many) == 0 and many.fetch().num_rows == 0
+    many.add([{"id": 1, "k": 3}])
+    db.push("s", [(3, "a", 1.0, 1)])
+    assert many.fetch().to_pylist() == [{"query": 1, "v": 1.0}]
+
+
+def test_filters_of_one_shape_give_what_each_gives_alone() -> None:
+    draw = random.Random(5)
+    together = ms.connect()
+    together.execute(STREAMS)
+    texts = [f"SELECT v, t FROM s WHERE k = {draw.randint(0, 3)} AND v >= {draw.randint(0, 4)}.5" for _ in range(40)]
+    texts += [f"SELECT sum(v) OVER (ROWS 1 PRECEDING) AS x FROM s WHERE v < {i % 4}" for i in range(8)]
+    queries = [together.sql(text) for text in texts]
+    shared = together.sql("SHOW SHARING").arrow().to_pylist()
+    assert sorted(row["queries"] for row in shared if row["operator"].startswith("Filter")) == [8, 40]
+    pushes, time = [], 0
+    for _ in range(12):
+        rows, _, time = some_rows(draw, time)
+        pushes.append(rows)
+    stopped = {3, 17, 44}
+    for number, rows in enumerate(pushes):
+        together.push("s", rows)
+        if number == 6:
+            got = {i: queries[i].fetch().to_pylist() for i in stopped}
+            for i in stopped:
+                queries[i].stop()
+    together.finish()
+    got |= {i: query.fetch().to_pylist() for i, query in enumerate(queries) if i not in stopped}
+    for i, text in enumerate(texts):
+        alone = ms.connect()
+        alone.execute(STREAMS)
+        query = alone.sql(text)
+        for rows in pushes[:7] if i in stopped else pushes:
+            alone.push("s", rows)
+        if i not in stopped:
+            alone.finish()
+        assert got[i] == query.fetch().to_pylist(), text
