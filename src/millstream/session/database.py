@@ -40,13 +40,12 @@ from millstream.hosts.contract import Counts, Host, ReadyQuery, Report
 from millstream.hosts.tables import TableStore
 from millstream.kernels.programs.spec import why_slow
 from millstream.physical.check import check_plan, is_relation
-from millstream.physical.nodes import Physical, Source, streams_of, walk
+from millstream.physical.nodes import Physical, Source, walk
 from millstream.physical.planner import plan_physical
-from millstream.plan.lengths import lengths_told
 from millstream.plan.nodes import Node
 from millstream.plan.relations import Validity
-from millstream.rules import OPTIMIZE, Trace, run_rules
-from millstream.session.explain import explain_text
+from millstream.rules import OPTIMIZE, run_rules
+from millstream.session.explain import explained
 from millstream.session.listings import description, listing, sharing
 from millstream.session.planned import Planned, Planning, ways_to_plan
 from millstream.session.query import Query, Result, text_table
@@ -235,18 +234,7 @@ class Database:
 
     @refusing_depth()
     def _explain(self, query: act.StartQuery, mode: str) -> str:
-        return self._explained(self._plan("query", query.bound, query.sink), mode)
-
-    def _explained(self, planned: Planned, mode: str) -> str:
-        program = planned.program
-        if program.bound is None:
-            return self._host.explain(program)
-        trace = Trace(program.bound, list(planned.changes))
-        with lengths_told(by_number=any(self._is_by_number(stream) for stream in streams_of(program.plan))):
-            return explain_text(program.bound, trace, self._host.explain(program), mode, self._host.statistics())
-
-    def _is_by_number(self, stream: str) -> bool:
-        return self.catalog.get(stream, StreamDef).is_by_number
+        return explained(self._plan("query", query.bound, query.sink), mode, self.catalog, self._host)
 
     # -- queries ---------------------------------------------------------------------------------------------------
 
@@ -271,7 +259,9 @@ class Database:
         """Let a query run that is planned already."""
         program = planned.program
         start(program)
-        query = Query(self, self._host, program, planned.text, lambda mode: self._explained(planned, mode))
+        query = Query(
+            self, self._host, program, planned.text, lambda mode: explained(planned, mode, self.catalog, self._host)
+        )
         self._queries[program.name.lower()] = query
         self._planned[program.name.lower()] = planned
         self.catalog.hold(program.name, planned.uses)

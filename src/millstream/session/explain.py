@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+from millstream.catalog import Catalog, StreamDef
 from millstream.errors import BindError
+from millstream.hosts.contract import Host
 from millstream.kernels.programs.spec import why_slow
+from millstream.physical.nodes import streams_of
 from millstream.plan.costs.plans import DISTANCE, Cost, estimate
 from millstream.plan.costs.statistics import UNKNOWN, Statistics
+from millstream.plan.lengths import lengths_told
 from millstream.plan.node import listed
 from millstream.plan.nodes import Node, Scan, walk
 from millstream.plan.patterns.search import Match
 from millstream.rules import OPTIMIZE, Trace
 from millstream.rules.merge_aggregates import windows_apart
+from millstream.session.planned import Planned
 
 MODES = ("", "VERBOSE", "RULES", "COST")
+
+
+def explained(planned: Planned, mode: str, catalog: Catalog, host: Host) -> str:
+    """How a planned query runs, as EXPLAIN shows it."""
+    program = planned.program
+    if program.bound is None:
+        return host.explain(program)
+    trace = Trace(program.bound, list(planned.changes))
+    by_number = any(catalog.get(stream, StreamDef).is_by_number for stream in streams_of(program.plan))
+    with lengths_told(by_number=by_number):
+        return explain_text(program.bound, trace, host.explain(program), mode, host.statistics())
 
 
 def explain_text(plan: Node, trace: Trace, stages: str, mode: str, known: Statistics = UNKNOWN) -> str:
