@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterator
 from dataclasses import replace as replaced
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
@@ -148,9 +148,8 @@ class Database:
 
     def optimized(self, plan: Node) -> Node:
         """The plan as the rules of this session leave it."""
-        if not self.config.rules:
-            return plan
-        return run_rules(plan, OPTIMIZE, self.config.disabled_rules, self._host.statistics(), why_slow)[0]
+        rules = OPTIMIZE if self.config.rules else ()
+        return run_rules(plan, rules, self.config.disabled_rules, self._host.statistics(), why_slow)[0]
 
     @refusing_depth()
     def prepare(self, text: str, name: str = "query", params: Parameters | None = None) -> ReadyQuery:
