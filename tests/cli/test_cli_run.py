@@ -58,6 +58,8 @@ def test_rows_of_a_bare_select_are_printed_within_the_limit(invoke: Invoke) -> N
     assert "3 shown (--limit)" in err
     _, everything, _ = embedded(invoke, QUOTES + "SELECT symbol, price FROM quotes", "--limit", 0)
     assert len(everything.splitlines()) == 101
+    _, piped, _ = embedded(invoke, QUOTES + "SELECT symbol, price FROM quotes")
+    assert piped == everything, "a pipe gets every row"
 
 
 def test_rows_of_several_queries_are_told_apart(invoke: Invoke) -> None:

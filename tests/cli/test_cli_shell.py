@@ -8,7 +8,11 @@ import re
 import select
 from pathlib import Path
 
+import pytest
 from cli_tools import Invoke, Spawn
+
+import millstream
+from millstream.cli.commands.shell import _names
 
 SCRIPT = """\
 -- a remark; with a semicolon
@@ -79,7 +83,7 @@ INSERT INTO o SELECT a FROM big;
 def test_errors_do_not_end_a_script_unless_asked(invoke: Invoke) -> None:
     script = "SELEC 1;\nCREATE TABLE t (a INT);\nINSERT INTO t VALUES (42);\n\\nonsense\nSELECT a FROM t;\n"
     result = invoke("shell", input=script)
-    assert result.exit_code == 0
+    assert result.exit_code == 1
     assert "42" in result.stdout
     assert "did you mean SELECT?" in result.stderr
     assert "    | ^^^^^" in result.stderr
@@ -191,3 +195,77 @@ SELECT v FROM f;
     assert "2 accepted, 1 late, 1 rejected" in result.stdout
     assert "q2: 2 accepted, 0 late, 1 rejected" in result.stdout
     assert "input: 3 accepted, 1 late, 1 rejected" in result.stdout
+
+
+def test_unterminated_text_is_an_error(invoke: Invoke) -> None:
+    result = invoke("shell", input="CREATE TABLE t (a VARCHAR);\nINSERT INTO t VALUES ('never closed);\n")
+    assert result.exit_code == 1
+    assert "expected a closing '" in result.stderr
+
+
+def test_a_file_is_not_a_session(invoke: Invoke, tmp_path: Path) -> None:
+    (tmp_path / "script.sql").write_text("SHOW STREAMS;")
+    result = invoke("shell", "script.sql")
+    assert result.exit_code == 2
+    assert "is a file, not the directory of a session" in " ".join(result.stderr.split())
+
+
+def test_words_without_a_backslash(invoke: Invoke) -> None:
+    result = invoke("shell", input="help\nEXIT;\nSELEC never;\n")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "\\snapshot name [time]" in result.stdout
+
+
+def test_push_says_what_was_rejected(invoke: Invoke) -> None:
+    script = 'CREATE STREAM s (a INT, t INT) ORDER BY t;\n\\push s {"a": "x", "t": 1} {"a": 2, "t": 2}\n'
+    result = invoke("shell", input=script)
+    assert "1 accepted, 0 late, 1 rejected" in result.stdout
+    assert "rejected: a: 'x' is not a valid INTEGER" in result.stdout
+
+
+def test_fetch_names_a_failed_query_and_goes_on(invoke: Invoke) -> None:
+    script = """\
+CREATE STREAM s (a VARCHAR, t INT) ORDER BY t;
+SELECT CAST(a AS INT) AS bad FROM s;
+SELECT a AS good FROM s;
+\\push s ["x", 1]
+\\fetch
+"""
+    result = invoke("shell", input=script)
+    assert result.exit_code == 1
+    assert "error: query q1 failed: cannot evaluate CAST(a AS INTEGER)" in result.stderr
+    assert "q2: 1 row" in result.stdout
+
+
+def test_snapshot_shows_what_a_view_holds(invoke: Invoke) -> None:
+    script = """\
+CREATE STREAM s (a INT, t INT) ORDER BY t;
+CREATE VIEW w AS SELECT count(*) AS n FROM s [RANGE 10];
+INSERT INTO s VALUES (1, 1), (2, 5);
+\\snapshot w
+\\snapshot w 12
+"""
+    result = invoke("shell", input=script)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert re.findall(r"w: 1 row\s+n\s+─\s+(\d)", result.stdout) == ["2", "1"]
+
+
+def test_watch_fetches_until_interrupted(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("millstream.cli.shell.backslash.time.sleep", sleep)
+    script = "CREATE STREAM s (a INT, t INT) ORDER BY t;\nSELECT a FROM s;\n\\watch q1 0.5\n"
+    result = invoke("shell", input=script)
+    assert (result.exit_code, waits) == (0, [0.5, 0.5])
+    assert result.stdout.count("q1: 0 rows") == 2
+
+
+def test_functions_can_be_completed() -> None:
+    with millstream.connect() as database:
+        words = _names(database)
+    assert {"date_trunc", "string_agg", "avg", "CREATE STREAM"} <= set(words)

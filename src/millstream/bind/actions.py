@@ -66,6 +66,14 @@ class ChangeRows:
 
 
 @dataclass(frozen=True)
+class PushRows:
+    """Push the rows of a query over stored tables, or of VALUES, into a stream."""
+
+    stream: str
+    query: OnTables
+
+
+@dataclass(frozen=True)
 class ExplainPlan:
     of: StartQuery
     mode: str
@@ -116,6 +124,7 @@ Action = (
     | ChangeRows
     | KeepSet
     | ForgetSet
+    | PushRows
     | ExplainPlan
     | ShowList
     | DescribeEntry

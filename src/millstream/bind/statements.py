@@ -16,6 +16,7 @@ from millstream.bind.actions import (
     ForgetSet,
     KeepSet,
     OnTables,
+    PushRows,
     Remove,
     ShowList,
     StartQuery,
@@ -374,7 +375,7 @@ def _drop(node: exp.Drop, context: Context) -> Remove | StopQuery:
     return Remove(name, DROPPABLE[kind], bool(node.args.get("exists")))
 
 
-def _insert(node: exp.Insert, context: Context) -> StartQuery | OnTables:
+def _insert(node: exp.Insert, context: Context) -> StartQuery | OnTables | PushRows:
     target = node.this.this if isinstance(node.this, exp.Schema) else node.this
     entry = context.catalog.find(target.name)
     match entry:
@@ -389,15 +390,56 @@ def _insert(node: exp.Insert, context: Context) -> StartQuery | OnTables:
                     "a stream cannot be stored in a table yet", node, hint="CREATE SINK … and INSERT INTO the sink"
                 )
             return _on_tables(node, context, is_query=False)
+        case StreamDef():
+            return _push(node, entry, context)
         case ViewDef():
             context.fail(f"{entry.name} is a view, and cannot be changed directly", target)
         case None:
             context.fail(f"no table or sink {target.name}", target, hint=context.catalog.suggest(target.name))
     return context.fail(
-        f"{entry.name} is not a table or a sink",
+        f"{entry.name} is not a table, a stream or a sink",
         target,
-        hint=f"push rows into a stream with db.push('{entry.name}', rows)",
+        hint="insert into the stream that it is derived from" if isinstance(entry, DerivedDef) else None,
     )
+
+
+def _push(node: exp.Insert, stream: StreamDef, context: Context) -> PushRows:
+    """INSERT INTO a stream: the rows of VALUES or of a query over stored tables, converted to the stream's types."""
+    fields = {field.name.lower(): field for field in stream.given}
+    named = [column.name for column in node.this.expressions] if isinstance(node.this, exp.Schema) else list(fields)
+    for name in named:
+        if name.lower() not in fields:
+            context.fail(
+                f"no column {name} in {stream.name}", node.this, hint="available: " + ", ".join(stream.given.names)
+            )
+    if isinstance(node.expression, exp.Query) and not reads_only(node.expression, context, STORED):
+        context.refuse(
+            "rows of a stream cannot be inserted into another stream",
+            node,
+            hint="derive it instead: CREATE STREAM … AS SELECT …",
+        )
+    given = node.expression
+    items = given.expressions[0].expressions if isinstance(given, exp.Values) else given.selects
+    width = len(named) if any(item.is_star for item in items) else len(items)
+    if width != len(named):
+        context.fail(f"{len(named)} columns are expected, got {width} values", node)
+    aliases = [f"c{i}" for i in range(width)]
+    source = (
+        exp.alias_(given.copy(), "given", table=aliases)
+        if isinstance(given, exp.Values)
+        else given.subquery("given", copy=True)
+    )
+    if not isinstance(given, exp.Values):
+        source.args["alias"].set("columns", [exp.to_identifier(name) for name in aliases])
+    query = exp.select(
+        *(
+            exp.alias_(
+                exp.cast(exp.column(alias), fields[name.lower()].type.duckdb, dialect="duckdb"), name, quoted=True
+            )
+            for alias, name in zip(aliases, named, strict=True)
+        )
+    ).from_(source)
+    return PushRows(stream.name, _on_tables(query, context, is_query=True))
 
 
 def _on_tables(node: exp.Expr, context: Context, *, is_query: bool) -> OnTables:

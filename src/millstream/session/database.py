@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from dataclasses import replace as replaced
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -197,6 +198,11 @@ class Database:
                 self._remove(action)
             case act.OnTables():
                 return self._stored.perform(action)
+            case act.PushRows(stream=stream, query=query):
+                rows = self._stored.perform(query)
+                assert rows is not None
+                counts = self.push(stream, rows.arrow())
+                return Result(pa.table({name: [count] for name, count in asdict(counts).items()}))
             case act.ExplainPlan(of=query, mode=mode):
                 return text_table("plan", self._explain(query, mode).splitlines())
             case act.ShowList(kind="SHARING"):

@@ -10,6 +10,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from millstream.errors import ParseError, Span
+from millstream.sql.other_dialects import hint_for
 
 STATEMENT_WORDS = (
     "AGGREGATE", "ALGEBRAIC", "CREATE", "DELETE", "DESCRIBE", "DROP", "DSTREAM", "EXPLAIN", "INSERT", "ISTREAM",
@@ -35,7 +36,8 @@ class SyntaxFailure(sqlglot.errors.ParseError):
         self.hint = hint
 
     def told(self, sql: str) -> ParseError:
-        return ParseError(self.message, hint=self.hint, span=self.span, sql=sql)
+        hint = hint_for(sql[: self.span.end]) or self.hint
+        return ParseError(self.message, hint=hint, span=self.span, sql=sql)
 
 
 def span_of_token(token: Token) -> Span:

@@ -164,9 +164,15 @@ def _refuse_clauses(node: exp.Select, context: Context, plan: P.Node, grouped: b
         )
     for key, word in (("having", "HAVING"), ("qualify", "QUALIFY"), ("limit", "LIMIT"), ("offset", "OFFSET")):
         if (clause := node.args.get(key)) is not None and not (grouped and key == "having"):
-            context.refuse(f"{word} is not supported on a stream", clause)
+            context.refuse(f"{word} is not supported on a stream", clause, hint=_INSTEAD.get(key))
     if not grouped:
         check_order(node, context, {name.lower() for name in context.time_columns(plan)})
+
+
+_INSTEAD = {
+    "limit": "a continuous query runs until you stop it: STOP name, or q.stop() when you have enough rows",
+    "offset": "skip rows when you read them, or filter them in WHERE",
+}
 
 
 def check_order(node: exp.Expr, context: Context, columns: set[str]) -> None:

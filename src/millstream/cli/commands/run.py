@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,10 @@ import typer
 
 from millstream.cli.failures import explained
 from millstream.cli.options import Conf, Debug, EngineName, Master, Variables, pairs
+
+SHOWN = 20
+"""Rows of a query that a terminal shows unless told otherwise."""
+_LIMIT = f"Rows shown of each query without a sink: {SHOWN} on a terminal, all in a pipe; 0 shows all."
 
 
 def run(
@@ -29,8 +34,9 @@ def run(
     ] = None,
     var: Variables = None,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", min=0, help="Rows shown of each query without a sink; 0 shows all.")
-    ] = 20,
+        int | None,
+        typer.Option("--limit", "-n", min=0, help=_LIMIT, show_default=False),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary, only rows.")] = False,
     debug: Debug = False,
 ) -> None:
@@ -50,6 +56,7 @@ def run(
         from millstream.cli.job import Job
         from millstream.cli.sessions import Wish
 
+        shown = limit if limit is not None else SHOWN if sys.stdout.isatty() else 0
         wish = Wish(engine, checkpoint, master, pairs(conf, "--conf"), streaming, trigger)
-        code = Job(pipeline, pairs(var, "--var"), wish, limit or None, quiet).run()
+        code = Job(pipeline, pairs(var, "--var"), wish, shown or None, quiet).run()
     raise typer.Exit(code)

@@ -25,14 +25,15 @@ def shell(
     master: Master = None,
     conf: Conf = None,
     stop_on_error: Annotated[
-        bool, typer.Option("--stop-on-error", help="In a script: end with code 1 at the first error.")
+        bool, typer.Option("--stop-on-error", help="In a script: stop at the first error.")
     ] = False,
     debug: Debug = False,
 ) -> None:
     """Type SQL and see its results.
 
-    Statements may take several lines and end with a semicolon; `\\?` lists the other commands. When standard input is
-    not a terminal, its lines are done as a script.
+    Statements may take several lines and end with a semicolon; `help` lists the other commands. If standard input is
+    not a terminal, it runs as a script: errors are printed, the rest still runs, and the exit code is 1 if anything
+    failed.
 
     **Examples**
 
@@ -40,6 +41,11 @@ def shell(
         millstream shell state/
         millstream shell --stop-on-error < script.sql
     """
+    if directory is not None and directory.exists() and not directory.is_dir():
+        raise typer.BadParameter(
+            f"{directory} is a file, not the directory of a session; to run it: millstream shell < {directory}",
+            param_hint="DIR",
+        )
     with explained(debug):
         from millstream.cli.sessions import Wish, session
         from millstream.cli.shell.loop import Shell
@@ -59,16 +65,20 @@ def _talk(loop: Shell) -> None:
     import millstream
     from millstream.cli.shell.reader import asker
 
-    typer.echo(f"Millstream {millstream.__version__}. \\? for help, \\q to leave.")
+    typer.echo(f"Millstream {millstream.__version__}. Type help for help, exit to leave.")
     loop.interactive(asker(lambda: _names(loop.database)))
 
 
 def _names(database: Database) -> list[str]:
-    """Words that can be completed: what was declared, its columns, and the words of the language."""
+    """Words that can be completed: declared names, their columns, functions, aggregates and words of the language."""
     from millstream.catalog import DerivedDef, StreamDef, TableDef
+    from millstream.expressions.functions.registry import known_names
+    from millstream.library import TOPICS
+    from millstream.plan.aggregates import NAMES
 
     words = {"SELECT", "FROM", "WHERE", "OVER", "PARTITION BY", "RANGE", "ROWS", "PRECEDING", "UNION ALL", "JOIN"}
     words |= {"CREATE STREAM", "CREATE TABLE", "CREATE SINK", "INSERT INTO", "EXPLAIN", "SHOW STREAMS", "SHOW QUERIES"}
+    words |= {*known_names(), *NAMES, *TOPICS}
     for entry in database.catalog.entries():
         words.add(entry.name)
         if isinstance(entry, StreamDef | DerivedDef | TableDef):

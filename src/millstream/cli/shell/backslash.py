@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from millstream.catalog import StreamDef
+from millstream.cli.failures import show_error
 from millstream.cli.shell.describe import describe, list_all
-from millstream.cli.terminal import output, rows_table, some_rows
+from millstream.cli.terminal import output, some_rows
+from millstream.connectors.rows import to_batch
 from millstream.errors import DataError, MillstreamError
 
 if TYPE_CHECKING:
@@ -23,16 +27,27 @@ SHOW STREAMS, SHOW QUERIES, EXPLAIN SELECT …, STOP q1 and SET name = value wor
 
   \\d                     list streams, tables, sinks, functions and running queries
   \\d name                describe one
-  \\push stream JSON …    rows as JSON objects or arrays:  \\push quotes {"symbol": "A", "price": 1.5}
-  \\advance stream time   no later row comes before this time:  \\advance quotes 2026-01-31 12:00:00
+  \\push stream JSON …    push rows, as JSON objects or arrays:  \\push quotes {"symbol": "A", "price": 1.5}
+  \\advance stream time   move the watermark: no later row is before this time:  \\advance quotes 2026-01-31 12:00:00
   \\run [name]            read the declared sources of all queries, or of one, to their end (Ctrl-C stops)
-  \\finish                end of all inputs: every query delivers what is left
+  \\finish                end of all inputs: every query emits its remaining rows
   \\fetch [name]          new rows of all queries, or of one
-  \\i file                do what is in a file
-  \\timing                show how long each statement takes, or stop that
-  \\? or \\h               this text
-  \\q                     leave (as does Ctrl-D)
+  \\watch [name] [secs]   fetch again every 2 seconds, or every so many, until Ctrl-C
+  \\snapshot name [time]  what a query over windows holds now, or at a time
+  \\i file                run a file
+  \\timing                turn the timing of statements on or off
+  \\?, \\h or help         this text
+  \\q, quit or exit       leave (as does Ctrl-D)
+
+INSERT INTO stream VALUES (…) pushes rows, too.
 """
+
+
+PLAIN_WORDS = {"help": "\\?", "exit": "\\q", "quit": "\\q"}
+"""Words that work without a backslash, and the commands they stand for."""
+
+_WATCH_SECONDS = 2.0
+_SHOWN_REJECTIONS = 5
 
 
 class Quit(Exception):
@@ -51,6 +66,8 @@ class Backslash:
             "run": self._run,
             "finish": self._finish,
             "fetch": self._fetch,
+            "watch": self._watch,
+            "snapshot": self._snapshot,
             "i": self._include,
             "timing": self._timing,
             "?": self._help,
@@ -75,9 +92,19 @@ class Backslash:
         stream, _, text = rest.partition(" ")
         if not stream or not text.strip():
             raise MillstreamError("\\push takes a stream and rows", hint='\\push quotes {"symbol": "A", "price": 1.5}')
-        counts = self._shell.database.push(stream, list(_rows(text)))
+        rows = list(_rows(text))
+        database = self._shell.database
+        counts = database.push(stream, rows)
         if counts.lost:
             typer.echo(str(counts))
+        if counts.rejected:
+            _, rejected = to_batch(rows, database.catalog.get(stream, StreamDef).given, stream)
+            for wrong in rejected[:_SHOWN_REJECTIONS]:
+                typer.echo(f"rejected: {wrong.error}")
+            if len(rejected) > _SHOWN_REJECTIONS:
+                typer.echo(
+                    f"… and {len(rejected) - _SHOWN_REJECTIONS} more; SELECT error FROM ERRORS({stream}) lists them"
+                )
 
     def _advance(self, rest: str) -> None:
         stream, _, text = rest.partition(" ")
@@ -106,9 +133,37 @@ class Backslash:
         if not queries:
             raise MillstreamError("no query is running", hint="SELECT … FROM a stream starts one")
         for query in queries:
-            rows = query.fetch()
+            try:
+                rows = query.fetch()
+            except MillstreamError as error:
+                # the other queries still have their rows
+                self._shell.failed = True
+                show_error(renamed(error, f"query {query.name} failed: {error.message}"))
+                continue
             if rows.num_rows or name or len(queries) == 1:
-                output().print(rows_table(rows, title=f"{query.name}: {some_rows(rows.num_rows)}"))
+                self._shell.show(rows, title=f"{query.name}: {some_rows(rows.num_rows)}")
+
+    def _watch(self, rest: str) -> None:
+        words = rest.split()
+        seconds = _WATCH_SECONDS
+        if words and (given := _number(words[-1])) is not None:
+            words, seconds = words[:-1], given
+        try:
+            while True:
+                self._fetch(" ".join(words))
+                time.sleep(seconds)
+        except KeyboardInterrupt:
+            typer.echo("", err=True)
+
+    def _snapshot(self, rest: str) -> None:
+        name, _, at = rest.partition(" ")
+        if not name:
+            raise MillstreamError(
+                "\\snapshot takes the name of a query or view",
+                hint="\\snapshot q1, or \\snapshot q1 2026-01-31 12:00:00",
+            )
+        rows = self._shell.database.query(name).snapshot(_time(at.strip()) if at.strip() else None)
+        self._shell.show(rows, title=f"{name}: {some_rows(rows.num_rows)}")
 
     def _include(self, file: str) -> None:
         try:
@@ -146,6 +201,18 @@ def _rows(text: str) -> Iterator[Any]:
             yield tuple(value) if isinstance(value, list) else value
         else:
             raise DataError(f"{value!r} is not a row", hint="a row is a JSON object or array")
+
+
+def renamed(error: MillstreamError, message: str) -> MillstreamError:
+    """The same error with another message."""
+    return MillstreamError(message, detail=error.detail, hint=error.hint, span=error.span, sql=error.sql)
+
+
+def _number(text: str) -> float | None:
+    try:
+        return max(0.1, float(text))
+    except ValueError:
+        return None
 
 
 def _time(text: str) -> dt.datetime | int:

@@ -1,27 +1,30 @@
-"""The shell's loop: lines in, statements and backslash commands done, results out."""
+"""The shell's loop: it reads lines, runs statements and backslash commands, and prints results."""
 
 from __future__ import annotations
 
 import time
 import traceback
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import typer
 
 from millstream.cli.failures import show_error, unforeseen
-from millstream.cli.shell.backslash import Backslash, Quit
+from millstream.cli.shell.backslash import PLAIN_WORDS, Backslash, Quit
 from millstream.cli.shell.reader import MORE, PROMPT, Ask
 from millstream.cli.shell.text import is_blank, split_complete
 from millstream.cli.terminal import output, rows_table
 from millstream.errors import MillstreamError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from millstream.session.database import Database
 
 
 class Shell:
-    """One session of the shell. `failed` tells whether anything was wrong so far."""
+    """One session of the shell. `failed` says whether anything has failed so far."""
 
     def __init__(self, database: Database, *, stop_on_error: bool = False, debug: bool = False) -> None:
         self.database = database
@@ -29,10 +32,19 @@ class Shell:
         self.timing = False
         self._stop_on_error = stop_on_error
         self._debug = debug
+        self._paging = False
         self._backslash = Backslash(self)
+
+    def show(self, rows: pa.Table, title: str | None = None) -> None:
+        """Print rows; on a terminal, what does not fit the screen goes through the pager ($PAGER)."""
+        console = output()
+        pager = self._paging and rows.num_rows + 5 > console.height
+        with console.pager(styles=True) if pager else nullcontext():
+            console.print(rows_table(rows, title))
 
     def interactive(self, ask: Ask) -> None:
         """Ask for lines until the user leaves. Ctrl-C drops what was typed, Ctrl-D leaves."""
+        self._paging = output().is_terminal
         waiting = ""
         while True:
             try:
@@ -51,7 +63,7 @@ class Shell:
                 typer.echo("interrupted", err=True)
 
     def script(self, lines: Iterable[str]) -> bool:
-        """Do all lines; False if one failed and the rest was left out."""
+        """Run all lines, or with `stop_on_error` all up to the first error. False if anything failed."""
         waiting = ""
         try:
             for line in lines:
@@ -59,17 +71,19 @@ class Shell:
                 if self.failed and self._stop_on_error:
                     return False
             if not is_blank(waiting):
-                # the last statement of a file needs no semicolon
-                self.take(waiting, ";")
+                # the last statement of a file needs no semicolon; an unclosed quote or brace is an error
+                self.attempt(lambda: self.execute(waiting))
         except Quit:
             pass
-        return not (self.failed and self._stop_on_error)
+        return not self.failed
 
     def take(self, waiting: str, line: str) -> str:
-        """Do what is complete with one more line; what waits for the next."""
-        if is_blank(waiting) and line.lstrip().startswith("\\"):
-            self.attempt(lambda: self._backslash.do(line.strip()))
-            return ""
+        """Run what is complete with one more line, and return what waits for the next."""
+        if is_blank(waiting):
+            command = PLAIN_WORDS.get(line.strip().removesuffix(";").strip().lower(), line.strip())
+            if command.startswith("\\"):
+                self.attempt(lambda: self._backslash.do(command))
+                return ""
         statements, rest = split_complete(f"{waiting}\n{line}" if waiting else line)
         for statement in statements:
             if not self.attempt(lambda text=statement: self.execute(text)) and self._stop_on_error:  # type: ignore[misc]
@@ -77,14 +91,14 @@ class Shell:
         return "" if is_blank(rest) else rest
 
     def attempt(self, act: Callable[[], None]) -> bool:
-        """Do something; an error is printed, and remembered for the exit code."""
+        """Run something; an error is printed, and sets the exit code."""
         begin = time.perf_counter()
         try:
             act()
         except Quit:
             raise
         except Exception as error:
-            # a session with all its state is too good to lose over one statement
+            # one failing statement must not end a session with all its state
             if self._debug:
                 traceback.print_exc()
             show_error(error if isinstance(error, MillstreamError) else unforeseen(error, self._debug))
@@ -95,7 +109,7 @@ class Shell:
         return True
 
     def execute(self, text: str) -> None:
-        """Run a statement and show what it gives."""
+        """Run a statement and show its result."""
         from millstream.session.query import Query, Result
 
         if is_blank(text):
@@ -106,6 +120,6 @@ class Shell:
             if rows.schema.names == ["plan"]:
                 typer.echo("\n".join(rows["plan"].to_pylist()))
             else:
-                output().print(rows_table(rows))
+                self.show(rows)
         elif isinstance(result, Query):
             typer.echo(f"query {result.name} is running; \\fetch {result.name} shows its new rows")

@@ -21,16 +21,32 @@ _WIDER: dict[str, SqlType] = {
 }  # fmt: skip
 
 
+_ELSEWHERE = {
+    "to_char": "strftime(ts, '%Y-%m-%d') formats a time",
+    "date_format": "strftime(ts, '%Y-%m-%d') formats a time",
+    "to_timestamp_ltz": "CAST(… AS TIMESTAMPTZ), or epoch_ms(…)",
+    "from_unixtime": "epoch_ms(1000 * seconds) makes a time",
+    "unix_timestamp": "epoch(ts) gives seconds",
+    "arbitrary": "any_value(…) is the aggregate",
+    "collect_list": "string_agg(…, ',') joins the values into one text",
+    "ifnull": "coalesce(…, …)",
+    "nvl": "coalesce(…, …)",
+    "window": "FROM TUMBLE(s, ts, 10 SECONDS), and GROUP BY window_end",
+    "proctime": "ORDER BY current_time declares a stream that is stamped on arrival",
+}
+"""Functions of other engines, and what to write instead."""
+
+
 def resolve_in_duckdb(name: str, args: tuple[Expr, ...]) -> Expr:
     """The call of a function we have no entry for, typed by DuckDB; BindError if DuckDB has no such scalar function."""
     kinds = _kinds(name)
     if not kinds:
         close = difflib.get_close_matches(name, known_names(), n=3, cutoff=0.6)
-        hint = f"did you mean {' or '.join(close)}?" if close else None
+        hint = _ELSEWHERE.get(name) or (f"did you mean {' or '.join(close)}?" if close else None)
         raise BindError(f"no function {signature(name, args)}", hint=hint)
     if not kinds & {"scalar", "macro"}:
         kind = "an aggregate" if "aggregate" in kinds else "a table function"
-        raise BindError(f"{name} is {kind} and cannot be used here as a function of one row")
+        raise BindError(f"{name} is {kind} and cannot be used here as a function of one row", hint=_ELSEWHERE.get(name))
     if "volatile" in kinds:
         raise UnsupportedError(
             f"{name} is not allowed in a continuous query",
