@@ -75,6 +75,7 @@ __all__ = [
     "ForgetSet",
     "KeepSet",
     "OnTables",
+    "PushRows",
     "StartQuery",
     "Remove",
     "ShowList",
