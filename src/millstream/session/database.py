@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from dataclasses import replace as replaced
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -47,6 +47,7 @@ from millstream.plan.nodes import Node
 from millstream.plan.relations import Validity
 from millstream.rules import OPTIMIZE, run_rules
 from millstream.session.explain import explained
+from millstream.session.listener import Listener
 from millstream.session.listings import description, listing, sharing
 from millstream.session.planned import Planned, Planning, ways_to_plan
 from millstream.session.query import Query, Result, text_table
@@ -57,20 +58,6 @@ from millstream.sql.parameters import Parameters
 if TYPE_CHECKING:
     from millstream.session.builder import Flow
     from millstream.session.query_sets import QuerySet, QuerySets
-
-
-class Listener(Protocol):
-    """Hears of what a session is asked to do, before it takes effect and after it has."""
-
-    def before(self, action: act.Action) -> None: ...
-
-    def after(self, action: act.Action, text: str, result: Query | Result | None) -> None: ...
-
-    def checkpoint(self) -> None: ...
-
-    def before_close(self) -> None: ...
-
-    def after_close(self) -> None: ...
 
 
 class Database:
