@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 import millstream as ms
-from millstream.hosts.embedded import filter_groups
+from millstream.hosts.embedded import consumers
 
 BATCH = 20_000
 MATCHES = 5
@@ -107,7 +107,7 @@ def one(data: list[pa.Table], out: float) -> float:
 
 def alone(rows: pa.Table, data: list[pa.Table]) -> float:
     """Every query by itself: filters are not grouped."""
-    least, filter_groups.LEAST_MEMBERS = filter_groups.LEAST_MEMBERS, 1 << 60
+    least, consumers.LEAST_MEMBERS = consumers.LEAST_MEMBERS, 1 << 60
     try:
         db = session()
         queries = [db.sql(TEXT, params={"symbol": row["symbol"], "low": row["low"]}) for row in rows.to_pylist()]
@@ -118,7 +118,7 @@ def alone(rows: pa.Table, data: list[pa.Table]) -> float:
 
         return throughput(data[:3], step, warm=1)[0]
     finally:
-        filter_groups.LEAST_MEMBERS = least
+        consumers.LEAST_MEMBERS = least
 
 
 def by_duckdb(rows: pa.Table, data: list[pa.Table]) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from millstream.errors import MillstreamError
-from millstream.hosts.embedded.filter_groups import Consumers, FilterGroup
+from millstream.hosts.embedded.consumers import Consumers, VertexGroup
 from millstream.hosts.embedded.operators import (
     ComputeColumns,
     JoinStoredTable,
@@ -38,7 +38,7 @@ class Vertex:
     key: Key | None = None
     consumers: Consumers = field(default_factory=Consumers)
     outlets: dict[str, Outlet] = field(default_factory=dict)
-    group: FilterGroup | None = None
+    group: VertexGroup | None = None
     """the filters that it is evaluated together with"""
 
     @property
@@ -172,7 +172,7 @@ def emit(vertex: Vertex, batch: Batch) -> None:
         outlet.deliver(batch)
     alone, groups = vertex.consumers.dispatch()
     for group in groups:
-        parts = _asked_together(group, batch)
+        parts = group.together(batch)
         if parts is None:
             _ask(vertex, [(member, 0) for member in group.members.values()], batch)
             continue
@@ -193,17 +193,6 @@ def _ask(vertex: Vertex, consumers: list[tuple[Vertex, int]], batch: Batch) -> N
             vertex.consumers.remove(consumer)
             continue
         emit(consumer, result)
-
-
-def _asked_together(group: FilterGroup, batch: Batch) -> dict[Vertex, Batch] | None:
-    """The rows of each filter of a group; None where they are better asked one by one."""
-    if not group.pays(len(batch)):
-        return None
-    try:
-        return group.step(batch)
-    except MillstreamError:
-        # a value that cannot be computed is the trouble of those filters alone that meet it
-        return None
 
 
 def tell_progress(top: Vertex, reached: Mapping[Vertex, int], deliver: Deliver) -> None:

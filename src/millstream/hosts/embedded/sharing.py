@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from millstream.hosts.contract import Shared
-from millstream.hosts.embedded.filter_groups import FilterGroup
 from millstream.hosts.embedded.graph import Vertex
+from millstream.hosts.filter_groups import BY_SHAPE
 from millstream.physical.nodes import Source
 
 
@@ -35,7 +35,7 @@ def _of(vertex: Vertex, known: dict[Vertex, tuple[str, ...]]) -> Iterator[Shared
         yield Shared(vertex.key[0].label(), queries, "the same operator")
     for group in vertex.consumers.dispatch()[1]:
         members = dict.fromkeys(name for member in group.members.values() for name in _queries(member, known))
-        yield Shared(_label(group), tuple(members), "filters of one shape, through an index on their constants")
+        yield Shared(str(group.shape), tuple(members), BY_SHAPE)
 
 
 def _queries(vertex: Vertex, known: dict[Vertex, tuple[str, ...]]) -> tuple[str, ...]:
@@ -44,7 +44,3 @@ def _queries(vertex: Vertex, known: dict[Vertex, tuple[str, ...]]) -> tuple[str,
         below = (name for consumer, _ in vertex.consumers.all for name in _queries(consumer, known))
         known[vertex] = tuple(dict.fromkeys((*vertex.outlets, *below)))
     return known[vertex]
-
-
-def _label(group: FilterGroup) -> str:
-    return "Filter " + " AND ".join(map(str, group.shape.condition))

@@ -25,6 +25,7 @@ from millstream.hosts.spark.explain import explained
 from millstream.hosts.spark.failures import telling
 from millstream.hosts.spark.inputs import bounded_input, input_of
 from millstream.hosts.spark.job.bounded import settle
+from millstream.hosts.spark.job.sharing import shared_filters
 from millstream.hosts.spark.job.surroundings import SessionInputs
 from millstream.hosts.spark.kept_plan import KeptPlan
 from millstream.hosts.spark.meters import Meters, StreamMeter
@@ -414,8 +415,8 @@ class SparkHost:
         return UNKNOWN
 
     def sharing(self) -> list[Shared]:
-        """Nothing: each query is a DataFrame of its own."""
-        return []
+        """What a job of all queries of this session evaluates together."""
+        return shared_filters({query.program.name: query.program.plan for query in self._queries.values()})
 
     def explain(self, program: ReadyQuery) -> str:
         with telling():

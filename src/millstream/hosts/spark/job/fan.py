@@ -14,8 +14,9 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from millstream.hosts.filter_groups import LEAST_MEMBERS, FilterGroup, FilterShape, shape_of
 from millstream.hosts.spark import blobs
-from millstream.hosts.spark.steps import PACK_ROWS, Arrows, Batches, divided, in_lane
+from millstream.hosts.spark.steps import PACK_ROWS, Arrows, Batches, Computed, divided, in_lane
 from millstream.hosts.table_join import FixedTable, TableMatches
 from millstream.kernels.batch import BEGIN, Batch, concat
 from millstream.physical.nodes import TableJoin
@@ -195,6 +196,26 @@ class Spread:
     beats: bool = False
 
 
+Branches = tuple[tuple[BatchWork, Fan], ...]
+
+
+@lru_cache(512)
+def _divided(fan: Fan) -> tuple[Branches, tuple[FilterGroup[int], ...]]:
+    """The branches that are asked one by one, and groups of those that begin with filters of one shape, by place."""
+    groups: dict[FilterShape, FilterGroup[int]] = {}
+    for place, (work, _) in enumerate(fan.branches):
+        found = shape_of(work.stage) if isinstance(work, Computed) else None
+        if found is not None:
+            groups.setdefault(found[0], FilterGroup(found[0])).add(place, found[1])
+    shared = [group for group in groups.values() if group.is_indexed and len(group) >= LEAST_MEMBERS]
+    places = {place for group in shared for place in group.members.values()}
+    return tuple(branch for place, branch in enumerate(fan.branches) if place not in places), tuple(shared)
+
+
+def _beats(fan: Fan, place: int) -> bool:
+    return any(isinstance(leaf, ToStage) for leaf in fan.branches[place][1].all_leaves())
+
+
 class FanRun:
     """A fan at work in one task: rows are gathered at its leaves."""
 
@@ -223,7 +244,17 @@ class FanRun:
         for leaf in fan.leaves:
             if self._gathering[leaf].add(batch):
                 full.append(leaf)
-        for work, behind in fan.branches:
+        alone, groups = _divided(fan)
+        for group in groups:
+            parts = group.together(batch)
+            if parts is None:
+                alone = (*alone, *(fan.branches[place] for place in group.members.values()))
+                continue
+            for place, part in parts.items():
+                self._push(fan.branches[place][1], part, full)
+            # stages must hear how far time has come, also of those that let nothing through
+            alone = (*alone, *(fan.branches[p] for p in group.members.values() if p not in parts and _beats(fan, p)))
+        for work, behind in alone:
             self._push(behind, _built(work)(batch), full)
 
     def _flush(self, leaf: Leaf) -> list[dict[str, Any]]:

@@ -8,24 +8,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from millstream.errors import MillstreamError
 from millstream.expressions.nodes import Call, Column, Expr, Literal, columns_of, conjunction, conjuncts
 from millstream.kernels.batch import Batch
 from millstream.kernels.compute import ComputeStage
 from millstream.kernels.matching import MatchIndex, is_compiled, split_condition
-from millstream.physical.nodes import Compute, Physical
 from millstream.schema import Field, Schema
 from millstream.types import BIGINT, from_kernel
 
-if TYPE_CHECKING:
-    from millstream.hosts.embedded.graph import Vertex
-
 _COMPARISONS = ("=", "<", "<=", ">", ">=")
 _MEMBER = "$member"
+
+Behind = TypeVar("Behind")
+BY_SHAPE = "filters of one shape, through an index on their constants"
+"""how they are shared"""
 LEAST_MEMBERS = 4
 """fewer filters are never looked up together"""
 
@@ -37,18 +38,20 @@ class FilterShape:
     condition: tuple[Expr, ...]
     constants: Schema
     columns: tuple[tuple[str, Expr], ...] | None
-    schema: Schema
     input: Schema
 
+    def __str__(self) -> str:
+        return "Filter " + " AND ".join(map(str, self.condition))
 
-def shape_of(node: Physical) -> tuple[FilterShape, tuple[object, ...]] | None:
+
+def shape_of(stage: ComputeStage) -> tuple[FilterShape, tuple[object, ...]] | None:
     """The shape of a filter and the constants that are its own; None if it compares nothing with constants."""
-    if not isinstance(node, Compute) or node.predicate is None:
+    if stage.predicate is None:
         return None
     parts: list[Expr] = []
     values: list[object] = []
     fields: list[Field] = []
-    for part in conjuncts(node.predicate):
+    for part in conjuncts(stage.predicate):
         match part:
             case Call(fn=fn, args=(mine, Literal(value=value) as literal)) if _is_open(fn, mine, value):
                 column = Field(f"${len(fields)}", literal.type)
@@ -59,7 +62,7 @@ def shape_of(node: Physical) -> tuple[FilterShape, tuple[object, ...]] | None:
     if not values:
         return None
     constants = Schema((Field(_MEMBER, BIGINT), *fields))
-    return FilterShape(tuple(parts), constants, node.columns, node.schema, node.input.schema), tuple(values)
+    return FilterShape(tuple(parts), constants, stage.columns, stage.input), tuple(values)
 
 
 def _is_open(fn: str, mine: Expr, value: object) -> bool:
@@ -67,17 +70,16 @@ def _is_open(fn: str, mine: Expr, value: object) -> bool:
 
 
 @dataclass
-class FilterGroup:
-    """The filters of one shape behind one vertex."""
+class FilterGroup(Generic[Behind]):
+    """The filters of one shape over the same rows, each known by what is behind it."""
 
     shape: FilterShape
-    members: dict[int, Vertex] = field(default_factory=dict)
+    members: dict[int, Behind] = field(default_factory=dict)
     _waiting: list[tuple[int, tuple[object, ...]]] = field(default_factory=list)
     _gone: list[int] = field(default_factory=list)
     _made: int = 0
-    _numbers: dict[Vertex, int] = field(default_factory=dict)
+    _numbers: dict[Behind, int] = field(default_factory=dict)
     _index: MatchIndex | None = None
-    _listeners: list[Vertex] | None = None
 
     def __post_init__(self) -> None:
         fixed = tuple(part for part in self.shape.condition if not _asks(part))
@@ -98,32 +100,18 @@ class FilterGroup:
     def __len__(self) -> int:
         return len(self.members)
 
-    @property
-    def listeners(self) -> list[Vertex]:
-        """The filters whose takers must hear how far time has come, also without rows."""
-        if self._listeners is None:
-            self._listeners = [vertex for vertex in self.members.values() if vertex.hears_progress]
-        return self._listeners
-
-    def changed(self) -> None:
-        """Somebody else takes the output of one of its filters."""
-        self._listeners = None
-
-    def add(self, vertex: Vertex, values: tuple[object, ...]) -> None:
+    def add(self, behind: Behind, values: tuple[object, ...]) -> None:
         """One more filter, with its constants."""
         self._made += 1
-        self._numbers[vertex] = self._made
-        self.members[self._made] = vertex
-        vertex.group = self
+        self._numbers[behind] = self._made
+        self.members[self._made] = behind
         self._waiting.append((self._made, values))
-        self._listeners = None
 
-    def remove(self, vertex: Vertex) -> None:
+    def remove(self, behind: Behind) -> None:
         """A filter that nobody needs any more."""
-        number = self._numbers.pop(vertex)
+        number = self._numbers.pop(behind)
         del self.members[number]
         self._gone.append(number)
-        self._listeners = None
 
     def pays(self, rows: int) -> bool:
         """Whether looking up is cheaper than asking every filter by itself, in µs as they were measured."""
@@ -133,7 +121,17 @@ class FilterGroup:
         together = 400 + (0.3 if is_compiled() or not self._condition.ranges else 5.0) * rows
         return together < alone
 
-    def step(self, batch: Batch) -> dict[Vertex, Batch]:
+    def together(self, batch: Batch) -> dict[Behind, Batch] | None:
+        """The rows of each filter that lets some through; None where filters are better asked one by one."""
+        if not self.pays(len(batch)):
+            return None
+        try:
+            return self.step(batch)
+        except MillstreamError:
+            # a value that cannot be computed is the trouble of those filters alone that meet it
+            return None
+
+    def step(self, batch: Batch) -> dict[Behind, Batch]:
         """The rows of each filter that lets some through."""
         if self._fixed is not None:
             batch = self._fixed.step(batch)
@@ -163,47 +161,6 @@ class FilterGroup:
         if gone:
             self._index.drop(np.array(self._gone, dtype=np.int64))
         self._waiting, self._gone = [], []
-
-
-class Consumers:
-    """Who takes the output of a vertex: groups of filters, and all others with the port they take it on."""
-
-    def __init__(self) -> None:
-        self.all: list[tuple[Vertex, int]] = []
-        self._groups: dict[FilterShape, FilterGroup] = {}
-        self._member_of: dict[Vertex, FilterGroup] = {}
-        self._dispatch: tuple[list[tuple[Vertex, int]], list[FilterGroup]] | None = None
-
-    def add(self, vertex: Vertex, port: int, node: Physical) -> None:
-        self.all.append((vertex, port))
-        self._dispatch = None
-        found = shape_of(node)
-        if found is None:
-            return
-        shape, values = found
-        group = self._groups.get(shape) or FilterGroup(shape)
-        if group.is_indexed:
-            self._groups[shape] = group
-            group.add(vertex, values)
-            self._member_of[vertex] = group
-
-    def remove(self, vertex: Vertex) -> None:
-        self.all = [edge for edge in self.all if edge[0] is not vertex]
-        self._dispatch = None
-        group = self._member_of.pop(vertex, None)
-        if group is not None:
-            group.remove(vertex)
-            if not group.members:
-                del self._groups[group.shape]
-
-    def dispatch(self) -> tuple[list[tuple[Vertex, int]], list[FilterGroup]]:
-        """Those that are asked one by one, and the groups of the others."""
-        if self._dispatch is None:
-            groups = [group for group in self._groups.values() if len(group) >= LEAST_MEMBERS]
-            shared = {id(group) for group in groups}
-            alone = [edge for edge in self.all if id(self._member_of.get(edge[0])) not in shared]
-            self._dispatch = alone, groups
-        return self._dispatch
 
 
 def _asks(part: Expr) -> bool:
