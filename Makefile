@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 ROWS ?= 200000
 WORKERS ?= 2
 
-.PHONY: run test types all-tests check thorough bench bench-spark bench-aggregates bench-relations bench-patterns bench-nexmark format clean setup help
+.PHONY: run test types all-tests check thorough bench bench-spark bench-aggregates bench-relations bench-patterns bench-nexmark bench-queries format clean setup help
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -64,6 +64,9 @@ bench-patterns: $(STAMP) ## measure row patterns against PyFlink (which it insta
 
 bench-nexmark: $(STAMP) ## measure NEXMark q5 and q8 embedded, on Spark, and by Spark's own operators
 	$(BIN)/python benchmarks/nexmark_spark.py
+
+bench-queries: $(STAMP) ## measure one to a million standing queries of one shape
+	$(BIN)/python benchmarks/queries.py
 
 format: $(STAMP) ## format the code
 	$(BIN)/ruff format src tests benchmarks examples
