@@ -48,6 +48,8 @@ class StreamDef:
     time_column: str | None = None
     slack: int = 0
     source: Options | None = None
+    since: str | None = None
+    """the column that tells when events start, which end at `time_column`; None: they are points in time"""
 
     @property
     def given(self) -> Schema:

@@ -32,6 +32,8 @@ _LISTED = {
     "hosts.spark.kept_plan": "KeptPlan KeptStage",
     "plan.aggregate_calls": "AggregateCall",
     "expressions.nodes": "Column Literal Call Cast Case",
+    "plan.events.algebra": "Times Since Next Fold",
+    "plan.events.automata": "AutomatonState AutomatonEdge Automaton",
     "plan.event_joins": "AtWindowEnd Lasting Starts AsofJoin",
     "plan.programs.modes": "Running Sliding Tumbling Closing",
     "plan.nodes": "Scan TableScan TableQuery Filter Project Union Distinct JoinTable Over Aggregate Yield "
@@ -47,6 +49,8 @@ _LISTED = {
     "plan.windows": "Between Frame WindowCall",
     "physical.nodes": "Source Compute Staged StoredTable TableJoin Apply",
     "kernels.asof.spec": "AsofSpec",
+    "kernels.events.spec": "AutomatonSpec",
+    "kernels.events.stages": "TimesStage SinceStage PointsStage InstantsStage",
     "kernels.streams.chain": "ChainSpec",
     "kernels.compute": "ComputeStage",
     "kernels.streams.distinct": "DistinctSpec",

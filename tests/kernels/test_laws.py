@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 import pytest
+from automaton_scenarios import AUTOMATON_SCENARIOS
 from event_join_scenarios import EVENT_JOIN_SCENARIOS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -34,7 +35,8 @@ from millstream.schema import Schema
 from tiers import examples
 
 SCENARIOS = {
-    **EVENT_SCENARIOS, **EVENT_JOIN_SCENARIOS, **JOIN_SCENARIOS, **PATTERN_SCENARIOS, **RELATION_SCENARIOS,
+    **AUTOMATON_SCENARIOS, **EVENT_SCENARIOS, **EVENT_JOIN_SCENARIOS, **JOIN_SCENARIOS, **PATTERN_SCENARIOS,
+    **RELATION_SCENARIOS,
     **SWEEP_SCENARIOS,
 }  # fmt: skip
 

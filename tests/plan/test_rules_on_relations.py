@@ -225,5 +225,6 @@ def test_rules_of_relations_are_all_met() -> None:
             plan = ToEvents(plan, plans.random.choice(("istream", "dstream", "rstream")))
         met.update(run_rules(plan, OPTIMIZE, known=plans.statistics())[1].applied)
     others = {"tumble_slides", "pane_slides", "merge_aggregates", "eliminate_filter", "drop_implied_pairs"}
+    others |= {"fuse_events"}
     wanted = {step.name for step in OPTIMIZE} - others
     assert met >= wanted

@@ -43,6 +43,15 @@ class StartQuery:
 
 
 @dataclass(frozen=True)
+class Publish:
+    """Make streams of queries, and start the one around them; if that is published itself, only for who asks for it."""
+
+    streams: tuple[Define, ...]
+    query: StartQuery
+    is_stream: bool
+
+
+@dataclass(frozen=True)
 class OnTables:
     """Run on the stored tables, and on views as they are at this moment; `sql` is in the table store's dialect, `reads`
     are the tables it names and `views` the views."""
@@ -120,6 +129,7 @@ Action = (
     Define
     | Remove
     | StartQuery
+    | Publish
     | OnTables
     | ChangeRows
     | KeepSet

@@ -14,6 +14,7 @@ from millstream.errors import BindError, MillstreamError, UnsupportedError
 from millstream.expressions.nodes import Column
 from millstream.plan import event_joins as E
 from millstream.plan import nodes as P
+from millstream.plan.events import algebra as A
 from millstream.plan.patterns.search import Match
 from millstream.plan.patterns.times import timely_reaches
 from millstream.plan.ties import Ties
@@ -37,6 +38,8 @@ class Context:
     """what the SELECT to be bound next knows of the query around it"""
     parameters: Mapping[str, SqlType] = field(default_factory=dict)
     """constants that each query of a set has for itself, by name"""
+    published: dict[str, DerivedDef] = field(default_factory=dict)
+    """the streams that queries inside of the statement PUBLISH, by lower-case name"""
 
     def with_local(self, name: str, query: P.Node, cte: exp.CTE) -> Context:
         key = name.lower()
@@ -68,6 +71,14 @@ class Context:
                 error.span = span_of(node)
                 error.sql = self.sql
             raise
+
+    def publish(self, name: exp.Expr, plan: P.Node) -> DerivedDef:
+        """Note that a query becomes a stream of that name."""
+        if str(name.name).lower() in self.published:
+            self.fail(f"{name.name} is published twice", name)
+        clock = Clock.LATENT if Clock.LATENT in self.clocks_of(plan) else Clock.EXTERNAL
+        made = self.published[str(name.name).lower()] = DerivedDef(str(name.name), plan, clock)
+        return made
 
     def aggregate(self, name: str, window: bool) -> AggregateDef | None:
         """The base or the window version of an aggregate that somebody defined, or that comes with the engine."""
@@ -114,6 +125,8 @@ class Context:
                 return frozenset([ends])
             case Match(input=child, search=search):
                 return timely_reaches(search, self.time_columns(child))
+            case A.Times(input=child) | A.Since(input=child):
+                return self.time_columns(child)
             case (
                 P.Filter(input=child)
                 | P.Over(input=child)

@@ -9,6 +9,7 @@ from sqlglot import exp
 from millstream.bind.context import Context
 from millstream.catalog import Entry, TableDef
 from millstream.plan.nodes import Kind
+from millstream.sql.event_nodes import EventExpression
 from millstream.sql.nodes import SideStream
 from millstream.sql.patterns import Matching, SequenceMatch
 from millstream.sql.relations import Windowed
@@ -30,7 +31,7 @@ def reads_only(node: exp.Expr, context: Context, kinds: tuple[type[Entry], ...] 
         return False
     if any(isinstance(part, Windowed) or part.args.get("stream_of") for part in node.find_all(Windowed, exp.Query)):
         return False
-    if node.find(Matching, SequenceMatch) is not None:
+    if node.find(Matching, SequenceMatch, EventExpression) is not None:
         return False
     for table in node.find_all(exp.Table):
         known = context.local.get(table.name.lower())

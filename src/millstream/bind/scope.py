@@ -11,6 +11,7 @@ from sqlglot import exp
 from millstream.bind.context import Context
 from millstream.expressions.nodes import Column
 from millstream.schema import Schema
+from millstream.sql.event_nodes import DECORATORS
 
 
 @dataclass(frozen=True)
@@ -23,9 +24,14 @@ class Item:
     source: str = ""
     within: frozenset[str] = frozenset()
     """lower-case aliases inside a subquery that has none itself"""
+    renames: bool = False
+    """whether columns have got _1 behind their names: then one that has no other meaning may be named without it"""
+
+    def has(self, name: str) -> bool:
+        return name in self.schema or (self.renames and f"{name}_1" in self.schema)
 
     def column(self, name: str) -> Column:
-        found = self.schema[name]
+        found = self.schema[name if name in self.schema else f"{name}_1"]
         return Column(found.type, self.prefix + found.name)
 
     def answers_to(self, qualifier: str) -> bool:
@@ -49,7 +55,8 @@ class Scope:
         if self.beyond is not None and is_of_outer(node, self, self.beyond.scope):
             return self.beyond.column(node)
         items = self._items(qualifier, node)
-        found = [item.column(name) for item in items if name in item.schema]
+        exact = [item for item in items if name in item.schema]
+        found = [item.column(name) for item in exact or items if item.has(name)]
         if not qualifier and name.lower() in self.merged:
             return self.merged[name.lower()]
         if len(found) == 1:
@@ -95,6 +102,12 @@ class Scope:
             return self.items
         named = tuple(item for item in self.items if item.alias.lower() == qualifier.lower())
         named = named or tuple(item for item in self.items if item.answers_to(qualifier))
+        if not named and qualifier in DECORATORS:
+            self.context.fail(
+                f"{qualifier}.{node.name} is only for conditions in braces",
+                node,
+                hint="FROM gives one list of columns: those of the first input may have _1 behind their names",
+            )
         if not named:
             aliases = [item.alias for item in self.items if item.alias]
             hint = did_you_mean(qualifier, aliases) if aliases else "the entry in FROM has no name: add AS …"

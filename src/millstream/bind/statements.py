@@ -16,6 +16,7 @@ from millstream.bind.actions import (
     ForgetSet,
     KeepSet,
     OnTables,
+    Publish,
     PushRows,
     Remove,
     ShowList,
@@ -23,6 +24,7 @@ from millstream.bind.actions import (
     StopQuery,
 )
 from millstream.bind.context import Context
+from millstream.bind.delivery import delivered
 from millstream.bind.expressions import ExpressionBinder, bind_type
 from millstream.bind.patterns.outside import check_stars
 from millstream.bind.programs import define_aggregate
@@ -49,7 +51,6 @@ from millstream.catalog import (
 from millstream.errors import refusing_depth
 from millstream.expressions.nodes import Column
 from millstream.plan.nodes import Kind
-from millstream.plan.relations import FROM, TO, Validity
 from millstream.schema import Field, Schema
 from millstream.sql import duration_us, options_of, to_sql
 from millstream.sql.nodes import (
@@ -75,6 +76,7 @@ __all__ = [
     "ForgetSet",
     "KeepSet",
     "OnTables",
+    "Publish",
     "PushRows",
     "StartQuery",
     "Remove",
@@ -142,24 +144,21 @@ def bind(node: exp.Expr, catalog: Catalog, sql: str, parameters: Mapping[str, Sq
     return context.fail(f"{node.key.upper()} is not supported", node)
 
 
-def bind_select_statement(node: exp.Expr, context: Context) -> StartQuery | OnTables:
+def bind_select_statement(node: exp.Expr, context: Context) -> StartQuery | Publish | OnTables:
     """A query over streams, or an ad-hoc query on stored tables and views."""
     if reads_only(node, context, STORED):
         return _on_tables(node, context, is_query=True)
-    return StartQuery(_bind_stream(node, context), frozenset(context.uses))
+    query = StartQuery(_bind_stream(node, context), frozenset(context.uses))
+    if not context.published:
+        return query
+    streams = tuple(Define(entry, uses=query.uses) for entry in context.published.values())
+    return Publish(streams, query, node.args.get("publish") is not None)
 
 
 def _bind_stream(node: exp.Expr, context: Context) -> Bound:
     bound = bind_query(node, context)
     _require_stream(bound, node, context)
     return delivered(bound, context)
-
-
-def delivered(bound: Bound, context: Context) -> Bound:
-    """A query as it gives its rows to the world: those of a relation with the bounds of their validity."""
-    if bound.plan.kind is not Kind.RELATION:
-        return bound
-    return Bound(Validity(bound.plan, context.time_type(bound.plan)), (*bound.names, FROM, TO))
 
 
 def _require_stream(bound: Bound, node: exp.Expr, context: Context) -> None:
@@ -176,6 +175,8 @@ def _explained(node: exp.Expr, catalog: Catalog, sql: str, context: Context) -> 
     match action:
         case StartQuery():
             return action
+        case Publish(query=query):
+            return query
         case Define(entry=DerivedDef(plan=plan) | ViewDef(plan=plan), uses=uses):
             return StartQuery(delivered(Bound(plan, plan.schema.names), context), uses)
     return context.fail("EXPLAIN takes a query over streams", node)
@@ -197,7 +198,23 @@ def _create_stream(node: CreateStream, context: Context) -> Define:
     refuse_constraints(declared, context)
     clock, time = _clock(node, schema, context)
     slack = 0 if node.slack is None else _slack(node.slack, clock, None if time is None else schema[time].type, context)
-    return Define(StreamDef(name, schema, clock, time, slack, _source(node, context)), replace, quiet)
+    since = None if node.since is None else _since(node.since, schema, time, context)
+    return Define(StreamDef(name, schema, clock, time, slack, _source(node, context), since), replace, quiet)
+
+
+def _since(node: exp.Identifier, schema: Schema, time: str | None, context: Context) -> str:
+    """The column that tells when events start."""
+    if time is None:
+        context.fail("SINCE is for streams that are ordered by a column", node, hint="ORDER BY ended SINCE began")
+    if node.name not in schema:
+        context.fail(f"no column {node.name}", node, hint=did_you_mean(node.name, list(schema.names)))
+    if schema[node.name].type != schema[time].type:
+        context.fail(
+            f"{node.name} is {schema[node.name].type}, and events end at {schema[time].type}",
+            node,
+            hint="declare both columns with the same type",
+        )
+    return schema[node.name].name
 
 
 def _create_view(node: CreateView, context: Context) -> Define:

@@ -9,7 +9,8 @@ Spec = TypeVar("Spec", bound=type)
 
 _specs: dict[str, type] = {}
 _MODULES = (
-    "asof", "streams.chain", "streams.distinct", "streams.merge", "over", "patterns.spec", "programs.spec",
+    "asof", "events.spec", "streams.chain", "streams.distinct", "streams.merge", "over", "patterns.spec",
+    "programs.spec",
     "streams.reorder", "streams.session", "streams.ties", "window_groups", "streams.yields", "relations.coalesce",
     "relations.events", "relations.rows_window", "relations.time_changes", "relations.unroll",
     "relations.at_window_end", "relations.bags", "relations.convert", "relations.deliver", "relations.join",

@@ -22,7 +22,9 @@ class Physical:
 
     schema: Schema
     spans: bool = field(default=False, kw_only=True)
-    """whether its rows are valid during intervals: a relation's"""
+    """whether its rows are valid during intervals: a relation's, whose ends travel beside their starts"""
+    lasts: bool = field(default=False, kw_only=True)
+    """whether its rows are events that last, whose starts travel beside their ends"""
 
     @property
     def inputs(self) -> tuple[Physical, ...]:

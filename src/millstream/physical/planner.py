@@ -12,6 +12,7 @@ from millstream.kernels.streams.merge import MergeSpec
 from millstream.kernels.streams.session import SessionSpec
 from millstream.kernels.streams.ties import TieOrderSpec
 from millstream.kernels.streams.yields import YieldSpec
+from millstream.physical.events import instants, plan_automaton, plan_since, plan_times, points
 from millstream.physical.nodes import Apply, Physical, Source, Staged, TableJoin
 from millstream.physical.scalars import filtered, projected
 from millstream.physical.stored import stored_table
@@ -19,17 +20,35 @@ from millstream.physical.window_groups import plan_window_groups
 from millstream.plan import event_joins as E
 from millstream.plan import nodes as P
 from millstream.plan import relations as R
+from millstream.plan.events import algebra as A
+from millstream.plan.events.automata import Automaton
+from millstream.plan.events.construct import automaton_of
 from millstream.plan.patterns.search import Match
 from millstream.plan.ties import Ties
 
 
 def plan_physical(node: P.Node, forms: R.Forms = "auto") -> Physical:
     """The operators that run a logical plan. Equal subplans become equal operators, which a host runs once."""
+    return points(_plan(node, forms))
+
+
+def _plan(node: P.Node, forms: R.Forms) -> Physical:
+    def planned(node: P.Node) -> Physical:
+        return _plan(node, forms)
 
     def plan(node: P.Node) -> Physical:
+        """What operators take that know events as points in time."""
         return plan_physical(node, forms)
 
     match node:
+        case A.Next() | A.Fold():
+            return plan_automaton(automaton_of(node), planned)
+        case Automaton():
+            return plan_automaton(node, planned)
+        case A.Times(input=below):
+            return plan_times(node, planned(below))
+        case A.Since(input=below):
+            return plan_since(node, planned(below))
         case R.ToEvents():
             from millstream.physical.relations import plan_events
 
@@ -49,15 +68,18 @@ def plan_physical(node: P.Node, forms: R.Forms = "auto") -> Physical:
         case P.Scan(stream=stream, side=side):
             return Source(node.schema, stream, side)
         case P.Filter(input=below, predicate=predicate):
-            return filtered(plan(below), predicate)
+            return filtered(planned(below), predicate)
         case P.Project(input=below, columns=columns):
-            return projected(plan(below), node.schema, columns)
+            return projected(planned(below), node.schema, columns)
         case P.Over(input=below, keys=keys, calls=calls, ends=ends):
             child = plan(below)
             kind = AheadSpec if any(call.frame.end < 0 for call in calls) else OverSpec
             return _apply((child,), kind(child.schema, keys, calls, ends))
         case P.Union(branches=branches):
-            return _apply(tuple(map(plan, branches)), MergeSpec(node.schema, len(branches)))
+            merged = tuple(map(planned, branches))
+            last = any(child.lasts for child in merged)
+            merged = tuple(map(instants, merged)) if last else merged
+            return Apply(node.schema, merged, MergeSpec(node.schema, len(branches)), lasts=last)
         case P.Distinct(input=below):
             return _apply((plan(below),), DistinctSpec(node.schema))
         case P.AssignWindows(input=below, windows=windows, type=type_):
@@ -84,7 +106,8 @@ def plan_physical(node: P.Node, forms: R.Forms = "auto") -> Physical:
             child = plan(below)
             return _apply((child,), GroupSpec(child.schema, keys, calls, ends))
         case P.JoinTable(input=below, table=table, pairs=pairs, residual=residual, how=how, mark=mark):
-            return TableJoin(node.schema, plan(below), stored_table(table), pairs, residual, how, mark)
+            child = planned(below)
+            return TableJoin(node.schema, child, stored_table(table), pairs, residual, how, mark, lasts=child.lasts)
     raise NotImplementedError(f"no physical form of {node.label()}")
 
 

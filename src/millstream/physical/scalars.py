@@ -13,11 +13,11 @@ def filtered(child: Physical, predicate: Expr) -> Physical:
     """The rows for which a condition holds."""
     if isinstance(child, Compute) and child.columns is None and child.predicate is not None:
         return replace(child, predicate=conjunction((*conjuncts(child.predicate), *conjuncts(predicate))))
-    return Compute(child.schema, child, predicate, None, spans=child.spans)
+    return Compute(child.schema, child, predicate, None, spans=child.spans, lasts=child.lasts)
 
 
 def projected(child: Physical, schema: Schema, columns: tuple[tuple[str, Expr], ...]) -> Physical:
     """New columns of each row."""
     if isinstance(child, Compute) and child.columns is None:
-        return Compute(schema, child.input, child.predicate, columns, spans=child.spans)
-    return Compute(schema, child, None, columns, spans=child.spans)
+        return Compute(schema, child.input, child.predicate, columns, spans=child.spans, lasts=child.lasts)
+    return Compute(schema, child, None, columns, spans=child.spans, lasts=child.lasts)

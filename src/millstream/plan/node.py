@@ -43,6 +43,11 @@ class Node:
     def kind(self) -> Kind:
         return self.inputs[0].kind
 
+    @property
+    def lasts(self) -> bool:
+        """Whether its events have a start beside their end; elsewhere they are points in time."""
+        return False
+
     def label(self) -> str:
         """The operator on one line, without its inputs."""
         raise NotImplementedError

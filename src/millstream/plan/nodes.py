@@ -148,6 +148,10 @@ class Filter(Unary):
     def reads(self) -> frozenset[str]:
         return columns_of(self.predicate)
 
+    @property
+    def lasts(self) -> bool:
+        return self.input.lasts
+
     def apart(self, by: tuple[str, ...]) -> Node | None:
         return self
 
@@ -178,6 +182,10 @@ class Project(Unary):
     def narrowed(self, wanted: Set[str]) -> Node:
         kept = tuple(column for column in self.columns if column[0] in wanted)
         return replace(self, columns=kept or self.columns[:1])
+
+    @property
+    def lasts(self) -> bool:
+        return self.input.lasts
 
     def apart(self, by: tuple[str, ...]) -> Node | None:
         return replace(
@@ -211,6 +219,10 @@ class Union(Node):
     @property
     def schema(self) -> Schema:
         return self.branches[0].schema
+
+    @property
+    def lasts(self) -> bool:
+        return any(branch.lasts for branch in self.branches)
 
     def label(self) -> str:
         return "Union"
@@ -271,6 +283,10 @@ class JoinTable(Node):
     @property
     def reads(self) -> frozenset[str]:
         return read_by(self.pairs, self.residual)
+
+    @property
+    def lasts(self) -> bool:
+        return self.input.lasts
 
     def label(self) -> str:
         how = "" if self.how == "inner" else self.how.capitalize()

@@ -6,6 +6,7 @@ from millstream.rules.eliminate_distinct import eliminate_distinct
 from millstream.rules.eliminate_filter import eliminate_filter
 from millstream.rules.eliminate_project import eliminate_project
 from millstream.rules.eliminate_window import eliminate_window
+from millstream.rules.fuse_events import fuse_events
 from millstream.rules.merge_aggregates import merge_aggregates
 from millstream.rules.merge_filters import merge_filters
 from millstream.rules.merge_projects import merge_projects
@@ -46,6 +47,7 @@ OPTIMIZE: tuple[RuleStep, ...] = (
         asks="why_slow",
     ),
     RuleStep(eliminate_filter, "conditions that became constant"),
+    RuleStep(fuse_events, "instances go from operator to operator without being written out; before pruning"),
     RuleStep(prune_columns, "columns nobody reads are not read; after predicates have settled", whole_plan=True),
     RuleStep(eliminate_project, "what pruning left without effect"),
 )

@@ -50,6 +50,7 @@ from millstream.session.explain import explained
 from millstream.session.listener import Listener
 from millstream.session.listings import description, listing, sharing
 from millstream.session.planned import Planned, Planning, ways_to_plan
+from millstream.session.publishing import publish
 from millstream.session.query import Query, Result, text_table
 from millstream.session.stored import StoredStatements
 from millstream.session.times import Moment, instant_of, ordered_stream
@@ -104,6 +105,8 @@ class Database:
         if len(parsed) != 1:
             raise BindError(f"one statement is expected, got {len(parsed)}", hint="use execute() for several")
         action = bind(parsed[0].ast, self.catalog, text)
+        if isinstance(action, act.Publish):
+            action = act.Publish(action.streams, action.query, is_stream=False)
         if isinstance(action, act.StartQuery) and name is not None and name.lower() in self._queries:
             action = replaced(action, replace=replace)
         result = self.perform(action, parsed[0].text, name)
@@ -166,6 +169,8 @@ class Database:
     def perform(self, action: act.Action, text: str = "", name: str | None = None) -> Query | Result | None:
         """Do what a statement asks for."""
         self._require_open()
+        if isinstance(action, act.Publish):
+            return publish(self, action, text, name)
         if self.listener is None:
             return self._do(action, text, name)
         self.listener.before(action)

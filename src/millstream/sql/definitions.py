@@ -22,7 +22,7 @@ _SIMPLE_KEY = re.compile(r"[a-z_][a-z0-9_]*")
 _KEYS_AND_CHECKS = ("PRIMARY KEY", "FOREIGN KEY", "UNIQUE", "CHECK")
 
 # Clauses whose first word could be taken for a unit of time.
-_STREAM_CLAUSES = ("ORDERED", "SOURCE")
+_STREAM_CLAUSES = ("ORDERED", "SINCE", "SOURCE")
 
 
 class DefinitionParser(StreamOperatorParser):
@@ -88,6 +88,8 @@ class DefinitionParser(StreamOperatorParser):
     def _parse_stream_clause(self) -> tuple[str, Any] | None:
         if self._match(TokenType.ORDER_BY) or self._match_text_seq("ORDERED", "BY"):
             return "order_by", self._parse_stream_order()
+        if self._match_text_seq("SINCE"):
+            return "since", self._parse_name("the name of a column")
         if self._match_text_seq("SLACK"):
             return "slack", self._parse_slack()
         if self._match_text_seq("SOURCE"):

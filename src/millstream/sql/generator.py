@@ -9,6 +9,7 @@ from sqlglot import exp
 from sqlglot.generator import Generator
 
 from millstream.sql import nodes, relations
+from millstream.sql.event_text import EVENT_PRINTERS
 from millstream.sql.functions import PLAIN_CALLS
 from millstream.sql.pattern_text import PATTERN_PRINTERS, print_window_match
 
@@ -55,6 +56,7 @@ class MillstreamGenerator(Generator):
         exp.RespectNulls: lambda self, node: f"{self.sql(node, 'this')} RESPECT NULLS",
         exp.TimestampTrunc: lambda self, node: self.func("DATE_TRUNC", _unit(node), node.this),
         exp.Trim: lambda self, node: self.func(_TRIMS.get(node.text("position"), "TRIM"), node.this, node.expression),
+        **EVENT_PRINTERS,
         **PATTERN_PRINTERS,
         nodes.CreateAggregate: lambda self, node: self.create_aggregate(node),
         nodes.CreateSink: lambda self, node: self.create_sink(node),
@@ -92,10 +94,15 @@ class MillstreamGenerator(Generator):
                 wrapped.set("expression", node)
         return super().preprocess(expression)
 
+    def query_modifiers(self, expression: exp.Expr, *sqls: str) -> str:
+        publish = self._clause(" PUBLISH", expression.args.get("publish"))
+        return super().query_modifiers(expression, *sqls) + publish
+
     def create_stream(self, node: nodes.CreateStream) -> str:
         clauses = [
             self._created("STREAM", node) + (self._columns(node.columns) if node.columns else ""),
             self._clause("ORDER BY", node.order_by),
+            self._clause("SINCE", node.since),
             self._clause("SLACK", node.slack),
             self._clause("SOURCE", node.source),
             self._options(node.args.get("options")),

@@ -28,6 +28,7 @@ class CreateStream(exp.Expression):
     this: the name, an Identifier
     columns: ColumnDefs, whose `kind` may be absent; empty for CREATE STREAM … AS
     order_by: the Identifier after ORDER BY or ORDERED BY (`current_time`: stamped at arrival); None: latent timestamps
+    since: the Identifier after SINCE: when events start
     slack: Interval, or a number
     source: string Literal (`SOURCE 'port4445'`) or function call (`SOURCE f('a', 'b')`)
     options: Options of WITH (…)
@@ -39,6 +40,7 @@ class CreateStream(exp.Expression):
         "this": True,
         "columns": False,
         "order_by": False,
+        "since": False,
         "slack": False,
         "source": False,
         "options": False,
@@ -54,6 +56,10 @@ class CreateStream(exp.Expression):
     @property
     def order_by(self) -> exp.Identifier | None:
         return self.args.get("order_by")
+
+    @property
+    def since(self) -> exp.Identifier | None:
+        return self.args.get("since")
 
     @property
     def slack(self) -> exp.Expr | None:

@@ -10,8 +10,9 @@ from sqlglot.parser import Parser
 from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokenizer_core import TokenType
 
+from millstream.sql.event_nodes import EventExpression
+from millstream.sql.events import EventParser
 from millstream.sql.failures import quoted
-from millstream.sql.matches import MatchParser
 from millstream.sql.nodes import SideStream
 from millstream.sql.patterns import MatchRecognize, SequenceMatch
 from millstream.sql.relations import Windowed
@@ -38,7 +39,7 @@ _FROM_ENDS = frozenset(
 )
 
 
-class QueryParser(MatchParser):
+class QueryParser(EventParser):
     """SELECT statements and what stands in FROM."""
 
     SUPPORTS_TABLE_QUERY = False
@@ -127,10 +128,11 @@ class QueryParser(MatchParser):
         node = (
             self._parse_derived_table_values()
             or self._parse_bare_query()
+            or (self._at_unary_event() and self._parse_unary_event())
             or (query and self._parse_query_item())
             or self._parse_relation()
         )
-        node = self._parse_matches(node, first)
+        node = self._parse_events(self._parse_matches(node, first), first)
         if joins:
             self._append_joins(node)
         return node
@@ -151,7 +153,9 @@ class QueryParser(MatchParser):
 
     def _parse_wrapped_select(self, table: bool = False) -> exp.Expr | None:
         node = super()._parse_wrapped_select(table=table)
-        if table and isinstance(node, exp.Table | exp.Subquery | Windowed | MatchRecognize | SequenceMatch):
+        if table and isinstance(
+            node, exp.Table | exp.Subquery | Windowed | MatchRecognize | SequenceMatch | EventExpression
+        ):
             # (a JOIN b ON …) as an item of FROM
             self._append_joins(node)
         return node
@@ -252,6 +256,7 @@ class QueryParser(MatchParser):
                 self.unexpected()
             last = _CLAUSES.index(clause)
             this.set(clause, node)
+        self._parse_publish(this)
         return this
 
     def _append_joins(self, node: exp.Expr) -> None:

@@ -14,6 +14,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from millstream.errors import BindError, ParseError, Span
 from millstream.sql import words
 from millstream.sql.dialect import Millstream
+from millstream.sql.event_tokens import settle_events
 from millstream.sql.failures import SyntaxFailure, quoted, span_of_token
 from millstream.sql.parameters import Parameters, is_parameter, with_values
 from millstream.sql.parser import MillstreamParser
@@ -93,7 +94,7 @@ def _tokenize(text: str) -> list[Token]:
         tokens = _DIALECT.tokenize(text)
     except sqlglot.errors.TokenError as error:
         raise _lexical_failure(text, error) from None
-    tokens = list(settle_patterns(tokens))
+    tokens = list(settle_events(list(settle_patterns(tokens))))
     for token in tokens:
         # sqlglot carries comments into the tree and takes some of them for instructions.
         token.comments = []

@@ -7,6 +7,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from millstream.bind.context import Context
+from millstream.bind.events.algebra import bind_events
 from millstream.bind.patterns.match_recognize import bind_match_recognize
 from millstream.bind.queries.joins import FromEntry, join_sources
 from millstream.bind.queries.outputs import alias_columns
@@ -19,7 +20,9 @@ from millstream.bind.windows.tables import bind_window_table
 from millstream.catalog import DerivedDef, StreamDef, TableDef, ViewDef
 from millstream.expressions.nodes import Column
 from millstream.plan import nodes as P
+from millstream.plan.events.algebra import Since
 from millstream.sql import to_sql
+from millstream.sql.event_nodes import EventExpression
 from millstream.sql.nodes import SideStream, WindowTable
 from millstream.sql.patterns import MatchRecognize, SequenceMatch
 from millstream.sql.relations import Windowed
@@ -98,6 +101,9 @@ def _bind_item(node: exp.Expr, context: Context, join: exp.Join | None) -> FromE
     if isinstance(node, MatchRecognize):
         rows = _bind_source(node.this, context, None)
         return FromEntry(bind_match_recognize(node, rows.plan, rows.alias, context), node.alias, "", node, join)
+    if isinstance(node, EventExpression):
+        plan = bind_events(node, context, lambda entry: _bind_source(entry, context, None).plan)
+        return FromEntry(plan, node.alias, "", node, join)
     if isinstance(node, exp.Query) and not isinstance(node, exp.Table):
         plan = bind_named(node, context, node).plan
         return FromEntry(plan, node.alias or "", "", node, join, frozenset() if node.alias else _aliases(node))
@@ -129,7 +135,8 @@ def _bind_item(node: exp.Expr, context: Context, join: exp.Join | None) -> FromE
     entry = context.catalog.find(name)
     match entry:
         case StreamDef():
-            plan = P.Scan(entry.name, entry.schema)
+            scan = P.Scan(entry.name, entry.schema)
+            plan = scan if entry.since is None else Since(scan, entry.since)
         case DerivedDef() | ViewDef():
             plan = entry.plan
         case TableDef():

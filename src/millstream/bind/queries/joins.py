@@ -18,6 +18,7 @@ from millstream.expressions.nodes import Column, Expr, conjunction
 from millstream.plan import nodes as P
 from millstream.plan import relations as R
 from millstream.plan.joins import split_condition
+from millstream.sql.event_nodes import EventExpression
 
 _HOW: dict[tuple[str, str], R.How] = {
     ("", ""): "inner", ("", "INNER"): "inner", ("", "CROSS"): "inner", ("", "SEMI"): "semi", ("", "ANTI"): "anti",
@@ -43,7 +44,8 @@ class FromEntry:
 
     def item(self, prefix: str) -> Item:
         """What names mean this entry, whose columns have a prefix in the plan."""
-        return Item(self.alias, self.plan.schema, prefix, self.name, self.within)
+        renames = isinstance(self.node, EventExpression)
+        return Item(self.alias, self.plan.schema, prefix, self.name, self.within, renames)
 
 
 def join_sources(sources: list[FromEntry], context: Context) -> tuple[P.Node, Scope]:

@@ -30,7 +30,12 @@ def bind_query(node: exp.Expr, context: Context) -> Bound:
     """The plan of a query expression."""
     bound = _bind_plain(node, with_queries(node, context))
     how = node.args.get("stream_of")
-    return bound if not how else Bound(to_events(str(how), bound.plan, node, context), bound.names)
+    if how:
+        bound = Bound(to_events(str(how), bound.plan, node, context), bound.names)
+    if (name := node.args.get("publish")) is not None:
+        bound = _distinctly_named(bound, name, context)
+        context.publish(name, bound.plan)
+    return bound
 
 
 def with_queries(node: exp.Expr, context: Context) -> Context:
@@ -79,6 +84,11 @@ def bind_named(node: exp.Expr, context: Context, at: exp.Expr, names: tuple[str,
                 f"{len(names)} names for {len(bound.names)} columns", at, hint="name every column of the query, or none"
             )
         bound = Bound(bound.plan, names)
+    return _distinctly_named(bound, at, context)
+
+
+def _distinctly_named(bound: Bound, at: exp.Expr, context: Context) -> Bound:
+    """The query with its columns under the names that it gives them."""
     lower = [name.lower() for name in bound.names]
     repeated = next((name for name in bound.names if lower.count(name.lower()) > 1), None)
     if repeated is not None:

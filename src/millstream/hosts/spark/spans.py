@@ -1,4 +1,5 @@
-"""Relations on Spark: the end of each row's validity travels as one more column, which only kernels know about."""
+"""Intervals on Spark: the end of a relation's row, or the start of an event that lasts, travels as one more column,
+which only kernels know about."""
 
 from __future__ import annotations
 
@@ -22,26 +23,36 @@ UNTIL = Field("$until", BIGINT)
 
 
 def with_ends(node: Physical) -> Physical:
-    """The plan with the ends of relations' rows as a last column."""
+    """The plan with the other time of rows that have two as a last column."""
     below = tuple(map(with_ends, node.inputs))
-    schema = _ended(node.schema) if node.spans else node.schema
+    two = _has_two(node)
+    schema = _ended(node.schema) if two else node.schema
     match node:
         case Compute(columns=columns):
-            if node.spans and columns is not None:
+            if two and columns is not None:
                 columns = (*columns, (UNTIL.name, Column(UNTIL.type, UNTIL.name)))
             return replace(node, schema=schema, input=below[0], columns=columns)
         case TableJoin():
             own = table_join_schema(below[0].schema, node.table.schema, node.how, node.mark)
             joined = replace(node, input=below[0], schema=own)
-            return Compute(schema, joined, None, passthrough(schema), spans=True) if node.spans else joined
+            return (
+                Compute(schema, joined, None, passthrough(schema), spans=node.spans, lasts=node.lasts)
+                if two
+                else joined
+            )
         case Staged(input=inner, stage=stage):
-            return replace(node, schema=schema, input=below[0], stage=_stage(stage, inner.spans, node.spans))
+            return replace(node, schema=schema, input=below[0], stage=_stage(stage, _has_two(inner), two))
         case Apply(over=over, spec=spec):
             if isinstance(spec, MergeSpec):
                 return replace(node, schema=schema, over=below, spec=replace(spec, input=schema))
-            spans = tuple(child.spans for child in over)
-            return replace(node, schema=schema, over=below, spec=_spec(spec, spans, node.spans))
+            takes = tuple(map(_has_two, over))
+            return replace(node, schema=schema, over=below, spec=_spec(spec, takes, two))
     return node
+
+
+def _has_two(node: Physical) -> bool:
+    """Whether rows have a second time: an interval of validity, or a start of their own."""
+    return node.spans or node.lasts
 
 
 @dataclass(frozen=True)
@@ -145,6 +156,6 @@ def _taken(batch: Batch) -> Batch:
 
 def _given(batch: Batch, schema: Schema) -> Batch:
     """The batch with its ends as the last column."""
-    ends = np.empty(0, dtype=np.int64) if batch.other is None else batch.other
+    ends = batch.time if batch.other is None else batch.other
     rows = pa.RecordBatch.from_arrays([*batch.rows.columns, pa.array(ends, pa.int64())], schema=schema.arrow)
     return replace(batch, rows=rows, other=None)

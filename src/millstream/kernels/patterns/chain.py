@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.errors import DataError
+from millstream.expressions.kernel.coded_text import NotCompilable
 from millstream.kernels.batch import FOREVER, Ints
-from millstream.kernels.coded_text import NotCompilable
 from millstream.kernels.jit import Compiled, compile_kernel, run_all, threads
 from millstream.kernels.keys.words import all_true
 from millstream.kernels.patterns.chain_layout import FLAGS_AT_MOST, LANES_BACK

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from millstream.expressions.kernel.coded_text import NotCompilable
 from millstream.expressions.kernel.forms import choose, not_, or_, zero
 from millstream.expressions.nodes import Expr, columns_of
 from millstream.kernels.accumulators import Place
-from millstream.kernels.coded_text import NotCompilable
 from millstream.kernels.patterns.chain_layout import Cell, ChainLayout, KeptCell, Tally
 from millstream.kernels.patterns.conditions import Constants
 from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, TIMED_OUT, MatchSummary, Reach

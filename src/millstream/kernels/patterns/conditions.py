@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from millstream.expressions.kernel.coded_text import NotCompilable, on_codes
 from millstream.expressions.kernel.source import KernelExpr, to_kernel_source
 from millstream.expressions.nodes import Call, Cast, Column, Expr, Literal
 from millstream.kernels.batch import Ints
-from millstream.kernels.coded_text import NotCompilable, on_codes
 from millstream.kernels.jit import as_input
 from millstream.kernels.source.objects import compile_objects
 from millstream.types import BIGINT, DOUBLE, INTEGER, SqlType
@@ -33,15 +33,17 @@ class Constants:
         self._lifted: dict[Hashable, tuple[Expr, tuple[str, ...]]] = {}
         self._numbers: dict[Hashable, int] = {}
 
-    def compiled(self, place: Hashable, condition: Expr, names: Mapping[str, str]) -> KernelExpr:
+    def compiled(
+        self, place: Hashable, condition: Expr, names: Mapping[str, str], present: tuple[str, ...] = ()
+    ) -> KernelExpr:
         """A condition as source over `v_<name>` and `n_<name>`, and over constants; `place` tells one condition from
-        others that happen to be equal."""
+        others that happen to be equal; what is in `present` is never NULL."""
         if place not in self._lifted:
             before = self._names()
             lifted = self._lift(on_codes(condition, lambda text: self._named(text).name))
             self._lifted[place] = lifted, tuple(name for name in self._names() if name not in before)
         lifted, own = self._lifted[place]
-        source = to_kernel_source(lifted, {**names, **{f"constant {name}": name for name in own}}, own)
+        source = to_kernel_source(lifted, {**names, **{f"constant {name}": name for name in own}}, (*own, *present))
         if source is None:
             raise NotCompilable(f"{condition} has no compiled form")
         return source

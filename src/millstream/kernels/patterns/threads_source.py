@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from millstream.expressions.kernel.coded_text import NotCompilable
 from millstream.expressions.kernel.forms import zero
 from millstream.expressions.kernel.helpers import helper_source
 from millstream.expressions.nodes import Expr, columns_of
 from millstream.kernels.accumulators import imports
 from millstream.kernels.batch import Ints
-from millstream.kernels.coded_text import NotCompilable
 from millstream.kernels.jit import source_of
 from millstream.kernels.patterns import thread_loops, thread_parts
 from millstream.kernels.patterns.conditions import Constants, evaluated

@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millstream.errors import DataError
+from millstream.expressions.kernel.coded_text import NotCompilable
 from millstream.kernels.batch import BEGIN, Ints
-from millstream.kernels.coded_text import NotCompilable
 from millstream.kernels.jit import Compiled, as_input, compile_kernel, source_of
 from millstream.kernels.keys import ByteTable
 from millstream.kernels.keys.index import doubled

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, ExitStack
 
+from millstream.expressions.kernel.coded_text import NotCompilable
 from millstream.expressions.kernel.forms import and_, not_, zero
 from millstream.expressions.nodes import Call, Column, Expr, conjuncts, walk
 from millstream.kernels.accumulators import Accumulator, Argument, Place
-from millstream.kernels.coded_text import NotCompilable
 from millstream.kernels.programs.access import bound_of, equality
 from millstream.kernels.programs.layout import Cells
 from millstream.kernels.programs.order import bound_on, extreme_column, is_order_free

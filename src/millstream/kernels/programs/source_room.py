@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millstream.kernels.coded_text import NotCompilable
+from millstream.expressions.kernel.coded_text import NotCompilable
 from millstream.kernels.programs.engine import Mode, Sliding
 from millstream.kernels.programs.layout import Cells, ProgramLayout
 from millstream.kernels.programs.nullness import Place

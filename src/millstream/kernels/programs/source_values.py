@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from millstream.expressions.kernel.coded_text import NotCompilable, on_codes
 from millstream.expressions.kernel.forms import and_, not_, zero
 from millstream.expressions.kernel.source import to_kernel_source
 from millstream.expressions.nodes import Call, Column, Expr, Literal, conjunction, transform
-from millstream.kernels.coded_text import NotCompilable, on_codes
 from millstream.kernels.programs.layout import Cells, ProgramLayout
 from millstream.kernels.programs.storage import Pair
 from millstream.kernels.source.writer import Writer

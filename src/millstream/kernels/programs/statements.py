@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
+from millstream.expressions.kernel.coded_text import NotCompilable
 from millstream.expressions.kernel.forms import not_, zero
 from millstream.expressions.nodes import Expr, conjuncts
-from millstream.kernels.coded_text import NotCompilable
 from millstream.kernels.programs.layout import Cells
 from millstream.kernels.programs.source_queries import Queries
 from millstream.kernels.programs.source_values import Body, plain_type

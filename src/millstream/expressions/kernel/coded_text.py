@@ -45,3 +45,16 @@ def on_codes(expr: Expr, column_of: Callable[[str], str]) -> Expr:
         raise NotCompilable(f"{part} is text")
 
     return transform(expr, change)
+
+
+def has_kernel_form(expr: Expr) -> bool:
+    """Whether loops can compute an expression of columns that they have, text by its codes."""
+    from millstream.expressions.kernel.source import to_kernel_source
+
+    if isinstance(expr, Column):
+        return True
+    try:
+        coded = on_codes(expr, lambda _: "")
+    except NotCompilable:
+        return False
+    return to_kernel_source(coded, {part.name: "x" for part in walk(coded) if isinstance(part, Column)}) is not None

@@ -1,0 +1,1 @@
+"""The event algebra: FILTER, NEXT, FOLD, AGGREGATE and PUBLISH."""

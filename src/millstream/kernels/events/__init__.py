@@ -1,0 +1,1 @@
+"""Automata of the event algebra."""

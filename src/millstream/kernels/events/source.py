@@ -1,0 +1,358 @@
+"""The source text of an automaton's loop."""
+
+from __future__ import annotations
+
+from millstream.expressions.kernel.coded_text import NotCompilable
+from millstream.expressions.kernel.helpers import helper_source
+from millstream.expressions.kernel.source import KernelExpr
+from millstream.expressions.nodes import Column, Expr, columns_of, walk
+from millstream.kernels.events import loops
+from millstream.kernels.events.layout import AutomatonLayout, is_pair
+from millstream.kernels.patterns.conditions import Constants
+from millstream.kernels.source.passes import imports_of
+from millstream.kernels.source.writer import Writer
+from millstream.plan.events.algebra import DUR
+from millstream.plan.events.automata import EVENT, INSTANCE, AutomatonEdge
+from millstream.types import SqlType
+
+_LOOPS = (
+    "START", "END", "NEXT", "SUCCESSOR", "CODE", "UNTOUCHED", "GONE", "FREE", "USED", "LIVE", "EPOCH", "MARKED",
+    "OUT", "NEED_ROWS", "NEED_OUT", "NEED_MARKS", "take", "give_back", "append", "unlink", "wait", "mark", "commit",
+)  # fmt: skip
+
+
+class AutomatonSource:
+    """Writes `run`, which takes events in order of their ends, and gives back the first that there was no room for."""
+
+    def __init__(self, layout: AutomatonLayout) -> None:
+        self.layout = layout
+        self.spec = layout.spec
+        self.constants = Constants()
+        self._helpers: set[str] = set()
+        self.asked: list[tuple[Expr, tuple[Column, ...]]] = []
+        """what has no form in loops, with the columns that it reads; if there is any, the source does not compile"""
+        self.source = self._module()
+
+    @property
+    def parameters(self) -> list[str]:
+        """What `run` is called with."""
+        names = ["first", "stop", "upto", "ports", "places", "starts", "ends"]
+        for port in range(len(self.spec.inputs)):
+            names += [f"{what}{port}_{k}" for k in range(len(self.layout.looked_at[port])) for what in ("a", "b")]
+            names += [f"c{port}_{k}" for k in range(len(self.layout.coded[port]))]
+        return [
+            *names,
+            "rows",
+            "reals",
+            "lists",
+            "meta",
+            "marked",
+            "out",
+            "out_reals",
+            "whole",
+            "real",
+            *(["ask"] if self.asked else []),
+        ]
+
+    def _module(self) -> str:
+        body = self._run()
+        own = "\n\n".join(part for part in (helper_source(self._helpers), body) if part)
+        imports = "".join(f"{line}\n" for line in imports_of(loops.__name__, _LOOPS, own))
+        return f"import numpy as np\n{imports}\n\n{own}"
+
+    def _run(self) -> str:
+        write = Writer(0)
+        body = Writer(2)
+        self._event(body)
+        constants = self.constants.lines()
+        with write.block(f"def run({', '.join(self.parameters)}):"):
+            write(*constants)
+            with write.block("for i in range(first, stop):"):
+                write("now = ends[i]")
+                with write.block("if now > meta[EPOCH]:"):
+                    with write.block("if meta[MARKED] > 0:"):
+                        write("commit(rows, lists, meta, marked)")
+                    write("meta[EPOCH] = now")
+                write("began = starts[i]")
+                write("r = places[i]" if len(self.spec.inputs) > 1 else "r = i")
+                # no other event ends now
+                write("alone = ends[i + 1] > now if i + 1 < stop else upto > now")
+                write.lines += body.lines
+            write("return stop")
+        return write.text
+
+    def _event(self, write: Writer) -> None:
+        for port in range(len(self.spec.inputs)):
+            if len(self.spec.inputs) == 1:
+                self._event_of(write, port)
+            else:
+                with write.block(f"if ports[i] == {port}:"):
+                    self._event_of(write, port)
+
+    def _event_of(self, write: Writer, port: int) -> None:
+        for k in range(len(self.layout.looked_at[port])):
+            write(f"v_e{port}_{k} = a{port}_{k}[r]", f"n_e{port}_{k} = not b{port}_{k}[r]")
+        states = [number for number, state in enumerate(self.spec.states) if state.port == port]
+        starts = [edge for edge in self.layout.starts if edge.port == port]
+        self._room(write, port, states, len(starts))
+        for number in states:
+            with write.when(f"here{number}"):
+                self._instances(write, number)
+        for edge in starts:
+            self._start(write, edge)
+
+    def _room(self, write: Writer, port: int, states: list[int], starts: int) -> None:
+        """Which lists an event looks at, and whether there is room for all that may come of it."""
+        rows, out, marks = [str(starts)], ["0"], ["0"]
+        for number in states:
+            write(f"code{number} = {self._event_code(port, number)}")
+            state, pair = self.spec.states[number], self.spec.indexes[number]
+            conditions = [c for c in state.conditions if not is_pair(c, pair) and _of_event_alone(c)]
+            known = [] if pair is None else [f"code{number} >= 0"]
+            tests = [self._condition(condition, port, None) for condition in conditions]
+            write(f"here{number} = {' and '.join([*known, *tests]) or 'True'}")
+            with write.block(f"if here{number} and lists[{number}, code{number}, 2] == 0:"):
+                write(f"here{number} = False")
+            edges = self.spec.leaving(number)
+            ends = sum(edge.target == self.spec.end for edge in edges)
+            count = f"(lists[{number}, code{number}, 2] if here{number} else 0)"
+            marks.append(count)
+            if len(edges) > ends:
+                rows.append(f"{len(edges) - ends} * {count}")
+            if ends:
+                out.append(f"{ends} * {count}")
+        write(f"need_rows = {' + '.join(rows)}", f"need_out = {' + '.join(out)}", f"need_marks = {' + '.join(marks)}")
+        room = "rows.shape[0] - meta[LIVE] < need_rows"
+        full = f"{room} or out.shape[0] - meta[OUT] < need_out or marked.shape[0] - meta[MARKED] < need_marks"
+        with write.block(f"if {full}:"):
+            write("meta[NEED_ROWS] = need_rows", "meta[NEED_OUT] = need_out", "meta[NEED_MARKS] = need_marks")
+            write("return i")
+
+    def _event_code(self, port: int, number: int) -> str:
+        """The code of the event's value by which instances of a state are found; negative if it is NULL."""
+        pair = self.spec.indexes[number]
+        if pair is None:
+            return "0"
+        return self._code_of_event(port, pair[0])
+
+    def _code_of_event(self, port: int, name: str) -> str:
+        if self.spec.inputs[port][name].type.is_coded:
+            place = self.layout.looked_at[port].index(name)
+            return f"(-1 if n_e{port}_{place} else v_e{port}_{place})"
+        return f"c{port}_{self.layout.coded[port].index(name)}[r]"
+
+    def _instances(self, write: Writer, number: int) -> None:
+        spec, state = self.spec, self.spec.states[number]
+        bound = spec.bounds[number]
+        write(f"x = lists[{number}, code{number}, 0]")
+        with write.block("while x >= 0:"):
+            write("following = rows[x, NEXT]")
+            with write.block("if began > rows[x, END]:"):
+                write("v_d = now - rows[x, START]")
+                inside = write
+                if bound is not None:
+                    place = self.constants.number(("bound", number), bound)
+                    with write.block(f"if v_d > v_i{place}:"):
+                        with write.block("if rows[x, SUCCESSOR] == UNTOUCHED:"):
+                            write("unlink(rows, lists, x)", "give_back(rows, meta, x)")
+                        write("x = following", "continue")
+                self._load(inside, number)
+                pair = spec.indexes[number]
+                conditions = [c for c in state.conditions if not is_pair(c, pair) and not _of_event_alone(c)]
+                tests = [self._condition(condition, state.port, number) for condition in conditions]
+                with write.when(" and ".join(tests) or "True"):
+                    self._affected(write, number)
+            write("x = following")
+
+    def _load(self, write: Writer, number: int) -> None:
+        read = {name for condition in self.spec.states[number].conditions for name in columns_of(condition)}
+        for edge in self.spec.leaving(number):
+            for expr in (*edge.conditions, *(value for _, value in edge.values)):
+                read |= columns_of(expr)
+        for place, own in enumerate(self.spec.states[number].columns):
+            if INSTANCE + own.name in read:
+                word, bit = self.layout.null(number, own.name)
+                write(
+                    f"v_q{number}_{place} = {_read(own.type, 'rows', 'reals', 'x', self.layout.word(number, own.name))}"
+                )
+                write(f"n_q{number}_{place} = (rows[x, {word}] >> {bit}) & 1 != 0")
+
+    def _affected(self, write: Writer, number: int) -> None:
+        rebinds = [edge for edge in self.spec.leaving(number) if edge.target == number]
+        for edge in self.spec.leaving(number):
+            if edge.target != number:
+                self._forward(write, edge, number)
+        write("stays = False")
+        for edge in rebinds:
+            tests = [self._condition(condition, edge.port, number) for condition in edge.conditions]
+            with write.when(" and ".join(tests) or "True"):
+                self._rebind(write, edge, number)
+        with write.block("if not stays:"):
+            with write.block("if alone and rows[x, SUCCESSOR] == UNTOUCHED:"):
+                write("unlink(rows, lists, x)", "give_back(rows, meta, x)")
+            with write.block("else:"):
+                write("mark(rows, meta, marked, x)")
+
+    def _forward(self, write: Writer, edge: AutomatonEdge, number: int) -> None:
+        tests = [self._condition(condition, edge.port, number) for condition in edge.conditions]
+        with write.when(" and ".join(tests) or "True"):
+            if edge.target == self.spec.end:
+                self._emit(write, edge, number)
+            else:
+                self._create(write, edge, number)
+
+    def _start(self, write: Writer, edge: AutomatonEdge) -> None:
+        if any(DUR in columns_of(condition) for condition in edge.conditions):
+            write("v_d = now - began")
+        tests = [self._condition(condition, edge.port, None) for condition in edge.conditions]
+        with write.when(" and ".join(tests) or "True"):
+            if edge.target == self.spec.end:
+                self._emit(write, edge, None)
+            else:
+                self._create(write, edge, None)
+
+    def _create(self, write: Writer, edge: AutomatonEdge, source: int | None) -> None:
+        """A new instance; none if it has no value by which it could be found."""
+        write(f"code = {self._new_code(edge)}")
+        with write.when("code >= 0" if self.spec.indexes[edge.target] is not None else "True"):
+            write("y = take(rows, meta)")
+            write(f"rows[y, START] = {'began' if source is None else 'rows[x, START]'}", "rows[y, END] = now")
+            self._values(write, edge, source, "y")
+            write(f"append(rows, lists, meta, {edge.target}, code, y)")
+
+    def _rebind(self, write: Writer, edge: AutomatonEdge, number: int) -> None:
+        write(f"code = {self._new_code(edge)}")
+        with write.block("if alone and rows[x, SUCCESSOR] == UNTOUCHED and code == rows[x, CODE]:"):
+            self._values(write, edge, number, "x")
+            write("rows[x, END] = now", "stays = True")
+        with write.block("elif code >= 0:"):
+            write("y = take(rows, meta)")
+            write("rows[y, START] = rows[x, START]", "rows[y, END] = now")
+            self._values(write, edge, number, "y")
+            with write.block("if code == rows[x, CODE] and rows[x, SUCCESSOR] < 0:"):
+                write("mark(rows, meta, marked, x)", "wait(rows, meta, x, y)", "stays = True")
+            with write.block("else:"):
+                write(f"append(rows, lists, meta, {number}, code, y)")
+
+    def _new_code(self, edge: AutomatonEdge) -> str:
+        """The code by which an instance will be found in the state that an edge leads to."""
+        pair = self.spec.indexes[edge.target]
+        return "0" if pair is None else self._code_of(edge, pair[1])
+
+    def _code_of(self, edge: AutomatonEdge, name: str) -> str:
+        value = dict(edge.values)[name]
+        assert isinstance(value, Column)
+        own = value.name[2:]
+        if value.name.startswith(EVENT):
+            return self._code_of_event(edge.port, own)
+        word = self.layout.code_word(edge.source, own)
+        if not self.layout.column(edge.source, own).is_coded:
+            return f"rows[x, {word}]"
+        null, bit = self.layout.null(edge.source, own)
+        return f"(-1 if (rows[x, {null}] >> {bit}) & 1 else rows[x, {word}])"
+
+    def _values(self, write: Writer, edge: AutomatonEdge, source: int | None, row: str) -> None:
+        target = edge.target
+        made = []
+        for place, (name, value) in enumerate(edge.values):
+            made.append((name, value.type, *self._value(write, value, edge.port, source, f"w{place}")))
+        codes = []
+        for name, word in self.layout.codes[target].items():
+            write(f"k{word} = {self._code_of(edge, name)}")
+            codes.append(word)
+        nulls: dict[int, list[str]] = {}
+        for name, type_, text, null in made:
+            write(_assign(type_, "rows", "reals", row, self.layout.word(target, name), text))
+            word, bit = self.layout.null(target, name)
+            if null != "False":
+                nulls.setdefault(word, []).append(f"((1 << {bit}) if {null} else 0)")
+        for word in range(loops.HEADER, self.layout.values_begin):
+            write(f"rows[{row}, {word}] = {' | '.join(nulls.get(word, ['0']))}")
+        for word in codes:
+            write(f"rows[{row}, {word}] = k{word}")
+
+    def _emit(self, write: Writer, edge: AutomatonEdge, source: int | None) -> None:
+        write("o = meta[OUT]", "out[o, 0] = i", f"out[o, 1] = {'began' if source is None else 'rows[x, START]'}")
+        nulls: dict[int, list[str]] = {}
+        for place, (column, (_, value)) in enumerate(zip(self.layout.outputs, edge.values, strict=True)):
+            if column.word is None:
+                continue
+            text, null = self._value(write, value, edge.port, source, f"u{place}")
+            write(_assign(value.type, "out", "out_reals", "o", column.word, text))
+            word, bit = self.layout.output_null(place)
+            if null != "False":
+                nulls.setdefault(word, []).append(f"((1 << {bit}) if {null} else 0)")
+        for word in range(2, 2 + self.layout.output_nulls):
+            write(f"out[o, {word}] = {' | '.join(nulls.get(word, ['0']))}")
+        write("meta[OUT] = o + 1")
+
+    # -- expressions -----------------------------------------------------------------------------------------------
+
+    def _value(self, write: Writer, value: Expr, port: int, source: int | None, name: str) -> tuple[str, str]:
+        """The text of a value that may be evaluated anywhere, and of whether it is NULL."""
+        names = self._names(port, source)
+        if isinstance(value, Column):
+            own = names[value.name]
+            return f"v_{own}", "False" if own == "d" else f"n_{own}"
+        try:
+            compiled = self._compiled(("value", value, port, source), value, names)
+        except NotCompilable:
+            write(f"{name} = {self._ask(value, names)}", f"{name}n = {name} is None")
+            write(f"{name} = 0 if {name}n else {name}")
+            return name, f"{name}n"
+        if compiled.null == "False":
+            write(f"{name} = {compiled.value}")
+            return name, "False"
+        write(f"{name}n = {compiled.null}")
+        write(
+            f"{name} = {'0.0' if value.type.kernel == 'float64' else 'False' if value.type.kernel == 'bool' else '0'}"
+        )
+        with write.block(f"if not {name}n:"):
+            write(f"{name} = {compiled.value}")
+        return name, f"{name}n"
+
+    def _condition(self, condition: Expr, port: int, source: int | None) -> str:
+        names = self._names(port, source)
+        if isinstance(condition, Column):
+            return f"(not n_{names[condition.name]} and v_{names[condition.name]})"
+        try:
+            return self._compiled(("condition", condition, port, source), condition, names).holds
+        except NotCompilable:
+            return f"({self._ask(condition, names)} is True)"
+
+    def _ask(self, expr: Expr, names: dict[str, str]) -> str:
+        """The text that asks for a value, None if it is NULL."""
+        read = tuple(dict.fromkeys(part for part in walk(expr) if isinstance(part, Column)))
+        self.asked.append((expr, read))
+        values = "".join(f"v_{names[column.name]}, " for column in read)
+        nulls = "".join("False, " if column.name == DUR else f"n_{names[column.name]}, " for column in read)
+        return f"ask({len(self.asked) - 1}, ({values}), ({nulls}))"
+
+    def _compiled(self, place: tuple[object, ...], expr: Expr, names: dict[str, str]) -> KernelExpr:
+        compiled = self.constants.compiled(place, expr, names, ("d",))
+        self._helpers |= compiled.helpers
+        return compiled
+
+    def _names(self, port: int, source: int | None) -> dict[str, str]:
+        names = {DUR: "d"}
+        names |= {EVENT + name: f"e{port}_{k}" for k, name in enumerate(self.layout.looked_at[port])}
+        if source is not None:
+            columns = self.spec.states[source].columns.names
+            names |= {INSTANCE + name: f"q{source}_{k}" for k, name in enumerate(columns)}
+        return names
+
+
+def _of_event_alone(condition: Expr) -> bool:
+    return all(name.startswith(EVENT) for name in columns_of(condition))
+
+
+def _read(type_: SqlType, whole: str, real: str, row: str, word: int) -> str:
+    if type_.kernel == "float64":
+        return f"{real}[{row}, {word}]"
+    return f"{whole}[{row}, {word}] != 0" if type_.kernel == "bool" else f"{whole}[{row}, {word}]"
+
+
+def _assign(type_: SqlType, whole: str, real: str, row: str, word: int, text: str) -> str:
+    if type_.kernel == "float64":
+        return f"{real}[{row}, {word}] = {text}"
+    return f"{whole}[{row}, {word}] = {f'1 if {text} else 0' if type_.kernel == 'bool' else text}"

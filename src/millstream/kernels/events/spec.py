@@ -1,0 +1,106 @@
+"""What an automaton is to hosts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from millstream.expressions.nodes import Call, Cast, Column, Expr, Literal
+from millstream.kernels.registry import register
+from millstream.plan.events.algebra import DUR
+from millstream.plan.events.automata import Automaton, AutomatonEdge, AutomatonState, Equality, told
+from millstream.schema import Schema
+
+if TYPE_CHECKING:
+    from millstream.kernels.events.kernel import AutomatonKernel
+
+
+@register
+@dataclass(frozen=True)
+class AutomatonSpec:
+    """Instances of an automaton over streams of events.
+
+    `by` is a column of all streams that keeps instances apart; without it the state is one. `indexes` is for each state
+    the equality by which its instances are found; None: all are looked at.
+    """
+
+    inputs: tuple[Schema, ...]
+    states: tuple[AutomatonState, ...]
+    edges: tuple[AutomatonEdge, ...]
+    output: Schema
+    by: tuple[str, ...] = ()
+    indexes: tuple[Equality | None, ...] = ()
+
+    @property
+    def keys(self) -> tuple[str, ...] | None:
+        return self.by or None
+
+    @property
+    def end(self) -> int:
+        return len(self.states)
+
+    def build(self) -> AutomatonKernel:
+        # what compiles expressions is needed where kernels run, not where plans are made
+        from millstream.kernels.events.kernel import AutomatonKernel
+
+        return AutomatonKernel(self)
+
+    def leaving(self, state: int) -> list[AutomatonEdge]:
+        return [edge for edge in self.edges if edge.source == state]
+
+    @cached_property
+    def bounds(self) -> tuple[int | None, ...]:
+        """For each state, how long an instance may last and still lead to the end; None: for ever."""
+        bounds: dict[int, int | None] = {self.end: None}
+        for number in reversed(range(self.end)):
+            own = [_longest(condition) for condition in self.states[number].conditions]
+            ways = []
+            for edge in self.leaving(number):
+                if edge.target != number:
+                    on_edge = [_longest(condition) for condition in edge.conditions]
+                    ways.append(_least([*on_edge, bounds[edge.target]]))
+            furthest = None if None in ways or not ways else max(way for way in ways if way is not None)
+            bounds[number] = _least([*own, furthest])
+        return tuple(bounds[number] for number in range(self.end))
+
+    def describe(self) -> str:
+        lines = told(_Shape(self.states, self.edges))
+        found = [f"{pair[0]} = {pair[1]}" if pair else "all instances" for pair in self.indexes]
+        return f"automaton {'; '.join(lines)} [found by {', '.join(found)}]"
+
+
+@dataclass(frozen=True)
+class _Shape(Automaton):
+    """An automaton without its streams, to be told of."""
+
+    def __init__(self, states: tuple[AutomatonState, ...], edges: tuple[AutomatonEdge, ...]) -> None:
+        object.__setattr__(self, "streams", ())
+        object.__setattr__(self, "states", states)
+        object.__setattr__(self, "edges", edges)
+
+
+def _least(bounds: list[int | None]) -> int | None:
+    return min((bound for bound in bounds if bound is not None), default=None)
+
+
+def _longest(condition: Expr) -> int | None:
+    """The longest time that a condition allows."""
+    match condition:
+        case Call(fn=("<=" | "<" | "=") as fn, args=(left, right)) if _is_duration(left):
+            value = _constant(right)
+        case Call(fn=(">=" | ">" | "=") as fn, args=(left, right)) if _is_duration(right):
+            value = _constant(left)
+        case _:
+            return None
+    return None if value is None else value - 1 if fn in ("<", ">") else value
+
+
+def _is_duration(expr: Expr) -> bool:
+    return isinstance(expr, Column) and expr.name == DUR
+
+
+def _constant(expr: Expr) -> int | None:
+    while isinstance(expr, Cast) and expr.type.name in ("BIGINT", "INTERVAL"):
+        expr = expr.arg
+    return expr.value if isinstance(expr, Literal) and type(expr.value) is int else None

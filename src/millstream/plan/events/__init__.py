@@ -1,0 +1,1 @@
+"""The event algebra: what follows what, and the automata that find it."""
