@@ -12,7 +12,7 @@ import millstream
 PACKAGE = Path(millstream.__file__).parent
 
 LAYERS = (
-    "errors", "types", "schema", "durable", "sealed_duckdb",  # what everything rests on
+    "errors", "types", "schema", "limits", "durable", "sealed_duckdb",  # what everything rests on
     "sql",  # text ↔ trees
     "expressions",  # scalar expressions: what they are, their functions, how each engine computes them
     "plan",  # what a query means, and what can be proved of it
@@ -30,8 +30,8 @@ LAYERS = (
 """Folders and files of the package, the lowest first: each imports only from those before it, even inside functions."""
 
 ONLY_IN = {
-    "numba": ("kernels/jit/", "plan/programs/python.py"),  # the second: for its copy of cloudpickle
-    "pyspark": ("hosts/spark/", "spark.py", "cli/spark_session.py", "plan/programs/python.py"),
+    "numba": ("kernels/jit/",),
+    "pyspark": ("hosts/spark/", "spark.py", "cli/spark_session.py"),
     "confluent_kafka": ("connectors/kafka/",),
     "hypothesis": (),
     "pytest": (),

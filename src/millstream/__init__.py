@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.errors import (
     BindError,
+    CancelledError,
     CatalogError,
     ConnectorError,
     DataError,
     EngineError,
+    LimitError,
     MillstreamError,
     ParseError,
     Span,
@@ -19,6 +21,7 @@ from millstream.errors import (
 )
 
 if TYPE_CHECKING:
+    from millstream.connectors.access import Location
     from millstream.hosts.contract import Counts
     from millstream.session.database import Database
     from millstream.session.python_aggregates import aggregate
@@ -30,6 +33,7 @@ __version__ = "0.1.0"
 
 def connect(
     path: Any = None, *, engine: str = "embedded", spark: Any = None, clock: Any = None, aggregates: Any = (),
+    profile: str = "default", locations: Any = None, hosts: Any = (), brokers: Any = (), listen: Any = (),
     **settings: Any,
 ) -> Database:  # fmt: skip
     """Open a session.
@@ -38,15 +42,21 @@ def connect(
     a directory; `engine="spark"` or `spark=session` runs the same calls on Spark. `clock` (a function that returns µs
     since the epoch) stamps streams ordered by `current_time`. `aggregates` are those written in Python to begin with; a
     directory whose queries use some must be opened with them. `settings` are those of SET: batch_rows, threads, jit, …
-    """
-    from millstream.session.opening import open_session
 
-    return open_session(path, engine, spark, clock, aggregates, settings)
+    With `profile="untrusted"`, SQL may come from anybody: it reaches files only in `locations` (directories by name),
+    connects only to `hosts` and Kafka `brokers`, listens only on loopback and the addresses in `listen`, changes no
+    settings, and has limits of time, memory and rows. See docs/security.md.
+    """
+    from millstream.session.opening import access_of, open_session
+
+    access = access_of(profile, locations or {}, hosts, brokers, listen)
+    return open_session(path, engine, spark, clock, aggregates, settings, access)
 
 
 _LATER = {
     "Counts": "hosts.contract",
     "Database": "session.database",
+    "Location": "connectors.access",
     "Query": "session.query",
     "Reader": "session.subscriptions",
     "Result": "session.query",
@@ -63,12 +73,15 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "BindError",
+    "CancelledError",
     "CatalogError",
     "ConnectorError",
     "Counts",
     "DataError",
     "Database",
     "EngineError",
+    "LimitError",
+    "Location",
     "MillstreamError",
     "ParseError",
     "Query",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, TypeVar
 
 from millstream.errors import BindError
+from millstream.limits import Limits
 from millstream.plan.relations import Forms
 
 Jit = Literal["auto", "on", "off"]
@@ -18,7 +21,7 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True)
 class Config:
-    """Every setting with its default; results never depend on them, only speed and what EXPLAIN shows."""
+    """Every setting with its default; results never depend on them, only speed, limits and what EXPLAIN shows."""
 
     batch_rows: int = 262_144
     """rows an operator sees at once, at most"""
@@ -36,6 +39,17 @@ class Config:
     """how often a persistent session saves its state while it runs"""
     durability: Durability = "process"
     """what a row survives once `push` has returned: a crash of the process, or (disk) of the machine, too"""
+    statement_timeout: float = 0.0
+    """seconds that a statement may take, and a query over a batch of rows; 0: as long as it takes"""
+    memory_limit: int = 0
+    """bytes that stored tables may use, and the state of each operator of a query; 0: no limit"""
+    max_output_rows: int = 0
+    """rows that a statement may return, and a query may make of a batch of rows; 0: no limit"""
+
+    @property
+    def limits(self) -> Limits:
+        """What a statement may cost."""
+        return Limits(self.statement_timeout, self.max_output_rows, self.memory_limit)
 
     def with_setting(self, name: str, value: object) -> Config:
         """The settings with one changed; RESET is a value of None."""
@@ -70,6 +84,24 @@ def _word(name: str, value: object, words: Mapping[str, _Value], said: str) -> _
     raise BindError(f"{name} is {said}, not {value}")
 
 
+def _limit(name: str, value: object) -> int:
+    if value in (0, "0"):
+        return 0
+    return _count(name, value)
+
+
+def _bytes(name: str, value: object) -> int:
+    if isinstance(value, str) and (found := _SIZE.fullmatch(value.strip())):
+        return int(float(found[1]) * _UNITS[(found[2] or "").upper()])
+    if isinstance(value, str):
+        raise BindError(f"{name} is a number of bytes, not {value}", hint=f"{name} = '500 MB'")
+    return _limit(name, value)
+
+
+_SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,6})?) ?([KMGT]?B)?", re.IGNORECASE)
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+
+
 def _switch(name: str, value: object) -> bool:
     words = {"true": True, "on": True, "1": True, "false": False, "off": False, "0": False}
     return _word(name, value, words, "on or off")
@@ -91,7 +123,7 @@ def _durability(name: str, value: object) -> Durability:
 
 
 def _seconds(name: str, value: object) -> float:
-    if isinstance(value, int | float) and value >= 0:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf:
         return float(value)
     raise BindError(f"{name} takes seconds, not {value}")
 
@@ -104,4 +136,7 @@ _READERS: dict[str, Callable[[str, object], object]] = {
     "relations": _forms,
     "checkpoint_seconds": _seconds,
     "durability": _durability,
+    "statement_timeout": _seconds,
+    "memory_limit": _bytes,
+    "max_output_rows": _limit,
 }

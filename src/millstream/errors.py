@@ -93,6 +93,14 @@ class ConnectorError(MillstreamError):
     """A source or sink cannot be opened, read or written."""
 
 
+class LimitError(MillstreamError):
+    """A statement or a query cost more than the session allows: time, memory, rows, or the size of its text."""
+
+
+class CancelledError(MillstreamError):
+    """Somebody cancelled it."""
+
+
 class EngineError(MillstreamError):
     """The chosen engine is missing or cannot run this."""
 

@@ -5,21 +5,29 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-_NOTHING_LOADED = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
+_SEALED = {
+    "enable_external_access": False,
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "allow_community_extensions": False,
+    "allow_persistent_secrets": False,
+}
 
 
-def connect(path: Path | None = None, *, threads: int | None = None, borrows: bool = False) -> Any:
+def connect(path: Path | None = None, *, threads: int | None = None, memory: int = 0) -> Any:
     """A database in memory, or in the file at `path`; nothing that is executed on it can open it up again.
 
-    With `borrows`, statements find Arrow data in the caller's variables. That way also leads to files, so it is for
-    statements whose every word is ours.
+    `memory` is how many bytes it may use; then it writes no temporary files either.
     """
     import duckdb
 
-    config: dict[str, Any] = {**_NOTHING_LOADED, "enable_external_access": borrows}
+    config: dict[str, Any] = dict(_SEALED)
     if threads is not None:
         config["threads"] = threads
+    if memory:
+        config |= {"memory_limit": f"{memory}B", "temp_directory": ""}
     connection = duckdb.connect(":memory:" if path is None else str(path), config=config)
-    connection.execute("SET TimeZone = 'UTC'")
+    # for all cursors, not this connection alone
+    connection.execute("SET GLOBAL TimeZone = 'UTC'")
     connection.execute("SET lock_configuration = true")
     return connection

@@ -152,6 +152,10 @@ def test_state_is_found_again_in_another_process(tmp_path: Path) -> None:
             def iterate(self, x):
                 self.pair.n += 1
                 return self.pair.n
+            def save(self):
+                return {"n": self.pair.n}
+            def load(self, saved):
+                self.pair = Pair(saved["n"])
 
         with ms.connect(sys.argv[1], aggregates=[Numbered]) as db:
             db.execute("CREATE STREAM IF NOT EXISTS s (x VARCHAR)")
@@ -170,8 +174,13 @@ def test_state_is_found_again_in_another_process(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("made", PYTHON_TWINS)
 def test_what_is_shipped_is_the_same_code(made: Any) -> None:
+    cloudpickle = pytest.importorskip("pyspark.cloudpickle")
+    from millstream.hosts.spark.session import send_whole
+
     for definition in definitions_of(made):
-        again = pickle.loads(pickle.dumps(definition.python))
+        assert definition.python is not None
+        send_whole([definition.python])
+        again = cloudpickle.loads(cloudpickle.dumps(definition.python))
         assert again == definition.python and again.made.__name__ == made.__name__
 
 

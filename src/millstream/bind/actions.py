@@ -125,6 +125,15 @@ class ForgetSet:
     name: str
 
 
+@dataclass(frozen=True)
+class SetPlace:
+    """SET LOCATION, or RESET LOCATION if `directory` is None."""
+
+    name: str
+    directory: str | None
+    read_only: bool = False
+
+
 Action = (
     Define
     | Remove
@@ -135,6 +144,7 @@ Action = (
     | KeepSet
     | ForgetSet
     | PushRows
+    | SetPlace
     | ExplainPlan
     | ShowList
     | DescribeEntry

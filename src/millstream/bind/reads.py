@@ -7,17 +7,13 @@ from collections.abc import Iterator
 from sqlglot import exp
 
 from millstream.bind.context import Context
+from millstream.bind.tables.allowed import GIVE_TABLES, check_calls, function_name
 from millstream.catalog import Entry, TableDef
 from millstream.plan.nodes import Kind
 from millstream.sql.event_nodes import EventExpression
 from millstream.sql.nodes import SideStream
 from millstream.sql.patterns import Matching, SequenceMatch
 from millstream.sql.relations import Windowed
-
-_GIVE_TABLES = frozenset(("generate_series", "range", "unnest", "explode", "values"))
-_TELL_OF_THE_MACHINE = frozenset(
-    ("current_setting", "getvariable", "getenv", "current_database", "current_user", "user", "session_user", "version")
-)
 
 
 def tables_of(node: exp.Expr) -> list[exp.Table]:
@@ -44,7 +40,7 @@ def reads_only(node: exp.Expr, context: Context, kinds: tuple[type[Entry], ...] 
 
 def require_known(node: exp.Expr, context: Context) -> None:
     """Refuse what a statement for the table store may not name: tables with a database before them, functions that give
-    tables (they read files, settings, or statements from text), and functions that tell of the machine."""
+    tables (they read files, settings, or statements from text), and functions that do more than to compute."""
     for table in node.find_all(exp.Table):
         if table.args.get("db") or table.args.get("catalog"):
             context.fail(
@@ -53,16 +49,9 @@ def require_known(node: exp.Expr, context: Context) -> None:
                 hint="use the table's name without a database",
             )
         called = table.this
-        if isinstance(called, exp.Func) and function_name(called) not in _GIVE_TABLES:
+        if isinstance(called, exp.Func) and function_name(called) not in GIVE_TABLES:
             context.refuse(f"{function_name(called)} is not allowed in FROM", table, hint="name a stored table")
-    for call in node.find_all(exp.Func):
-        if function_name(call) in _TELL_OF_THE_MACHINE:
-            context.refuse(f"{function_name(call)} is not allowed", call)
-
-
-def function_name(call: exp.Func) -> str:
-    """What a function is called in the statement."""
-    return (call.name if isinstance(call, exp.Anonymous) else call.sql_name()).lower()
+    check_calls(node, context)
 
 
 def from_alone(select: exp.Select, columns: list[exp.Expr]) -> exp.Select:

@@ -19,6 +19,7 @@ from millstream.bind.actions import (
     Publish,
     PushRows,
     Remove,
+    SetPlace,
     ShowList,
     StartQuery,
     StopQuery,
@@ -59,6 +60,7 @@ from millstream.sql.nodes import (
     CreateStream,
     Explain,
     ResetOption,
+    SetLocation,
     SetOption,
     Show,
     Stop,
@@ -80,6 +82,7 @@ __all__ = [
     "PushRows",
     "StartQuery",
     "Remove",
+    "SetPlace",
     "ShowList",
     "StopQuery",
     "bind",
@@ -137,6 +140,9 @@ def bind(node: exp.Expr, catalog: Catalog, sql: str, parameters: Mapping[str, Sq
             return StopQuery(str(node.name))
         case SetOption():
             return ChangeSetting(node.name.lower(), node.value)
+        case SetLocation():
+            directory = node.expression.name if node.args.get("expression") is not None else None
+            return SetPlace(str(node.name), directory, bool(node.args.get("read_only")))
         case ResetOption():
             return ChangeSetting(node.name.lower())
         case exp.Select() | exp.SetOperation() | exp.Subquery():

@@ -71,7 +71,7 @@ class Scannable(Protocol):
 
 
 class Divisible(Protocol):
-    """A source whose rows between two offsets can be read in parts, independently and anywhere. It can be pickled."""
+    """A source whose rows between two offsets can be read in parts, independently and anywhere: it is sent to tasks."""
 
     def initial(self) -> Offset:
         """Where reading begins, as of now."""

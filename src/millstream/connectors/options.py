@@ -11,13 +11,19 @@ from millstream.errors import ConnectorError
 
 OptionValue = str | int | float | bool
 
+_OURS = ("connector", "location", "$within")
+"""what is settled before a connector reads its options"""
+
 
 class Options:
     """Reads options by name, case ignored, and remembers which names a connector knows."""
 
     def __init__(self, owner: str, options: Mapping[str, OptionValue]) -> None:
         self.owner = owner
-        self._values = {name.lower(): value for name, value in options.items() if name.lower() != "connector"}
+        self._values = {name.lower(): value for name, value in options.items() if name.lower() not in _OURS}
+        within = options.get("$within")
+        self.within = None if within is None else str(within)
+        """the directory that files must lie in: that of a location"""
         self._known: list[str] = []
 
     def __contains__(self, name: str) -> bool:

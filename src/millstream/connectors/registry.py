@@ -92,6 +92,13 @@ def parse_source_clause(source: str | tuple[str, Sequence[Any]]) -> dict[str, Op
     return {"connector": "port", "port": int(match[1]), "format": form}
 
 
+def connector_of(options: Mapping[str, OptionValue], *, is_sink: bool) -> str:
+    """The connector that options name; pushed rows, if they name none."""
+    if "connector" not in options and not is_sink:
+        return "memory"
+    return _connector(options, SINKS if is_sink else SOURCES, "it")
+
+
 def _hint() -> str:
     return f"write SOURCE 'port4445', SOURCE 'path/to/file.csv', or {_WITH_HINT.format(', '.join(SOURCES))}"
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import pyarrow as pa
 
-from millstream import sealed_duckdb
+from millstream import limits, sealed_duckdb
 from millstream.errors import DataError
 from millstream.expressions.nodes import Expr, told
 from millstream.expressions.sql.text import to_duckdb_sql
@@ -61,16 +62,20 @@ def _run(query: str, rows: pa.RecordBatch) -> pa.Table:
     if not rows.num_columns:
         # A table needs a column to have rows.
         rows = pa.record_batch([pa.nulls(rows.num_rows, pa.bool_())], names=["millstream_row"])
-    millstream_rows = rows  # noqa: F841  (DuckDB finds it by this name, which is quicker than registering it)
-    return _connection().sql(query).to_arrow_table()
+    work = limits.current()
+    connection = _connection(0 if work is None else work.limits.memory)
+    # not as a variable that DuckDB finds by its name: a connection that looks for those also looks for files
+    connection.register("millstream_rows", rows)
+    with nullcontext() if work is None else work.interruptible(connection.interrupt):
+        return connection.sql(query).to_arrow_table()
 
 
-def _connection() -> Any:
+def _connection(memory: int) -> Any:
     """A private database for each thread: connections cannot be shared while they run."""
-    connection = getattr(_local, "connection", None)
-    if connection is None:
-        connection = _local.connection = sealed_duckdb.connect(threads=1, borrows=True)
-    return connection
+    known: dict[int, Any] = _local.__dict__.setdefault("connections", {})
+    if memory not in known:
+        known[memory] = sealed_duckdb.connect(threads=1, memory=memory)
+    return known[memory]
 
 
 def _exported(sql: str, type_: SqlType) -> str:

@@ -137,6 +137,10 @@ class Host(Protocol):
         """Ask a `run` in progress to come to an orderly end soon; safe from a signal handler."""
         ...
 
+    def cancel(self, name: str) -> None:
+        """Let a query end soon, with a CancelledError; safe from any thread."""
+        ...
+
     def statistics(self) -> Statistics:
         """What is known of the streams by now."""
         ...

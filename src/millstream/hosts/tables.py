@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from pathlib import Path
-from threading import RLock
+from threading import Lock, RLock
 from typing import Any
 
 import pyarrow as pa
 
-from millstream import sealed_duckdb
+from millstream import limits, sealed_duckdb
+from millstream.config import Config
 from millstream.errors import DataError
 from millstream.expressions.sql.text import to_duckdb_sql
 from millstream.hosts.table_join import Added, Removed
@@ -21,15 +23,20 @@ from millstream.types import from_arrow
 
 _MOST_CHANGES = 1_024
 """changes of a table that are remembered for its readers; who is further behind reads the table again"""
+_ROWS_AT_ONCE = 1 << 16
 
 
 class TableStore:
     """The tables of one session. DuckDB is started when the first table is made."""
 
-    def __init__(self, path: Path | None = None) -> None:
+    def __init__(self, path: Path | None = None, config: Config | None = None) -> None:
+        self.config = config or Config()
         self._path = path
         self._lock = RLock()
+        self._opening = Lock()
         self._connection: Any = None
+        self._running: set[Any] = set()
+        self._lent: ContextVar[Mapping[str, pa.Table]] = ContextVar("lent", default={})  # noqa: B039
         self._versions: dict[str, int] = {}
         self._keys: dict[str, tuple[str, ...]] = {}
         self._changes: dict[str, deque[tuple[int, Added | Removed]]] = {}
@@ -98,15 +105,12 @@ class TableStore:
 
     @contextmanager
     def lent(self, tables: Mapping[str, pa.Table]) -> Iterator[None]:
-        """Arrow tables that statements may read meanwhile, by name."""
-        with self._lock:
-            for name, rows in tables.items():
-                self._duckdb().register(name, rows)
-            try:
-                yield
-            finally:
-                for name in tables:
-                    self._duckdb().unregister(name)
+        """Arrow tables that statements of this thread may read meanwhile, by name."""
+        token = self._lent.set({**self._lent.get(), **tables})
+        try:
+            yield
+        finally:
+            self._lent.reset(token)
 
     def drop(self, name: str) -> None:
         self._run(f"DROP TABLE IF EXISTS {quoted(name)}")
@@ -149,6 +153,8 @@ class TableStore:
         return self._versions.get(name.lower(), 0)
 
     def close(self) -> None:
+        for cursor in list(self._running):
+            cursor.interrupt()
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
@@ -159,17 +165,42 @@ class TableStore:
             self._versions[name.lower()] = self.version(name) + 1
 
     def _run(self, sql: str) -> None:
-        with self._lock, _plain_errors():
-            self._duckdb().execute(sql)
+        # those who change tables take turns; those who read do not wait for them
+        with self._lock, self._cursor() as cursor:
+            cursor.execute(sql)
 
     def _rows(self, sql: str) -> pa.Table:
-        with self._lock, _plain_errors():
-            return self._duckdb().sql(sql).to_arrow_table()
+        with self._cursor() as cursor:
+            answer = cursor.sql(sql)
+            allowed = self.config.limits
+            if not allowed.rows:
+                return answer.to_arrow_table()
+            batches, count = [], 0
+            reader = answer.to_arrow_reader(_ROWS_AT_ONCE)
+            for batch in reader:
+                batches.append(batch)
+                count += batch.num_rows
+                allowed.check_rows(count)
+            return pa.Table.from_batches(batches, reader.schema)
+
+    @contextmanager
+    def _cursor(self) -> Iterator[Any]:
+        """A connection for one statement, which others can interrupt, and which ends at its time limit."""
+        with ExitStack() as stack:
+            work = limits.current() or stack.enter_context(limits.working(self.config.limits))
+            cursor = stack.enter_context(self._duckdb().cursor())
+            for name, rows in self._lent.get().items():
+                cursor.register(name, rows)
+            self._running.add(cursor)
+            stack.callback(self._running.discard, cursor)
+            with _plain_errors(), work.interruptible(cursor.interrupt):
+                yield cursor
 
     def _duckdb(self) -> Any:
-        if self._connection is None:
-            self._connection = sealed_duckdb.connect(self._path)
-        return self._connection
+        with self._opening:
+            if self._connection is None:
+                self._connection = sealed_duckdb.connect(self._path, memory=self.config.memory_limit)
+            return self._connection
 
 
 @contextmanager
@@ -178,7 +209,8 @@ def _plain_errors() -> Iterator[None]:
 
     try:
         yield
-    except duckdb.Error as error:
+    except (duckdb.Error, OSError) as error:
+        # what fails while rows are read comes as an OSError of Arrow's
         first, *others = str(error).splitlines()
         known = next((line for line in others if line.startswith("Candidate")), "").partition(": ")[2].replace('"', "")
         hint = f"available: {known}" if known else None

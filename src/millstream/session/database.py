@@ -16,27 +16,11 @@ from millstream.bind import statements as act
 from millstream.bind.context import Context
 from millstream.bind.queries.select import Bound
 from millstream.bind.statements import bind, delivered
-from millstream.catalog import (
-    Catalog,
-    Clock,
-    DerivedDef,
-    Entry,
-    SinkDef,
-    StreamDef,
-    TableDef,
-    ViewDef,
-)
+from millstream.catalog import Catalog, Clock, DerivedDef, Entry, SinkDef, StreamDef, TableDef, ViewDef
 from millstream.config import Config
 from millstream.connectors import rows as conversion
 from millstream.connectors.registry import make_sink
-from millstream.errors import (
-    BindError,
-    CatalogError,
-    DataError,
-    MillstreamError,
-    StateError,
-    refusing_depth,
-)
+from millstream.errors import BindError, CatalogError, DataError, MillstreamError, StateError, refusing_depth
 from millstream.hosts.contract import Counts, Host, ReadyQuery, Report
 from millstream.hosts.tables import TableStore
 from millstream.kernels.programs.spec import why_slow
@@ -47,6 +31,7 @@ from millstream.plan.nodes import Node
 from millstream.plan.relations import Validity
 from millstream.rules import OPTIMIZE, run_rules
 from millstream.session.explain import explained
+from millstream.session.guard import Guarded
 from millstream.session.listener import Listener
 from millstream.session.listings import description, listing, sharing
 from millstream.session.planned import Planned, Planning, ways_to_plan
@@ -61,12 +46,12 @@ if TYPE_CHECKING:
     from millstream.session.query_sets import QuerySet, QuerySets
 
 
-class Database:
+class Database(Guarded):
     """Streams, tables and continuous queries on one host. Made by `millstream.connect`."""
 
     def __init__(self, host: Host, tables: TableStore, config: Config) -> None:
         self.catalog = Catalog()
-        self.config = config
+        self.config = tables.config = config
         self.tables = tables
         self._host = host
         self.listener: Listener | None = None
@@ -87,8 +72,11 @@ class Database:
         """
         self._require_open()
         result: Query | Result | None = None
-        for statement in sql.parse(text, params):
-            result = self.perform(bind(statement.ast, self.catalog, text), statement.text, None)
+        with self.guard.working(self.config.limits):
+            statements = sql.parse(text, params)
+        for statement in statements:
+            with self.guard.working(self.config.limits):
+                result = self.perform(bind(statement.ast, self.catalog, text), statement.text, None)
         return result
 
     def sql(
@@ -101,15 +89,16 @@ class Database:
         `$name` (a dict) or `?` (a list) in the text. They are constants and never become SQL.
         """
         self._require_open()
-        parsed = sql.parse(text, params)
-        if len(parsed) != 1:
-            raise BindError(f"one statement is expected, got {len(parsed)}", hint="use execute() for several")
-        action = bind(parsed[0].ast, self.catalog, text)
-        if isinstance(action, act.Publish):
-            action = act.Publish(action.streams, action.query, is_stream=False)
-        if isinstance(action, act.StartQuery) and name is not None and name.lower() in self._queries:
-            action = replaced(action, replace=replace)
-        result = self.perform(action, parsed[0].text, name)
+        with self.guard.working(self.config.limits):
+            parsed = sql.parse(text, params)
+            if len(parsed) != 1:
+                raise BindError(f"one statement is expected, got {len(parsed)}", hint="use execute() for several")
+            action = bind(parsed[0].ast, self.catalog, text)
+            if isinstance(action, act.Publish):
+                action = act.Publish(action.streams, action.query, is_stream=False)
+            if isinstance(action, act.StartQuery) and name is not None and name.lower() in self._queries:
+                action = replaced(action, replace=replace)
+            result = self.perform(action, parsed[0].text, name)
         if result is None:
             raise BindError("this statement returns no rows", hint="use execute() for declarations")
         return result
@@ -171,6 +160,7 @@ class Database:
         self._require_open()
         if isinstance(action, act.Publish):
             return publish(self, action, text, name)
+        action = self.guard.admit(action, self.catalog)
         if self.listener is None:
             return self._do(action, text, name)
         self.listener.before(action)
@@ -212,6 +202,8 @@ class Database:
                 self.sets.forget(ended)
             case act.StopQuery(name=query):
                 self._stop(query)
+            case act.SetPlace(name=place, directory=directory, read_only=read_only):
+                self.guard.set_location(place, directory, read_only)
             case act.ChangeSetting(name=setting, value=value):
                 self._configure(self.config.with_setting(setting, value))
         return None
@@ -456,7 +448,7 @@ class Database:
             self.tables.drop(entry.name)
 
     def _configure(self, config: Config) -> None:
-        self.config = config
+        self.config = self.tables.config = config
         if hasattr(self._host, "config"):
             self._host.config = config
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from millstream.catalog import AggregateDef, Catalog, DerivedDef, FunctionDef, SinkDef, StreamDef, TableDef, ViewDef
+from millstream.connectors.access import WITHIN
 from millstream.errors import BindError, CatalogError
 from millstream.hosts.contract import Shared
 from millstream.session.query import Query, Result
 
 if TYPE_CHECKING:
     from millstream.session.query_sets import QuerySet
+
+_SECRET = re.compile(r"password|\.pem$|secret|token")
+"""options whose values are not shown"""
 
 
 def listing(kind: str, catalog: Catalog, queries: Sequence[Query]) -> Result:
@@ -74,7 +80,12 @@ def _time_of(stream: StreamDef | DerivedDef) -> str:
 
 
 def _options_of(sink: SinkDef) -> str:
-    return ", ".join(f"{key} = {value}" for key, value in sink.options.items())
+    """The options as they were written, without what nobody should see."""
+    shown = dict(sink.options)
+    within = shown.pop(WITHIN, None)
+    if within is not None:
+        shown["path"] = str(PurePath(str(shown["path"])).relative_to(str(within)))
+    return ", ".join(f"{key} = {'…' if _SECRET.search(key) else value}" for key, value in shown.items())
 
 
 def _rows(names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Result:

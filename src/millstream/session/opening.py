@@ -2,31 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from millstream.config import Config
-from millstream.errors import EngineError
+from millstream.connectors.access import PROFILES, Access, Location
+from millstream.errors import BindError, EngineError
 from millstream.hosts.tables import TableStore
 from millstream.session.database import Database
 from millstream.session.times import wall_clock
 
 ENGINES = ("embedded", "spark")
 
+BOUNDED: dict[str, Any] = {"statement_timeout": 30.0, "memory_limit": 1 << 30, "max_output_rows": 1_000_000}
+"""the limits of the profile untrusted, unless the operator sets others"""
+
+
+def access_of(
+    profile: str, locations: Mapping[str, Any], hosts: Iterable[str], brokers: Iterable[str], listen: Iterable[str]
+) -> Access:
+    """What statements may reach, as the operator says."""
+    if profile not in PROFILES:
+        raise BindError(f"no profile {profile}", hint=" or ".join(PROFILES))
+    named = {
+        name.lower(): place if isinstance(place, Location) else Location(place) for name, place in locations.items()
+    }
+    allowed = (frozenset(each.lower() for each in _listed(given)) for given in (hosts, brokers, listen))
+    return Access(profile, named, *allowed)
+
+
+def _listed(given: Iterable[str]) -> Iterable[str]:
+    return [given] if isinstance(given, str) else given
+
 
 def open_session(
     path: str | Path | None, engine: str, spark: Any, clock: Callable[[], int] | None, aggregates: Iterable[Any],
-    settings: dict[str, Any],
+    settings: dict[str, Any], access: Access = Access(),
 ) -> Database:  # fmt: skip
     """The session that `millstream.connect` describes."""
-    config = Config()
+    config = Config() if access.is_open else Config(**BOUNDED)
     for name, value in settings.items():
         config = config.with_setting(name, value)
     aggregates = tuple(aggregates)
     database = _open(path, engine, spark, config, clock or wall_clock, aggregates)
+    database.guard.access = access
     for made in aggregates:
         database.register_aggregate(made)
     return database
@@ -47,7 +69,7 @@ def _open(
         from millstream.session.persistent import open_persistent
 
         return open_persistent(Path(path).expanduser(), config, now, aggregates)
-    tables = TableStore()
+    tables = TableStore(config=config)
     return Database(EmbeddedHost(tables, config, now), tables, config)
 
 
@@ -59,5 +81,5 @@ def _on_spark(path: str | Path | None, spark: Any, config: Config, now: Callable
         raise EngineError(
             "a session on Spark cannot be persistent", hint="use the checkpoint of the streaming query instead"
         )
-    tables = TableStore()
+    tables = TableStore(config=config)
     return Database(SparkHost(spark or get_session(), tables.read, now=now), tables, config)

@@ -52,7 +52,7 @@ of a function or an aggregate, or the module of one in `python`."""
 def open_persistent(directory: Path, config: Config, now: Now, aggregates: Iterable[Any] = ()) -> Database:
     """The session that is kept in a directory, as it was left; code in Python is not kept, and comes with it."""
     journal = Journal(directory, durable=config.durability == "disk")
-    tables = TableStore(journal.tables_path)
+    tables = TableStore(journal.tables_path, config)
     host = EmbeddedHost(tables, config, now)
     database = Database(host, tables, config)
     keeper = SessionKeeper(database, host, journal, aggregates)

@@ -93,6 +93,8 @@ def _check_class(name: str, made: type, arguments: int) -> None:
     for state in _STATES:
         if callable(getattr(made, state, None)):
             _check_arguments(f"{name}.{state}", getattr(made, state), 1 + (0 if state == "terminate" else arguments))
+    if callable(getattr(made, "save", None)) != callable(getattr(made, "load", None)):
+        raise CatalogError(f"aggregate {name} has only one of save and load", hint="load takes what save returned")
     if "__init__" in vars(made):
         _check_arguments(f"{name}.__init__", made.__init__, 1)  # type: ignore[misc]
 

@@ -184,6 +184,13 @@ class Query:
         """End the query; what nobody has fetched is gone."""
         self._database.stop(self.name)
 
+    def cancel(self) -> None:
+        """Give the query up, from any thread: what reads it gets a CancelledError, and rows pass it by from now on.
+
+        In-process, the batch that is being worked on is finished first. `stop` removes the query.
+        """
+        self._host.cancel(self.name)
+
     def __repr__(self) -> str:
         return f"<query {self.name}: {' '.join(self.sql.split())[:60]}>"
 

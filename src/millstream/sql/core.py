@@ -13,7 +13,8 @@ from sqlglot.parser import SENTINEL_NONE, Parser
 from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokenizer_core import Token, TokenType
 
-from millstream.errors import Span
+from millstream import limits
+from millstream.errors import LimitError, Span
 from millstream.sql import words
 from millstream.sql.failures import SyntaxFailure, incomplete, quoted, reworded, span_of_token, typo_hint
 
@@ -32,6 +33,9 @@ _LIST_ENDS = frozenset(
     }
 )
 
+_STEPS_AT_LEAST, _STEPS_PER_TOKEN = 100_000, 200
+"""how often a statement may be gone back and forth in; usual ones take ten steps a token"""
+
 
 class StrictParser(DuckDBParser):
     """Names, lists and errors."""
@@ -41,6 +45,22 @@ class StrictParser(DuckDBParser):
     ALIAS_TOKENS: ClassVar = set(words.ALIAS_TOKENS)
     TABLE_ALIAS_TOKENS: ClassVar[set[TokenType]] = set(words.ALIAS_TOKENS)
     PLACEHOLDER_PARSERS: ClassVar = {}
+
+    _steps = 0
+    _most_steps = 0
+
+    def begin(self, tokens: int) -> None:
+        """Before a statement of so many tokens is read."""
+        self._steps, self._most_steps = 0, _STEPS_AT_LEAST + _STEPS_PER_TOKEN * tokens
+
+    def _advance(self, times: int = 1) -> None:
+        super()._advance(times)
+        self._steps += 1
+        if not self._steps & 0x3FF:
+            # sqlglot tries one reading after the other: nested ones can multiply
+            limits.check()
+            if self._steps > self._most_steps:
+                raise LimitError("the statement takes too many steps to read", hint="nest it less deeply")
 
     def raise_error(self, message: str, token: Token = SENTINEL_NONE) -> NoReturn:
         found = token or self._curr

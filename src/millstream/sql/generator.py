@@ -28,6 +28,13 @@ def _unit(node: exp.Expr) -> exp.Literal:
     return exp.Literal.string(node.text("unit"))
 
 
+def _set_location(self: Generator, node: exp.Expr) -> str:
+    name, directory = self.sql(node, "this"), self.sql(node, "expression")
+    if not directory:
+        return f"RESET LOCATION {name}"
+    return f"SET LOCATION {name} = {directory}{' READ ONLY' if node.args.get('read_only') else ''}"
+
+
 class MillstreamGenerator(Generator):
     """Prints every node the parser makes in a form that the parser reads back to the same node."""
 
@@ -66,6 +73,7 @@ class MillstreamGenerator(Generator):
         nodes.Oldest: lambda self, node: f"oldest(){'.' if node.this else ''}{self.sql(node, 'this')}",
         nodes.Option: lambda self, node: f"{self.sql(node, 'this')} = {self.sql(node, 'expression')}",
         nodes.ResetOption: lambda self, node: f"RESET {self.sql(node, 'this')}",
+        nodes.SetLocation: lambda self, node: _set_location(self, node),
         nodes.SetOption: lambda self, node: f"SET {self.sql(node, 'this')} = {self.sql(node, 'expression')}",
         nodes.Show: lambda self, node: f"SHOW {node.kind}",
         nodes.SideStream: lambda self, node: f"{node.kind}({self.sql(node, 'this')})",

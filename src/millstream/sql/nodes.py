@@ -246,6 +246,12 @@ class SetOption(exp.Expression):
         return literal_value(self.args["expression"])
 
 
+class SetLocation(exp.Expression):
+    """SET LOCATION `this` = `expression` [READ ONLY]; without `expression` RESET LOCATION."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "expression": False, "read_only": False}
+
+
 class ResetOption(exp.Expression):
     """RESET `this`: back to the default of a session setting."""
 

@@ -10,7 +10,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from millstream.sql.aggregates import AggregateParser
 from millstream.sql.failures import STATEMENT_WORDS, did_you_mean, quoted
-from millstream.sql.nodes import CreateSink, CreateStream, Explain, ResetOption, SetOption, Show, Stop
+from millstream.sql.nodes import CreateSink, CreateStream, Explain, ResetOption, SetLocation, SetOption, Show, Stop
 from millstream.sql.relations import CreateView
 from millstream.sql.spans import cover
 
@@ -46,6 +46,7 @@ class MillstreamParser(AggregateParser):
     def parse_tokens(self, tokens: list[Token], sql: str) -> exp.Expression:
         """The AST of one statement; `tokens` are all of its tokens and `sql` the text their offsets count in."""
         self.reset()
+        self.begin(len(tokens))
         self.sql = sql
         self._chunks = [tokens]
         self._advance_chunk()
@@ -87,7 +88,9 @@ class MillstreamParser(AggregateParser):
     def _parse_stop(self) -> Stop:
         return self.expression(Stop(this=self._parse_name("the name of a query")))
 
-    def _parse_set_option(self) -> SetOption:
+    def _parse_set_option(self) -> SetOption | SetLocation:
+        if self._at_location():
+            return self._parse_location()
         key = self._parse_setting_key("the name of a setting")
         if not self._match(TokenType.EQ) and not self._match_text_seq("TO"):
             self.unexpected("'='")
@@ -104,5 +107,20 @@ class MillstreamParser(AggregateParser):
         self._advance()
         return exp.Var(this=word.text)
 
-    def _parse_reset(self) -> ResetOption:
+    def _at_location(self) -> bool:
+        return self._next.token_type not in (TokenType.EQ, TokenType.SENTINEL) and self._match_text_seq("LOCATION")
+
+    def _parse_location(self) -> SetLocation:
+        """What follows SET LOCATION: a name, a directory, and whether nothing may be written there."""
+        name = self._parse_name("the name of a location")
+        self._expect(TokenType.EQ, "'='")
+        if self._curr.token_type is not TokenType.STRING:
+            self.unexpected("a directory in quotes")
+        directory = self._parse_primary()
+        read_only = bool(self._match_text_seq("READ", "ONLY"))
+        return self.expression(SetLocation(this=name, expression=directory, read_only=read_only))
+
+    def _parse_reset(self) -> ResetOption | SetLocation:
+        if self._at_location():
+            return self.expression(SetLocation(this=self._parse_name("the name of a location")))
         return self.expression(ResetOption(this=self._parse_setting_key("the name of a setting")))

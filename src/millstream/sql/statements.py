@@ -11,7 +11,7 @@ from sqlglot import exp
 from sqlglot.errors import ErrorLevel
 from sqlglot.tokenizer_core import Token, TokenType
 
-from millstream.errors import BindError, ParseError, Span
+from millstream.errors import LimitError, MillstreamError, ParseError, Span
 from millstream.sql import words
 from millstream.sql.dialect import Millstream
 from millstream.sql.event_tokens import settle_events
@@ -28,6 +28,9 @@ _FOREIGN = (TokenType.PARAMETER, TokenType.PLACEHOLDER, TokenType.HASH, TokenTyp
 _OPERANDS = words.NAME_TOKENS | {TokenType.NUMBER, TokenType.STRING, TokenType.R_PAREN}
 _NOTHING = Token(TokenType.SENTINEL, "", start=-1, end=-2)
 _WORD = re.compile(r"[^\W\d][\w$]*")
+
+LONGEST = 4_000_000
+"""characters of a text of statements"""
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,8 @@ def parameter_names(text: str) -> tuple[str, ...]:
 def parse(text: str, params: Parameters | None = None) -> list[Statement]:
     """The statements of a text, separated by semicolons; ParseError for anything else. `params` are the values of its
     parameters; the text of a statement that has some is written anew, with the values in their places."""
+    if len(text) > LONGEST:
+        raise LimitError(f"the text has {len(text):,} characters, and at most {LONGEST:,} are read")
     parser = MillstreamParser(dialect=_DIALECT)
     try:
         tokens = _tokenize(text)
@@ -60,10 +65,13 @@ def parse(text: str, params: Parameters | None = None) -> list[Statement]:
         return [replace(each, text=to_sql(each.ast)) for each in parsed] if given else parsed
     except SyntaxFailure as failure:
         raise failure.told(text) from None
+    except LimitError as error:
+        error.span, error.sql = error.span or _position(parser), text
+        raise
+    except MillstreamError:
+        raise
     except RecursionError:
         raise ParseError("the statement is nested too deeply", span=_position(parser), sql=text) from None
-    except BindError:
-        raise
     except Exception as error:
         # sqlglot builds nodes while it reads and trips over some malformed input in ways of its own.
         raise ParseError(

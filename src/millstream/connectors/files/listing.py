@@ -89,6 +89,13 @@ def fixed_part(path: str) -> Path:
     return base.parent
 
 
+def confined(path: Path, within: str | None) -> Path:
+    """The path, if what it leads to lies in `within`: a link must not lead out of a location."""
+    if within is not None and not path.resolve().is_relative_to(Path(within).resolve()):
+        raise ConnectorError(f"{path} leads out of its location", detail="it is, or lies behind, a symbolic link")
+    return path
+
+
 def _files_in(directory: Path) -> Iterator[Path]:
     for entry in directory.iterdir():
         if entry.is_file():

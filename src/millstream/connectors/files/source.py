@@ -13,7 +13,7 @@ import pyarrow as pa
 from millstream.connectors.contract import Chunk, Offset
 from millstream.connectors.convert.common import Rules, empty
 from millstream.connectors.files.binary_file import ArrowFile, ParquetFile
-from millstream.connectors.files.listing import FileKind, kind_of, list_files
+from millstream.connectors.files.listing import FileKind, confined, kind_of, list_files
 from millstream.connectors.files.path_csv import PathCsv
 from millstream.connectors.files.path_values import path_values
 from millstream.connectors.files.pieces import FileReader, Position
@@ -49,8 +49,10 @@ class FileSource:
         text: TextOptions | None = None,
         follow: bool = False,
         poll_ms: int = 200,
+        within: str | None = None,
     ) -> None:
         self._path = path
+        self._within = within
         self._root = path
         self._wanted: Wanted | None = None
         self._schema = schema
@@ -70,7 +72,7 @@ class FileSource:
         poll_ms = options.integer("poll_ms", 200, low=1)
         options.finish()
         assert poll_ms is not None
-        source = FileSource(path, schema, form=form, text=text, follow=follow, poll_ms=poll_ms)
+        source = FileSource(path, schema, form=form, text=text, follow=follow, poll_ms=poll_ms, within=options.within)
         if not follow:
             source.files()
         return source
@@ -194,7 +196,7 @@ class FileSource:
         if name not in self._readers:
             kind = kind_of(path, self._form)
             assert kind is not None
-            self._readers[name] = self._open(path, name, kind)
+            self._readers[name] = self._open(confined(path, self._within), name, kind)
         return self._readers[name]
 
     def _open(self, path: Path, name: str, kind: FileKind) -> FileReader:

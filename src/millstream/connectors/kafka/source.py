@@ -26,7 +26,7 @@ class KafkaSource:
     """Reads a topic; offsets are `{"partitions": {"0": next offset, …}}`.
 
     They also carry the timestamp up to which partitions were merged, and where a bounded reading ends, so that reading
-    on gives the rows in the same order. It holds no connection and can be pickled.
+    on gives the rows in the same order. It holds no connection, so that it can be sent to tasks.
     """
 
     def __init__(

@@ -11,6 +11,7 @@ from typing import BinaryIO
 import pyarrow as pa
 
 from millstream.connectors.contract import Offset, Sink
+from millstream.connectors.files.listing import confined
 from millstream.connectors.options import Options
 from millstream.connectors.sinks.writers import FORMATS, SUFFIXES, BatchWriter, open_writer, suffix_format
 from millstream.durable import sync_directory
@@ -39,7 +40,7 @@ class FileOptions:
 
 def file_sink(options: Options) -> Sink:
     """The sink that the options of a declaration mean."""
-    path = Path(options.required("path", "'results'")).expanduser()
+    path = confined(Path(options.required("path", "'results'")).expanduser(), options.within)
     form = options.choice("format", (*FORMATS, "json")) or suffix_format(path) or "parquet"
     form = "jsonl" if form == "json" else form
     delimiter = options.text("delimiter", ",") or ","

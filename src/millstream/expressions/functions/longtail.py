@@ -9,6 +9,7 @@ from typing import Any
 
 from millstream import sealed_duckdb
 from millstream.errors import BindError, UnsupportedError
+from millstream.expressions.functions.allowed import ALLOWED
 from millstream.expressions.functions.registry import known_names
 from millstream.expressions.nodes import Call, Expr, Literal
 from millstream.types import BIGINT, DECIMAL, DOUBLE, INTEGER, SMALLINT, TIMESTAMP, VARCHAR, SqlType, parse_type
@@ -39,7 +40,7 @@ _ELSEWHERE = {
 
 def resolve_in_duckdb(name: str, args: tuple[Expr, ...]) -> Expr:
     """The call of a function we have no entry for, typed by DuckDB; BindError if DuckDB has no such scalar function."""
-    kinds = _kinds(name)
+    kinds = _kinds(name) if name in ALLOWED else frozenset()
     if not kinds:
         close = difflib.get_close_matches(name, known_names(), n=3, cutoff=0.6)
         hint = _ELSEWHERE.get(name) or (f"did you mean {' or '.join(close)}?" if close else None)

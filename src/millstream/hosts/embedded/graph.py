@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from millstream import limits
 from millstream.errors import MillstreamError
 from millstream.hosts.embedded.consumers import Consumers, VertexGroup
 from millstream.hosts.embedded.operators import (
@@ -187,12 +189,28 @@ def emit(vertex: Vertex, batch: Batch) -> None:
 def _ask(vertex: Vertex, consumers: list[tuple[Vertex, int]], batch: Batch) -> None:
     for consumer, port in list(consumers):
         try:
-            result = consumer.operator.step(batch.on_port(port))
+            result = _stepped(consumer.operator, batch.on_port(port))
         except MillstreamError as error:
             _cut(consumer, error)
             vertex.consumers.remove(consumer)
             continue
         emit(consumer, result)
+
+
+def _stepped(operator: Operator, batch: Batch) -> Batch:
+    """A step within the limits of the session whose turn it is. Each operator has them for itself: what one query
+    costs is not held against others."""
+    allowed = limits.allowed()
+    if not allowed:
+        return operator.step(batch)
+    begin = time.perf_counter()
+    with limits.working(allowed):
+        result = operator.step(batch)
+    allowed.check_seconds(time.perf_counter() - begin)
+    allowed.check_rows(len(result))
+    if allowed.memory and isinstance(operator, RunKernel):
+        operator.check_memory(allowed, len(batch))
+    return result
 
 
 def tell_progress(top: Vertex, reached: Mapping[Vertex, int], deliver: Deliver) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from millstream import limits
 from millstream.catalog import Clock, StreamDef
 from millstream.config import Config
 from millstream.connectors.contract import Offset, Rejected, RowSource, Sink
@@ -27,6 +28,7 @@ from millstream.hosts.results import Gate, ResultLog
 from millstream.hosts.tables import TableStore
 from millstream.kernels import jit
 from millstream.kernels.batch import FOREVER, Batch
+from millstream.limits import Limits
 from millstream.physical import nodes as physical
 from millstream.plan.costs.statistics import Statistics
 
@@ -98,17 +100,20 @@ class GraphQuery:
 class Turns:
     """A lock: calls from several threads take turns, and in its turn each runs kernels as its session says."""
 
-    def __init__(self, policy: Callable[[], jit.Policy]) -> None:
+    def __init__(self, policy: Callable[[], jit.Policy], allowed: Callable[[], Limits]) -> None:
         self._lock = RLock()
         self._policy = policy
-        self._before: list[Token[jit.Policy]] = []
+        self._allowed = allowed
+        self._before: list[tuple[Token[jit.Policy], Token[Limits]]] = []
 
     def __enter__(self) -> None:
         self._lock.acquire()
-        self._before.append(jit.enter(self._policy()))
+        self._before.append((jit.enter(self._policy()), limits.allow(self._allowed())))
 
     def __exit__(self, *_: object) -> None:
-        jit.leave(self._before.pop())
+        policy, allowed = self._before.pop()
+        jit.leave(policy)
+        limits.forbid(allowed)
         self._lock.release()
 
 
@@ -121,7 +126,7 @@ class EmbeddedHost:
         self.journal: Journal | None = None
         self.paused = False
         self._now = now
-        self.lock = Turns(lambda: jit.session_policy(self.config.jit, self.config.threads))
+        self.lock = Turns(lambda: jit.session_policy(self.config.jit, self.config.threads), lambda: self.config.limits)
         self.streams: dict[str, Stream] = {}
         self.sources: dict[str, RowSource] = {}
         self.offsets: dict[str, Offset] = {}
@@ -381,6 +386,10 @@ class EmbeddedHost:
 
     def interrupt(self) -> None:
         self._stop.set()
+
+    def cancel(self, name: str) -> None:
+        """Without waiting for a turn: the query may be what takes so long."""
+        self._running(name).fail(limits.cancelled())
 
     def progress(self) -> Progress:
         with self.lock:

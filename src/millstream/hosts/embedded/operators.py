@@ -6,11 +6,13 @@ from typing import Protocol
 
 import numpy as np
 
+from millstream.hosts.embedded.sizes import size_of
 from millstream.hosts.table_join import ReadTables, TableMatches
 from millstream.kernels.batch import Batch
 from millstream.kernels.compute import ComputeStage
 from millstream.kernels.contract import Kernel, KernelSpec
 from millstream.kernels.saving import states as saving
+from millstream.limits import Limits
 from millstream.physical.nodes import Compute, Staged, TableJoin
 from millstream.schema import Schema
 
@@ -96,6 +98,9 @@ class JoinStoredTable(Stateless):
         self.step = TableMatches(node, tables).step
 
 
+_MEASURED_EVERY = 1 << 15
+
+
 class RunKernel:
     """A kernel and its state."""
 
@@ -105,6 +110,14 @@ class RunKernel:
         self.kernel: Kernel = spec.build()
         self.state = self.kernel.open()
         self.touched = False
+        self._unmeasured = 0
+
+    def check_memory(self, allowed: Limits, rows: int) -> None:
+        """Measure the state now and then: after every so many rows."""
+        self._unmeasured += rows
+        if self._unmeasured >= _MEASURED_EVERY:
+            self._unmeasured = 0
+            allowed.check_memory(size_of(self.state))
 
     def step(self, batch: Batch) -> Batch:
         # how far time has come is told to every query, so it does not tell queries apart

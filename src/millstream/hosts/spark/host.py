@@ -30,6 +30,7 @@ from millstream.hosts.spark.job.surroundings import SessionInputs
 from millstream.hosts.spark.kept_plan import KeptPlan
 from millstream.hosts.spark.meters import Meters, StreamMeter
 from millstream.hosts.spark.runs import StartedQuery
+from millstream.hosts.spark.session import send_whole
 from millstream.hosts.spark.sources import DriverSource, FollowedFiles, Input, PushedRows, Reading, RegisteredFrame
 from millstream.hosts.spark.spool import Spooled
 from millstream.hosts.spark.stage import Stage
@@ -37,8 +38,10 @@ from millstream.hosts.spark.streaming import Trigger
 from millstream.hosts.spark.surface import surface
 from millstream.hosts.spark.tables import SparkTable, brought_table, collected, registered_table, stored_table
 from millstream.hosts.spark.times import is_ticks
+from millstream.limits import cancelled
 from millstream.physical import nodes as physical
 from millstream.plan.costs.statistics import UNKNOWN, Statistics
+from millstream.plan_form import python_in
 from millstream.schema import Schema
 
 if TYPE_CHECKING:
@@ -176,6 +179,7 @@ class SparkHost:
         self, program: ReadyQuery, since: int, meters: Meters | None, dry: bool, rows: bool
     ) -> tuple[tuple[Branch, ...], list[Stage]]:
         """The branches of a program, and the stages among them that keep state."""
+        send_whole(python_in(program.plan).values())
         clockwork = self._clockwork(program.plan)
         reading = Reading(self.spark, clockwork, meters or Meters({}), since, dry)
         if not dry:
@@ -356,6 +360,11 @@ class SparkHost:
         )
 
     def interrupt(self) -> None:
+        self._stop.set()
+
+    def cancel(self, name: str) -> None:
+        """A run in progress ends with it: Spark's jobs of a run are cancelled together."""
+        self._running(name).fail(cancelled())
         self._stop.set()
 
     def start_streaming(self, program: ReadyQuery, checkpoint: str, trigger: Trigger | None = None) -> StreamingQuery:

@@ -7,13 +7,11 @@ first try are replaced by equal ones, so every row is there exactly once.
 
 from __future__ import annotations
 
-import base64
-import pickle
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import uuid4
 
 import pyarrow as pa
@@ -23,7 +21,7 @@ from millstream.connectors.registry import make_sink
 from millstream.durable import sync_directory
 from millstream.hosts.spark import blobs
 from millstream.hosts.spark.meters import StreamMeter
-from millstream.hosts.spark.session import register_source
+from millstream.hosts.spark.session import register_own
 from millstream.hosts.spark.steps import Opening, Step, opened, spare_collector
 from millstream.schema import Schema
 
@@ -62,14 +60,12 @@ class Written(WriterCommitMessage):  # type: ignore[misc]
 
 
 class PartsSink(DataSource):  # type: ignore[misc]
-    """Known to Spark by its name; the job travels in an option."""
+    """Known to Spark by its name. There is a class for each job, which Spark sends to where it is needed."""
 
-    @classmethod
-    def name(cls) -> str:
-        return FORMAT
+    job: ClassVar[WriteJob]
 
     def streamWriter(self, schema: Any, overwrite: bool) -> PartsWriter:
-        return PartsWriter(pickle.loads(base64.b64decode(self.options["job"])))
+        return PartsWriter(self.job)
 
 
 class PartsWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
@@ -118,5 +114,4 @@ class PartsWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
 
 def writer_of(df: DataFrame, job: WriteJob) -> DataStreamWriter:
     """The DataFrame, as `job` takes its rows, on its way to part files."""
-    register_source(df.sparkSession, PartsSink)
-    return df.writeStream.format(FORMAT).option("job", base64.b64encode(pickle.dumps(job)).decode())
+    return df.writeStream.format(register_own(df.sparkSession, PartsSink, FORMAT, job=job))

@@ -7,17 +7,15 @@ micro-batch reads the same parts again.
 
 from __future__ import annotations
 
-import base64
 import json
-import pickle
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from millstream.connectors.contract import Divisible
-from millstream.hosts.spark.session import register_source
+from millstream.hosts.spark.session import register_own
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,18 +33,16 @@ ROWS_PER_TRIGGER = "spark.millstream.rowsPerTrigger"
 
 
 class PartsSource(DataSource):  # type: ignore[misc]
-    """Known to Spark by its name; the source travels in an option."""
+    """Known to Spark by its name. There is a class for each source, which Spark sends to where it is needed."""
 
-    @classmethod
-    def name(cls) -> str:
-        return FORMAT
+    source: ClassVar[Divisible]
+    rows: ClassVar[int | None]
 
     def schema(self) -> str:
         return "part STRING"
 
     def streamReader(self, schema: Any) -> PartsReader:
-        rows = self.options.get("rows")
-        return PartsReader(pickle.loads(base64.b64decode(self.options["source"])), None if rows is None else int(rows))
+        return PartsReader(self.source, self.rows)
 
 
 class PartsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
@@ -86,10 +82,9 @@ class PartsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
 
 def followed_parts(spark: SparkSession, source: Divisible) -> DataFrame:
     """The parts of a source as they come to be."""
-    register_source(spark, PartsSource)
-    reader = spark.readStream.format(FORMAT).option("source", base64.b64encode(pickle.dumps(source)).decode())
     rows = spark.conf.get(ROWS_PER_TRIGGER, None)
-    return (reader if rows is None else reader.option("rows", str(rows))).load()
+    form = register_own(spark, PartsSource, FORMAT, source=source, rows=None if rows is None else int(rows))
+    return spark.readStream.format(form).load()
 
 
 def _packed(offset: dict[str, Any]) -> dict[str, Any]:

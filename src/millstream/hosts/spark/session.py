@@ -6,12 +6,14 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from millstream.errors import EngineError
 from millstream.hosts.spark.quiet import StartupOutput
+from millstream.plan.programs.python import PythonCode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,11 +64,32 @@ def check_streaming(spark: SparkSession) -> None:
         ) from None
 
 
-def register_source(spark: SparkSession, source: Any) -> None:
-    """Make a data source in Python known to a session, and the session the one where this thread looks it up."""
-    spark.dataSource.register(source)
+def register_own(spark: SparkSession, kind: type, form: str, **attributes: Any) -> str:
+    """Make a data source in Python with these attributes known to a session, under the name that is returned, and the
+    session the one where this thread looks it up."""
+    name = f"{form}_{uuid4().hex}"
+    spark.dataSource.register(type(f"Own{kind.__name__}", (kind,), {**attributes, "name": classmethod(lambda _: name)}))
     if hasattr(spark, "_jsparkSession"):
         type(spark)._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
+    return name
+
+
+def send_whole(codes: Iterable[PythonCode]) -> None:
+    """Let Spark send code in Python with the module it stands in, which other machines may not have."""
+    from pyspark import cloudpickle
+
+    for code in codes:
+        module = sys.modules.get(code.made.__module__)
+        if module is not None and module.__name__ not in cloudpickle.list_registry_pickle_by_value():
+            cloudpickle.register_pickle_by_value(module)
+        try:
+            cloudpickle.dumps(code.made)
+        except Exception as error:
+            raise EngineError(
+                f"aggregate {code.name} cannot be sent to other processes",
+                detail=f"{type(error).__name__}: {error}",
+                hint="open files and connections inside its methods, not in the module around it",
+            ) from error
 
 
 def cores_of(spark: SparkSession) -> int:

@@ -7,8 +7,8 @@ process cannot end in good order while it compiles.
 from __future__ import annotations
 
 import atexit
+import json
 import os
-import pickle
 import subprocess
 import sys
 import warnings
@@ -61,6 +61,40 @@ def _example(kind: Any) -> Any:
     return array
 
 
+def _send(to: IO[bytes], value: Any) -> None:
+    """A value as a line of JSON."""
+    to.write(json.dumps(value).encode() + b"\n")
+    to.flush()
+
+
+def _written(kind: Any) -> Any:
+    """Kinds as what JSON knows: a type by its name, an array by the form of its elements."""
+    if isinstance(kind, type):
+        return kind.__name__ if kind.__module__ == "builtins" else f"numpy.{np.dtype(kind).name}"
+    if isinstance(kind, np.dtype):
+        return {"elements": np.lib.format.dtype_to_descr(kind)}
+    return [_written(part) for part in kind] if isinstance(kind, tuple) else {"is": kind}
+
+
+def _read(kind: Any) -> Any:
+    if isinstance(kind, str):
+        found: type = np.dtype(kind[6:]).type if kind.startswith("numpy.") else _BUILT_IN[kind]
+        return found
+    if isinstance(kind, list):
+        return tuple(map(_read, kind))
+    return kind["is"] if "is" in kind else np.lib.format.descr_to_dtype(_fields(kind["elements"]))
+
+
+def _fields(elements: Any) -> Any:
+    """The form of elements that have fields, with the tuples that JSON turned into lists."""
+    if isinstance(elements, str):
+        return elements
+    return [tuple(tuple(part) if isinstance(part, list) else part for part in field) for field in elements]
+
+
+_BUILT_IN: dict[str, type] = {kind.__name__: kind for kind in (int, float, bool, str, bytes, complex, type(None))}
+
+
 class _Helper:
     """The second process: it takes source, the name of a function and kinds, and says when the cache has the code."""
 
@@ -72,10 +106,10 @@ class _Helper:
         try:
             process = self._running()
             assert process.stdin is not None and process.stdout is not None
-            pickle.dump((source, name, kinds), process.stdin)
-            process.stdin.flush()
-            pickle.load(process.stdout)
-        except (OSError, EOFError, ValueError, pickle.PickleError):
+            _send(process.stdin, [source, name, _written(kinds)])
+            if not process.stdout.readline():
+                self.end()
+        except (OSError, ValueError):
             self.end()
 
     def end(self) -> None:
@@ -178,18 +212,14 @@ if hasattr(os, "register_at_fork"):
 def _serve(requests: IO[bytes], answers: IO[bytes]) -> None:
     from millstream.kernels.jit.compiled import kernel_module
 
-    while True:
-        try:
-            source, name, kinds = pickle.load(requests)
-        except EOFError:
-            return
+    for line in requests:
+        source, name, kinds = json.loads(line)
         done = True
         try:
-            kernel_module(source).load(name, kinds)
+            kernel_module(source).load(name, _read(kinds))
         except Exception:
             done = False
-        pickle.dump(done, answers)
-        answers.flush()
+        _send(answers, done)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,13 @@
-"""Where kernel source lives on disk: the compiler caches machine code beside the file it compiled."""
+"""Where kernel source lives on disk: the compiler caches machine code beside the file it compiled.
+
+The compiler runs what it finds there, so the directory is private to the user: others neither write nor read it, and
+the names of its files depend on a key that lies in it.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
+import hmac
 import os
 import platform
 import sys
@@ -12,6 +16,7 @@ from functools import cache
 from pathlib import Path
 
 _FORMAT = "1"
+_KEY_BYTES = 32
 
 
 @cache
@@ -22,15 +27,14 @@ def _versions() -> str:
 
 
 def fingerprint(source: str) -> str:
-    """What the compiled code depends on, as a short name."""
-    return hashlib.sha256(f"{_versions()}\n{source}".encode()).hexdigest()[:24]
+    """What the compiled code depends on, as a short name that only this user can tell."""
+    return hmac.digest(_key(directory()), f"{_versions()}\n{source}".encode(), "sha256").hex()[:24]
 
 
 def directory() -> Path:
-    """The first of MILLSTREAM_CACHE, the user's cache directory and a private temporary one that can be written."""
+    """The first of MILLSTREAM_CACHE, the user's cache directory and a new temporary one that is ours alone."""
     chosen = os.environ.get("MILLSTREAM_CACHE")
-    wanted = Path(chosen) if chosen else _user_cache() / "millstream"
-    return _writable(wanted) or _private_temporary()
+    return _private(Path(chosen) if chosen else _user_cache() / "millstream") or _private_temporary()
 
 
 def put(name: str, text: str) -> Path:
@@ -62,25 +66,49 @@ def _user_cache() -> Path:
 
 
 @cache
-def _writable(path: Path) -> Path | None:
+def _private(path: Path) -> Path | None:
+    """The directory, made if need be, if nobody else could have put anything into it."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if hasattr(os, "getuid"):
+            path = path.resolve()
+            status = path.stat()
+            if status.st_uid != os.getuid() or status.st_mode & 0o022 or any(map(_is_shared, path.parents)):
+                return None
+            path.chmod(0o700)
         with tempfile.TemporaryFile(dir=path):
             return path
     except (OSError, RuntimeError):
         return None
 
 
+def _is_shared(path: Path) -> bool:
+    """Whether somebody else may rename what is in a directory."""
+    status = path.stat()
+    others = status.st_mode & 0o022 and not status.st_mode & 0o1000
+    return bool(others) or status.st_uid not in (0, os.getuid())
+
+
 @cache
 def _private_temporary() -> Path:
-    # Code is imported from here, so a directory that another user made first must not be trusted.
-    path = Path(tempfile.gettempdir()) / f"millstream-{_user()}"
+    path = _private(Path(tempfile.gettempdir()) / f"millstream-{_user()}")
+    return path or Path(tempfile.mkdtemp(prefix="millstream-"))
+
+
+@cache
+def _key(directory: Path) -> bytes:
+    """The key of a cache; whoever comes first makes it."""
+    path = directory / "key"
     with contextlib.suppress(OSError):
-        path.mkdir(mode=0o700, exist_ok=True)
-        status = path.lstat()
-        if path.is_dir() and not path.is_symlink() and status.st_uid == _user() and not status.st_mode & 0o022:
-            return path
-    return Path(tempfile.mkdtemp(prefix="millstream-"))
+        if len(known := path.read_bytes()) == _KEY_BYTES:
+            return known
+    handle, temporary = tempfile.mkstemp(prefix=".key.", dir=directory)
+    with os.fdopen(handle, "wb") as file:
+        file.write(os.urandom(_KEY_BYTES))
+    with contextlib.suppress(FileExistsError):
+        os.link(temporary, path)
+    Path(temporary).unlink()
+    return path.read_bytes()
 
 
 def _user() -> int:

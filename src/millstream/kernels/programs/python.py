@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
@@ -11,8 +10,9 @@ from typing import Any
 
 from millstream.errors import DataError, MillstreamError, StateError
 from millstream.expressions.object_values import to_arrow
+from millstream.kernels.programs import plain_values
 from millstream.kernels.programs.python_values import PLAIN, from_python, to_python
-from millstream.plan.programs.python import Method, PythonCode, Vectorised, dump
+from millstream.plan.programs.python import Method, PythonCode, Vectorised
 from millstream.schema import Schema
 
 _HIDDEN_COLUMNS = 2
@@ -56,28 +56,35 @@ def new_object(code: PythonCode) -> Any:
 
 
 def saved_object(code: PythonCode, instance: Any) -> bytes:
-    """An object as bytes."""
+    """An object as bytes: what its `save` returns, or its attributes, which must be plain values."""
     try:
-        return dump(instance.__getstate__())
+        held = instance.save() if hasattr(instance, "save") else instance.__getstate__()
+        return plain_values.dumps(held)
     except Exception as error:
         raise StateError(
             f"the state of {code.name} cannot be saved: {type(error).__name__}: {error}",
-            hint="keep plain values in self, or write __getstate__ and __setstate__",
+            hint="keep plain values in self, or write save(self), which returns some, and load(self, saved)",
         ) from error
 
 
 def loaded_object(code: PythonCode, saved: bytes) -> Any:
     """The inverse of `saved_object`."""
     try:
-        held = pickle.loads(saved)
+        held = plain_values.loads(saved)
         kind = _class(code.made)
         instance = kind.__new__(kind)
-        if hasattr(instance, "__setstate__"):
+        if hasattr(instance, "load"):
+            instance.load(held)
+        elif hasattr(instance, "__setstate__"):
             instance.__setstate__(held)
         elif held:
             instance.__dict__.update(held)
     except Exception as error:
-        raise StateError(f"the state of {code.name} cannot be read: {type(error).__name__}: {error}") from error
+        raise StateError(
+            f"the state of {code.name} cannot be read: {error}",
+            detail=type(error).__name__,
+            hint="open the session with the version that saved it, or begin in a new directory",
+        ) from error
     return instance
 
 

@@ -6,12 +6,9 @@ it. A function over whole columns is an aggregate over the rows of a table (`Vec
 
 from __future__ import annotations
 
-import pickle
-import sys
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from millstream.errors import EngineError
 from millstream.expressions.nodes import Expr, walk
 from millstream.plan.programs.nodes import Program, Summary, expressions_of
 from millstream.schema import Schema
@@ -27,9 +24,6 @@ class PythonCode:
     name: str
     digest: str
     made: Any = field(compare=False, repr=False)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickled, (self.name, self.digest, _pickled(self.name, self.made))
 
     def __str__(self) -> str:
         return f"Python {self.made.__name__}"
@@ -88,43 +82,3 @@ def code_in(program: Program) -> PythonCode | None:
             if isinstance(part, Summary) and part.program is not None and (code := code_in(part.program)) is not None:
                 return code
     return None
-
-
-def dump(value: Any) -> bytes:
-    """A value as bytes; what plain pickling does not find again by name goes along."""
-    try:
-        return pickle.dumps(value)
-    except Exception:
-        return bytes(_cloudpickle().dumps(value))
-
-
-def _pickled(name: str, made: Any) -> bytes:
-    """A class or a function with the module it stands in, which other machines may not have."""
-    cloudpickle = _cloudpickle()
-    module = sys.modules.get(made.__module__)
-    by_value = module is not None and module.__name__ not in cloudpickle.list_registry_pickle_by_value()
-    if by_value:
-        cloudpickle.register_pickle_by_value(module)
-    try:
-        return bytes(cloudpickle.dumps(made))
-    except Exception as error:
-        raise EngineError(
-            f"aggregate {name} cannot be sent to other processes",
-            detail=f"{type(error).__name__}: {error}",
-            hint="open files and connections inside its methods, not in the module around it",
-        ) from error
-    finally:
-        if by_value:
-            cloudpickle.unregister_pickle_by_value(module)
-
-
-def _unpickled(name: str, digest: str, made: bytes) -> PythonCode:
-    return PythonCode(name, digest, pickle.loads(made))
-
-
-def _cloudpickle() -> Any:
-    try:
-        from pyspark import cloudpickle
-    except ImportError:
-        from numba import cloudpickle
-    return cloudpickle

@@ -16,9 +16,10 @@ from millstream.hosts.spark.job.frames import Readable, job_frame, outlet_branch
 from millstream.hosts.spark.job.graph import GraphBuilder, JobQuery
 from millstream.hosts.spark.job.surroundings import SessionInputs
 from millstream.hosts.spark.runs import Outcome, StartedQuery, watched
-from millstream.hosts.spark.session import cores_of
+from millstream.hosts.spark.session import cores_of, send_whole
 from millstream.hosts.spark.sinks import write_rows
 from millstream.hosts.spark.surface import exact
+from millstream.plan_form import python_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,6 +38,8 @@ def settle(
     """
 
     def work() -> list[Outcome]:
+        for query, _ in asked:
+            send_whole(python_in(query.program.plan).values())
         inputs = {make: make() for _, make in asked}
         queries = [JobQuery(query.program, inputs[make], query.since) for query, make in asked]
         return run_together(spark, queries, {own.number: own for own in inputs.values()}, buckets)

@@ -1,0 +1,117 @@
+"""Between statements and the session: what they may reach, what they may cost, and how they are cancelled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from dataclasses import replace
+from functools import cached_property
+from threading import Lock
+
+from millstream import limits
+from millstream.bind import actions as act
+from millstream.catalog import Catalog, Options, SinkDef, StreamDef
+from millstream.connectors.access import Access, Location
+from millstream.errors import BindError, EngineError, MillstreamError
+from millstream.limits import Limits, Work
+
+_operator: ContextVar[bool] = ContextVar("operator", default=False)
+
+
+class Guard:
+    """The rules of one session. Its operator is whoever opened it, and who says so (`as_operator`)."""
+
+    def __init__(self) -> None:
+        self.access = Access()
+        self._working: set[Work] = set()
+        self._lock = Lock()
+
+    @property
+    def is_free(self) -> bool:
+        """Whether what is asked for now needs no leave."""
+        return self.access.is_open or _operator.get()
+
+    @contextmanager
+    def as_operator(self) -> Iterator[None]:
+        token = _operator.set(True)
+        try:
+            yield
+        finally:
+            _operator.reset(token)
+
+    def admit(self, action: act.Action, catalog: Catalog) -> act.Action:
+        """The action as it may be done, or an error that says why it may not."""
+        match action:
+            case act.ChangeSetting() | act.SetPlace() if not self.is_free:
+                raise BindError(
+                    "settings are the operator's here",
+                    detail="this session has the profile untrusted",
+                    hint="ask for them when it is opened: ms.connect(…, setting=value)",
+                )
+            case act.Define(entry=StreamDef(source=source) as stream) if source:
+                return replace(action, entry=replace(stream, source=self._granted(source)))
+            case act.Define(entry=SinkDef() as sink):
+                return replace(action, entry=replace(sink, options=self._granted(sink.options, is_sink=True)))
+            case act.Define(rows_from=source) if source:
+                return replace(action, rows_from=self._granted(source))
+            case act.StartQuery(sink=SinkDef() as sink) if catalog.find(sink.name) is not sink:
+                # one of the catalog was granted when it was made
+                return replace(action, sink=replace(sink, options=self._granted(sink.options, is_sink=True)))
+            case act.ExplainPlan(of=query):
+                return replace(action, of=self.admit(query, catalog))  # type: ignore[arg-type]
+        return action
+
+    def _granted(self, options: Options, *, is_sink: bool = False) -> Options:
+        return self.access.granted(options, is_sink=is_sink, free=self.is_free)
+
+    def set_location(self, name: str, directory: str | None, read_only: bool = False) -> None:
+        location = None if directory is None else Location(directory, read_only)  # type: ignore[arg-type]
+        self.access = self.access.with_location(name, location)
+
+    @contextmanager
+    def working(self, allowed: Limits) -> Iterator[Work]:
+        """A statement runs, within its limits, and may be cancelled."""
+        outer = limits.current()
+        if outer is not None:
+            yield outer
+            return
+        with limits.working(allowed) as work:
+            with self._lock:
+                self._working.add(work)
+            try:
+                yield work
+            except MillstreamError:
+                raise
+            except Exception as error:
+                raise EngineError(
+                    f"internal error: {type(error).__name__}: {error}"[:300],
+                    hint="this is a fault of the engine: please report the statement",
+                ) from error
+            finally:
+                with self._lock:
+                    self._working.discard(work)
+
+    def cancel(self) -> int:
+        """End the statements that run now, in whatever thread; how many they were."""
+        with self._lock:
+            found = list(self._working)
+        for work in found:
+            work.cancel()
+        return len(found)
+
+
+class Guarded:
+    """What a session offers of its guard."""
+
+    @cached_property
+    def guard(self) -> Guard:
+        return Guard()
+
+    def as_operator(self) -> AbstractContextManager[None]:
+        """Inside of it, this thread is the operator of a session for untrusted SQL: nothing needs leave."""
+        return self.guard.as_operator()
+
+    def cancel(self) -> int:
+        """End the statements that run now in other threads, with a CancelledError there; how many they were."""
+        return self.guard.cancel()

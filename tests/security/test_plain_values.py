@@ -1,0 +1,78 @@
+"""The state of aggregates written in Python is saved as plain values: reading it runs nothing."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import pickle
+from collections import Counter, OrderedDict, defaultdict, deque
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import millstream as ms
+from millstream.kernels.programs import plain_values
+
+PLAIN: list[Any] = [
+    None, True, 0, -(10**30), 1.5, float("inf"), float("-inf"), "é\0", b"\x00\xff", bytearray(b"x"), 1j, [], [1, [2]],
+    Decimal("1.10"), Fraction(1, 3), (1, (2,)), {1: "a", (1, 2): [3], "$": "float"}, {1, 2}, frozenset((1,)),
+    dt.datetime(2026, 1, 2, 3, 4, 5, 6), dt.datetime(2026, 1, 2, tzinfo=dt.UTC), dt.date(2026, 1, 2), dt.time(1, 2, 3),
+    dt.timedelta(days=-1, microseconds=7), deque([1, 2], 5), Counter("aab"), OrderedDict([(2, 1), (1, 2)]),
+    defaultdict(list, {1: [2]}), np.int32(5), np.float64(0.1), np.datetime64("2026-01-02", "us"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", PLAIN, ids=repr)
+def test_plain_values_are_saved_as_they_are(value: Any) -> None:
+    again = plain_values.loads(plain_values.dumps({"held": value}))["held"]
+    assert again == value and type(again) is type(value)
+    assert getattr(again, "maxlen", None) == getattr(value, "maxlen", None)
+
+
+def test_arrays_and_arrow_are_saved_as_they_are() -> None:
+    array = np.arange(6, dtype=np.int16).reshape(2, 3)
+    again = plain_values.loads(plain_values.dumps(array))
+    assert again.dtype == array.dtype and again.shape == (2, 3) and (again == array).all() and again.flags.writeable
+    for held in (
+        pa.array(["a", None]),
+        pa.table({"a": [1, 2]}),
+        pa.record_batch({"a": [1.5]}),
+        pa.array([], pa.int8()),
+    ):
+        assert plain_values.loads(plain_values.dumps(held)).equals(held)
+    assert math.isnan(plain_values.loads(plain_values.dumps(float("nan"))))
+
+
+def test_what_is_held_twice_or_is_no_plain_value_is_not_saved() -> None:
+    shared: list[int] = []
+    cycle: list[Any] = []
+    cycle.append(cycle)
+    for held in ([shared, shared], cycle, object(), len, defaultdict(lambda: 1), np.array([object()]), ms):
+        with pytest.raises(TypeError):
+            plain_values.dumps(held)
+
+
+def test_nothing_runs_when_state_is_read() -> None:
+    class Evil:
+        def __reduce__(self) -> Any:
+            return pytest.fail, ("it ran",)
+
+    for saved in (pickle.dumps(Evil()), b"plain1:" + pickle.dumps(Evil()), b"", b'plain1:{"$":"os.system"}'):
+        with pytest.raises(ValueError):
+            plain_values.loads(saved)
+    with pytest.raises(ValueError, match="plain type"):
+        plain_values.loads(b'plain1:{"$":"array","type":"|O","shape":[1],"base64":"AAAAAAAAAAA="}')
+
+
+def test_no_module_of_ours_reads_or_writes_pickles() -> None:
+    """Spark's own way of sending functions to its workers is Spark's; we only register modules with it."""
+    package = Path(ms.__file__).parent
+    for path in package.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        assert "import pickle" not in text and "pickle.load" not in text, path
+        assert "cloudpickle" not in text or path.name == "session.py", path
