@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -421,6 +422,9 @@ def test_shifts_change_the_work_and_nothing_else(random: Random) -> None:
     chain = chain_of(search)
     if isinstance(chain, NoChain):
         return
+    first = chain.elements[0] if chain.elements else None
+    if first is not None and first.least == 1 and first.most is None:
+        search = replace(search, whole_runs=random.random() < 0.5)
     shifts = shifts_of(chain, search, last_rows=random.random() < 0.5)
     for _ in range(3):
         rows, times = maker.rows()
@@ -429,7 +433,8 @@ def test_shifts_change_the_work_and_nothing_else(random: Random) -> None:
         assert shifted.shifted(shifts) == found
         assert shifted.asked.conditions <= naive.asked.conditions
         assert shifted.asked.checks <= naive.asked.checks
-        assert [one.values for one in told(search, rows, times)] == [_told(search, match) for match in found]
+        if not search.whole_runs:
+            assert [one.values for one in told(search, rows, times)] == [_told(search, match) for match in found]
 
 
 def _told(search: Search, match: Match) -> tuple[int | None, ...]:

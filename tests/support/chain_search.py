@@ -67,7 +67,8 @@ class ChainSearch:
                 found.append((start, state.row, self._labels(state)))
                 state = self._after_match(state, shifts)
             elif shifts is None:
-                state = _State([start + 1], start + 1)
+                row = self._after_failure(state, failure)
+                state = _State([row], row)
             else:
                 table: tuple[Shift | None, ...] = getattr(shifts, failure.way)
                 shift = table[failure.element]
@@ -75,6 +76,12 @@ class ChainSearch:
                 state = _shifted(state, shift)
                 assert state.first[0] > start, "the search does not go on"
         return found
+
+    def _after_failure(self, state: _State, failure: _Failure) -> int:
+        """The row after the first; of whole runs the one behind the first run, if there was any."""
+        start = state.first[0]
+        took = failure.way != "failed" or failure.element > 0
+        return max(start + 1, state.first[1]) if self.search.whole_runs and took else start + 1
 
     def _after_match(self, state: _State, shifts: Shifts | None) -> _State:
         start, behind = state.first[0], state.row

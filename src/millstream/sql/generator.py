@@ -136,7 +136,8 @@ class MillstreamGenerator(Generator):
             return "WINDOW(NOW)"
         keys = ", ".join(map(self.sql, node.partition))
         size = self._bounds(node, "least", "most") or "UNBOUNDED"
-        parts = [f"PARTITION BY {keys}" if keys else "", node.kind, size, self._clause("SLIDE", node.slide)]
+        clauses = (self._clause("SLIDE", node.slide), self._clause("DELETE WHEN", node.delete))
+        parts = [f"PARTITION BY {keys}" if keys else "", node.kind, size, *clauses]
         return f"WINDOW({' '.join(filter(None, parts))})"
 
     def _bounds(self, node: exp.Expr, first: str, second: str) -> str:

@@ -21,6 +21,7 @@ class StreamWindow(exp.Expression):
     least, most: the bounds of MIN …, MAX …
     partition: Columns
     now: bool
+    delete: the condition of DELETE WHEN, for rows that end their key's row
     """
 
     arg_types: ClassVar[dict[str, bool]] = {
@@ -31,6 +32,7 @@ class StreamWindow(exp.Expression):
         "now": False,
         "least": False,
         "most": False,
+        "delete": False,
     }
 
     @property
@@ -48,6 +50,10 @@ class StreamWindow(exp.Expression):
     @property
     def partition(self) -> list[exp.Column]:
         return self.args.get("partition") or []
+
+    @property
+    def delete(self) -> exp.Expr | None:
+        return self.args.get("delete")
 
     @property
     def now(self) -> bool:

@@ -14,6 +14,7 @@ _KINDS = ("ROWS", "RANGE")
 _STARTS = ("PARTITION BY", "ROWS", "RANGE", "UNBOUNDED", "NOW")
 _HALF_JOINS = ("SEMI", "ANTI")
 _ASOF_FOLLOWERS = (TokenType.JOIN, TokenType.LEFT, TokenType.INNER, TokenType.RIGHT, TokenType.FULL)
+_CLAUSES = ("SLIDE", "DELETE")
 _SIZE = "a number or a time span such as 5 MINUTES"
 _SIZES = {"ROWS": "a number of rows", "RANGE": _SIZE}
 
@@ -108,11 +109,17 @@ class StreamWindowParser(WindowTableParser):
             node.set("size", self._parse_window_size(f"{wanted} or UNBOUNDED"))
         if self._match_text_seq("SLIDE"):
             node.set("slide", self._parse_window_size(wanted))
+        if self._match_text_seq("DELETE"):
+            self._expect(TokenType.WHEN, "WHEN")
+            condition = self._parse_disjunction()
+            if condition is None:
+                self.unexpected("a condition")
+            node.set("delete", condition)
         return node
 
     def _parse_window_size(self, wanted: str) -> exp.Expr:
         """`10`, `10 SECONDS` or `INTERVAL '10' SECOND`."""
-        counted = self._next.text.upper() == "SLIDE"
+        counted = self._next.text.upper() in _CLAUSES
         value = (None if counted else self._parse_time_span()) or self._parse_number()
         if value is None:
             self.unexpected(wanted)

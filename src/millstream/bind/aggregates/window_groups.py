@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NoReturn
 
 from sqlglot import exp
@@ -15,7 +14,7 @@ from millstream.expressions import functions
 from millstream.expressions.nodes import Column, Expr, Literal
 from millstream.plan import nodes as P
 from millstream.plan.programs.product import begins_with_sqlcode
-from millstream.plan.window_columns import WindowColumns, window_columns
+from millstream.plan.window_columns import window_columns
 from millstream.plan.window_tables import Hopping
 from millstream.types import BIGINT, INTERVAL
 
@@ -35,7 +34,6 @@ class GroupBinder(GroupedExpressions):
         found = window_columns(plan)
         assert found is not None
         self.windows = found
-        self._partition_session()
         self.ends = self._add_end()
 
     def build(self, outputs: list[tuple[str, Expr]]) -> tuple[P.Node, list[tuple[str, Expr]]]:
@@ -69,22 +67,6 @@ class GroupBinder(GroupedExpressions):
                     hint="put it first in the select list",
                 )
 
-    def _partition_session(self) -> None:
-        """A session without PARTITION BY is one of each group that GROUP BY makes beside the window."""
-        table = self.windows.table
-        bounds = (self.windows.start, self.windows.end)
-        others = [expr for expr, name in self.keys.items() if name not in bounds]
-        if not isinstance(table, P.Sessions) or table.keys or not others:
-            return
-        names = [expr.name for expr in others if isinstance(expr, Column) and expr.name in table.input.schema]
-        if len(names) < len(others) or not _only_filters(self.plan, table):
-            self.context.fail(
-                "a session of which rows?", self.select.args["group"], hint="write SESSION(s PARTITION BY …, …)"
-            )
-        partitioned = replace(table, keys=tuple(names))
-        self.plan = P.rebuild(self.plan, lambda node: partitioned if node == table else node)
-        self.windows = WindowColumns(partitioned, *bounds, partitioned.keys)
-
     def _add_end(self) -> str:
         """The key that tells when a group ends."""
         start, end, table = self.windows.start, self.windows.end, self.windows.table
@@ -113,9 +95,3 @@ class GroupBinder(GroupedExpressions):
             detail=detail,
             hint=f"{'add' if group is not None else 'GROUP BY'} {missing}",
         )
-
-
-def _only_filters(plan: P.Node, table: P.Node) -> bool:
-    while isinstance(plan, P.Filter):
-        plan = plan.input
-    return plan == table

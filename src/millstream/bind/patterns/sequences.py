@@ -83,6 +83,7 @@ class SequenceBinder:
         pattern = _pattern(stars, checks)
         told = [*(expr for _, expr in outputs), *above]
         search = search_of(self.values, keys, pattern, tuple(conditions.items()), M.Given("one"), told)
+        search = replace(search, whole_runs=next(iter(stars.values())))
         match: P.Node = finished(search, self.values, expressions.queries.joined(plan), self.context)
         for source, item in zip(tables, items, strict=True):
             match = P.JoinTable(match, prefixed(source, item), ())

@@ -9,14 +9,17 @@ from typing import NoReturn
 from sqlglot import exp
 
 from millstream.bind.context import Context
-from millstream.bind.scope import did_you_mean
+from millstream.bind.expressions import ExpressionBinder
+from millstream.bind.scope import Item, Scope, did_you_mean
 from millstream.catalog import Clock
+from millstream.expressions import functions
+from millstream.expressions.nodes import Literal
 from millstream.plan import nodes as P
 from millstream.plan import relations as R
 from millstream.plan.annotations import is_chronon
 from millstream.sql import duration_us
 from millstream.sql.relations import Granularity, StreamWindow, Windowed
-from millstream.types import BIGINT
+from millstream.types import BIGINT, BOOLEAN
 
 NOW = R.RangeWindow(1)
 FOR_EVER = R.RangeWindow(None)
@@ -36,7 +39,8 @@ def bind_windowed(node: Windowed, rows: P.Node, alias: str, context: Context) ->
     plan = rows
     if window is not None:
         events = _as_events(rows, window, context)
-        plan = R.Window(events, _window(window, events, alias, context))
+        item = Item(alias, events.schema, source=node.name)
+        plan = _without_deleted(R.Window(events, _window(window, events, alias, context)), window, item, context)
     if granularity is not None:
         plan = as_relation(plan)
         plan = R.Coarsen(plan, _granule(granularity, plan, context))
@@ -135,6 +139,22 @@ def _window(node: StreamWindow, events: P.Node, alias: str, context: Context) ->
         if given is not None and span is not None and span % granule:
             _refuse_granule(f"this {word} is not a multiple of the GRANULARITY below it", given, context)
     return R.RangeWindow(length, step)
+
+
+def _without_deleted(plan: R.Window, node: StreamWindow, item: Item, context: Context) -> P.Node:
+    """A changelog's rows: the latest row of each key, unless it says that the key is deleted."""
+    if node.delete is None:
+        return plan
+    window = plan.window
+    if not isinstance(window, R.RowsWindow) or window.rows != 1 or not window.by or window.slide != 1:
+        context.refuse(
+            "DELETE WHEN needs the latest row of each key",
+            node.delete,
+            detail="a row that deletes ends the row of its key",
+            hint="s [PARTITION BY key ROWS 1 DELETE WHEN …]",
+        )
+    deletes = ExpressionBinder(context, Scope(context, (item,))).condition(node.delete)
+    return P.Filter(plan, functions.resolve("is_distinct", (deletes, Literal(BOOLEAN, True))))
 
 
 def _column(node: exp.Expr, events: P.Node, alias: str, context: Context) -> str:

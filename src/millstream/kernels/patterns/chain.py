@@ -82,7 +82,7 @@ def why_not(search: Search) -> str | None:
 @lru_cache(256)
 def plan_of(search: Search, chain: Chain, shifting: bool = True) -> Plan:
     """How a chain is searched for; without `shifting`, naively."""
-    return Plan(search, chain, shifts_for(search, chain) if shifting else naive(chain))
+    return Plan(search, chain, shifts_for(search, chain) if shifting else naive(chain, search.whole_runs))
 
 
 def shifts_for(search: Search, chain: Chain) -> Shifts:

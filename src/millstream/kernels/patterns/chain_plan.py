@@ -15,11 +15,12 @@ KINDS = ("failed", "checked", "filled", "late", "ended")
 """The ways in which an attempt may fail: the tables of `Shifts`."""
 
 
-def naive(chain: Chain) -> Shifts:
-    """What nothing is known of: the search goes on at the row after the first."""
+def naive(chain: Chain, whole_runs: bool = False) -> Shifts:
+    """What nothing is known of: the search goes on at the row after the first, or behind the first run."""
     after_first: Shift = (Start((RunPlace(0, 1),), RunPlace(0, 1)),)
-    every = (after_first,) * len(chain.elements)
-    return Shifts(every, every, every, every, every, ender_begins=True, rescans=True)
+    after_run: Shift = (Start((RunPlace(1),), RunPlace(1)),) if whole_runs else after_first
+    every = (after_run,) * len(chain.elements)
+    return Shifts((after_first, *every[1:]), every, every, every, every, ender_begins=True, rescans=True)
 
 
 class Plan:

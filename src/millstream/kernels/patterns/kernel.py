@@ -24,6 +24,7 @@ from millstream.kernels.saving.content import Content, Ledger, Slots
 from millstream.kernels.saving.snapshots import Saved
 from millstream.kernels.saving.states import load_keys
 from millstream.plan.patterns.search import CLASSIFIER, Reach, Search
+from millstream.plan.patterns.whole_runs import by_condition
 
 KEPT_ROWS, IDLE_KEYS = 1_024, 1_024
 """How many rows, and keys, that nothing needs are not worth looking for."""
@@ -33,7 +34,7 @@ def machine_for(search: Search, general: bool = False) -> Machine:
     """What runs a search: the machine for chains if it can, and the general one is not asked for."""
     if not general and why_no_chain(search) is None:
         return ChainMachine(search)
-    return ThreadMachine(search)
+    return ThreadMachine(by_condition(search))
 
 
 def describe_machine(search: Search) -> str:

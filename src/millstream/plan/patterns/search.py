@@ -170,6 +170,9 @@ class Search:
     row that made it certain, or when `within` was over; what only the end of the input decides comes at the end of all
     time.
 
+    With `whole_runs`, an attempt never begins inside the first run of rows that a failed one took: of a pattern that
+    begins with a repetition, that run is as long as can be on both sides.
+
     Two things are only there to reason with: `made` tells of columns of the input what they were computed from at the
     same row, and `holds` is true of every row.
     """
@@ -187,6 +190,7 @@ class Search:
     time: SqlType = TIMESTAMP
     made: tuple[tuple[str, Expr], ...] = ()
     holds: Expr | None = None
+    whole_runs: bool = False
 
     def __post_init__(self) -> None:
         for name, condition in self.conditions:
@@ -257,6 +261,8 @@ class Search:
         parts.append(str(self.given))
         if self.skip != Skip():
             parts.append(f"skip {self.skip}")
+        if self.whole_runs:
+            parts.append("from whole runs")
         conditions = [f"{name} AS {self.spelled(condition)}" for name, condition in self.conditions]
         given = [f"{name} := {self.named[name]}" if name in self.named else name for name in self.columns]
         return " ".join(parts) + "".join(f"; {text}" for text in (", ".join(conditions), ", ".join(given)) if text)

@@ -41,7 +41,8 @@ def _table(knowledge: Knowledge, way: Way, last_rows: bool) -> tuple[Shift | Non
             "checked": element.check is not None and element.most != element.least and element.condition is not None,
             "filled": element.check is not None and element.most is not None,
         }
-        result.append(_Search(History(knowledge, way, j), last_rows).shift() if possible.get(way, True) else None)
+        history = History(knowledge, way, j)
+        result.append(_Search(history, last_rows).shift() if possible.get(way, True) else None)
     return tuple(result)
 
 
@@ -67,7 +68,8 @@ class _Search:
 
     def shift(self) -> Shift:
         starts: list[Start] = []
-        for run in range(self._history.hand + 1):
+        inside = self._history.knowledge.search.whole_runs and self._history.hand > 0
+        for run in range(1 if inside else 0, self._history.hand + 1):
             for start in self._starts(run):
                 starts.append(start)
                 if start.run is None:
