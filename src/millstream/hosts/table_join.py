@@ -81,7 +81,12 @@ class TableMatches:
             node.pairs, node.residual, set(node.input.schema.names), set(node.table.schema.names)
         )
         rest = self._condition.rest
-        self._rest = compile_filter(conjunction(rest), node.both) if rest else None
+        wanted = {*(node.table.schema.names if node.kept is None else node.kept)}
+        wanted |= columns_of(conjunction(rest)) if rest else frozenset()
+        # what conditions read is in the index; its rows have what is left to test, and what leaves the join
+        self._columns = Schema(tuple(field for field in node.table.schema if field.name in wanted))
+        self._both = Schema((*node.input.schema.fields, *self._columns.fields))
+        self._rest = compile_filter(conjunction(rest), self._both) if rest else None
         reads = frozenset() if node.residual is None else columns_of(node.residual)
         # whether all that matters is that the table has a row
         self._asks_rows = node.how in ("semi", "anti", "mark") and reads.isdisjoint(node.table.schema.names)
@@ -110,7 +115,8 @@ class TableMatches:
                 left = np.concatenate([left, missing])[order]
                 right = right.take(pa.array(order, mask=order >= right.num_rows))
         matched = batch.take(left)
-        return matched.with_rows(_side_by_side(matched.rows, right, self.schema))
+        leaving = list(self.schema.names[len(self._node.input.schema) :])
+        return matched.with_rows(_side_by_side(matched.rows, right.select(leaving), self.schema))
 
     def _refresh(self) -> None:
         """Bring the index up to date: by the rows that came and went if they are known, otherwise by reading all."""
@@ -119,7 +125,7 @@ class TableMatches:
             return
         changes = None if self._seen is None else self._changes(self._seen[0])
         if changes is None:
-            self._index = MatchIndex(self._condition, self._node.input.schema, self._node.table.schema)
+            self._index = MatchIndex(self._condition, self._node.input.schema, self._node.table.schema, self._columns)
             self._numbers: KeyTable | None = None
             rows = self._tables.read(self._node.table)
             if self._asks_rows and not self._node.pairs:
@@ -181,7 +187,7 @@ class TableMatches:
     def _tested(self, rows: pa.RecordBatch, left: Any, right: pa.RecordBatch) -> tuple[Any, pa.RecordBatch]:
         if self._rest is None or not len(left):
             return left, right
-        both = _side_by_side(rows.take(pa.array(left, pa.int64())), right, self._node.both)
+        both = _side_by_side(rows.take(pa.array(left, pa.int64())), right, self._both)
         kept = np.flatnonzero(np.asarray(self._rest(both)))
         return left[kept], right.take(pa.array(kept))
 

@@ -6,8 +6,8 @@ there (Arrow in-process, Spark SQL on Spark), and steps the kernels of `Apply`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Set
+from dataclasses import dataclass, field, replace
 from typing import Literal as OneOf
 
 from millstream.expressions.nodes import Expr
@@ -116,10 +116,20 @@ class TableJoin(Physical):
     residual: Expr | None
     how: TableHow
     mark: str = ""
+    kept: tuple[str, ...] | None = None
+    """the columns of the table that leave the join, if not all do"""
 
     @property
     def inputs(self) -> tuple[Physical, ...]:
         return (self.input, self.table)
+
+    def keeping(self, wanted: Set[str]) -> TableJoin:
+        """The join without those columns of the table that nobody wants."""
+        if self.how not in ("inner", "left") or self.kept is not None:
+            return self
+        fields = tuple(field for field in self.table.schema if field.name in wanted)
+        schema = Schema((*self.input.schema.fields, *fields))
+        return self if schema == self.schema else replace(self, schema=schema, kept=tuple(f.name for f in fields))
 
     @property
     def both(self) -> Schema:

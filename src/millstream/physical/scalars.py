@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.expressions.nodes import Expr, conjunction, conjuncts
-from millstream.physical.nodes import Compute, Physical
+from millstream.expressions.nodes import Expr, columns_of, conjunction, conjuncts
+from millstream.physical.nodes import Compute, Physical, TableJoin
 from millstream.schema import Schema
 
 
@@ -20,4 +20,6 @@ def projected(child: Physical, schema: Schema, columns: tuple[tuple[str, Expr], 
     """New columns of each row."""
     if isinstance(child, Compute) and child.columns is None:
         return Compute(schema, child.input, child.predicate, columns, spans=child.spans, lasts=child.lasts)
+    if isinstance(child, TableJoin):
+        child = child.keeping(frozenset().union(*(columns_of(expr) for _, expr in columns)))
     return Compute(schema, child, None, columns, spans=child.spans, lasts=child.lasts)

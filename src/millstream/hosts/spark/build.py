@@ -279,7 +279,8 @@ def table_joined(branch: Branch, node: TableJoin, table: SparkTable) -> Branch:
         # matches of one row come in the order of the table
         number = f"{SEQ} * {1 << table.rows.bit_length()} + coalesce(d_row, 0L) AS {SEQ}"
         bits += table.rows.bit_length()
-    columns += [f"d{i} AS c{len(ours) + i}" for i in range(len(theirs))]
+    kept = [i for i, name in enumerate(theirs.names) if node.kept is None or name in node.kept]
+    columns += [f"d{i} AS c{len(ours) + place}" for place, i in enumerate(kept)]
     return replace(branch, df=df.selectExpr(TIME, number, *columns), schema=node.schema, bits=bits)
 
 

@@ -34,12 +34,11 @@ def with_ends(node: Physical) -> Physical:
             return replace(node, schema=schema, input=below[0], columns=columns)
         case TableJoin():
             own = table_join_schema(below[0].schema, node.table.schema, node.how, node.mark)
-            joined = replace(node, input=below[0], schema=own)
-            return (
-                Compute(schema, joined, None, passthrough(schema), spans=node.spans, lasts=node.lasts)
-                if two
-                else joined
-            )
+            joined = replace(node, input=below[0], schema=own, kept=None)
+            joined = joined if node.kept is None else joined.keeping(frozenset(node.kept))
+            if not two:
+                return joined
+            return Compute(schema, joined, None, passthrough(schema), spans=node.spans, lasts=node.lasts)
         case Staged(input=inner, stage=stage):
             return replace(node, schema=schema, input=below[0], stage=_stage(stage, _has_two(inner), two))
         case Apply(over=over, spec=spec):

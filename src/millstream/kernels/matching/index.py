@@ -87,10 +87,10 @@ class Level:
 
 
 class MatchIndex:
-    """The rows of a table by a join condition. Each row has a number of the caller's, small and its own, by which it
-    goes again."""
+    """The rows of a table by a join condition; of one that matches, the columns `kept` are given. Each row has a number
+    of the caller's, small and its own, by which it goes again."""
 
-    def __init__(self, condition: MatchCondition, stream: Schema, table: Schema) -> None:
+    def __init__(self, condition: MatchCondition, stream: Schema, table: Schema, kept: Schema | None = None) -> None:
         self._ranges = condition.ranges
         self._types = tuple(theirs.type for _, theirs in condition.pairs)
         self._keys = KeyTable(self._types) if self._types else None
@@ -98,7 +98,7 @@ class MatchIndex:
         bounds = [bound for each in self._ranges for bound, _ in (*each.above, *each.below)]
         self._mine = compile_arrow(mine, stream)
         self._theirs = compile_arrow([*(theirs for _, theirs in condition.pairs), *bounds], table)
-        self._schema = table.arrow
+        self._kept = table if kept is None else kept
         self.levels: list[Level] = []
         self._level_of: npt.NDArray[Any] = np.empty(0, dtype=object)
         self._place_of = np.empty(0, dtype=np.int64)
@@ -118,7 +118,8 @@ class MatchIndex:
         slots = np.zeros(len(kept), dtype=np.int64)
         if self._keys is not None:
             slots = self._keys.encode([column.take(pa.array(kept)) for column in pairs]).astype(np.int64)
-        self._enter(Level(rows.take(pa.array(kept)), numbers[kept], slots, lows[:, kept], highs[:, kept]))
+        found = rows.select(list(self._kept.names)).take(pa.array(kept))
+        self._enter(Level(found, numbers[kept], slots, lows[:, kept], highs[:, kept]))
         while len(self.levels) > 1 and len(self.levels[-2]) < _GROWTH * len(self.levels[-1]):
             self._enter(_joined([self.levels.pop(), self.levels.pop()]))
 
@@ -155,7 +156,7 @@ class MatchIndex:
         found = [(level, *level.find(slots, usable, words)) for level in self.levels]
         found = [(level, left, entries) for level, left, entries in found if len(left)]
         if not found:
-            return np.empty(0, dtype=np.int64), pa.RecordBatch.from_pylist([], schema=self._schema)
+            return np.empty(0, dtype=np.int64), pa.RecordBatch.from_pylist([], schema=self._kept.arrow)
         left = np.concatenate([left for _, left, _ in found])
         right = [level.rows.take(pa.array(entries)) for level, _, entries in found]
         if len(found) == 1:

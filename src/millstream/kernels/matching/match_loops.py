@@ -11,8 +11,8 @@ from typing import Any
 
 from millstream.kernels.jit.primitives import place
 
-SMALL = 8
-"""runs so short are read from end to end"""
+SMALL = 32
+"""runs so short are read from their beginning to the first entry that begins above the value"""
 
 
 def fill_tops(firsts: Any, counts: Any, high: Any, top: Any, stack: Any) -> None:
@@ -110,10 +110,15 @@ def find_matches(
                 start = middle
                 stop = middle + 1
             for entry in range(start, stop):
-                fits = alive[entry] != 0
-                for each in range(ranges):
+                fits = alive[place(entry)] != 0
+                if ranges > 0:
+                    value = values[0, place(row)]
+                    if lows[0, place(entry)] > value:
+                        break
+                    fits = fits and value <= highs[0, place(entry)]
+                for each in range(1, ranges):
                     value = values[each, place(row)]
-                    fits = fits and lows[each, entry] <= value and value <= highs[each, entry]
+                    fits = fits and lows[each, place(entry)] <= value and value <= highs[each, place(entry)]
                 if fits:
                     if made == room:
                         full = True
