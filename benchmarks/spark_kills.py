@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "spark"))
 
 import kill_runs
 
-from quick_java import QUICK
+from quick_java import environment
 
 KILLS_PER_JOB = 10
 
@@ -33,7 +33,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     rng = random.Random(options.seed)
-    os.environ["SPARK_SUBMIT_OPTS"] = QUICK
+    os.environ.update(environment())
     lost = doubled = wrong = rows = done = 0
     begin = time.monotonic()
     while done < options.runs:

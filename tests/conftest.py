@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import tiers  # noqa: F401  (before any test: it says which examples are drawn)
-from quick_java import QUICK
+from quick_java import environment
 
-os.environ["SPARK_SUBMIT_OPTS"] = QUICK
+os.environ.update(environment())
 
 PLAIN = {
     # a few rows are done long before code for them would be compiled; programs run by tests have it compiled

@@ -1,7 +1,10 @@
-"""How tests start Java: with the quick compiler, and with Spark's classes from an archive.
+"""How tests start Java and Spark's Python processes: with nothing that only pays in programs that run for minutes.
 
-Loading and checking classes is half of what a short Spark program costs: 14 s of processor time without the archive,
-8 s with it. `python tests/quick_java.py` makes it, if Java and Spark are there; without it everything works the same.
+Loading and checking classes is half of what a short Spark program costs, so they come from an archive: 14 s of
+processor time without it, 8 s with it. Spark's Python processes import PySpark from a zip of source files, which each
+process compiles again (0.6 of its 0.8 s); from a home of Spark's without this zip they import the installed package.
+
+`python tests/quick_java.py` makes both, if Java and Spark are there; without them everything works the same.
 """
 
 from __future__ import annotations
@@ -10,12 +13,19 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
+from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
-_COMPILER = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+COMPILER = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_ROOM = "-Xmn320m"
+"""Room for what is new, so that it is seldom collected."""
+
 _SECONDS = 600
+_PLACE = Path(sys.prefix) / "millstream-tests"
+_ARCHIVE = _PLACE / "classes.jsa"
+_HOME = _PLACE / "spark"
 
 _PROGRAM = """
 import tempfile
@@ -31,54 +41,80 @@ m = Millstream()
 m.register("r", m.spark.readStream.format("rate").load(), time="timestamp")
 rows = m.sql("SELECT value, count(*) OVER (RANGE 1 SECOND PRECEDING) AS n FROM r")
 with tempfile.TemporaryDirectory() as scratch:
-    query = rows.writeStream.format("noop").option("checkpointLocation", scratch).trigger(availableNow=True).start()
-    query.awaitTermination(60)
+    m.spark.createDataFrame([(1, "a")], "k INT, v STRING").write.parquet(scratch + "/in")
+    read = m.spark.readStream.schema("k INT, v STRING").parquet(scratch + "/in")
+    for number, (frame, format) in enumerate([(rows, "noop"), (read, "parquet")]):
+        writer = frame.writeStream.format(format).option("checkpointLocation", f"{scratch}/{number}")
+        writer.option("path", f"{scratch}/out{number}").trigger(availableNow=True).start().awaitTermination(60)
 m.spark.stop()
 """
 
 
-def _archive() -> Path:
-    from importlib.util import find_spec
-
+def _package() -> Path | None:
+    """Where PySpark is installed."""
     found = find_spec("pyspark")
-    place = Path(found.origin).parent if found is not None and found.origin is not None else Path(tempfile.gettempdir())
-    return place / "millstream-tests.jsa"
+    return None if found is None or found.origin is None else Path(found.origin).parent
+
+
+def spark_home() -> Path:
+    """The home of Spark that tests use."""
+    package = _package()
+    assert package is not None
+    return _HOME if _HOME.exists() else package
 
 
 def _options() -> str:
-    archive = _archive()
     # without -Xlog the JVM complains on standard output when it cannot use the archive
-    return f"{_COMPILER} -XX:SharedArchiveFile={archive} -Xlog:disable" if archive.exists() else _COMPILER
+    return f"{COMPILER} -XX:SharedArchiveFile={_ARCHIVE} -Xlog:disable" if _ARCHIVE.exists() else COMPILER
 
 
 QUICK = _options()
 """A JVM that lives for seconds spends most of its time loading and compiling classes."""
 
 
-def make_archive() -> str:
-    """Run a small program and keep the classes that it loaded; what came of it, in words."""
-    from importlib.util import find_spec
+def environment() -> Mapping[str, str]:
+    """What tests and the programs that they run have in their environment."""
+    own = {"SPARK_SUBMIT_OPTS": f"{QUICK} {_ROOM}", "SPARK_LAUNCHER_OPTS": COMPILER}
+    return own if _package() is None else {**own, "SPARK_HOME": str(spark_home())}
 
-    archive = _archive()
-    if archive.exists():
-        return f"{archive.name} is there"
-    if find_spec("pyspark") is None or (shutil.which("java") is None and "JAVA_HOME" not in os.environ):
+
+def prepare() -> str:
+    """Make what is missing; what came of it, in words."""
+    package = _package()
+    if package is None or (shutil.which("java") is None and "JAVA_HOME" not in os.environ):
         return "no Spark here, so no archive of its classes"
-    fresh = archive.with_suffix(".new")
-    options = f"{_COMPILER} -XX:ArchiveClassesAtExit={fresh} -Xlog:disable"
+    if not _HOME.exists():
+        fresh = _HOME.with_suffix(".new")
+        shutil.rmtree(fresh, ignore_errors=True)
+        fresh.mkdir(parents=True)
+        for name in ("bin", "jars", "sbin"):
+            (fresh / name).symlink_to(package / name)
+        fresh.replace(_HOME)
+    return f"{_ARCHIVE.name} is there" if _ARCHIVE.exists() else _make_archive()
+
+
+def _make_archive() -> str:
+    """Run a small program and keep the classes that it loaded."""
+    fresh = _ARCHIVE.with_suffix(".new")
+    options = f"{COMPILER} -XX:ArchiveClassesAtExit={fresh} -Xlog:disable"
     program = [sys.executable, "-c", _PROGRAM]
     started = time.monotonic()
-    done = subprocess.run(program, env={**os.environ, "SPARK_SUBMIT_OPTS": options}, capture_output=True, text=True)
+    done = subprocess.run(
+        program,
+        env={**os.environ, **environment(), "SPARK_SUBMIT_OPTS": options},
+        capture_output=True,
+        text=True,
+    )
     size = -1
     # the JVM writes it after Python has gone
     while done.returncode == 0 and time.monotonic() - started < _SECONDS:
         before, size = size, fresh.stat().st_size if fresh.exists() else 0
         if before == size > 0:
-            fresh.replace(archive)
-            return f"{archive.name}: {size >> 20} MB after {time.monotonic() - started:.0f} s"
+            fresh.replace(_ARCHIVE)
+            return f"{_ARCHIVE.name}: {size >> 20} MB after {time.monotonic() - started:.0f} s"
         time.sleep(1)
     return f"no archive of Spark's classes: {done.stderr[-400:]}"
 
 
 if __name__ == "__main__":
-    print(make_archive())
+    print(prepare())

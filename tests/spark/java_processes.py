@@ -13,23 +13,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from quick_java import QUICK
+from quick_java import COMPILER, QUICK, spark_home
 
 START_SECONDS = 300
 """Enough for a machine that does ten other things."""
-
-
-def spark_home() -> Path:
-    import pyspark
-
-    return Path(str(pyspark.__file__)).parent
 
 
 def environment(**more: str) -> dict[str, str]:
     """What Spark's processes see: this interpreter, loopback only, and no path to packages beside it."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHONPATH", "SPARK_"))}
     own = {"SPARK_HOME": str(spark_home()), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1"}
-    own |= {"SPARK_SUBMIT_OPTS": QUICK, "SPARK_DAEMON_JAVA_OPTS": QUICK}
+    own |= {"SPARK_SUBMIT_OPTS": QUICK, "SPARK_DAEMON_JAVA_OPTS": QUICK, "SPARK_LAUNCHER_OPTS": COMPILER}
     return {**kept, **own, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable, **more}
 
 

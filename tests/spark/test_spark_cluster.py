@@ -12,11 +12,11 @@ from zipfile import ZipFile
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from java_processes import environment, free_port, running, spark_home
+from java_processes import environment, free_port, running
 from spark_cases import SECOND, random_trades, trades
 
 import millstream
-from quick_java import QUICK
+from quick_java import QUICK, spark_home
 
 pytestmark = pytest.mark.spark
 

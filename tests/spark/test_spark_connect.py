@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 from citizen import CHECKS
-from java_processes import environment, free_port, running, spark_home
+from java_processes import environment, free_port, running
+from quick_java import spark_home
 
 pytestmark = pytest.mark.spark
 

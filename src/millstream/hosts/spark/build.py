@@ -129,12 +129,13 @@ class BranchBuilder:
 
     def _kept(self, packed: DataFrame, stage: Stage) -> DataFrame:
         """Each bucket's rows with its state: a streaming query."""
+        from millstream.hosts.spark.processor import StageProcessor
         from millstream.hosts.spark.stateful import KernelProcessor, output_ddl
 
         self.stages.append(stage)
         mode = "EventTime" if self.clockwork.watermarked else "None"
         output = packed.groupBy("bucket").transformWithStateInPandas(
-            KernelProcessor(stage), output_ddl(stage), "Append", mode
+            StageProcessor(KernelProcessor(stage)), output_ddl(stage), "Append", mode
         )
         name = f"{STAGE_METRICS}{next(self._numbers)}: {stage.spec.describe()}"
         return metered_rows(output, name, wire_sql(stage.spec.output)) if stage.wide else metered(output, name)
