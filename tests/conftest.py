@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections import Counter
 from typing import Any
@@ -9,15 +10,9 @@ from typing import Any
 import pytest
 
 import tiers  # noqa: F401  (before any test: it says which examples are drawn)
-from quick_java import environment
+from quick_java import PLAIN, environment
 
 os.environ.update(environment())
-
-PLAIN = {
-    # a few rows are done long before code for them would be compiled; programs run by tests have it compiled
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +21,13 @@ def spark() -> Any:
     from millstream.hosts.spark.session import get_session
 
     return get_session("local[2]", PLAIN)
+
+
+def pytest_collection_finish() -> None:
+    """All that was collected lives as long as the process: looking through it for garbage again and again is in vain."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -22,6 +22,13 @@ COMPILER = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _ROOM = "-Xmn320m"
 """Room for what is new, so that it is seldom collected."""
 
+PLAIN = {
+    # a few rows are done long before code for them would be compiled; programs run by tests have it compiled
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Settings of Spark sessions that tests make."""
+
 _SECONDS = 600
 _PLACE = Path(sys.prefix) / "millstream-tests"
 _ARCHIVE = _PLACE / "classes.jsa"

@@ -49,10 +49,10 @@ def test_names_are_those_of_variables_alone() -> None:
     text = "if cells[c] == fcells[c]:\n    cells_left = 'cells'  # cells\n    return cells\n"
     expected = "if came[c] == fcame[c]:\n    cells_left = 'cells'  # cells\n    return came\n"
     assert renamed(text, {"cells": "came", "fcells": "fcame"}) == expected
-    assert imports_of("some.module", ("ONE", "TWO", "three", "c"), "TWO = 1\nONE + TWO + f(three)\n") == [
-        "from some.module import ONE, three"
-    ]
-    assert imports_of("some.module", ("ONE",), "TWO = 1\n") == []
+    assert imports_of("some.module", ("ONE", "TWO", "three", "c"), "TWO = 1\nONE + TWO + f(three)\n") == (
+        "from some.module import ONE, three",
+    )
+    assert imports_of("some.module", ("ONE",), "TWO = 1\n") == ()
 
 
 def test_functions_are_decorated_and_modules_replaced() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from citizen import CHECKS
 from java_processes import environment, free_port, running
-from quick_java import spark_home
+from quick_java import PLAIN, spark_home
 
 pytestmark = pytest.mark.spark
 
@@ -30,6 +30,7 @@ def failures(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str
         "spark.driver.host": "127.0.0.1",
         "spark.sql.shuffle.partitions": "2",
         "spark.ui.enabled": "false",
+        **PLAIN,
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }
     command = [str(spark_home() / "bin" / "spark-submit"), "--master", "local[2]", "--driver-memory", "1g"]

@@ -11,9 +11,9 @@ from millstream.kernels.source.passes import imports_of
 from millstream.kernels.source.writer import indented
 from millstream.types import SqlType
 
-_HELPERS = [
+_HELPERS = tuple(
     name for name in vars(loops) if not name.startswith("_") and name not in ("annotations", "math", "np", "Any")
-]
+)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import ast
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, TypeVar
 
 Edit = tuple[int, int, str]
@@ -64,13 +65,15 @@ class LoopSource:
         return "".join([*parts, self.text[at:]])
 
 
-def imports_of(library: str, names: Iterable[str], own: str) -> list[str]:
-    """The import of those names of a library that source uses and does not define."""
+@lru_cache(maxsize=256)
+def imports_of(library: str, names: tuple[str, ...], own: str) -> tuple[str, ...]:
+    """The import of those names of a library that source uses and does not define. Queries of the same shape have the
+    same source, and parsing it takes longer than all else that starting one does."""
     source = LoopSource(own)
     used = {node.id for node in source.all(ast.Name) if isinstance(node.ctx, ast.Load)}
     used -= {node.id for node in source.all(ast.Name) if isinstance(node.ctx, ast.Store)}
     wanted = [name for name in names if name in used]
-    return [f"from {library} import {', '.join(wanted)}"] if wanted else []
+    return (f"from {library} import {', '.join(wanted)}",) if wanted else ()
 
 
 def decorated(text: str, decorator: str, module_of: Callable[[str], str]) -> str:
