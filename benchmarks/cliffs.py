@@ -8,7 +8,9 @@ Each line compares something small with something large, measured in this run.
 from __future__ import annotations
 
 import os
+import resource
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -85,7 +87,34 @@ def pushing_while_queries_start() -> None:
     print(f"pushing 100 rows while queries start: median {half:.1f} ms, 99 % {most:.1f} ms, longest {taken[-1]:.0f} ms")
 
 
+FIRST = """
+import millstream as ms
+db = ms.connect()
+db.execute("CREATE STREAM s (k BIGINT, v BIGINT, t BIGINT) ORDER BY t")
+query = db.sql("SELECT k, v * 2 AS w FROM s WHERE v > 1")
+db.push("s", [(1, 2, 3)])
+assert query.fetch().num_rows == 1
+"""
+
+
+def first_row() -> None:
+    """What a fresh process spends until it has its first row, beside one that only imports numpy and pyarrow."""
+
+    def seconds(program: str) -> float:
+        taken = []
+        for _ in range(5):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            subprocess.run([sys.executable, "-c", program], check=True)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            taken.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        return statistics.median(taken)
+
+    bare, whole = seconds("import numpy, pyarrow"), seconds(FIRST)
+    print(f"first row of a fresh process: {whole:.2f} s of processor time, {bare:.2f} s of it numpy and pyarrow")
+
+
 LINES: dict[str, Callable[[], None]] = {
+    "first": first_row,
     "starting": starting_a_query,
     "looking": looking_at_a_join,
     "pushing": pushing_while_queries_start,

@@ -24,7 +24,7 @@ def spark() -> Any:
 
 
 def pytest_collection_finish() -> None:
-    """All that was collected lives as long as the process: looking through it for garbage again and again is in vain."""
+    """What was collected lives as long as the process: no need to look through it for garbage again and again."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)

@@ -12,7 +12,7 @@ import millstream
 PACKAGE = Path(millstream.__file__).parent
 
 LAYERS = (
-    "errors", "types", "schema", "limits", "durable", "sealed_duckdb",  # what everything rests on
+    "errors", "arrays", "types", "schema", "limits", "durable", "sealed_duckdb",  # what everything rests on
     "sql",  # text ↔ trees
     "expressions",  # scalar expressions: what they are, their functions, how each engine computes them
     "plan",  # what a query means, and what can be proved of it

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from millstream.arrays import from_numpy, to_numpy
+
 
 @dataclass(frozen=True, slots=True)
 class SqlType:
@@ -204,35 +206,34 @@ def to_kernel(array: pa.Array, type_: SqlType) -> np.ndarray[Any, Any]:
         ]
         values = np.array(lanes)
         if array.null_count:
-            values[array.is_null().to_numpy(zero_copy_only=False)] = 0
+            values[to_numpy(array.is_null())] = 0
         return values
     if type_.name == "BOOLEAN":
         filled = array.fill_null(False) if array.null_count else array
-        return np.asarray(filled.to_numpy(zero_copy_only=False))
+        return to_numpy(filled)
     if array.null_count:
         array = array.fill_null(pa.scalar(0, pa.int64()).cast(_storage(array.type)).cast(array.type))
     if array.type != _storage(array.type):
         array = array.cast(_storage(array.type)) if not pa.types.is_timestamp(array.type) else array.view(pa.int64())
-    return np.ascontiguousarray(array.to_numpy(zero_copy_only=False), dtype=np.dtype(type_.kernel))
+    return np.ascontiguousarray(to_numpy(array), dtype=np.dtype(type_.kernel))
 
 
 def from_kernel(values: np.ndarray[Any, Any], valid: np.ndarray[Any, Any] | None, type_: SqlType) -> pa.Array:
     """The inverse of `to_kernel`: an Arrow array of the SQL type; rows where `valid` is false are NULL."""
-    mask = None if valid is None or bool(valid.all()) else ~valid
+    valid = None if valid is None or bool(valid.all()) else valid
     if type_.name == "DECIMAL":
         lanes = np.empty((len(values), 2), dtype=np.int64)
         lanes[:, 0] = values
         lanes[:, 1] = values >> 63
         array = pa.Array.from_buffers(type_.arrow, len(values), [None, pa.py_buffer(lanes.tobytes())])
-        return array if mask is None else pa.compute.if_else(pa.array(mask), pa.scalar(None, type_.arrow), array)
-    if type_.name in ("BOOLEAN", "DOUBLE"):
-        return pa.array(values, type=type_.arrow, mask=mask)
-    narrow = np.asarray(values).astype(_NARROW.get(type_.name, "int64"), copy=False)
-    array = pa.array(narrow, mask=mask)
-    return array if array.type == type_.arrow else array.view(type_.arrow)
+        return array if valid is None else pa.compute.if_else(from_numpy(valid), array, pa.nulls(1, type_.arrow)[0])
+    narrow = np.asarray(values).astype(_STORED.get(type_.name, "int64"), copy=False)
+    return from_numpy(narrow, valid, type_.arrow)
 
 
-_NARROW = {"TINYINT": "int8", "SMALLINT": "int16", "INTEGER": "int32", "DATE": "int32"}
+_STORED = {
+    "BOOLEAN": "bool", "DOUBLE": "float64", "TINYINT": "int8", "SMALLINT": "int16", "INTEGER": "int32", "DATE": "int32"
+}  # fmt: skip
 
 
 def _storage(type_: pa.DataType) -> pa.DataType:

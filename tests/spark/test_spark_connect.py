@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from citizen import CHECKS
 from java_processes import environment, free_port, running
+
 from quick_java import PLAIN, spark_home
 
 pytestmark = pytest.mark.spark

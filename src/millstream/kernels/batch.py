@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from millstream.arrays import from_numpy
+
 Ints = npt.NDArray[np.int64]
 
 BEGIN = -(2**63)
@@ -51,7 +53,7 @@ class Batch:
     def take(self, indices: npt.NDArray[Any]) -> Batch:
         """The rows at `indices`, in that order."""
         other = None if self.other is None else self.other[indices]
-        rows = self.rows.take(pa.array(indices))
+        rows = self.rows.take(from_numpy(indices))
         return Batch(rows, self.time[indices], self.seq[indices], self.upto, other, self.port)
 
     def with_rows(self, rows: pa.RecordBatch) -> Batch:

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from millstream.arrays import to_numpy
 from millstream.expressions.nodes import Expr
 from millstream.kernels.batch import Batch
 from millstream.kernels.one_input import OneInput
@@ -51,8 +52,7 @@ class Computation:
 
     def step(self, batch: Batch) -> Batch:
         if self._mask is not None and len(batch):
-            mask = np.asarray(self._mask(batch.rows))
-            chosen = np.flatnonzero(mask)
+            chosen = np.flatnonzero(to_numpy(self._mask(batch.rows)))
             if not len(chosen):
                 batch = batch.slice(0, 0)
             elif len(chosen) < len(batch):

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from millstream.config import Config
 from millstream.connectors.access import PROFILES, Access, Location
 from millstream.errors import BindError, EngineError
@@ -63,8 +61,6 @@ def _open(
         raise EngineError(f"no engine {engine}", hint="engines: " + ", ".join(ENGINES))
     from millstream.hosts.embedded.host import EmbeddedHost
 
-    # Arrow looks for pandas when it makes its first array: now, not while the first row waits
-    pa.array([0])
     if path is not None:
         from millstream.session.persistent import open_persistent
 

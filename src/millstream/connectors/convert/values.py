@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from millstream.arrays import from_values
 from millstream.connectors.convert.common import CAST_ERRORS, Reasons, Rules, not_a
 from millstream.connectors.convert.text import fits_interval, parse_text
 from millstream.types import SqlType
@@ -45,12 +46,12 @@ def values_to_column(values: list[Any], type_: SqlType, rules: Rules) -> tuple[p
     kinds = set(map(type, values)) - {type(None)}
     if kinds <= _EXACT[type_.name]:
         try:
-            return pa.array(values, type_.arrow), {}
+            return from_values(values, type_.arrow), {}
         except (*CAST_ERRORS, UnicodeEncodeError, ValueError):
             pass
     if kinds == {str} and type_.name in _FROM_TEXT:
         try:
-            return parse_text(pa.array(values, pa.string()), type_, rules)
+            return parse_text(from_values(values, pa.string()), type_, rules)
         except UnicodeEncodeError:
             pass
     return _value_by_value(values, type_, rules)

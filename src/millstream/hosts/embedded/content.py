@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from millstream.arrays import from_numpy, to_numpy
 from millstream.hosts.embedded.graph import Vertex
 from millstream.hosts.embedded.operators import Operator, RunKernel
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
@@ -106,7 +107,7 @@ def _copied(operator: Operator) -> Operator:
 
 def _valid(rows: pa.RecordBatch, at: int) -> pa.RecordBatch:
     start = _micros(rows.column(rows.num_columns - 2))
-    return rows.take(pa.array(np.flatnonzero((start <= at) & (_until(rows) > at))))
+    return rows.take(from_numpy(np.flatnonzero((start <= at) & (_until(rows) > at))))
 
 
 def _until(rows: pa.RecordBatch) -> Ints:
@@ -116,4 +117,5 @@ def _until(rows: pa.RecordBatch) -> Ints:
 def _micros(column: pa.Array) -> Ints:
     """Times as numbers; an open end is after all of them."""
     plain = column.view(pa.int64()) if pa.types.is_timestamp(column.type) else column.cast(pa.int64())
-    return np.asarray(plain.fill_null(FOREVER).to_numpy(zero_copy_only=False), dtype=np.int64)
+    times = to_numpy(plain)
+    return np.where(to_numpy(plain.is_valid()), times, FOREVER) if plain.null_count else times

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from millstream.arrays import to_numpy
 from millstream.kernels.batch import Ints
 from millstream.types import SqlType, from_kernel, to_kernel
 
@@ -31,7 +32,7 @@ def validity(column: pa.Array) -> Bools | None:
     """Which rows are not NULL; None if all are."""
     if column.null_count == 0:
         return None
-    mask: Bools = column.is_valid().to_numpy(zero_copy_only=False)
+    mask: Bools = to_numpy(column.is_valid())
     return mask
 
 

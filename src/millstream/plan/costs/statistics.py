@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from millstream.arrays import to_numpy
+
 MEMORY = 10_000
 """rows after which older distances count for 1/e"""
 
@@ -161,7 +163,7 @@ def _hashes(column: pa.Array) -> npt.NDArray[np.uint64]:
     values = column.drop_null()
     if _is_plain(column.type):
         bits = values.view(pa.from_numpy_dtype(np.dtype(f"i{column.type.bit_width // 8}")))
-        mixed = bits.to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64)
+        mixed = to_numpy(bits).astype(np.int64).view(np.uint64)
         for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
             mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
         return np.asarray(mixed ^ (mixed >> np.uint64(31)), np.uint64)

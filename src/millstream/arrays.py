@@ -1,0 +1,68 @@
+"""Arrow arrays from and to NumPy and Python values, by their bytes.
+
+pyarrow imports pandas, a third of a second, before it converts its first value; a program that pushes a few rows need
+not wait for that. Where pandas has been imported nothing is gained by avoiding it.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+_NUMBERS = {getattr(pa, name)(): name for name in ("int8", "int16", "int32", "int64", "float64")}
+
+
+def from_numpy(
+    values: npt.NDArray[Any], valid: npt.NDArray[np.bool_] | None = None, type_: pa.DataType | None = None
+) -> pa.Array:
+    """Numbers or truth values as an array that shares their memory; NULL where they are not `valid`.
+
+    `type_` has values of the same width, such as a timestamp's.
+
+    >>> from_numpy(np.array([1, 2]), np.array([True, False])).to_pylist()
+    [1, None]
+    """
+    if values.dtype == np.bool_:
+        type_, data = pa.bool_(), pa.py_buffer(np.packbits(values, bitorder="little").tobytes())
+    else:
+        type_, data = type_ or pa.from_numpy_dtype(values.dtype), pa.py_buffer(np.ascontiguousarray(values))
+    bits = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little").tobytes())
+    return pa.Array.from_buffers(type_, len(values), [bits, data])
+
+
+def to_numpy(array: pa.Array) -> npt.NDArray[Any]:
+    """The values of an array of numbers or truth values; what stands in place of NULL has no meaning.
+
+    >>> to_numpy(pa.array([1, 2, 3])[1:]).tolist()
+    [2, 3]
+    """
+    data, start, stop = array.buffers()[1], array.offset, array.offset + len(array)
+    if pa.types.is_boolean(array.type):
+        bits = np.frombuffer(data or b"", dtype=np.uint8)[start // 8 : (stop + 7) // 8]
+        return np.unpackbits(bits, bitorder="little")[start % 8 : start % 8 + len(array)].view(np.bool_)
+    return np.frombuffer(data or b"", dtype=array.type.to_pandas_dtype())[start:stop]
+
+
+def from_values(values: list[Any], type_: pa.DataType) -> pa.Array:
+    """Python values, or None, that are of the type."""
+    if "pandas" in sys.modules:
+        return pa.array(values, type_)
+    kinds = set(map(type, values)) - {type(None)}
+    if kinds <= {str} and type_ == pa.string():
+        builder = pa.lib.StringBuilder()
+        builder.append_values(values)
+        return builder.finish()
+    numbers = _NUMBERS.get(type_)
+    if numbers is None or not kinds <= {float if numbers == "float64" else int}:
+        return pa.array(values, type_)
+    valid = None if None not in values else np.array([value is not None for value in values])
+    plain = values if valid is None else [0 if value is None else value for value in values]
+    try:
+        return from_numpy(np.array(plain, dtype=numbers), valid)
+    except OverflowError:
+        # it says which value does not fit
+        return pa.array(values, type_)
