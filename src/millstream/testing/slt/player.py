@@ -71,6 +71,11 @@ class Player:
         """How many rows at the end of a query's result may be there for technical reasons."""
         return self._database.surplus if self._streaming else 0
 
+    @property
+    def host(self) -> Any:
+        """Where the session runs."""
+        return self._database._host
+
     def close(self) -> None:
         self._database.close()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +20,17 @@ class Mismatch(AssertionError):
 
 def run(script: Script, config: SltConfig = DEFAULT) -> None:
     """Play a file and raise `Mismatch` where it does not come out as written."""
+    for _ in steps(script, config):
+        pass
+
+
+def steps(script: Script, config: SltConfig) -> Generator[Player, None, None]:
+    """Play a file, as `run` does, with a stop before each `finish`, where the session is handed out."""
     with _playing(script, config) as player:
         total = Total(script)
         for record in script.records:
+            if record.verb == "finish":
+                yield player
             step = player.play(record)
             if config.compare == "total" and step.running is not None:
                 total.add(record, step.lines, step.running)
