@@ -30,6 +30,10 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(20_000, 20, 50)
 
 
+def pytest_unconfigure() -> None:
+    gc.unfreeze()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files with tests on Spark and other slow ones first, then those with most tests: what is left at the end is
     short, so that workers who take file after file end together."""

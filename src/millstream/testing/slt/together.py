@@ -19,7 +19,8 @@ def run_together(scripts: Iterable[Script], config: SltConfig) -> dict[Path, Exc
 
     Files that expect failing queries run alone: a job that fails is divided until it is known which query fails.
     """
-    alone, others = [], []
+    alone: list[Script] = []
+    others: list[Script] = []
     for script in scripts:
         (alone if _fails(script) else others).append(script)
     parts = [[script] for script in alone] + [others[first : first + FILES] for first in range(0, len(others), FILES)]
