@@ -24,7 +24,7 @@ LAYERS = (
     "physical",  # plans → kernels
     "plan_form",  # plans as data
     "config", "hosts",  # where kernels run
-    "session", "spark", "__init__",  # what users hold
+    "session", "spark", "__init__", "dbapi",  # what users hold
     "cli", "testing",  # what is made with it
 )  # fmt: skip
 """Folders and files of the package, the lowest first: each imports only from those before it, even inside functions."""

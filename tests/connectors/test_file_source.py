@@ -127,16 +127,21 @@ def test_a_row_without_end_does_not_fill_the_memory(tmp_path, monkeypatch):
 
 
 def test_schema_drift_is_warned_of_once(tmp_path):
-    (tmp_path / "a.csv").write_text("extra,A\n9,1\n8,2\n")
     (tmp_path / "b.jsonl").write_text('{"a": 3}\n{"A": 4, "new": true}\n')
     pq.write_table(pa.table({"A": [5]}), tmp_path / "c.parquet")
     reader = source(tmp_path)
-    assert read_all(reader)[:2] == ([(1, None), (2, None), (3, None), (4, None), (5, None)], [])
+    assert read_all(reader)[:2] == ([(3, None), (4, None), (5, None)], [])
     assert [warning.split("/")[-1] for warning in reader.warnings] == [
-        f"{name} has no column b: it is read as NULL" for name in ("a.csv", "b.jsonl", "c.parquet")
+        f"{name} has no column b: it is read as NULL" for name in ("b.jsonl", "c.parquet")
     ]
     read_all(reader)
-    assert len(reader.warnings) == 3
+    assert len(reader.warnings) == 2
+
+
+def test_a_csv_header_without_a_declared_column_is_an_error(tmp_path):
+    (tmp_path / "a.csv").write_text("extra,A\n9,1\n8,2\n")
+    with pytest.raises(ConnectorError, match=r"a\.csv has no column b"):
+        read_all(source(tmp_path, header=True))
 
 
 def test_parquet_of_other_types_is_fitted_row_by_row(tmp_path):

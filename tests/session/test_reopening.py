@@ -254,7 +254,7 @@ def test_a_listener_hears_of_actions_before_and_after(tmp_path: Path) -> None:
 
 
 def test_a_session_without_a_directory_has_no_checkpoint() -> None:
-    with ms.connect() as db, pytest.raises(ms.StateError, match="keeps nothing"):
+    with ms.connect() as db, pytest.raises(ms.StateError, match="not persistent"):
         db.checkpoint()
 
 
@@ -282,3 +282,25 @@ def test_plans_are_kept_as_data(tmp_path: Path) -> None:
     manifest = json.loads(next(tmp_path.glob("checkpoint-*/manifest.json")).read_text())
     assert {key for key, _ in manifest["kept"]} == {"entry:s", *(f"query:{name}" for name in QUERIES)}
     assert persistent.plan_form.loads(dict(manifest["kept"])["query:over"]["query"]).text == QUERIES["over"]
+
+
+def test_a_directory_of_something_else_is_not_adopted(tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("dear")
+    with pytest.raises(ms.StateError, match="is not the directory of a session"):
+        ms.connect(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["letter.txt"]
+
+
+def test_what_cannot_be_opened_is_an_error_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ms.StateError, match="cannot open a session in"):
+        ms.connect(tmp_path / "file")
+
+
+def test_a_session_that_does_not_open_lets_the_directory_go(tmp_path: Path) -> None:
+    (tmp_path / "tables.duckdb").mkdir()
+    with pytest.raises(ms.MillstreamError), ms.connect(tmp_path) as db:
+        db.execute("CREATE TABLE t (a INT)")
+    (tmp_path / "tables.duckdb").rmdir()
+    with ms.connect(tmp_path) as db:
+        db.execute("CREATE TABLE t (a INT)")

@@ -89,6 +89,18 @@ class Host(Protocol):
 
     def forget(self, stream: str) -> None: ...
 
+    def hold(self, stream: str, rows: object) -> Counts | None:
+        """Take a few rows that enter together with later ones, if nobody can notice; None if they must be pushed."""
+        ...
+
+    def progress(self) -> Progress:
+        """How far it has come."""
+        ...
+
+    def settle(self) -> None:
+        """Let rows in that were held: called before anything changes that they could meet."""
+        ...
+
     def start(self, program: ReadyQuery) -> None: ...
 
     def replace(self, program: ReadyQuery) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from dataclasses import replace as replaced
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import pyarrow as pa
 
@@ -16,7 +16,7 @@ from millstream.bind import statements as act
 from millstream.bind.context import Context
 from millstream.bind.queries.select import Bound
 from millstream.bind.statements import bind, delivered
-from millstream.catalog import Catalog, Clock, DerivedDef, Entry, SinkDef, StreamDef, TableDef, ViewDef
+from millstream.catalog import Catalog, Clock, Entry, SinkDef, StreamDef, TableDef, ViewDef
 from millstream.config import Config
 from millstream.connectors import rows as conversion
 from millstream.connectors.registry import make_sink
@@ -30,7 +30,7 @@ from millstream.physical.planner import plan_physical
 from millstream.plan.nodes import Node
 from millstream.plan.relations import Validity
 from millstream.rules import OPTIMIZE, run_rules
-from millstream.session.explain import explained
+from millstream.session.explain import explainable, explained
 from millstream.session.guard import Guarded
 from millstream.session.listener import Listener
 from millstream.session.listings import description, listing, sharing
@@ -79,14 +79,20 @@ class Database(Guarded):
                 result = self.perform(bind(statement.ast, self.catalog, text), statement.text, None)
         return result
 
+    @overload
+    def sql(self, text: str, name: str, replace: bool = False, params: Parameters | None = None) -> Query: ...
+    @overload
+    def sql(
+        self, text: str, name: None = None, replace: bool = False, params: Parameters | None = None
+    ) -> Query | Result: ...
     def sql(
         self, text: str, name: str | None = None, replace: bool = False, params: Parameters | None = None
     ) -> Query | Result:
         """Start a continuous query, or answer an ad-hoc one on stored tables, EXPLAIN or SHOW.
 
-        With `replace`, a running query of that name hands over to this one, which goes on with its state: both may
-        differ in names, in what is done before and after kernels, but not in what kernels keep. `params` are values for
-        `$name` (a dict) or `?` (a list) in the text. They are constants and never become SQL.
+        Only a continuous query takes a `name`. With `replace`, it replaces a running query of that name and continues
+        with its state; names and stateless parts may differ, but not the state. `params` are values for `$name` (a
+        dict) or `?` (a list) in the text. They are constants and never become SQL.
         """
         self._require_open()
         with self.guard.working(self.config.limits):
@@ -96,6 +102,8 @@ class Database(Guarded):
             action = bind(parsed[0].ast, self.catalog, text)
             if isinstance(action, act.Publish):
                 action = act.Publish(action.streams, action.query, is_stream=False)
+            elif name is not None and not isinstance(action, act.StartQuery):
+                raise BindError("only a continuous query has a name", hint="leave name= out, or select from a stream")
             if isinstance(action, act.StartQuery) and name is not None and name.lower() in self._queries:
                 action = replaced(action, replace=replace)
             result = self.perform(action, parsed[0].text, name)
@@ -144,16 +152,7 @@ class Database(Guarded):
     def explain(self, text: str, mode: str = "", params: Parameters | None = None) -> str:
         """How a query would run, as EXPLAIN shows it."""
         self._require_open()
-        parsed = sql.parse(text, params)
-        action = bind(parsed[0].ast, self.catalog, text)
-        if isinstance(action, act.ExplainPlan):
-            return self._explain(action.of, action.mode)
-        if isinstance(action, act.Define) and isinstance(action.entry, DerivedDef):
-            plan = action.entry.plan
-            action = act.StartQuery(Bound(plan, plan.schema.names), action.uses)
-        if not isinstance(action, act.StartQuery):
-            raise BindError("EXPLAIN takes a query over streams")
-        return self._explain(action, mode.upper())
+        return self._explain(*explainable(bind(sql.parse(text, params)[0].ast, self.catalog, text), mode.upper()))
 
     def perform(self, action: act.Action, text: str = "", name: str | None = None) -> Query | Result | None:
         """Do what a statement asks for."""
@@ -161,6 +160,7 @@ class Database(Guarded):
         if isinstance(action, act.Publish):
             return publish(self, action, text, name)
         action = self.guard.admit(action, self.catalog)
+        self._host.settle()
         if self.listener is None:
             return self._do(action, text, name)
         self.listener.before(action)
@@ -330,6 +330,8 @@ class Database(Guarded):
         """
         self._require_open()
         definition = self.catalog.get(stream, StreamDef)
+        if (held := self._host.hold(definition.name, rows)) is not None:
+            return held
         batch, rejected = conversion.to_batch(rows, definition.given, definition.name)
         return self._host.push(definition.name, batch, rejected)
 
@@ -351,6 +353,10 @@ class Database(Guarded):
         self._require_open()
         self._host.run(queries or tuple(query.name for query in self.queries()), report)
 
+    def metrics(self) -> dict[str, dict[str, Any]]:
+        """Counters of every query, by name: see `Query.metrics`."""
+        return {query.name: query.metrics() for query in self.queries()}
+
     def interrupt(self) -> None:
         """Ask a `run` in progress to end soon, in good order."""
         self._host.interrupt()
@@ -363,6 +369,7 @@ class Database(Guarded):
         `source` is a pyarrow Table, a pandas or polars DataFrame, or the path of a CSV, JSON lines or Parquet file.
         """
         self._require_open()
+        self._host.settle()
         schema, data = conversion.to_batches(source, None, name)
         if time is None:
             self.perform(act.Define(TableDef(name, schema)))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from millstream.catalog import Catalog, StreamDef
+from millstream.bind import statements as act
+from millstream.bind.queries.outputs import Bound
+from millstream.catalog import Catalog, DerivedDef, StreamDef
 from millstream.errors import BindError
 from millstream.hosts.contract import Host
 from millstream.kernels.programs.spec import why_slow
@@ -114,3 +116,15 @@ def _number(value: float) -> str:
 
 def _part(title: str, body: str) -> str:
     return f"{title}:\n" + "\n".join("  " + line for line in body.splitlines())
+
+
+def explainable(action: act.Action, mode: str) -> tuple[act.StartQuery, str]:
+    """The query that a statement given to `explain` starts, or stands for, and the mode."""
+    match action:
+        case act.ExplainPlan(of=query, mode=said):
+            return query, said
+        case act.Define(entry=DerivedDef(plan=plan), uses=uses):
+            return act.StartQuery(Bound(plan, plan.schema.names), uses), mode
+        case act.StartQuery():
+            return action, mode
+    raise BindError("EXPLAIN takes a query over streams")

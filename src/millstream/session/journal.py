@@ -61,15 +61,25 @@ class Current:
         sync_directory(directory)
 
 
+_BESIDE = frozenset({"lock", "pipeline.json", "pipeline.sql", "tables.duckdb", "tables.duckdb.wal"})
+"""Files that may be there before the first journal is."""
+
+
 class Journal:
     """One open session's files. Only one session may have a directory open at a time."""
 
     def __init__(self, directory: Path, *, durable: bool = False) -> None:
         self.directory = directory
         self._durable = durable
-        if not directory.exists():
-            directory.mkdir(parents=True, mode=0o700)
-        self._lock_file = take_lock(directory)
+        try:
+            directory.mkdir(parents=True, mode=0o700, exist_ok=True)
+            _require_ours(directory)
+            self._lock_file = take_lock(directory)
+        except OSError as error:
+            raise StateError(
+                f"cannot open a session in {directory}: {error.strerror or error}",
+                hint="use a directory you can write to",
+            ) from None
         self._log: FrameFile | None = None
         self._number = 0
 
@@ -213,6 +223,17 @@ def take_lock(directory: Path) -> Any:
         handle.close()
         raise StateError(f"{directory} is open in another session", hint="close that one first") from None
     return handle
+
+
+def _require_ours(directory: Path) -> None:
+    """A directory with files of somebody else is left alone."""
+    foreign = sorted(path.name for path in directory.iterdir() if path.name not in _BESIDE)
+    if foreign and not _was_used(directory):
+        raise StateError(
+            f"{directory} is not the directory of a session",
+            detail=f"it holds {foreign[0]}",
+            hint="use a new or an empty directory",
+        )
 
 
 def _was_used(directory: Path) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time as wall
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -52,17 +53,20 @@ of a function or an aggregate, or the module of one in `python`."""
 def open_persistent(directory: Path, config: Config, now: Now, aggregates: Iterable[Any] = ()) -> Database:
     """The session that is kept in a directory, as it was left; code in Python is not kept, and comes with it."""
     journal = Journal(directory, durable=config.durability == "disk")
-    tables = TableStore(journal.tables_path, config)
-    host = EmbeddedHost(tables, config, now)
-    database = Database(host, tables, config)
-    keeper = SessionKeeper(database, host, journal, aggregates)
-    try:
-        keeper.load()
-    except BaseException:
-        host.close()
-        tables.close()
-        journal.close()
-        raise
+    with ExitStack() as opened:
+        # whatever fails, the directory is free again
+        opened.callback(journal.close)
+        tables = TableStore(journal.tables_path, config)
+        opened.callback(tables.close)
+        host = EmbeddedHost(tables, config, now)
+        opened.callback(host.close)
+        database = Database(host, tables, config)
+        keeper = SessionKeeper(database, host, journal, aggregates)
+        try:
+            keeper.load()
+        except OSError as error:
+            raise StateError(f"cannot read the session in {directory}: {error.strerror or error}") from None
+        opened.pop_all()
     host.journal = keeper.note_input
     database.listener = keeper
     return database

@@ -1,10 +1,12 @@
-"""What a user holds in the hand: a running query, or a result that is already there."""
+"""What `Database.sql` returns: a running query, or a result that is already there."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
+from html import escape
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,7 @@ from millstream.errors import CatalogError, UnsupportedError
 from millstream.hosts.contract import Counts, Host, ReadyQuery
 from millstream.hosts.results import ResultLog, WhenFull
 from millstream.physical.nodes import streams_of
+from millstream.session.display import SHOWN, Displayed, as_html, as_text
 from millstream.session.subscriptions import Reader, await_news
 from millstream.session.times import Moment, instant_of
 
@@ -22,8 +25,8 @@ if TYPE_CHECKING:
     from millstream.session.database import Database
 
 
-class Query:
-    """A continuous query: it runs until it is stopped, and its rows wait until they are fetched."""
+class Query(Displayed):
+    """A continuous query: it runs until it is stopped, and its rows wait until you fetch them."""
 
     def __init__(
         self, database: Database, host: Host, program: ReadyQuery, sql: str, explain: Callable[[str], str]
@@ -47,7 +50,7 @@ class Query:
         return pa.schema([pa.field(name, field.type.arrow) for name, field in fields])
 
     def fetch(self) -> pa.Table:
-        """What the query produced since the last fetch; after `finish()`, everything that is left."""
+        """The rows emitted since the last fetch, as an Arrow table. After `finish()`, all remaining rows."""
         rows = self._host.fetch(self.name)
         if self._looked_at is not None:
             rows, self._looked_at = pa.concat_tables([self._looked_at, rows]), None
@@ -58,12 +61,22 @@ class Query:
         self._host.run((self.name,))
         return self.fetch()
 
-    def df(self) -> Any:
-        """Like `arrow`, as a pandas DataFrame."""
-        return self.arrow().to_pandas()
+    def show(self, limit: int = SHOWN) -> None:
+        """Print the first rows of what `arrow` would return. They stay there for `fetch`."""
+        self._looked_at = self.arrow()
+        print(as_text(self._looked_at, limit))
+
+    def metrics(self) -> dict[str, int]:
+        """Counters so far: rows `emitted`, and rows that its streams `accepted`, or found `late` or `rejected`."""
+        emitted = self._host.progress().rows_out.get(self.name, 0)
+        return {"emitted": emitted, **asdict(self.counts)}
+
+    def _repr_html_(self) -> str:
+        columns = ", ".join(f"{field.name} {field.type}" for field in self.schema)
+        return f"<p>query <b>{escape(self.name)}</b> ({escape(columns)})</p><pre>{escape(self.sql)}</pre>"
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """The rows that `fetch` would give, in batches as they are produced.
+        """The rows that `fetch` would return, in batches as they are emitted.
 
         Declared sources are read meanwhile. It ends when all inputs of the query have, or when it is stopped.
         """
@@ -110,11 +123,11 @@ class Query:
         buffer: int = 10_000,
         when_full: WhenFull = "block",
     ) -> Reader:
-        """A reader of the rows to come, without taking them from `fetch` or from other readers.
+        """A reader of the rows to come. It takes no rows from `fetch` or from other readers.
 
-        It begins with the next row, or at the position `since` that another reader has had, if that is still kept. With
-        a callback, a thread gives it every batch. `buffer` is how many rows may wait for the reader. When they are
-        more, `push` waits ("block"), the oldest are dropped and counted ("drop"), or reading fails ("end").
+        It starts with the next row, or at the position `since` of another reader, if those rows are still kept. With a
+        callback, a thread calls it with every batch. `buffer` is how many rows may wait for the reader. When there are
+        more, `push` waits ("block"), the oldest are dropped and counted ("drop"), or the reader fails ("end").
         """
         reader = Reader(self._host.results(self.name), self.schema, since, buffer, when_full)
         if callback is not None:
@@ -123,25 +136,25 @@ class Query:
         return reader
 
     def wait_for_callbacks(self, timeout: float = 10.0) -> None:
-        """Give subscribed functions the time to take what is there, when no more comes."""
+        """Wait until subscribed functions have received all rows."""
         for reader in self._callbacks:
             with suppress(Exception):  # its thread has told
                 reader.wait(timeout)
 
     @property
     def dropped(self) -> int:
-        """How many rows were given up before they were fetched: if it has readers, only the latest million wait."""
+        """How many rows were dropped before they were fetched: with readers, only the latest million rows wait."""
         return self._host.results(self.name).unfetched_lost
 
     @property
     def counts(self) -> Counts:
-        """What became of the rows of its streams so far: accepted, late and rejected ones."""
+        """How many rows its streams have accepted, and how many were late or rejected."""
         return self._host.counts(self.name)
 
     def snapshot(self, at: Moment | None = None) -> pa.Table:
-        """The content of a relation now, or at an instant still held: one that its streams have not passed.
+        """What a query over windows holds now, or at an instant that its streams have not passed yet.
 
-        Now is the latest time that a row or a heartbeat of its streams has had.
+        "Now" is the latest time of a row or a heartbeat on its streams.
         """
         if not self._program.relation:
             raise UnsupportedError(
@@ -155,11 +168,11 @@ class Query:
         return self._host.content(self.name, instant_of(self._database.catalog.get(stream, StreamDef), at))
 
     def plot(self, x: str | None = None, y: str | None = None, ax: Any = None) -> Any:
-        """Draw `y` over `x` with the matches of a pattern marked, rows coloured by variable; gives matplotlib's axes.
+        """Draw `y` over `x` with the matches of a pattern marked and rows coloured by variable. Returns the axes.
 
-        It draws what `arrow` would give, and takes nothing away from it. `x` is the time, and `y` the first number
-        that is neither key nor match number, unless told. Matches are marked where MATCH_NUMBER() and CLASSIFIER() are
-        among the columns of ALL ROWS PER MATCH.
+        It draws what `arrow` would return, and removes nothing from it. By default `x` is the time, and `y` the first
+        number that is neither key nor match number. Matches are marked if MATCH_NUMBER() and CLASSIFIER() are among the
+        columns of ALL ROWS PER MATCH.
         """
         from millstream.session.plotting import plot, roles_of
 
@@ -181,7 +194,7 @@ class Query:
         return dumps(self._program)
 
     def stop(self) -> None:
-        """End the query; what nobody has fetched is gone."""
+        """End the query. Rows that were not fetched are lost."""
         self._database.stop(self.name)
 
     def cancel(self) -> None:
@@ -195,7 +208,7 @@ class Query:
         return f"<query {self.name}: {' '.join(self.sql.split())[:60]}>"
 
 
-class Result:
+class Result(Displayed):
     """Rows that are already there: an ad-hoc query on tables, EXPLAIN, SHOW."""
 
     def __init__(self, table: pa.Table) -> None:
@@ -211,9 +224,12 @@ class Result:
     def arrow(self) -> pa.Table:
         return self._table
 
-    def df(self) -> Any:
-        """The rows as a pandas DataFrame."""
-        return self._table.to_pandas()
+    def show(self, limit: int = SHOWN) -> None:
+        """Print the first rows."""
+        print(as_text(self._table, limit))
+
+    def _repr_html_(self) -> str:
+        return as_html(self._table, SHOWN)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return iter(self._table.to_batches())

@@ -23,6 +23,7 @@ from millstream.connectors.text.decoder import (
     show,
 )
 from millstream.connectors.text.json_format import JsonFormat
+from millstream.errors import ConnectorError
 from millstream.schema import Schema
 
 _BLOCK = 1 << 20
@@ -92,7 +93,13 @@ class TextFile:
                 return
         decoder, first, header_lines = self._begun
         if not isinstance(self._form, JsonFormat):
-            # of JSON each row may or may not have the column
+            # of JSON each row may or may not have the column; a CSV header is complete
+            lacking = [name for name in decoder.missing() if name.lower() not in self._values.names]
+            if lacking:
+                raise ConnectorError(
+                    f"{self._name} has no column {', '.join(lacking)}",
+                    hint="declare the columns that the header names, or set header = false to read columns by position",
+                )
             self._values = self._values.only(decoder.missing())
             if contradicts(self._conditions, self._values.values, self._schema):
                 return
@@ -127,7 +134,7 @@ class TextFile:
         if damage is not None:
             rest = Rejected(f"the file cannot be decompressed further: {damage}", show(buffer), self._origin(line))
             yield Piece(empty(self._schema), (rest,), {"at": at, "line": line, "done": True})
-        if final:
+        if final and isinstance(self._form, JsonFormat):
             missing = [name for name in decoder.missing() if name.lower() not in self._values.names]
             self.warnings += [f"{self._name} has no column {name}: it is read as NULL" for name in missing]
 

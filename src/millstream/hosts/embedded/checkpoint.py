@@ -13,7 +13,8 @@ from millstream.errors import ConnectorError, DataError, StateError
 from millstream.hosts.contract import ReadyQuery
 from millstream.hosts.embedded.content import ValidRows
 from millstream.hosts.embedded.graph import nodes, vertices
-from millstream.hosts.embedded.host import EmbeddedHost, GraphQuery
+from millstream.hosts.embedded.graph_query import GraphQuery
+from millstream.hosts.embedded.host import EmbeddedHost
 from millstream.hosts.embedded.streams import Stream
 from millstream.kernels.batch import FOREVER
 from millstream.kernels.saving.signatures import signature_of

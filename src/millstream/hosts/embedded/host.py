@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
-from contextvars import Token
-from dataclasses import dataclass, field
-from threading import Event, RLock
+from threading import Event
 from typing import Any
 
 import pyarrow as pa
@@ -14,21 +11,24 @@ import pyarrow as pa
 from millstream import limits
 from millstream.catalog import Clock, StreamDef
 from millstream.config import Config
-from millstream.connectors.contract import Offset, Rejected, RowSource, Sink
+from millstream.connectors.contract import Offset, Rejected, RowSource
+from millstream.connectors.convert.common import DEFAULT_RULES
+from millstream.connectors.convert.records import rows_to_batch
 from millstream.connectors.registry import make_sink, make_source
-from millstream.errors import CatalogError, ConnectorError, DataError, MillstreamError
+from millstream.errors import CatalogError, DataError
 from millstream.hosts.contract import Counts, Progress, ReadyQuery, Report, Shared, not_running
-from millstream.hosts.embedded.content import ValidRows, still_to_come, valid_at
+from millstream.hosts.embedded.content import still_to_come, valid_at
 from millstream.hosts.embedded.graph import Graph, Outlet, Vertex, as_table, tell_progress
+from millstream.hosts.embedded.graph_query import GraphQuery, log, ours
 from millstream.hosts.embedded.ordering import InOrder
 from millstream.hosts.embedded.readers import LiveReader, read_in_order
 from millstream.hosts.embedded.sharing import shared_operators
 from millstream.hosts.embedded.streams import Stream
+from millstream.hosts.embedded.turns import MOST_WAITING, SmallPushes, Turns
 from millstream.hosts.results import Gate, ResultLog
 from millstream.hosts.tables import TableStore
 from millstream.kernels import jit
-from millstream.kernels.batch import FOREVER, Batch
-from millstream.limits import Limits
+from millstream.kernels.batch import FOREVER
 from millstream.physical import nodes as physical
 from millstream.plan.costs.statistics import Statistics
 
@@ -37,84 +37,6 @@ Now = Callable[[], int]
 
 Journal = Callable[[dict[str, Any], pa.RecordBatch | None], None]
 """Where inputs are noted before they take effect, so that they can be replayed after a crash."""
-
-
-@dataclass(eq=False)
-class GraphQuery:
-    """A query in the graph: its rows go to a sink, or wait in the log of its results until they are fetched."""
-
-    program: ReadyQuery
-    streams: list[Stream]
-    results: ResultLog
-    top: Vertex = field(init=False)
-    sink: Sink | None = None
-    committed: Offset = field(default_factory=dict)
-    """how far the sink's rows are safe"""
-    held: ValidRows = field(default_factory=ValidRows)
-    rows: int = 0
-    error: MillstreamError | None = None
-
-    @property
-    def now(self) -> int:
-        """The latest time that any of its streams has come to."""
-        return max((stream.latest for stream in self.streams), default=self.held.since)
-
-    def deliver(self, batch: Batch) -> None:
-        if self.error is not None:
-            return
-        if self.program.relation:
-            # a window that slides, or coarse time, is further than the streams it is of
-            self.held.add(batch.rows, min(batch.upto, self.now))
-        self.rows += len(batch)
-        if self.sink is not None and len(batch):
-            try:
-                self.sink.write(batch.rows)
-            except (MillstreamError, OSError) as error:
-                # it is this query's trouble alone: others have their rows, and a push that went through is not repeated
-                self.fail(_ours(error))
-                return
-        self.results.append(batch.rows)
-        if batch.upto == FOREVER:
-            self.results.close()
-
-    def commit(self) -> Offset:
-        """Make safe what the sink has; a sink that failed stays where it was."""
-        if self.sink is not None and self.error is None:
-            try:
-                self.committed = self.sink.commit()
-            except (MillstreamError, OSError) as error:
-                self.fail(_ours(error))
-        return self.committed
-
-    def close_sink(self) -> None:
-        """Let go of the sink; one that failed has said so already."""
-        if self.sink is not None:
-            with suppress(MillstreamError, OSError) if self.error is not None else nullcontext():
-                self.sink.close()
-
-    def fail(self, error: MillstreamError) -> None:
-        self.error = self.error or error
-        self.results.close(self.error)
-
-
-class Turns:
-    """A lock: calls from several threads take turns, and in its turn each runs kernels as its session says."""
-
-    def __init__(self, policy: Callable[[], jit.Policy], allowed: Callable[[], Limits]) -> None:
-        self._lock = RLock()
-        self._policy = policy
-        self._allowed = allowed
-        self._before: list[tuple[Token[jit.Policy], Token[Limits]]] = []
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-        self._before.append((jit.enter(self._policy()), limits.allow(self._allowed())))
-
-    def __exit__(self, *_: object) -> None:
-        policy, allowed = self._before.pop()
-        jit.leave(policy)
-        limits.forbid(allowed)
-        self._lock.release()
 
 
 class EmbeddedHost:
@@ -126,7 +48,12 @@ class EmbeddedHost:
         self.journal: Journal | None = None
         self.paused = False
         self._now = now
-        self.lock = Turns(lambda: jit.session_policy(self.config.jit, self.config.threads), lambda: self.config.limits)
+        self._waiting = SmallPushes()
+        self._watched = False
+        """whether somebody gets rows without asking: a reader or a sink"""
+        self.lock = Turns(
+            lambda: jit.session_policy(self.config.jit, self.config.threads), lambda: self.config.limits, self._let_in
+        )
         self.streams: dict[str, Stream] = {}
         self.sources: dict[str, RowSource] = {}
         self.offsets: dict[str, Offset] = {}
@@ -175,6 +102,7 @@ class EmbeddedHost:
             kept = program.sink is None and not program.view
             running = GraphQuery(program, [self.streams[name] for name in feeds], ResultLog(feeds, self.gate, kept))
             if program.sink is not None:
+                self._watched = True
                 running.sink = make_sink(program.sink.options, program.sink.name)
                 running.sink.open(program.plan.schema, committed)
                 running.committed = committed
@@ -186,6 +114,7 @@ class EmbeddedHost:
                 reached = {side: stream.frontier for stream in running.streams for side in stream.sides.values()}
                 tell_progress(running.top, reached, running.deliver)
             self._start_readers(program)
+            log.info("query %s started", program.name)
 
     def replace(self, program: ReadyQuery) -> None:
         """Let a program take the place of the running query of its name, and go on with its state."""
@@ -203,6 +132,7 @@ class EmbeddedHost:
             self._graph.detach(running.program.name, running.top)
             running.close_sink()
             running.results.close()
+            log.info("query %s stopped", running.program.name)
 
     def _entry(self, node: physical.Source) -> tuple[Vertex, int]:
         """Where a stream enters the graph, and from which arrival on a query that starts now reads it."""
@@ -218,6 +148,32 @@ class EmbeddedHost:
                 self.offsets[stream] = {}
 
     # -- input -----------------------------------------------------------------------------------------------------
+
+    def hold(self, stream: str, rows: Any) -> Counts | None:
+        """Take a few rows that surely fit and are on time, to enter the graph with the next ones or when somebody
+        looks; None if these must be pushed."""
+        if self._watched or self.journal is not None or self.config.limits:
+            return None
+        with self.lock.bare:
+            entry = self.streams.get(stream.lower())
+            if entry is None or not self._waiting.add(entry, rows):
+                return None
+            full = self._waiting.count >= MOST_WAITING
+        if full:
+            self.settle()
+        return Counts(accepted=len(rows))
+
+    def settle(self) -> None:
+        """Let in what waits."""
+        if self._waiting.count:
+            with self.lock:
+                pass
+
+    def _let_in(self) -> None:
+        for entry, rows in self._waiting.take() if self._waiting.count else ():
+            batch = rows_to_batch(rows, entry.definition.given, DEFAULT_RULES)
+            assert not batch.bad
+            self.arrive(entry.definition.name, batch.rows, ())
 
     def push(self, stream: str, rows: pa.RecordBatch, rejected: tuple[Rejected, ...] = ()) -> Counts:
         self.gate.pass_(stream)
@@ -338,6 +294,7 @@ class EmbeddedHost:
 
     def run(self, names: tuple[str, ...], report: Report | None = None) -> None:
         """Read the bounded sources behind these queries to their end; live ones until `interrupt`."""
+        self.settle()
         self._stop.clear()
         streams = {s for name in names for s in physical.streams_of(self._running(name).program.plan)}
         bounded = {s: self.sources[s] for s in streams if s in self.sources and self.sources[s].bounded}
@@ -378,7 +335,7 @@ class EmbeddedHost:
         for stream in streams & self._readers.keys():
             error = self._readers[stream].error
             if error is not None:
-                raise _ours(error)
+                raise ours(error)
 
     def _tell(self, report: Report | None) -> None:
         if report is not None:
@@ -426,6 +383,7 @@ class EmbeddedHost:
         return self.queries[name.lower()]
 
     def fetch(self, name: str) -> pa.Table:
+        self.settle()
         running = self._running(name)
         if running.error is not None:
             raise running.error
@@ -439,6 +397,8 @@ class EmbeddedHost:
         return as_table(batches, running.program.plan.schema.arrow, running.program.columns)
 
     def results(self, name: str) -> ResultLog:
+        self._watched = True
+        self.settle()
         return self._running(name).results
 
     def waits(self, name: str) -> bool:
@@ -480,10 +440,6 @@ class EmbeddedHost:
             for running in self.queries.values():
                 running.results.close()
                 running.close_sink()
-
-
-def _ours(error: Exception) -> MillstreamError:
-    return error if isinstance(error, MillstreamError) else ConnectorError(str(error))
 
 
 def _plain(rejected: tuple[Rejected, ...]) -> list[list[str | int]]:

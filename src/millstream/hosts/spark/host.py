@@ -111,6 +111,12 @@ class SparkHost:
         """A table that is a static DataFrame with the same columns."""
         self._tables[name.lower()] = (df, schema)
 
+    def hold(self, stream: str, rows: object) -> Counts | None:
+        return None
+
+    def settle(self) -> None:
+        return
+
     def forget(self, stream: str) -> None:
         self._inputs.pop(stream.lower(), None)
 
@@ -347,16 +353,17 @@ class SparkHost:
             self._read[name] = (max(now[0], before[0]), max(now[1], before[1]))
         if report is None:
             return
+        report(self.progress())
+
+    def progress(self) -> Progress:
         sizes = [self._find(name).size() for name in self._read]
-        report(
-            Progress(
-                {self._find(name).stream.name: rows for name, (rows, _) in self._read.items()},
-                {query.program.name: query.rows for query in self._queries.values()},
-                sum(rejected for _, rejected in self._read.values()),
-                sum(query.late for query in self._queries.values())
-                + sum(pushed.counts.late for pushed in map(_pushed, self._inputs.values()) if pushed is not None),
-                total=None if None in sizes else sum(size or 0 for size in sizes),
-            )
+        return Progress(
+            {self._find(name).stream.name: rows for name, (rows, _) in self._read.items()},
+            {query.program.name: query.rows for query in self._queries.values()},
+            sum(rejected for _, rejected in self._read.values()),
+            sum(query.late for query in self._queries.values())
+            + sum(pushed.counts.late for pushed in map(_pushed, self._inputs.values()) if pushed is not None),
+            total=None if None in sizes else sum(size or 0 for size in sizes),
         )
 
     def interrupt(self) -> None:

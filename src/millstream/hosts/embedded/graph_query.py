@@ -1,0 +1,83 @@
+"""A running query as the graph knows it: where its rows go, what it holds, and why it failed."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
+
+from millstream.connectors.contract import Offset, Sink
+from millstream.errors import ConnectorError, MillstreamError
+from millstream.hosts.contract import ReadyQuery
+from millstream.hosts.embedded.content import ValidRows
+from millstream.hosts.embedded.graph import Vertex
+from millstream.hosts.embedded.streams import Stream
+from millstream.hosts.results import ResultLog
+from millstream.kernels.batch import FOREVER, Batch
+
+log = logging.getLogger("millstream")
+
+
+@dataclass(eq=False)
+class GraphQuery:
+    """A query in the graph: its rows go to a sink, or wait in the log of its results until they are fetched."""
+
+    program: ReadyQuery
+    streams: list[Stream]
+    results: ResultLog
+    top: Vertex = field(init=False)
+    sink: Sink | None = None
+    committed: Offset = field(default_factory=dict)
+    """how far the sink's rows are safe"""
+    held: ValidRows = field(default_factory=ValidRows)
+    rows: int = 0
+    error: MillstreamError | None = None
+
+    @property
+    def now(self) -> int:
+        """The latest time that any of its streams has come to."""
+        return max((stream.latest for stream in self.streams), default=self.held.since)
+
+    def deliver(self, batch: Batch) -> None:
+        if self.error is not None:
+            return
+        if self.program.relation:
+            # a window that slides, or coarse time, is further than the streams it is of
+            self.held.add(batch.rows, min(batch.upto, self.now))
+        self.rows += len(batch)
+        if self.sink is not None and len(batch):
+            try:
+                self.sink.write(batch.rows)
+            except (MillstreamError, OSError) as error:
+                # it is this query's trouble alone: others have their rows, and a push that went through is not repeated
+                self.fail(ours(error))
+                return
+        self.results.append(batch.rows)
+        if batch.upto == FOREVER:
+            self.results.close()
+
+    def commit(self) -> Offset:
+        """Make safe what the sink has; a sink that failed stays where it was."""
+        if self.sink is not None and self.error is None:
+            try:
+                self.committed = self.sink.commit()
+            except (MillstreamError, OSError) as error:
+                self.fail(ours(error))
+        return self.committed
+
+    def close_sink(self) -> None:
+        """Let go of the sink; one that failed has said so already."""
+        if self.sink is not None:
+            with suppress(MillstreamError, OSError) if self.error is not None else nullcontext():
+                self.sink.close()
+
+    def fail(self, error: MillstreamError) -> None:
+        if self.error is None:
+            log.warning("query %s failed: %s", self.program.name, error.message)
+        self.error = self.error or error
+        self.results.close(self.error)
+
+
+def ours(error: Exception) -> MillstreamError:
+    """An error of the system as one of ours."""
+    return error if isinstance(error, MillstreamError) else ConnectorError(str(error))

@@ -1,0 +1,77 @@
+"""Rows for people and for other libraries: text, HTML, polars, and Arrow's C stream."""
+
+from __future__ import annotations
+
+import html
+from typing import Any
+
+import pyarrow as pa
+
+SHOWN = 20
+"""Rows that `show` prints and a notebook displays."""
+_WIDEST = 60
+
+
+class Displayed:
+    """What `Query` and `Result` have in common: `arrow()` gives their rows, and here are other forms of them."""
+
+    def arrow(self) -> pa.Table:
+        raise NotImplementedError
+
+    def df(self) -> Any:
+        """The rows of `arrow()` as a pandas DataFrame."""
+        return self.arrow().to_pandas()
+
+    def pl(self) -> Any:
+        """The rows of `arrow()` as a polars DataFrame."""
+        import polars
+
+        return polars.from_arrow(self.arrow())
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The rows of `arrow()`, for any library that reads Arrow: polars, DuckDB, pandas, pyarrow."""
+        return self.arrow().__arrow_c_stream__(requested_schema)
+
+
+def as_text(rows: pa.Table, limit: int) -> str:
+    """The first rows as a table of text.
+
+    >>> print(as_text(pa.table({"k": [1, 20], "name": ["a", None]}), 10))
+     k | name
+    ---+-----
+     1 | a
+    20 | NULL
+    """
+    shown = rows.slice(0, limit)
+    columns = [[_text(value) for value in column.to_pylist()] for column in shown.columns]
+    widths = [max(map(len, [name, *column])) for name, column in zip(rows.column_names, columns, strict=True)]
+    numbers = [_is_number(field.type) for field in rows.schema]
+
+    def line(cells: list[str]) -> str:
+        padded = zip(cells, widths, numbers, strict=True)
+        return " | ".join(c.rjust(w) if number else c.ljust(w) for c, w, number in padded).rstrip()
+
+    lines = [line(rows.column_names), "-+-".join("-" * width for width in widths)]
+    lines += [line(list(row)) for row in zip(*columns, strict=True)]
+    if rows.num_rows > limit:
+        lines.append(f"… {rows.num_rows - limit:,} more rows")
+    return "\n".join(lines)
+
+
+def as_html(rows: pa.Table, limit: int) -> str:
+    """The first rows as a table for a notebook."""
+    shown = rows.slice(0, limit)
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in rows.column_names)
+    columns = [[html.escape(_text(value)) for value in column.to_pylist()] for column in shown.columns]
+    body = "".join(f"<tr>{''.join(f'<td>{c}</td>' for c in row)}</tr>" for row in zip(*columns, strict=True))
+    more = f"<p>… {rows.num_rows - limit:,} more rows</p>" if rows.num_rows > limit else ""
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def _text(value: object) -> str:
+    text = "NULL" if value is None else str(value)
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
+
+
+def _is_number(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_))
