@@ -124,7 +124,7 @@ def test_arguments_are_cast_and_checked(db: ms.Database) -> None:
         ("UPDATE t SET x = py_total(x)", "only in the outermost SELECT"),
         ("SELECT py_decay(x), count(*) FROM t", "beside py_decay, which returns rows as they arrive"),
         ("SELECT py_decay(x), py_total(x) FROM t", "py_total beside py_decay"),
-        ("SELECT py_climbs(x), py_decay(x) FROM t", "py_climbs stands beside other aggregates"),
+        ("SELECT py_climbs(x), py_decay(x) FROM t", "py_climbs is used together with other aggregates"),
         ("SELECT k, py_total(x) FROM t GROUP BY ROLLUP (k)", "GROUP BY of anything but expressions"),
         ("SELECT k, py_total(x) FROM t GROUP BY ALL", "GROUP BY of anything but expressions"),
     ],

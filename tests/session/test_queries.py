@@ -39,7 +39,7 @@ def test_a_union_of_many_relations() -> None:
 def test_a_union_of_too_many_streams() -> None:
     with ms.connect() as db:
         db.execute("CREATE STREAM s (x INT, t INT) ORDER BY t")
-        with pytest.raises(ms.MillstreamError, match="UNION of 17 streams, at most 16 are possible"):
+        with pytest.raises(ms.MillstreamError, match="UNION of 17 streams; at most 16 are possible"):
             db.sql(" UNION ALL ".join(["SELECT x FROM s"] * 17))
 
 

@@ -327,7 +327,7 @@ def test_a_checkpoint_goes_on_with_more_tasks(
     assert tasks_of(case) == {"0", "1", "2"}
     case.put(ALL)
     assert delivered + case.run() == expected
-    with pytest.raises(StateError, match="cannot be divided over 0 tasks"):
+    with pytest.raises(StateError, match="cannot be split over 0 tasks"):
         m.rescale(str(case.checkpoint / "q"), 0)
     (case.checkpoint / "q/commits" / max(kill_runs.names(case.checkpoint / "q/commits"), key=int)).unlink()
     with pytest.raises(StateError, match=r"last micro-batch in .* is not complete"):
