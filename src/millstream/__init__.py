@@ -38,10 +38,10 @@ def connect(
 ) -> Database:  # fmt: skip
     """Open a session.
 
-    Without arguments it runs in this process and in memory; `path` keeps catalog, tables, queries and their state in
-    a directory; `engine="spark"` or `spark=session` runs the same calls on Spark. `clock` (a function that returns µs
-    since the epoch) stamps streams ordered by `current_time`. `aggregates` are those written in Python to begin with; a
-    directory whose queries use some must be opened with them. `settings` are those of SET: batch_rows, threads, jit, …
+    Without arguments it runs in this process and in memory. With `path` it keeps its catalog, tables, queries and their
+    state in a directory. `engine="spark"` or `spark=session` runs the same calls on Spark. `clock` is a function that
+    returns µs since the epoch; it stamps streams ordered by `current_time`. `aggregates` are written in Python; open a
+    directory with all that its queries use. `settings` are those of SET: batch_rows, threads, jit, …
 
     With `profile="untrusted"`, SQL may come from anybody: it reaches files only in `locations` (directories by name),
     connects only to `hosts` and Kafka `brokers`, listens only on loopback and the addresses in `listen`, changes no

@@ -46,9 +46,9 @@ class Millstream:
     def register(
         self, name: str, df: DataFrame, time: str | None = None, slack: str | timedelta | int | None = None
     ) -> None:
-        """Make a DataFrame known: with `time` as a stream ordered by that column, without it as a table.
+        """Register a DataFrame: with `time` as a stream ordered by that column, without it as a table.
 
-        Rows of a stream may be out of order by `slack`; in a streaming query it is the delay of the watermark.
+        Rows of a stream may be out of order by up to `slack`; in a streaming query it is the watermark delay.
         """
         schema = schema_of(df, name)
         if time is None:
@@ -64,7 +64,7 @@ class Millstream:
         self._host.register_stream(stream, df)
 
     def register_aggregate(self, made: Any) -> None:
-        """Make an aggregate written in Python known: a class or a function below `@millstream.aggregate`.
+        """Register an aggregate written in Python: a class or a function decorated with `@millstream.aggregate`.
 
         It travels to the workers with the module that it stands in.
         """
@@ -82,7 +82,7 @@ class Millstream:
         return self._host.to_dataframe(self._database.prepare(text, params=params))
 
     def rescale(self, checkpoint: str, partitions: int) -> None:
-        """Divide the state of a stopped streaming query over another number of tasks; it resumes with that many.
+        """Redistribute the state of a stopped streaming query over another number of tasks.
 
         `checkpoint` is its `checkpointLocation`.
         """

@@ -1,4 +1,4 @@
-"""What a run shows while it goes on, and when it has ended."""
+"""What a run shows while it runs, and its summary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of queries without a sink, on their way to the screen: counted, and kept only as far as they are shown."""
+"""Rows of queries without a sink, on their way to the screen: counted, and kept only if they are shown."""
 
 from __future__ import annotations
 

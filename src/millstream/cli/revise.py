@@ -1,4 +1,4 @@
-"""An edited pipeline over the session that an earlier text of it left: what is the same stays, and state goes on."""
+"""An edited pipeline on the session of an earlier version: unchanged parts stay and keep their state."""
 
 from __future__ import annotations
 

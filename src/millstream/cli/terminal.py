@@ -1,4 +1,4 @@
-"""What is written where: rows to standard output, everything else to standard error."""
+"""Rows go to standard output, everything else to standard error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running while somebody watches: the work on a thread, signals and the screen on the main one."""
+"""Work on a thread, while the main thread handles signals and the screen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queries built operator by operator, without writing them as one text; they are optimised like any other.
+"""Queries built operator by operator instead of as SQL text. They are optimised like any other.
 
 A `Flow` is what has been built so far: entries of a FROM clause, and the conditions on their rows. Every method gives a
 new flow; `start` runs it. Expressions are SQL text, and mean what they mean in a query.

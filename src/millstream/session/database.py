@@ -1,4 +1,4 @@
-"""A session: the whole pipeline on one screen. parse → bind → rules → physical → host."""
+"""A session: parse → bind → rules → physical plan → host. Start reading here."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 class Database(Guarded):
-    """Streams, tables and continuous queries on one host. Made by `millstream.connect`."""
+    """A session: its streams, tables and continuous queries. Open one with `millstream.connect`."""
 
     def __init__(self, host: Host, tables: TableStore, config: Config) -> None:
         self.catalog = Catalog()
@@ -66,7 +66,7 @@ class Database(Guarded):
     # -- SQL -------------------------------------------------------------------------------------------------------
 
     def execute(self, text: str, params: Parameters | None = None) -> Query | Result | None:
-        """Run statements separated by `;` and return what the last one gives, if it gives anything.
+        """Run one or more statements separated by `;`, and return the result of the last one, if it has any.
 
         `params` are values for `$name` (a dict) or `?` (a list) in the text. They are constants and never become SQL.
         """
@@ -112,7 +112,7 @@ class Database(Guarded):
         return result
 
     def sql_many(self, text: str, rows: Any, key: str, name: str | None = None) -> QuerySet:
-        """Start many standing queries of one shape: `text` with parameters, and a row of constants for each query.
+        """Start many continuous queries of one shape: `text` with parameters, and a row of constants for each query.
 
         `rows` are dicts, an Arrow table or a DataFrame with a column for each `$parameter`; the column `key` tells the
         queries apart. Queries that differ only in such constants run as one.
@@ -141,7 +141,7 @@ class Database(Guarded):
 
     @refusing_depth()
     def prepare(self, text: str, name: str = "query", params: Parameters | None = None) -> ReadyQuery:
-        """The physical program of a query, without starting it."""
+        """Plan a query without starting it. `prepare(text).plan` is its physical plan."""
         self._require_open()
         parsed = sql.parse(text, params)
         action = bind(parsed[0].ast, self.catalog, text) if len(parsed) == 1 else None
@@ -155,7 +155,7 @@ class Database(Guarded):
         return self._explain(*explainable(bind(sql.parse(text, params)[0].ast, self.catalog, text), mode.upper()))
 
     def perform(self, action: act.Action, text: str = "", name: str | None = None) -> Query | Result | None:
-        """Do what a statement asks for."""
+        """Run one bound statement."""
         self._require_open()
         if isinstance(action, act.Publish):
             return publish(self, action, text, name)
@@ -245,7 +245,7 @@ class Database(Guarded):
         raise refused
 
     def go_on(self, planned: Planned, start: Callable[[ReadyQuery], None]) -> Query:
-        """Let a query run that is planned already."""
+        """Start a query that is already planned."""
         program = planned.program
         start(program)
         query = Query(
@@ -286,7 +286,7 @@ class Database(Guarded):
         return list(self._queries.values())
 
     def stop(self, name: str) -> None:
-        """Stop a query; what it has produced and nobody has fetched is gone."""
+        """Stop a query. Rows that were not fetched are lost."""
         self.perform(act.StopQuery(name))
 
     def _stop(self, name: str) -> None:
@@ -305,7 +305,7 @@ class Database(Guarded):
         return flow_of(self, name, alias)
 
     def install(self, plan: Physical, name: str | None = None) -> Query:
-        """Run physical operators exactly as they are given; nothing is optimised. It is not kept on closing."""
+        """Run physical operators exactly as given, without optimising. A persistent session does not keep the query."""
         self._require_open()
         check_plan(plan, self.catalog)
         program = ReadyQuery(self._free_name(name), plan, plan.schema.names, relation=is_relation(plan))
@@ -313,7 +313,7 @@ class Database(Guarded):
         return self.go_on(Planned(program, str(plan), uses), self._host.start)
 
     def start_bound(self, bound: Bound, uses: frozenset[str], text: str, name: str | None) -> Query:
-        """Start what was built without SQL; `text` is for those who look at it."""
+        """Start a query that was built without SQL; `text` is only for display."""
         self._require_open()
         return self._start(bound, uses, None, text, name)
 
@@ -323,10 +323,10 @@ class Database(Guarded):
     # -- data ------------------------------------------------------------------------------------------------------
 
     def push(self, stream: str, rows: Any) -> Counts:
-        """Rows of a stream: a list of tuples or dicts, Arrow, pandas or polars; how many were accepted.
+        """Push rows into a stream: a list of tuples or dicts, Arrow, pandas or polars. Returns how many were accepted.
 
-        A row that does not fit the schema is not an error here: it is counted as rejected and goes to ERRORS(stream)
-        with the reason, as one that comes too late is counted and goes to LATE(stream).
+        A row that does not fit the schema raises no error. It is counted as rejected and goes to ERRORS(stream) with
+        the reason. A late row is counted as late and goes to LATE(stream).
         """
         self._require_open()
         definition = self.catalog.get(stream, StreamDef)
@@ -336,7 +336,7 @@ class Database(Guarded):
         return self._host.push(definition.name, batch, rejected)
 
     def advance(self, stream: str, time: Moment) -> None:
-        """Heartbeat: no later row of `stream` is before `time`."""
+        """Move the watermark of `stream` to `time`: no later row is before it (a heartbeat)."""
         self._require_open()
         definition = self.catalog.get(stream, StreamDef)
         if definition.clock is Clock.LATENT:
@@ -344,7 +344,7 @@ class Database(Guarded):
         self._host.advance(definition.name, instant_of(definition, time))
 
     def finish(self) -> None:
-        """End of all inputs: declared sources are read to their end, and every query delivers what is left."""
+        """End all inputs: read declared sources to their end, and emit the remaining rows of every query."""
         self._require_open()
         self._host.finish()
 
@@ -358,13 +358,13 @@ class Database(Guarded):
         return {query.name: query.metrics() for query in self.queries()}
 
     def interrupt(self) -> None:
-        """Ask a `run` in progress to end soon, in good order."""
+        """Ask a `run` in progress to end soon and cleanly."""
         self._host.interrupt()
 
     def register(
         self, name: str, source: Any, time: str | None = None, slack: str | dt.timedelta | int | None = None
     ) -> None:
-        """Make data known by a name: with `time` a bounded stream ordered by that column, without it a table.
+        """Register data under a name: with `time` a bounded stream ordered by that column, without it a table.
 
         `source` is a pyarrow Table, a pandas or polars DataFrame, or the path of a CSV, JSON lines or Parquet file.
         """
@@ -382,9 +382,9 @@ class Database(Guarded):
         self._host.bind_source(name, data)
 
     def register_aggregate(self, made: Any) -> None:
-        """Make an aggregate written in Python known: a class or a function below `@millstream.aggregate`.
+        """Register an aggregate written in Python: a class or a function decorated with `@millstream.aggregate`.
 
-        The very same one may be registered again; another of the same name must be dropped first.
+        The same one may be registered again; drop another one of the same name first.
         """
         from millstream.session.python_aggregates import definitions_of
 
@@ -462,14 +462,14 @@ class Database(Guarded):
     # -- end -------------------------------------------------------------------------------------------------------
 
     def checkpoint(self) -> None:
-        """Save all state now; for sessions that have a directory."""
+        """Take a checkpoint now. Only for sessions with a directory."""
         self._require_open()
         if self.listener is None:
             raise StateError("this session is not persistent", hint="open it with a directory: ms.connect(directory)")
         self.listener.checkpoint()
 
     def close(self) -> None:
-        """Stop everything; a persistent session saves its state first. A closed session only has rows to fetch."""
+        """Stop all queries; a persistent session takes a checkpoint first. Afterwards you can only fetch rows."""
         if self._closed:
             return
         if self.listener is not None:

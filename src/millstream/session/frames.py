@@ -1,4 +1,4 @@
-"""A file of numbered frames, each with checksums: what a crash cut off at the end is told from damage in the middle."""
+"""A file of numbered frames, each with checksums: an end that a crash cut off is not mistaken for damage."""
 
 from __future__ import annotations
 

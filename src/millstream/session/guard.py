@@ -1,4 +1,4 @@
-"""Between statements and the session: what they may reach, what they may cost, and how they are cancelled."""
+"""Checks statements before they run: what they may access, what they may cost, and how to cancel them."""
 
 from __future__ import annotations
 

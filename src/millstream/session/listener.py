@@ -1,4 +1,4 @@
-"""The one who hears what a session does: a persistent session writes it down."""
+"""Who is told what a session does. A persistent session writes it down."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A query with all that was made of it on its way from text to what runs: data that can be kept and gone on with."""
+"""A query with everything that planning made of it: data that can be saved and continued with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures of matches: the rows of a query as a series, with what a pattern found marked on it."""
+"""Plots of matches: the rows of a query as a series, with the matches of a pattern marked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many standing queries of one shape: one row of constants each, one plan for all of them.
+"""Many continuous queries of one shape: one row of constants each, one plan for all of them.
 
 A set runs as few programs as it can. Queries that differ in constants of conditions and expressions share one; those
 that differ in what a plan is made of, as the length of a window, run in a cohort for each such value. A query that is

@@ -1,4 +1,4 @@
-"""Bringing a damaged session directory to a state that opens: what is whole stays, the rest is set aside and told."""
+"""Repair of a damaged session directory: what is intact stays, the rest is set aside and reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statements on stored tables, and on views as they are at a moment."""
+"""Statements on stored tables, and on the current content of views."""
 
 from __future__ import annotations
 

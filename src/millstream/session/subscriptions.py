@@ -1,4 +1,4 @@
-"""Readers of a query's results, each at its own place: iterators that wait, also asynchronous ones, and callbacks."""
+"""Readers of a query's results, each with its own position: blocking and async iterators, and callbacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Points in time and lengths of time as users give them, in µs."""
+"""Times and durations as users give them, in µs."""
 
 from __future__ import annotations
 

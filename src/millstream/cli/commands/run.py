@@ -26,7 +26,7 @@ def run(
         typer.Option("--checkpoint", metavar="DIR", help="Keep state here; the same command resumes where it stopped."),
     ] = None,
     streaming: Annotated[
-        bool, typer.Option("--streaming", help="Spark: follow files as they come instead of reading them once.")
+        bool, typer.Option("--streaming", help="Spark: follow files as they arrive instead of reading them once.")
     ] = False,
     trigger: Annotated[
         str | None,
@@ -40,10 +40,10 @@ def run(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary, only rows.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Run a pipeline: its statements, then its sources to their end.
+    """Run a pipeline: run its statements, then read its sources to their end.
 
-    Rows of INSERT INTO a sink go to the sink; rows of a bare SELECT are shown here. Progress is on standard error.
-    Ctrl-C (or SIGTERM) ends the run in good order, a second one at once.
+    INSERT INTO writes rows to a sink; the rows of a bare SELECT are printed here. Progress goes to standard error.
+    Ctrl-C (or SIGTERM) stops the run cleanly; a second one stops it at once.
 
     **Examples**
 

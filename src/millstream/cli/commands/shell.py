@@ -1,4 +1,4 @@
-"""`millstream shell`: SQL by hand."""
+"""`millstream shell`: type SQL and see its results."""
 
 from __future__ import annotations
 

@@ -382,9 +382,18 @@ class EmbeddedHost:
             raise not_running(name)
         return self.queries[name.lower()]
 
-    def fetch(self, name: str) -> pa.Table:
+    def _look(self, name: str) -> GraphQuery:
+        """A query as somebody is about to see it: rows that wait are let in, and its clock is that of the session."""
         self.settle()
         running = self._running(name)
+        stamped = any(s.definition.clock is Clock.INTERNAL and not s.ended for s in running.streams)
+        if stamped and self._now() > self.stamp:
+            with self.lock:
+                self._tick()
+        return running
+
+    def fetch(self, name: str) -> pa.Table:
+        running = self._look(name)
         if running.error is not None:
             raise running.error
         if self.journal is None:
@@ -406,8 +415,8 @@ class EmbeddedHost:
 
     def content(self, name: str, at: int | None) -> pa.Table:
         """What a relation holds: without `at` at the latest time that any of its streams has come to."""
+        running = self._look(name)
         with self.lock:
-            running = self._running(name)
             if running.error is not None:
                 raise running.error
             if at is None:
