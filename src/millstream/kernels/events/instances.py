@@ -59,6 +59,7 @@ class Instances:
         self.waiting = [Runs() for _ in range(ports)]
         self.upto = [BEGIN] * ports
         self.swept = 0
+        self.kept_codes = 0
         self.ledger = Ledger()
 
     @property

@@ -12,6 +12,7 @@ from millstream.errors import DataError
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
 from millstream.kernels.events import loops
 from millstream.kernels.events.asking import Asking
+from millstream.kernels.events.forgetting import forget_codes
 from millstream.kernels.events.instances import Instances
 from millstream.kernels.events.layout import AutomatonLayout
 from millstream.kernels.events.saving import exported, loaded
@@ -52,6 +53,7 @@ class AutomatonKernel:
         out = self._found(state, events, upto) if any(map(len, events)) else None
         state.commit(upto)
         state.sweep(self._bounds, upto)
+        forget_codes(self.layout, state)
         return Batch.empty(self.spec.output.arrow, upto) if out is None else out
 
     def export(self, state: Instances) -> Content:

@@ -1,0 +1,43 @@
+"""Codes of values that no instance has any more are given to others."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from millstream.kernels.batch import Ints
+from millstream.kernels.events import loops
+from millstream.kernels.events.instances import Instances
+from millstream.kernels.events.layout import AutomatonLayout
+from millstream.kernels.patterns.coding import is_odd
+from millstream.types import VARCHAR, SqlType
+
+_FEW = 4_096
+
+
+def forget_codes(layout: AutomatonLayout, state: Instances) -> None:
+    """Release unused codes whenever there are twice as many as were left the last time, so that each costs little."""
+    codes = state.codes
+    known = len(codes.texts) + sum(map(len, codes.tables.values()))
+    if known <= 2 * state.kept_codes + _FEW:
+        return
+    used = _used(layout, state)
+    none = np.zeros(0, dtype=np.int64)
+    codes.texts.release(np.setdiff1d(codes.texts.live(), used.get(VARCHAR, none)))
+    for type_, table in codes.tables.items():
+        table.release(np.setdiff1d(table.live(), used.get(type_, none)))
+    state.kept_codes = len(codes.texts) + sum(map(len, codes.tables.values()))
+
+
+def _used(layout: AutomatonLayout, state: Instances) -> dict[SqlType, Ints]:
+    """The codes that instances have, by the types of their values; texts are those of VARCHAR."""
+    rows = state.rows[: int(state.meta[loops.USED])]
+    found: dict[SqlType, list[Ints]] = {}
+    for number, each in enumerate(layout.spec.states):
+        own = rows[rows[:, loops.STATE] == number]
+        for column in each.columns:
+            if is_odd(column.type) or column.type.is_coded:
+                table = column.type if is_odd(column.type) else VARCHAR
+                found.setdefault(table, []).append(own[:, layout.word(number, column.name)])
+        for name, word in layout.codes[number].items():
+            found.setdefault(layout.column(number, name), []).append(own[:, word])
+    return {type_: np.unique(np.concatenate(parts)) for type_, parts in found.items()}

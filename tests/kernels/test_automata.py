@@ -1,0 +1,102 @@
+"""Automata: what their state holds, and for how long."""
+
+from __future__ import annotations
+
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+
+import millstream as ms
+from millstream import plan_form
+from millstream.kernels.batch import Batch
+from millstream.kernels.events.instances import Instances
+from millstream.kernels.events.kernel import AutomatonKernel
+from millstream.kernels.events.spec import AutomatonSpec
+from millstream.physical.nodes import Apply, walk
+
+STREAM = "CREATE STREAM s (k VARCHAR, v BIGINT, t BIGINT) ORDER BY t"
+
+
+def spec_of(query: str, streams: str = STREAM) -> AutomatonSpec:
+    with ms.connect() as db:
+        db.execute(streams)
+        plan = db.prepare(query).plan
+    return next(node.spec for node in walk(plan) if isinstance(node, Apply) and isinstance(node.spec, AutomatonSpec))
+
+
+def batch_of(spec: AutomatonSpec, rows: list[tuple[object, ...]], times: list[int]) -> Batch:
+    import pyarrow as pa
+
+    columns = [pa.array([row[i] for row in rows], field.type.arrow) for i, field in enumerate(spec.inputs[0])]
+    made = pa.RecordBatch.from_arrays(columns, schema=spec.inputs[0].arrow)
+    time = np.array(times, dtype=np.int64)
+    return Batch(made, time, np.arange(len(rows)), times[-1])
+
+
+def test_instances_that_last_too_long_are_forgotten() -> None:
+    spec = spec_of("SELECT k_1, v FROM s NEXT{$1.k = $2.k AND DUR < 50} s")
+    assert spec.bounds == (49,)
+    kernel = AutomatonKernel(spec)
+    state: Instances = kernel.open()
+    for begin in range(0, 20_000, 1_000):
+        rows = [(f"key {begin + i}", i) for i in range(1_000)]
+        kernel.step(state, batch_of(spec, rows, list(range(begin, begin + 1_000))))
+    assert state.live < 4_000
+    assert len(state.codes.texts) < 10_000
+
+
+def test_a_bound_around_the_whole_bounds_every_state() -> None:
+    spec = spec_of("SELECT a FROM FILTER{DUR <= 9}((SELECT k AS a FROM s) NEXT (SELECT k AS b FROM s) NEXT s)")
+    assert spec.bounds == (9, 9)
+
+
+@pytest.mark.parametrize("few", [0, 50])
+def test_codes_that_are_used_again_change_nothing(few: int) -> None:
+    queries = (
+        "SELECT k_1, v_1, v FROM FILTER{v % 2 = 0}(s) NEXT{$1.k = $2.k AND DUR < 50} s",
+        "SELECT v_1, v FROM (SELECT v FROM FILTER{v % 3 = 0}(s)) NEXT{$1.v = $2.v AND DUR < 50} (SELECT v FROM s)",
+        "SELECT k_1, k FROM s NEXT{$2.k = 'key7' AND DUR < 90} s",
+    )
+
+    def answers() -> list[list[object]]:
+        with ms.connect(jit="off") as db:
+            db.execute(STREAM)
+            running = [db.sql(query) for query in queries]
+            for begin in range(0, 1_200, 100):
+                rows = [(f"key{(begin + i) // 2}", (begin + i) // 4 * 3 + i % 2, begin + i) for i in range(100)]
+                db.push("s", rows)
+            db.finish()
+            return [query.fetch().to_pylist() for query in running]
+
+    wanted = answers()
+    assert all(wanted)
+    with patch("millstream.kernels.events.forgetting._FEW", few):
+        assert answers() == wanted
+
+
+def test_an_automaton_is_written_read_and_run() -> None:
+    """The form in which automata are exchanged is that of plans."""
+    with ms.connect() as db:
+        db.execute(STREAM)
+        text = "SELECT k, v_1, v FROM FILTER{v > 1}(s) FOLD{$2.k = $.k, $2.v > $.v, } s"
+        plan = db.prepare(text).plan
+        again = plan_form.loads(plan_form.dumps(plan))
+        assert again == plan
+        asked, installed = db.sql(text), db.install(again)
+        db.push("s", [("a", 1, 1), ("a", 2, 2), ("b", 5, 2), ("a", 3, 3), ("b", 4, 4), ("a", 9, 4), ("a", 1, 5)])
+        db.finish()
+        rows = asked.fetch().to_pylist()
+        assert len(rows) == 3
+        assert installed.fetch().to_pylist() == rows
+
+
+def test_what_keeps_an_automaton_in_one_place() -> None:
+    assert spec_of("SELECT k_1 FROM s NEXT{$1.k = $2.k AND $2.v > $1.v} s").keys == ("k",)
+    assert spec_of("SELECT k_1 FROM s NEXT{$2.v > $1.v} s").keys is None
+    # the states compare different columns; each finds its instances by a hash all the same
+    spec = spec_of(
+        "SELECT a FROM (SELECT k AS a, v AS b FROM s) NEXT{$1.a = $2.k} s NEXT{$1.b = $2.v} (SELECT v FROM s)"
+    )
+    assert spec.keys is None
+    assert all(spec.indexes)
