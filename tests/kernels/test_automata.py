@@ -100,3 +100,27 @@ def test_what_keeps_an_automaton_in_one_place() -> None:
     )
     assert spec.keys is None
     assert all(spec.indexes)
+
+
+def test_pictures() -> None:
+    from xml.dom import minidom
+
+    with ms.connect() as db:
+        db.execute(STREAM)
+        query = db.sql("SELECT k FROM FILTER{v > 1}(s) FOLD{$2.k = $.k, $2.v > $.v, } s")
+        dot = query.explain(format="dot")
+        assert '"0.q1" -> "0.q1" [style=dashed, label="unless\\n(e.k = q.$.k)"];' in dot
+        assert '"0.q1" -> "0.q1" [label="(e.v > q.$.v)"];' in dot
+        assert len(minidom.parseString(query.explain(format="svg")).getElementsByTagName("circle")) == 4
+        with pytest.raises(ms.MillstreamError, match="no automaton"):
+            db.sql("SELECT k FROM s").explain(format="dot")
+        with pytest.raises(ms.MillstreamError, match="no picture as png"):
+            query.explain(format="png")
+
+
+def test_explain_says_why_an_automaton_is_not_divided() -> None:
+    with ms.connect() as db:
+        db.execute(STREAM)
+        told = db.explain("SELECT k_1 FROM s NEXT{$2.v > $1.v} s")
+        assert "in one place: q1 asks for no column of an event to equal one it has" in told
+        assert "hash(k)" in db.explain("SELECT k_1 FROM s NEXT{$2.k = $1.k} s")

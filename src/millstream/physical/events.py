@@ -79,7 +79,9 @@ def plan_automaton(automaton: Automaton, plan: Callable[[P.Node], Physical]) -> 
     indexes: tuple[Equality | None, ...] = divided.pairs
     if not divided.keys:
         indexes = tuple(_index(changed, number) for number in range(len(states)))
-    spec = AutomatonSpec(tuple(child.schema for child in inputs), states, edges, automaton.schema, by, indexes)
+    spec = AutomatonSpec(
+        tuple(child.schema for child in inputs), states, edges, automaton.schema, by, indexes, divided.why
+    )
     return Apply(automaton.schema, inputs, spec, lasts=True)
 
 

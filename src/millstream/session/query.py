@@ -183,8 +183,15 @@ class Query(Displayed):
         self._looked_at = self.arrow()
         return plot(self._looked_at, roles, x, y, ax)
 
-    def explain(self, mode: str = "") -> str:
-        """How the query runs; mode VERBOSE adds the plan after every rule, RULES the reasons."""
+    def explain(self, mode: str = "", format: str = "text") -> str:
+        """How the query runs; mode VERBOSE adds the plan after every rule, RULES the reasons.
+
+        With `format` "dot" or "svg" a picture of its automata instead: those of NEXT and FOLD.
+        """
+        if format != "text":
+            from millstream.session.drawing import drawn
+
+            return drawn(self._program.plan, format)
         return self._explain(mode.upper())
 
     def plan_json(self) -> str:

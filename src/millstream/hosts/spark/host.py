@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -53,6 +54,8 @@ WRITTEN = "written by "
 
 ReadTable = Callable[..., pa.Table]
 """reads a physical.StoredTable; a second argument are tables that are lent to it, by name"""
+
+log = logging.getLogger("millstream")
 
 
 class SparkHost:
@@ -121,6 +124,10 @@ class SparkHost:
         self._inputs.pop(stream.lower(), None)
 
     def start(self, program: ReadyQuery) -> None:
+        for node in physical.walk(program.plan):
+            why = getattr(node.spec, "why", "") if isinstance(node, physical.Apply) else ""
+            if why:
+                log.warning("%s: an automaton runs in one task, on one core: %s", program.name, why)
         results = ResultLog(physical.streams_of(program.plan), self._gate, program.sink is None)
         self._queries[program.name.lower()] = StartedQuery(program, self._arrivals, results)
 

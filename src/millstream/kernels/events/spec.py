@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,8 @@ class AutomatonSpec:
     output: Schema
     by: tuple[str, ...] = ()
     indexes: tuple[Equality | None, ...] = ()
+    why: str = field(default="", compare=False)
+    """why instances cannot be kept apart"""
 
     @property
     def keys(self) -> tuple[str, ...] | None:
@@ -67,7 +69,8 @@ class AutomatonSpec:
     def describe(self) -> str:
         lines = told(_Shape(self.states, self.edges))
         found = [f"{pair[0]} = {pair[1]}" if pair else "all instances" for pair in self.indexes]
-        return f"automaton {'; '.join(lines)} [found by {', '.join(found)}]"
+        whole = f"; in one place: {self.why}" if self.why else ""
+        return f"automaton {'; '.join(lines)} [found by {', '.join(found)}{whole}]"
 
 
 @dataclass(frozen=True)
