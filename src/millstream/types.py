@@ -121,7 +121,7 @@ def DECIMAL(precision: int = 18, scale: int = 3) -> SqlType:
 
 
 # Spellings accepted in declarations. REAL and FLOAT are kept in double precision, as the SQL standard allows;
-# the length of CHAR(n) and VARCHAR(n) is accepted and not enforced.
+# the length of CHAR(n) and VARCHAR(n) is accepted and not enforced. JSON is text, which functions of JSON read.
 _SPELLINGS = {
     "BOOL": BOOLEAN, "BOOLEAN": BOOLEAN, "TINYINT": TINYINT, "INT1": TINYINT, "BYTE": TINYINT,
     "SMALLINT": SMALLINT, "INT2": SMALLINT, "SHORT": SMALLINT, "INT": INTEGER, "INTEGER": INTEGER, "INT4": INTEGER,
@@ -131,6 +131,7 @@ _SPELLINGS = {
     "STRING": VARCHAR, "CHARACTER VARYING": VARCHAR, "BLOB": BLOB, "BINARY": BLOB, "VARBINARY": BLOB, "BYTEA": BLOB,
     "TIMESTAMP": TIMESTAMP, "DATETIME": TIMESTAMP, "TIMESTAMP_NTZ": TIMESTAMP, "TIMESTAMPNTZ": TIMESTAMP,
     "TIMESTAMPTZ": TIMESTAMPTZ, "TIMESTAMP_LTZ": TIMESTAMPTZ, "TIMESTAMPLTZ": TIMESTAMPTZ,
+    "JSON": VARCHAR,
     "TIMESTAMP WITH TIME ZONE": TIMESTAMPTZ, "DATE": DATE, "TIME": TIME, "INTERVAL": INTERVAL,
 }  # fmt: skip
 

@@ -18,6 +18,7 @@ ARGUMENTS: list[tuple[str, Expr]] = [
     *((name, Column(type_, name)) for name, type_ in COLUMNS.items()),
     ("'hour'", Literal(VARCHAR, "hour")),
     ("'%Y'", Literal(VARCHAR, "%Y")),
+    ("'$.a'", Literal(VARCHAR, "$.a")),
     ("1", Literal(INTEGER, 1)),
 ]
 SYNTAX = {"and", "or", "not", "in", "like", "ilike", "neg", "is_null", "is_distinct", "position", "extract"}

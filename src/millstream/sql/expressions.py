@@ -36,7 +36,9 @@ class ExpressionParser(IntervalParser):
         for token in (TokenType.BETWEEN, TokenType.ILIKE, TokenType.IN, TokenType.IS, TokenType.LIKE)
     }
     COLUMN_OPERATORS: ClassVar = {
-        token: DuckDBParser.COLUMN_OPERATORS[token] for token in (TokenType.DOT, TokenType.DCOLON)
+        **{token: DuckDBParser.COLUMN_OPERATORS[token] for token in (TokenType.DOT, TokenType.DCOLON)},
+        TokenType.ARROW: lambda self, this, path: _member("json_extract", this, path),
+        TokenType.DARROW: lambda self, this, path: _member("json_extract_string", this, path),
     }
     NO_PAREN_FUNCTIONS: ClassVar = {
         TokenType.CURRENT_DATE: exp.CurrentDate,
@@ -222,3 +224,8 @@ class ExpressionParser(IntervalParser):
         if argument is None:
             return None
         return self._parse_respect_or_ignore_nulls(self._parse_order(self._parse_respect_or_ignore_nulls(argument)))
+
+
+def _member(function: str, document: exp.Expr, path: exp.Expr) -> exp.Anonymous:
+    """`document -> path`, said as a call."""
+    return exp.Anonymous(this=function, expressions=[document, path])

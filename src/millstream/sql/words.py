@@ -94,6 +94,8 @@ _TYPES: dict[TokenType, tuple[str, ...]] = {
 _OPERATORS = {
     "!=": TokenType.NEQ,
     "**": TokenType.DSTAR,
+    "->": TokenType.ARROW,
+    "->>": TokenType.DARROW,
     "//": TokenType.DIV,
     "::": TokenType.DCOLON,
     "<=": TokenType.LTE,

@@ -7,7 +7,7 @@ Importing this is cheap: DuckDB is started only for a function that has no entry
 from __future__ import annotations
 
 from millstream.errors import BindError, UnsupportedError
-from millstream.expressions.functions import conditional, numeric, operators, temporal, text  # noqa: F401  (they fill the table)
+from millstream.expressions.functions import conditional, json, numeric, operators, temporal, text  # noqa: F401  (they fill the table)
 from millstream.expressions.functions.casts import cast, cast_can_fail, coerce, widens
 from millstream.expressions.functions.conditional import case
 from millstream.expressions.functions.literals import interval, literal
