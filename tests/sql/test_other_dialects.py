@@ -33,3 +33,26 @@ def test_a_typing_mistake_keeps_its_own_hint() -> None:
     with ms.connect() as db, pytest.raises(ms.ParseError) as caught:
         db.execute("SELEC 1")
     assert caught.value.hint == "did you mean SELECT?"
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        (
+            "SELECT k FROM s MATCH_RECOGNIZE (MEASURES A.k AS v PATTERN (A B) DEFINE B AS k > PREV(k, -1))",
+            "PREV takes a number of rows from 0",
+            "NEXT(…, 1) looks the other way",
+        ),
+        (
+            "SELECT sum(k) OVER (ROWS BETWEEN 1 PRECEDING AND k FOLLOWING) FROM s",
+            "ROWS takes a constant number of rows, not a column",
+            "ROWS 10 PRECEDING",
+        ),
+    ],
+)
+def test_mistakes_are_named(text: str, message: str, hint: str) -> None:
+    with ms.connect() as db:
+        db.execute("CREATE STREAM s (k INT, ts TIMESTAMP) ORDER BY ts")
+        with pytest.raises(ms.BindError) as caught:
+            db.execute(text)
+    assert (caught.value.message, caught.value.hint) == (message, hint)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass, field, replace
 from typing import Literal as OneOf
 
-from millstream.expressions.nodes import Expr
+from millstream.expressions.nodes import Column, Expr
 from millstream.kernels.contract import KernelSpec, RowStage
 from millstream.plan.nodes import TableHow
 from millstream.schema import Schema
@@ -63,7 +63,7 @@ class Compute(Physical):
 
     def label(self) -> str:
         where = "" if self.predicate is None else f" where {self.predicate}"
-        what = "" if self.columns is None else " " + ", ".join(f"{name} := {expr}" for name, expr in self.columns)
+        what = "" if self.columns is None else " " + ", ".join(_told(name, expr) for name, expr in self.columns)
         return f"Compute{what}{where}"
 
 
@@ -175,3 +175,8 @@ def _tree(node: Physical, indent: str) -> Iterator[str]:
     yield indent + node.label()
     for child in node.inputs:
         yield from _tree(child, indent + "  ")
+
+
+def _told(name: str, expr: Expr) -> str:
+    """A column of a projection; one that stays as it is needs its name only."""
+    return name if isinstance(expr, Column) and expr.name == name else f"{name} := {expr}"

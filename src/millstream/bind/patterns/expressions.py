@@ -180,6 +180,13 @@ class MatchExpressions(ExpressionBinder):
         is_constant = arguments[1].find(exp.Column) is None
         number = ExpressionBinder(self.context, None).bind(arguments[1]) if is_constant else None
         value = number.value if isinstance(number, Literal) else None
+        if isinstance(value, int) and value < 0 and name.upper() in ("PREV", "NEXT"):
+            opposite = "NEXT" if name.upper() == "PREV" else "PREV"
+            self.context.fail(
+                f"{name.upper()} takes a number of rows from 0",
+                arguments[1],
+                hint=f"{opposite}(…, {-value}) looks the other way",
+            )
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**31:
             self.context.fail(f"{name.upper()} takes a constant number of rows", arguments[1], hint="0, 1, 2, …")
         return arguments[0], value

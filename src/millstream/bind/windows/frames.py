@@ -78,6 +78,8 @@ class FrameBinder:
         """A number of rows."""
         if isinstance(start, exp.Literal) and not start.is_string and str(start.this).isdigit():
             return int(start.this)
+        if start.find(exp.Column) is not None:
+            self.context.fail("ROWS takes a constant number of rows, not a column", node, hint="ROWS 10 PRECEDING")
         return self.context.fail("ROWS takes a whole number", node, hint="for time write RANGE 10 SECONDS PRECEDING")
 
     def span(self, start: exp.Expr, node: exp.Expr) -> int:
