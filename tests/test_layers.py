@@ -12,7 +12,7 @@ import millstream
 PACKAGE = Path(millstream.__file__).parent
 
 LAYERS = (
-    "errors", "arrays", "types", "schema", "limits", "durable", "sealed_duckdb",  # what everything rests on
+    "errors", "arrays", "types", "schema", "limits", "durable", "sealed_duckdb", "wire",  # what everything rests on
     "sql",  # text ↔ trees
     "expressions",  # scalar expressions: what they are, their functions, how each engine computes them
     "plan",  # what a query means, and what can be proved of it
@@ -24,8 +24,8 @@ LAYERS = (
     "physical",  # plans → kernels
     "plan_form",  # plans as data
     "config", "hosts",  # where kernels run
-    "session", "spark", "__init__", "dbapi",  # what users hold
-    "cli", "testing",  # what is made with it
+    "session", "spark", "remote", "__init__", "dbapi",  # what users hold
+    "server", "cli", "testing", "__main__",  # what is made with it
 )  # fmt: skip
 """Folders and files of the package, the lowest first: each imports only from those before it, even inside functions."""
 
@@ -33,6 +33,8 @@ ONLY_IN = {
     "numba": ("kernels/jit/",),
     "pyspark": ("hosts/spark/", "spark.py", "cli/spark_session.py"),
     "confluent_kafka": ("connectors/kafka/",),
+    "starlette": ("server/",),
+    "uvicorn": ("server/",),
     "hypothesis": (),
     "pytest": (),
 }

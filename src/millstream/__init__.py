@@ -46,7 +46,13 @@ def connect(
     With `profile="untrusted"`, SQL may come from anybody: it reaches files only in `locations` (directories by name),
     connects only to `hosts` and Kafka `brokers`, listens only on loopback and the addresses in `listen`, changes no
     settings, and has limits of time, memory and rows. See docs/security.md.
+
+    `connect("http://…", token=…)` is a session in a server, with the same calls; see docs/server.md.
     """
+    if isinstance(path, str) and path.startswith(("http://", "https://")):
+        from millstream.remote.session import RemoteDatabase
+
+        return RemoteDatabase(path, **settings)  # type: ignore[return-value]
     from millstream.session.opening import access_of, open_session
 
     access = access_of(profile, locations or {}, hosts, brokers, listen)

@@ -11,6 +11,7 @@ from millstream.cli.commands.explain import explain
 from millstream.cli.commands.generate import generate
 from millstream.cli.commands.repair import repair
 from millstream.cli.commands.run import run
+from millstream.cli.commands.serve import serve
 from millstream.cli.commands.shell import shell
 from millstream.cli.commands.version import show_version, version
 
@@ -36,7 +37,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.callback()(show_version)
-for command in (run, shell, explain, generate, repair, version):
+for command in (run, shell, serve, explain, generate, repair, version):
     app.command()(command)
 
 

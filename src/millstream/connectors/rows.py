@@ -25,7 +25,7 @@ _LONGEST_TEXT = 10_000
 
 def to_batch(data: Any, schema: Schema, origin: str) -> tuple[pa.RecordBatch, tuple[Rejected, ...]]:
     """The pushed rows in the stream's schema, and those that do not fit it; DataError if they are no rows at all."""
-    table = _as_table(data)
+    table = as_table(data)
     if table is not None:
         return _fit_table(table, schema, origin)
     rows = _as_rows(data, schema)
@@ -46,7 +46,7 @@ def to_batches(source: Any, schema: Schema | None, name: str = "data") -> tuple[
         declared = schema or infer_schema(source.schema, lambda column: _dataset_maximum(source, column))
         fit_batch(empty_like(source.schema), declared, DEFAULT_RULES)
         return declared, DatasetSource(source, declared, name)
-    table = source.read_all() if isinstance(source, pa.RecordBatchReader) else _as_table(source)
+    table = source.read_all() if isinstance(source, pa.RecordBatchReader) else as_table(source)
     if table is None:
         raise DataError(
             f"{type(source).__name__} is not a source of rows",
@@ -109,7 +109,7 @@ def _from_path(path: str, schema: Schema | None) -> tuple[Schema, RowSource]:
     return declared, source
 
 
-def _as_table(data: Any) -> pa.Table | None:
+def as_table(data: Any) -> pa.Table | None:
     """Arrow data and frames as a table; None for anything else."""
     if isinstance(data, pa.Table):
         return data

@@ -1,0 +1,1 @@
+"""A session that runs in a server: the same calls, over HTTP."""

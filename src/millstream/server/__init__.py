@@ -1,0 +1,1 @@
+"""A session behind HTTP: many clients, one engine."""

@@ -1,0 +1,59 @@
+"""A server on loopback, as users start it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import millstream as ms
+
+TOKEN = "a secret token"
+
+
+class ServerProcess:
+    """`millstream serve` over one directory; it can be killed and started again."""
+
+    def __init__(self, directory: Path) -> None:
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            self.port = taken.getsockname()[1]
+        self.address = f"http://127.0.0.1:{self.port}"
+        self._directory = directory
+        self.start()
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "millstream", "serve", str(self._directory), "--port", str(self.port)]
+        self._process = subprocess.Popen(command, env={**os.environ, "MILLSTREAM_TOKEN": TOKEN})
+
+    def client(self, token: str | None = TOKEN) -> Any:
+        until = time.monotonic() + 60
+        while True:
+            try:
+                return ms.connect(self.address, token=token)
+            except ms.ConnectorError:
+                assert self._process.poll() is None and time.monotonic() < until
+                time.sleep(0.1)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def end(self) -> int:
+        """Ask it to end, as an operator does."""
+        self._process.terminate()
+        return self._process.wait(30)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ServerProcess]:
+    running = ServerProcess(tmp_path / "kept")
+    yield running
+    running.kill()
