@@ -1,4 +1,4 @@
-"""A standing query in this process: each quote with the average price of its symbol over the last ten seconds."""
+"""A continuous query in this process: each quote with the average price of its symbol over the last ten seconds."""
 
 import millstream as ms
 

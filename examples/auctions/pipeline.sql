@@ -4,8 +4,8 @@
 --   millstream generate nexmark --rows 200000 --seed 42 --out out/auctions
 --   millstream run examples/auctions/pipeline.sql
 --
--- It runs on Spark in local mode; with --engine embedded in this process, and gives the same rows.
--- --var data=DIR and --var out=DIR choose other places.
+-- It runs on local Spark, or in this process with --engine embedded; both emit the same rows.
+-- Choose other directories with --var data=DIR and --var out=DIR.
 
 CREATE STREAM OpenAuction (
     id BIGINT, item_name VARCHAR, initial_bid DOUBLE, reserve DOUBLE, date_time TIMESTAMP, seller BIGINT, category BIGINT

@@ -1,2 +1,2 @@
--- q0, pass through: what reading and delivering costs.
+-- q0, pass through: the cost of reading and emitting rows.
 SELECT auction, bidder, price, date_time, url FROM bid;

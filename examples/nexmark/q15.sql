@@ -1,4 +1,4 @@
--- q15, bidding statistics of a day, delivered when it is over.
+-- q15, bidding statistics of a day, emitted when the day ends.
 SELECT strftime(window_start, '%Y-%m-%d') AS day,
        count(*) AS total_bids,
        count(*) FILTER (WHERE price < 100) AS rank1_bids,

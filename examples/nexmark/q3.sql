@@ -1,5 +1,5 @@
--- q3, local item suggestion: who sells in some states? People are kept for ever, and so are auctions, as the suite asks
--- for; a pair is an event when its later half comes.
+-- q3, local item suggestion: who sells in some states? People and auctions are kept forever, as the suite asks
+-- for; a pair is emitted when its later row arrives.
 ISTREAM (
     SELECT P.name, P.city, P.state, A.id
     FROM auction [RANGE UNBOUNDED] AS A INNER JOIN person [RANGE UNBOUNDED] AS P ON A.seller = P.id

@@ -6,7 +6,7 @@ WITH counts AS (
 )
 SELECT auction, num, window_start, window_end
 FROM (
-    -- the rows of a window come at its end, all at the same time
+    -- the rows of a window are emitted at its end, all with the same time
     SELECT auction, num, window_start, window_end, max(num) OVER (RANGE CURRENT ROW) AS most FROM counts
 ) AS ranked
 WHERE num = most;

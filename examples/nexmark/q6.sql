@@ -1,5 +1,5 @@
 -- q6, average selling price by seller: of the last ten auctions that closed, whenever one closes. The suite's text needs
--- rows to be taken back; here `closed` says when a price is final.
+-- retractions; here `closed` says when a price is final.
 CREATE STREAM final_price AS ISTREAM (
     SELECT A.seller, A.id, max(B.price) AS final
     FROM closed [NOW] AS C, auction [RANGE 1 MINUTE] AS A, bid [RANGE 1 MINUTE] AS B

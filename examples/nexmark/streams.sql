@@ -1,5 +1,5 @@
 -- The streams of the suite, generated: of 50 events one is a new person, three are new auctions, 46 are bids. An auction
--- is open for about 1,700 events; `closed` tells of its end.
+-- is open for about 1,700 events; `closed` has a row when it ends.
 --
 --   --var rate=100      events per second of event time
 --   --var bids=4600 --var auctions=300 --var persons=100 --var closings=200    fewer rows

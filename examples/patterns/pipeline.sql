@@ -3,14 +3,14 @@
 --   millstream generate clicks --rows 100000 --rate 10 --seed 5 --out out/clicks/clicks.parquet
 --   millstream run examples/patterns/pipeline.sql
 --
--- It runs on Spark in local mode; with --engine embedded in this process, and gives the same rows.
--- --var data=DIR and --var out=DIR choose other places.
+-- It runs on local Spark, or in this process with --engine embedded; both emit the same rows.
+-- Choose other directories with --var data=DIR and --var out=DIR.
 
 CREATE STREAM Sessions (SessNo BIGINT, user_id BIGINT, ClickTime TIMESTAMP, PageNo BIGINT, PageType VARCHAR)
     ORDER BY ClickTime WITH (connector = 'file', path = '${data:-out/clicks}/clicks.parquet');
 
--- a description, the cart and the purchase, with any clicks between them, in at most a minute; visits that got no
--- further in time are told, too, with what they have
+-- a description, the cart and the purchase, with any clicks in between, within a minute; visits that time out are
+-- emitted too, with what they have so far
 CREATE STREAM visits AS
     SELECT * FROM Sessions MATCH_RECOGNIZE (
         PARTITION BY SessNo ORDER BY ClickTime

@@ -15,17 +15,17 @@ class EngineName(StrEnum):
     embedded = "embedded"
 
 
-Debug = Annotated[bool, typer.Option("--debug", help="Show the Python traceback of an error, too.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Also show the Python traceback of an error.")]
 Master = Annotated[
     str | None, typer.Option("--master", metavar="URL", help="Spark master; default: all cores of this machine.")
 ]
 Conf = Annotated[
     list[str] | None,
-    typer.Option("--conf", metavar="K=V", help="A setting of Spark, or of Millstream as in SET. May repeat."),
+    typer.Option("--conf", metavar="K=V", help="A Spark setting, or a Millstream setting as in SET. Repeatable."),
 ]
 Variables = Annotated[
     list[str] | None,
-    typer.Option("--var", metavar="NAME=VALUE", help="Replaces ${NAME} in the SQL. May repeat."),
+    typer.Option("--var", metavar="NAME=VALUE", help="Replace ${NAME} in the SQL. Repeatable."),
 ]
 
 

@@ -17,8 +17,12 @@ if TYPE_CHECKING:
 def explain(
     source: Annotated[str, typer.Argument(metavar="FILE.SQL|SQL|-", help="A file, SQL text, or - for standard input.")],
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the plan after every rule.")] = False,
-    rules: Annotated[bool, typer.Option("--rules", help="List all rules, why they are there, which applied.")] = False,
-    engine: Annotated[EngineName, typer.Option("--engine", "-e", help="Whose stages to show.")] = EngineName.embedded,
+    rules: Annotated[
+        bool, typer.Option("--rules", help="List all rules, why they exist, and which were applied.")
+    ] = False,
+    engine: Annotated[
+        EngineName, typer.Option("--engine", "-e", help="Engine whose stages to show.")
+    ] = EngineName.embedded,
     master: Master = None,
     conf: Conf = None,
     var: Variables = None,

@@ -40,13 +40,13 @@ def generate(
     ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same rows.")] = 0,
     table: Annotated[
-        str | None, typer.Option("--table", "-t", help="Of nexmark one table only: person, auction, bid or closed.")
+        str | None, typer.Option("--table", "-t", help="Only one table of nexmark: person, auction, bid or closed.")
     ] = None,
     rate: Annotated[float, typer.Option("--rate", min=0.001, help="Events per second of event time.")] = 1000.0,
     disorder: Annotated[
         str | None, typer.Option("--disorder", metavar="TIME", help="Rows out of order by up to, e.g., '2 seconds'.")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
     debug: Debug = False,
 ) -> None:
     """Write generated events to files.
