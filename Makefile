@@ -16,7 +16,8 @@ setup: $(STAMP) ## make the virtual environment
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[spark,shell,kafka,server,dev]'
+	# modules are compiled when they are imported, which most never are
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[spark,shell,kafka,server,dev]'
 	touch $(STAMP)
 
 run: $(STAMP) ## run the main job: an auction pipeline on Spark in local mode
