@@ -135,6 +135,18 @@ class EventParser(MatchParser):
     def _parse_query(self) -> exp.Expr:
         raise NotImplementedError
 
+    def _parse_events_alone(self) -> exp.Select | None:
+        """`FROM a NEXT b`, which stands for all columns; None where FROM has neither an operator nor PUBLISH."""
+        index = self._index
+        if not self._match(TokenType.FROM):
+            return None
+        query = exp.Select(expressions=[exp.Star()], from_=exp.From(this=self._parse_table()))
+        self._parse_publish(query)
+        if isinstance(query.args["from_"].this, EventExpression) or query.args.get("publish"):
+            return query
+        self._retreat(index)
+        return None
+
     # -- PUBLISH ---------------------------------------------------------------------------------------------------
 
     def _at_publish(self) -> bool:

@@ -62,7 +62,7 @@ class QueryParser(EventParser):
     def _parse_query(self) -> exp.Expr:
         """A whole query: SELECT, VALUES, WITH …, or any of these in parentheses, with set operations."""
         first = self._curr
-        query = self._parse_ddl_select()
+        query = self._parse_events_alone() or self._parse_ddl_select()
         if not isinstance(query, exp.Query | exp.Values):
             self.unexpected("a query")
         if isinstance(query, exp.Values) and query.args.get("alias"):
