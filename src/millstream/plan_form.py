@@ -30,6 +30,7 @@ _LISTED = {
     "session.planned": "Planned",
     "session.query_sets": "CohortDef QuerySetDef",
     "hosts.spark.kept_plan": "KeptPlan KeptStage",
+    "hosts.spark.job.kept_job": "KeptJob KeptQuery",
     "plan.aggregate_calls": "AggregateCall",
     "expressions.nodes": "Column Literal Call Cast Case",
     "plan.events.algebra": "Times Since Next Fold",

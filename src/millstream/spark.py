@@ -9,23 +9,30 @@ m.sql("SELECT symbol, avg(price) OVER (PARTITION BY symbol RANGE 1 MINUTE PRECED
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from millstream.bind.reads import tables_of
 from millstream.catalog import TableDef
 from millstream.config import Config
-from millstream.errors import EngineError
-from millstream.hosts.spark.frames import schema_of
+from millstream.errors import BindError, EngineError
+from millstream.hosts.spark.frames import KnownFrame, known_frame, view_of
 from millstream.hosts.spark.host import SparkHost
+from millstream.hosts.spark.job.views import MaintainedView
 from millstream.hosts.spark.rescale import rescale
 from millstream.hosts.spark.session import get_session
 from millstream.hosts.tables import TableStore
 from millstream.session.database import Database
-from millstream.session.times import ordered_stream
+from millstream.session.times import Moment, ordered_stream
+from millstream.sql import parse
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from millstream.hosts.spark.job.streaming_job import StreamingJob
     from millstream.session.query import Query, Result
     from millstream.sql.parameters import Parameters
 
@@ -37,6 +44,9 @@ class Millstream:
         tables = TableStore()
         self._host = SparkHost(spark or get_session(), tables.read)
         self._database = Database(self._host, tables, Config())
+        self._views: set[str] = set()
+        self._left_out: dict[str, dict[str, str]] = {}
+        """of each DataFrame, the columns whose types have no SQL type here"""
 
     @property
     def spark(self) -> SparkSession:
@@ -50,18 +60,46 @@ class Millstream:
 
         Rows of a stream may be out of order by up to `slack`; in a streaming query it is the watermark delay.
         """
-        schema = schema_of(df, name)
+        known = known_frame(df, name)
         if time is None:
             if df.isStreaming:
                 raise EngineError(
                     f"{name} is a streaming DataFrame without a time", hint="name its event-time column: time='ts'"
                 )
-            self._database.catalog.add(TableDef(name, schema), replace=True)
-            self._host.register_table(name, df, schema)
-            return
-        stream = ordered_stream(name, schema, time, slack)
-        self._database.catalog.add(stream, replace=True)
-        self._host.register_stream(stream, df)
+            self._database.catalog.add(TableDef(name, known.schema), replace=True)
+            self._host.register_table(name, known.df, known.schema)
+        else:
+            self._check_time(time, known)
+            stream = ordered_stream(name, known.schema, time, slack)
+            self._database.catalog.add(stream, replace=True)
+            self._host.register_stream(stream, known.df)
+        self._left_out[name] = known.left_out
+
+    def _check_time(self, time: str, known: KnownFrame) -> None:
+        given = {column.lower(): type_ for column, type_ in known.left_out.items()}
+        if time.lower() in given:
+            raise EngineError(
+                f"column {time} is {given[time.lower()]}, which is no time", hint="cast it to a timestamp"
+            )
+
+    @contextmanager
+    def _knowing(self, text: str) -> Iterator[None]:
+        """Bind a text: temporary views of the session are known in it, and columns that were left out are told."""
+        for name in dict.fromkeys(table.name for part in parse(text) for table in tables_of(part.ast)):
+            if name in self._views or self._database.catalog.find(name) is None:
+                view = view_of(self.spark, name)
+                if view is not None:
+                    self.register(name, view)
+                    self._views.add(name)
+        try:
+            yield
+        except BindError as error:
+            for name, columns in self._left_out.items():
+                for column, type_ in columns.items():
+                    if error.message.lower() == f"no column {column}".lower():
+                        error.detail = f"column {column} of {name} is {type_}, which has no SQL type here"
+                        error.hint = "extract its fields with select() before you register the DataFrame"
+            raise
 
     def register_aggregate(self, made: Any) -> None:
         """Register an aggregate written in Python: a class or a function decorated with `@millstream.aggregate`.
@@ -71,15 +109,69 @@ class Millstream:
         self._database.register_aggregate(made)
 
     def execute(self, sql: str, params: Parameters | None = None) -> Query | Result | None:
-        """Run statements such as CREATE STREAM … AS, CREATE TABLE or INSERT, separated by `;`."""
-        return self._database.execute(sql, params)
+        """Run statements such as CREATE STREAM … AS, CREATE TABLE or INSERT, separated by `;`.
+
+        INSERT INTO a sink runs at once, as one job for all of them, if the inputs end; over streaming inputs it
+        waits for `start`.
+        """
+        with self._knowing(sql):
+            result = self._database.execute(sql, params)
+        done = self._host.run_inserts()
+        for query in done:
+            self._database.stop(query.program.name)
+        for query in done:
+            if query.error is not None:
+                raise query.error
+        return None if done else result
+
+    def start(
+        self,
+        queries: Mapping[str, str] | None = None,
+        *,
+        checkpoint: str,
+        trigger: Mapping[str, Any] | None = None,
+        foreach_batch: Mapping[str, Callable[[DataFrame, int], Any]] | None = None,
+        views: Mapping[str, str] | None = None,
+        name: str | None = None,
+    ) -> StreamingJob:
+        """Start all queries over streaming inputs as one streaming query, which reads each source once.
+
+        These are the INSERTs that were executed, and `queries`, by name. Each goes to its sink or to its function
+        in `foreach_batch`, which takes a DataFrame and the number of the micro-batch. `trigger` is as in Spark:
+        {"processingTime": "5 seconds"} or {"availableNow": True}. The job resumes from `checkpoint` if there is one.
+        `views` are relations, by name: what each holds is a temporary view of the session, up to date with every
+        micro-batch, and is kept in the checkpoint, which then must be a local directory.
+        """
+        asked, functions = dict(queries or {}), dict(foreach_batch or {})
+        for view, text in (views or {}).items():
+            came, went = f"{view}: came", f"{view}: went"
+            asked |= {came: f"ISTREAM({text})", went: f"DSTREAM({text})"}
+        try:
+            for known, text in asked.items():
+                with self._knowing(text):
+                    self._database.sql(text, name=known)
+            for view in views or {}:
+                came, went = f"{view}: came", f"{view}: went"
+                place = Path(checkpoint) / "millstream" / "views" / view
+                content = MaintainedView(self.spark, view, place, self._database.query(came).schema)
+                functions |= {came: content.came, went: content.went}
+            return self._host.start_all(checkpoint, trigger, functions, name)
+        finally:
+            for query in self._database.queries():
+                if query.name in asked:
+                    self._database.stop(query.name)
 
     def sql(self, text: str, params: Parameters | None = None) -> DataFrame:
         """A query as a DataFrame: a streaming one if any of its inputs is.
 
         `params` are values for `$name` (a dict) or `?` (a list) in the text.
         """
-        return self._host.to_dataframe(self._database.prepare(text, params=params))
+        with self._knowing(text):
+            return self._host.to_dataframe(self._database.prepare(text, params=params))
+
+    def advance(self, stream: str, time: Moment) -> None:
+        """Heartbeat: no later row of `stream` is before `time`. A running job hears of it in its next micro-batch."""
+        self._database.advance(stream, time)
 
     def rescale(self, checkpoint: str, partitions: int) -> None:
         """Redistribute the state of a stopped streaming query over another number of tasks.
@@ -88,6 +180,11 @@ class Millstream:
         """
         rescale(self.spark, checkpoint, partitions)
 
+    def close(self) -> None:
+        """Forget everything: ports are closed, jobs that run go on without them. The Spark session stays."""
+        self._database.close()
+
     def explain(self, text: str) -> str:
         """How a query would run: the plan, the rules applied to it, the stages, and Spark's own plan."""
-        return self._database.explain(text)
+        with self._knowing(text):
+            return self._database.explain(text)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ from millstream.hosts.spark.host import SparkHost
 from millstream.hosts.spark.job import bounded
 from millstream.hosts.spark.job.graph import GraphBuilder, JobGraph, JobQuery
 from millstream.hosts.spark.meters import Meters
+from millstream.spark import Millstream
 
 pytestmark = pytest.mark.spark
 
@@ -156,3 +160,227 @@ def test_sinks_take_their_parts_of_one_job(spark: Any, tmp_path: Path, expected:
     for name in ("totals", "large"):
         assert pq.read_table(tmp_path / name).to_pylist() == expected[name]
     assert shown.fetch().to_pylist() == expected["peaks"]
+
+
+# -- streaming ---------------------------------------------------------------------------------------------------------
+
+NOW = {"availableNow": True}
+END = [(9, 10.0, "2026-01-01 01:00:00")]
+"""A row that makes all before it final."""
+
+
+@pytest.fixture
+def one_file_at_a_time(spark: Any) -> Iterator[None]:
+    spark.conf.set("spark.millstream.filesPerTrigger", "1")
+    yield
+    spark.conf.unset("spark.millstream.filesPerTrigger")
+
+
+class Feed:
+    """A directory of files that a streaming job follows, each file a micro-batch."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.count = 0
+        folder.mkdir()
+
+    def add(self, rows: list[tuple[int, float, str]]) -> None:
+        table = pa.table({"k": [k for k, _, _ in rows], "x": [x for _, x, _ in rows], "ts": [t for _, _, t in rows]})
+        path = self.folder / f"{self.count:03d}.parquet"
+        hidden = path.with_name("." + path.name)
+        pq.write_table(table.set_column(2, "ts", table["ts"].cast(pa.timestamp("us"))), hidden)
+        os.utime(hidden, (1_700_000_000 + self.count,) * 2)
+        hidden.rename(path)
+        self.count += 1
+
+
+@pytest.fixture
+def feed(tmp_path: Path, one_file_at_a_time: None) -> Feed:
+    return Feed(tmp_path / "in")
+
+
+def pipeline(spark: Any, feed: Feed, tmp_path: Path, queries: dict[str, str]) -> Any:
+    """A session whose queries with `_out` in their names write part files or, with `_csv`, one file."""
+    database = ms.connect(spark=spark)
+    options = f"connector = 'file', path = '{feed.folder}', follow = true"
+    database.execute(DECLARED.replace("ORDER BY ts;", f"ORDER BY ts WITH ({options});"))
+    for name, text in queries.items():
+        if name.endswith("_out"):
+            database.execute(f"CREATE SINK {name} WITH (connector = 'file', path = '{tmp_path / name}')")
+        elif name.endswith("_csv"):
+            path = tmp_path / name
+            database.execute(
+                f"CREATE SINK {name} WITH (connector = 'file', path = '{path}', format = 'csv', single_file = true)"
+            )
+        sink = database.catalog.find(name)
+        program = replace(database.prepare(text, name), sink=sink)
+        database._host.start(program)
+    return database
+
+
+def run_job(database: Any, checkpoint: Path, functions: Any = None) -> Any:
+    host = database._host
+    job = host.start_job(list(host._queries.values()), str(checkpoint), NOW, functions)
+    try:
+        assert job.wait()
+    finally:
+        job.stop()
+    return job
+
+
+def in_files(folder: Path) -> list[Any]:
+    return sorted((row for path in folder.glob("part-*") for row in pq.read_table(path).to_pylist()), key=str)
+
+
+def in_csv(path: Path) -> list[str]:
+    return path.read_text().splitlines()[1:]
+
+
+STREAMED = {
+    "totals_out": QUERIES["totals"],
+    "large": QUERIES["large"],
+    "named_csv": QUERIES["named"],
+    "live_out": QUERIES["live"],
+    "peaks_fn": QUERIES["peaks"],
+}
+
+
+def test_a_streaming_job_serves_every_sink_and_resumes(
+    spark: Any, feed: Feed, tmp_path: Path, expected: dict[str, list[Any]]
+) -> None:
+    taken: list[tuple[int, list[Any]]] = []
+
+    def take(frame: Any, batch: int) -> None:
+        taken.append((batch, [row.peak for row in frame.collect()]))
+
+    fetched: list[Any] = []
+    for first, last in ((0, 10), (10, 20)):
+        feed.add(ROWS[first:last])
+    database = pipeline(spark, feed, tmp_path, STREAMED)
+    job = run_job(database, tmp_path / "checkpoint", {"peaks_fn": take})
+    fetched += database._host.fetch("large").to_pylist()
+    assert job.graph.levels == 2 and len(job.graph.sources) == 1
+    files = [entry["sources"][0]["numInputRows"] for entry in job.query.recentProgress]
+    assert [count for count in files if count] == [1, 1], "each file is read once"
+    feed.add(ROWS[20:])
+    feed.add(END)
+    database = pipeline(spark, feed, tmp_path, STREAMED)
+    job = run_job(database, tmp_path / "checkpoint", {"peaks_fn": take})
+    fetched += database._host.fetch("large").to_pylist()
+    assert fetched == expected["large"]
+    totals = sorted(expected["totals"], key=str)
+    assert [row for row in in_files(tmp_path / "totals_out") if row["k"] != 9] == totals
+    assert in_files(tmp_path / "live_out") == expected["live"]
+    assert len(in_csv(tmp_path / "named_csv")) == len(expected["named"])
+    peaks = [row["peak"] for row in expected["peaks"]]
+    assert [peak for _, rows in taken for peak in rows][: len(peaks)] == peaks
+    assert job.rows("large") == len(fetched) and job.stages["millstream_stage_1"].startswith("over by k")
+
+
+def test_a_micro_batch_that_is_repeated_leaves_every_row_once(spark: Any, feed: Feed, tmp_path: Path) -> None:
+    queries = {name: STREAMED[name] for name in ("totals_out", "named_csv", "peaks_fn")}
+    for first in range(0, 40, 10):
+        feed.add(ROWS[first : first + 10])
+
+    def fail_at(wanted: int) -> Any:
+        def take(frame: Any, batch: int) -> None:
+            if batch == wanted:
+                raise ValueError("the network is gone")
+
+        return take
+
+    for batch in (0, 2, 3):
+        database = pipeline(spark, feed, tmp_path, queries)
+        with pytest.raises(ms.MillstreamError, match="the network is gone"):
+            run_job(database, tmp_path / "checkpoint", {"peaks_fn": fail_at(batch)})
+    feed.add(END)
+    run_job(pipeline(spark, feed, tmp_path, queries), tmp_path / "checkpoint", {"peaks_fn": fail_at(-1)})
+    alone = started(ms.connect(), {name: QUERIES[name] for name in ("totals", "named")})
+    alone.finish()
+    assert len(in_files(tmp_path / "totals_out")) == len(alone.query("totals").fetch())
+    lines = in_csv(tmp_path / "named_csv")
+    assert len(lines) == len(set(lines)) == len(alone.query("named").fetch())
+
+
+def test_queries_come_and_go_and_the_others_keep_their_state(spark: Any, feed: Feed, tmp_path: Path) -> None:
+    sums = "SELECT k, x, sum(x) OVER (PARTITION BY k ROWS UNBOUNDED PRECEDING) AS total FROM s"
+    checkpoint = tmp_path / "checkpoint"
+    feed.add([(1, 1.0, "2026-01-01 00:00:00")])
+    feed.add([(1, 2.0, "2026-01-01 00:00:01")])
+    run_job(pipeline(spark, feed, tmp_path, {"a_out": sums, "b_out": sums}), checkpoint)
+    feed.add([(1, 4.0, "2026-01-01 00:00:02"), (1, 0.0, "2026-01-01 00:00:03")])
+    run_job(pipeline(spark, feed, tmp_path, {"b_out": sums, "c_out": sums}), checkpoint)
+    totals = {name: [row["total"] for row in in_files(tmp_path / name)] for name in ("a_out", "b_out", "c_out")}
+    assert totals["b_out"] == [1.0, 3.0, 7.0], "it goes on, though the query that it shared its kernel with is gone"
+    assert totals["a_out"] == [1.0], "it is no more"
+    assert totals["c_out"] == [4.0], "it starts with an empty window"
+    with pytest.raises(ms.StateError, match="stage 1 of query b_out was"):
+        run_job(pipeline(spark, feed, tmp_path, {"b_out": sums.replace("PARTITION BY k ", "")}), checkpoint)
+
+
+def test_millstream_starts_its_queries_as_one_job(spark: Any, feed: Feed, tmp_path: Path) -> None:
+    m = Millstream(spark)
+    options = f"connector = 'file', path = '{feed.folder}', follow = true"
+    m.execute(f"CREATE STREAM s (k INT, x DOUBLE, ts TIMESTAMP) ORDER BY ts WITH ({options})")
+    m.execute(f"CREATE SINK large_out WITH (connector = 'file', path = '{tmp_path / 'large'}')")
+    m.execute(f"INSERT INTO large_out {QUERIES['large']}")
+    feed.add(ROWS)
+    feed.add(END)
+    taken: list[Any] = []
+    job = m.start(
+        {"totals": QUERIES["totals"]},
+        checkpoint=str(tmp_path / "checkpoint"),
+        trigger=NOW,
+        foreach_batch={"totals": lambda frame, batch: taken.extend(frame.collect())},
+    )
+    job.wait()
+    assert len(taken) == len(ROWS) and len(in_files(tmp_path / "large")) == 9
+    assert {query.program.name for query in job.graph.queries} == {"q1", "totals"}
+    with pytest.raises(ms.EngineError, match="no query named peaks"):
+        m.start({"t": QUERIES["totals"]}, checkpoint=str(tmp_path / "other"), foreach_batch={"peaks": print})
+
+
+def test_inserts_over_inputs_that_end_run_at_once(spark: Any, tmp_path: Path) -> None:
+    m = Millstream(spark)
+    frame = spark.createDataFrame(ROWS, "k INT, x DOUBLE, t STRING").selectExpr(
+        "k", "x", "CAST(t AS TIMESTAMP_NTZ) AS ts"
+    )
+    m.register("s", frame, time="ts")
+    sinks = [f"CREATE SINK {name} WITH (connector = 'file', path = '{tmp_path / name}')" for name in ("a", "b")]
+    m.execute(";".join([*sinks, f"INSERT INTO a {QUERIES['large']}", f"INSERT INTO b {QUERIES['totals']}"]))
+    assert len(in_files(tmp_path / "a")) == 9 and len(in_files(tmp_path / "b")) == len(ROWS)
+    with pytest.raises(ms.EngineError, match="nothing to start"):
+        m.start(checkpoint=str(tmp_path / "checkpoint"))
+    with pytest.raises(ms.EngineError, match="all inputs of large end"):
+        m.start({"large": QUERIES["large"]}, checkpoint=str(tmp_path / "checkpoint"))
+
+
+def test_views_of_a_job_hold_what_is_valid(spark: Any, feed: Feed, tmp_path: Path) -> None:
+    m = Millstream(spark)
+    options = f"connector = 'file', path = '{feed.folder}', follow = true"
+    m.execute(f"CREATE STREAM s (k INT, x DOUBLE, ts TIMESTAMP) ORDER BY ts WITH ({options})")
+    views = {"live": "SELECT k, count(*) AS n FROM s [RANGE 10 SECONDS] GROUP BY k"}
+
+    def content_at(rows: list[Any]) -> set[tuple[int, int]]:
+        feed.add(rows)
+        m.start(views=views, checkpoint=str(tmp_path / "checkpoint"), trigger=NOW).wait()
+        return {(row.k, row.n) for row in spark.sql("SELECT k, n FROM live").collect()}
+
+    # just before the last row, which tells the time but has not passed itself: rows of the last ten seconds
+    assert content_at([*ROWS[:20], (7, 0.0, "2026-01-01 00:00:20")]) == {(0, 3), (1, 4), (2, 3)}
+    assert content_at([(8, 0.0, "2026-01-01 00:00:27")]) == {(0, 1), (1, 1), (2, 1), (7, 1)}
+    assert content_at(END) == set()
+    spark.catalog.dropTempView("live")
+
+
+def test_snapshots_of_pushed_rows(spark: Any) -> None:
+    text = "SELECT k, count(*) AS n FROM s [RANGE 10 SECONDS] GROUP BY k"
+    found = []
+    for database in (ms.connect(), ms.connect(spark=spark)):
+        database.execute(DECLARED)
+        query = database.sql(text)
+        database.push("s", ROWS[:20])
+        database.advance("s", "2026-01-01 00:00:22")
+        kept = [query.snapshot(), query.snapshot("2026-01-01 00:00:25")]
+        found.append([sorted(table.to_pylist(), key=str) for table in kept])
+    assert found[0] == found[1] and all(found[0])

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import millstream as ms
 from millstream.errors import BindError, CatalogError, EngineError
 from millstream.spark import Millstream
 
@@ -103,11 +104,48 @@ def test_what_does_not_fit_is_said(m: Millstream, spark: Any) -> None:
         m.register("quotes", df, time="nosuch")
     with pytest.raises(CatalogError, match="cannot order a stream"):
         m.register("quotes", df, time="symbol")
-    with pytest.raises(EngineError, match="no counterpart"):
-        m.register("nested", spark.sql("SELECT array(1) AS xs, 1 AS x"))
+    with pytest.raises(EngineError, match="no column of nested has an SQL type"):
+        m.register("nested", spark.sql("SELECT array(1) AS xs"))
     with pytest.raises(CatalogError, match="two columns"):
         m.register("twice", spark.sql("SELECT 1 AS a, 2 AS A"))
     with pytest.raises(EngineError, match="without a time"):
         m.register("live", spark.readStream.format("rate").load())
     with pytest.raises(BindError):
         m.sql("SELECT x FROM nowhere")
+
+
+def test_columns_of_other_types_pass_unless_they_are_used(m: Millstream, spark: Any) -> None:
+    rows = "SELECT array(1) AS xs, 1 AS x, TIMESTAMP_NTZ '2026-01-01' AS ts, named_struct('a', 1) AS s"
+    m.register("nested", spark.sql(rows), time="ts")
+    assert [row.x for row in m.sql("SELECT x FROM nested").collect()] == [1]
+    with pytest.raises(BindError, match="no column xs") as raised:
+        m.sql("SELECT xs FROM nested")
+    assert "array<int>" in str(raised.value) and "select()" in str(raised.value)
+    with pytest.raises(EngineError, match="xs is array<int>"):
+        m.register("nested", spark.sql(rows), time="xs")
+
+
+def test_temporary_views_are_known_by_name(m: Millstream, spark: Any) -> None:
+    m.register("quotes", spark.createDataFrame(ROWS, COLUMNS), time="event.time")
+    text = "SELECT price, city FROM quotes JOIN listed_view ON symbol = name WHERE price <= 10"
+    with pytest.raises(BindError, match="listed_view"):
+        m.sql(text)
+    spark.sql("SELECT 'IBM' AS name, 'Ulm' AS city").createOrReplaceTempView("listed_view")
+    try:
+        assert [tuple(row) for row in m.sql(text).collect()] == [(10.0, "Ulm")]
+        spark.sql("SELECT 'SUN' AS name, 'Bonn' AS city").createOrReplaceTempView("listed_view")
+        assert [tuple(row) for row in m.sql(text).collect()] == [(5.0, "Bonn")]
+        spark.readStream.format("rate").load().createOrReplaceTempView("listed_view")
+        with pytest.raises(EngineError, match="without a time"):
+            m.sql(text)
+    finally:
+        spark.catalog.dropTempView("listed_view")
+
+
+def test_settings_of_the_process_are_refused(m: Millstream, spark: Any) -> None:
+    for statement in ("SET threads = 2", "SET jit = 'off'"):
+        with pytest.raises(EngineError, match="in-process engine only"):
+            m.execute(statement)
+    with pytest.raises(EngineError, match="durability is a setting of the in-process engine only"):
+        ms.connect(spark=spark, durability="disk")
+    m.execute("SET rules = off")

@@ -207,7 +207,7 @@ def test_progress_tells_what_stages_do(spark: Any, inbox: Inbox, tmp_path: Path)
     query.awaitTermination()
     rounds = [entry.observedMetrics for entry in query.recentProgress if entry.numInputRows]
     (name,) = rounds[0]
-    assert name.startswith("millstream stage 1: over by symbol")
+    assert name == "millstream_stage_1"
     told = [metrics[name].asDict() for metrics in rounds]
     assert [entry["rows"] for entry in told] == [2, 2] and [entry["late"] for entry in told] == [0, 1]
     assert [entry["waiting"] for entry in told] == [1, 2] and told[-1]["state"] > 0

@@ -57,8 +57,11 @@ def session(wish: Wish) -> Iterator[Opened]:
 def _on_spark(wish: Wish, settings: Mapping[str, Any], spark_conf: Mapping[str, str]) -> Iterator[Opened]:
     from millstream.cli import spark_session
     from millstream.config import Config
+    from millstream.hosts.spark.session import refuse_setting
 
     config = Config()
+    for name in settings:
+        refuse_setting(name)
     for name, value in settings.items():
         config = config.with_setting(name, value)
     spark = spark_session.start_spark(wish.master, spark_conf)

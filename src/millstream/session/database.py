@@ -205,6 +205,8 @@ class Database(Guarded):
             case act.SetPlace(name=place, directory=directory, read_only=read_only):
                 self.guard.set_location(place, directory, read_only)
             case act.ChangeSetting(name=setting, value=value):
+                if hasattr(self._host, "check_setting"):
+                    self._host.check_setting(setting)
                 self._configure(self.config.with_setting(setting, value))
         return None
 

@@ -42,6 +42,11 @@ def open_session(
 ) -> Database:  # fmt: skip
     """The session that `millstream.connect` describes."""
     config = Config() if access.is_open else Config(**BOUNDED)
+    if spark is not None or engine == "spark":
+        from millstream.hosts.spark.session import refuse_setting
+
+        for name in settings:
+            refuse_setting(name)
     for name, value in settings.items():
         config = config.with_setting(name, value)
     aggregates = tuple(aggregates)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from millstream.arrays import from_numpy, to_numpy
 from millstream.hosts.embedded.graph import Vertex
 from millstream.hosts.embedded.operators import Operator, RunKernel
-from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
+from millstream.hosts.validity import ends_of
+from millstream.kernels.batch import BEGIN, FOREVER, Batch, concat
 from millstream.kernels.relations.signs import SIGN
 from millstream.physical.nodes import Apply, Compute, Staged, TableJoin
 
@@ -17,14 +17,14 @@ class ValidRows:
     """Delivered rows whose last two columns bound their validity, kept until time has passed it."""
 
     def __init__(self, batches: list[pa.RecordBatch] | None = None, since: int = BEGIN) -> None:
-        self._batches = [(int(_until(rows).max(initial=BEGIN)), rows) for rows in batches or []]
+        self._batches = [(int(ends_of(rows).max(initial=BEGIN)), rows) for rows in batches or []]
         self.since = since
         """the earliest instant whose content is still known"""
 
     def add(self, rows: pa.RecordBatch, upto: int) -> None:
         """Take rows in; those that have ended by `upto` may go."""
         if rows.num_rows:
-            self._batches.append((int(_until(rows).max()), rows))
+            self._batches.append((int(ends_of(rows).max()), rows))
         if self.since < upto:
             self.since = upto
             self._batches = [(end, rows) for end, rows in self._batches if end > upto]
@@ -37,13 +37,6 @@ class ValidRows:
     @property
     def batches(self) -> list[pa.RecordBatch]:
         return [rows for _, rows in self._batches]
-
-
-def valid_at(batches: list[pa.RecordBatch], schema: pa.Schema, at: int) -> pa.Table:
-    """The rows that are valid at an instant, without their bounds."""
-    chosen = [_valid(rows, at) for rows in batches if rows.num_rows]
-    table = pa.Table.from_batches(chosen, schema=schema)
-    return table.select(list(range(table.num_columns - 2)))
 
 
 def still_to_come(top: Vertex, at: int) -> list[pa.RecordBatch]:
@@ -103,19 +96,3 @@ def _copied(operator: Operator) -> Operator:
     assert saved is not None
     copy.restore(saved)
     return copy
-
-
-def _valid(rows: pa.RecordBatch, at: int) -> pa.RecordBatch:
-    start = _micros(rows.column(rows.num_columns - 2))
-    return rows.take(from_numpy(np.flatnonzero((start <= at) & (_until(rows) > at))))
-
-
-def _until(rows: pa.RecordBatch) -> Ints:
-    return _micros(rows.column(rows.num_columns - 1))
-
-
-def _micros(column: pa.Array) -> Ints:
-    """Times as numbers; an open end is after all of them."""
-    plain = column.view(pa.int64()) if pa.types.is_timestamp(column.type) else column.cast(pa.int64())
-    times = to_numpy(plain)
-    return np.where(to_numpy(plain.is_valid()), times, FOREVER) if plain.null_count else times

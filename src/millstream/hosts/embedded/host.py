@@ -17,7 +17,7 @@ from millstream.connectors.convert.records import rows_to_batch
 from millstream.connectors.registry import make_sink, make_source
 from millstream.errors import CatalogError, DataError
 from millstream.hosts.contract import Counts, Progress, ReadyQuery, Report, Shared, not_running
-from millstream.hosts.embedded.content import still_to_come, valid_at
+from millstream.hosts.embedded.content import still_to_come
 from millstream.hosts.embedded.graph import Graph, Outlet, Vertex, as_table, tell_progress
 from millstream.hosts.embedded.graph_query import GraphQuery, log, ours
 from millstream.hosts.embedded.ordering import InOrder
@@ -27,6 +27,7 @@ from millstream.hosts.embedded.streams import Stream
 from millstream.hosts.embedded.turns import MOST_WAITING, SmallPushes, Turns
 from millstream.hosts.results import Gate, ResultLog
 from millstream.hosts.tables import TableStore
+from millstream.hosts.validity import valid_at
 from millstream.kernels import jit
 from millstream.kernels.batch import FOREVER
 from millstream.physical import nodes as physical

@@ -112,7 +112,7 @@ class BranchBuilder:
                 self._brought_together(rows, buckets), spec.output, self.clockwork, KernelOpening(spec), bits=bits
             )
         clockwork = self.clockwork
-        stage = Stage(spec, buckets, tuple(beating), clockwork.per_ms, clockwork.watermarked, wide, self._idle())
+        stage = Stage(spec, buckets, tuple(beating), clockwork.per_ms, clockwork.watermarked, wide, idle_of(self.spark))
         if wide:
             return Branch(self._kept(rows, stage), spec.output, clockwork)
         return Branch(
@@ -137,27 +137,29 @@ class BranchBuilder:
         output = packed.groupBy("bucket").transformWithStateInPandas(
             StageProcessor(KernelProcessor(stage)), output_ddl(stage), "Append", mode
         )
-        name = f"{STAGE_METRICS}{next(self._numbers)}: {stage.spec.describe()}"
+        name = f"{STAGE_METRICS}{next(self._numbers)}"
         return metered_rows(output, name, wire_sql(stage.spec.output)) if stage.wide else metered(output, name)
 
     def _bucket_count(self) -> int:
         if self.buckets is not None:
             return self.buckets
-        if self.clockwork.streaming:
-            return int(self.spark.conf.get(STREAMING_BUCKETS, str(DEFAULT_BUCKETS)) or DEFAULT_BUCKETS)
-        return cores_of(self.spark)
+        return buckets_of(self.spark) if self.clockwork.streaming else cores_of(self.spark)
 
-    def _idle(self) -> int | None:
-        """Microseconds after which an input that brings nothing no longer holds the others back; None is never."""
-        text = str(self.spark.conf.get(IDLE, DEFAULT_IDLE) or DEFAULT_IDLE).strip()
-        if text.lower() == "never":
-            return None
-        span = parse_duration(text)
-        if span is None:
-            raise EngineError(
-                f"{IDLE} is {text!r}, which is not a duration", hint="write it like '5 minutes', or never"
-            )
-        return span
+
+def buckets_of(spark: SparkSession) -> int:
+    """How many buckets the keys of a streaming query fall into, as the session says."""
+    return int(spark.conf.get(STREAMING_BUCKETS, str(DEFAULT_BUCKETS)) or DEFAULT_BUCKETS)
+
+
+def idle_of(spark: SparkSession) -> int | None:
+    """Microseconds after which an input that brings nothing no longer holds the others back; None is never."""
+    text = str(spark.conf.get(IDLE, DEFAULT_IDLE) or DEFAULT_IDLE).strip()
+    if text.lower() == "never":
+        return None
+    span = parse_duration(text)
+    if span is None:
+        raise EngineError(f"{IDLE} is {text!r}, which is not a duration", hint="write it like '5 minutes', or never")
+    return span
 
 
 def fused(node: Physical, shared: frozenset[Physical] = frozenset()) -> Physical:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import redirect_stdout
 from io import StringIO
 from typing import TYPE_CHECKING
@@ -18,16 +18,38 @@ if TYPE_CHECKING:
 def explained(plan: Physical, clockwork: Clockwork, in_spark: Callable[[Physical], bool], df: DataFrame) -> str:
     """The operators with where each runs, then the physical plan of Spark."""
     kind = "streaming query" if clockwork.streaming else "bounded run"
-    lines = [f"on Spark, as a {kind}", *_tree(plan, clockwork, in_spark, "")]
+    numbers = stage_numbers(plan) if clockwork.streaming else {}
+    lines = [f"on Spark, as a {kind}", *_tree(plan, clockwork, in_spark, numbers, "")]
     if clockwork.watermarked:
         lines.append("time: Spark's watermark, because rows pass through Spark SQL before a kernel")
     return "\n".join([*lines, "", "Spark plan", _spark_plan(df)])
 
 
-def _tree(node: Physical, clockwork: Clockwork, in_spark: Callable[[Physical], bool], indent: str) -> Iterator[str]:
-    yield f"{indent}{node.label()}  [{where(node, clockwork, in_spark)}]"
+def stage_numbers(plan: Physical) -> dict[Physical, int]:
+    """The numbers that stages with state have in the metrics of a streaming query."""
+    numbers: dict[Physical, int] = {}
+
+    def visit(node: Physical) -> None:
+        for child in node.inputs:
+            visit(child)
+        if node not in numbers and (is_exchange(node) or (isinstance(node, Source) and node.side == "late")):
+            numbers[node] = len(numbers) + 1
+
+    visit(plan)
+    return numbers
+
+
+def _tree(
+    node: Physical,
+    clockwork: Clockwork,
+    in_spark: Callable[[Physical], bool],
+    numbers: Mapping[Physical, int],
+    indent: str,
+) -> Iterator[str]:
+    stage = f"stage {numbers[node]}: " if node in numbers else ""
+    yield f"{indent}{node.label()}  [{stage}{where(node, clockwork, in_spark)}]"
     for child in node.inputs:
-        yield from _tree(child, clockwork, in_spark, indent + "  ")
+        yield from _tree(child, clockwork, in_spark, numbers, indent + "  ")
 
 
 def where(node: Physical, clockwork: Clockwork, in_spark: Callable[[Physical], bool]) -> str:

@@ -56,6 +56,34 @@ def telling() -> Iterator[None]:
         raise translated(error) from None
 
 
+@contextmanager
+def inside_a_micro_batch() -> Iterator[None]:
+    """Work in the driver while a micro-batch runs: failures reach Spark in few words.
+
+    When a query is stopped, Spark looks in the text of what its function raised for an interruption, with a pattern
+    that overflows the stack on a text as long as a Java trace.
+    """
+    try:
+        yield
+    except MillstreamError as error:
+        raise error.with_traceback(None) from None
+    except Exception as error:
+        if not _from_spark(error):
+            raise
+        if _STOPPED.search(str(error)):
+            raise Interrupted(_INTERRUPTION) from None
+        raise translated(error) from None
+
+
+class Interrupted(Exception):
+    """A micro-batch was given up because its query is stopped."""
+
+
+_STOPPED = re.compile(r"InterruptedException|ClosedByInterrupt|InterruptedIO|cancelled")
+_INTERRUPTION = "py4j.protocol.Py4JJavaError: An error occurred while calling it: java.lang.InterruptedException"
+"""What Spark recognises as the end of a query that is stopped."""
+
+
 def _from_spark(error: BaseException) -> bool:
     return type(error).__module__.split(".")[0] in ("pyspark", "py4j")
 

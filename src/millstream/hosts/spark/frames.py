@@ -1,8 +1,9 @@
-"""The schema of a DataFrame of the user's, in our types."""
+"""DataFrames of the user's: their schemas in our types, and those that a session knows as views."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from millstream.errors import CatalogError, EngineError
@@ -27,7 +28,7 @@ from millstream.types import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 _TYPES = {
     "boolean": BOOLEAN, "tinyint": TINYINT, "smallint": SMALLINT, "int": INTEGER, "bigint": BIGINT, "float": DOUBLE,
@@ -36,22 +37,40 @@ _TYPES = {
 }  # fmt: skip
 
 
-def schema_of(df: DataFrame, name: str) -> Schema:
-    """The columns of a DataFrame that is to be known as `name`."""
-    fields = []
+@dataclass(frozen=True)
+class KnownFrame:
+    """A DataFrame with the columns that have a counterpart here, and what the types of the others are."""
+
+    df: DataFrame
+    schema: Schema
+    left_out: dict[str, str]
+
+
+def known_frame(df: DataFrame, name: str) -> KnownFrame:
+    """What is known of a DataFrame as `name`."""
+    fields, left_out = [], {}
     for column in df.schema.fields:
         type_ = sql_type(column.dataType.simpleString())
         if type_ is None:
-            raise EngineError(
-                f"column {column.name} of {name} is {column.dataType.simpleString()}, which has no SQL type here",
-                hint="remove it with drop(), or extract its fields with select()",
-            )
-        fields.append(Field(column.name, type_))
+            left_out[column.name] = column.dataType.simpleString()
+        else:
+            fields.append(Field(column.name, type_))
     names = [field.name.lower() for field in fields]
     repeated = next((field.name for field in fields if names.count(field.name.lower()) > 1), None)
     if repeated is not None:
         raise CatalogError(f"{name} has two columns {repeated}", hint="rename one: names are case-insensitive")
-    return Schema(tuple(fields))
+    if not fields:
+        raise EngineError(f"no column of {name} has an SQL type here", hint="extract their fields with select()")
+    if left_out:
+        df = df.select(*[f"`{field.name.replace('`', '``')}`" for field in fields])
+    return KnownFrame(df, Schema(tuple(fields)), left_out)
+
+
+def view_of(spark: SparkSession, name: str) -> DataFrame | None:
+    """The temporary view of that name; None if there is none."""
+    if not any(view.name.lower() == name.lower() and view.isTemporary for view in spark.catalog.listTables()):
+        return None
+    return spark.table(f"`{name.replace('`', '``')}`")
 
 
 def sql_type(text: str) -> SqlType | None:

@@ -8,57 +8,56 @@ from dataclasses import replace
 from functools import partial
 from tempfile import TemporaryDirectory
 from threading import Event
-from time import time_ns
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from millstream.catalog import Clock, StreamDef
-from millstream.connectors.contract import Rejected, RowSource
-from millstream.errors import CatalogError, DataError, EngineError, MillstreamError, UnsupportedError
+from millstream.catalog import Clock
+from millstream.errors import EngineError, MillstreamError, UnsupportedError
 from millstream.hosts.contract import Counts, Progress, ReadyQuery, Report, Shared, not_running
 from millstream.hosts.results import Gate, ResultLog
 from millstream.hosts.spark import streaming
-from millstream.hosts.spark.arrive import stamped
-from millstream.hosts.spark.branches import Branch, Clockwork
-from millstream.hosts.spark.build import BranchBuilder, fused, is_exchange, needs_watermark
+from millstream.hosts.spark.apart import WRITTEN, run_apart
+from millstream.hosts.spark.branches import Branch
+from millstream.hosts.spark.build import BranchBuilder, fused
+from millstream.hosts.spark.declared import DeclaredInputs, ReadTable, pushed_to
 from millstream.hosts.spark.explain import explained
 from millstream.hosts.spark.failures import telling
-from millstream.hosts.spark.inputs import bounded_input, input_of
-from millstream.hosts.spark.job.bounded import settle
+from millstream.hosts.spark.job.bounded import run_together, settle
+from millstream.hosts.spark.job.graph import JobQuery
+from millstream.hosts.spark.job.outlets import TakeBatch
 from millstream.hosts.spark.job.sharing import shared_filters
+from millstream.hosts.spark.job.streaming_job import StreamingJob, start_job
 from millstream.hosts.spark.job.surroundings import SessionInputs
 from millstream.hosts.spark.kept_plan import KeptPlan
 from millstream.hosts.spark.meters import Meters, StreamMeter
 from millstream.hosts.spark.runs import StartedQuery
-from millstream.hosts.spark.session import send_whole
-from millstream.hosts.spark.sources import DriverSource, FollowedFiles, Input, PushedRows, Reading, RegisteredFrame
+from millstream.hosts.spark.session import refuse_setting, send_whole
+from millstream.hosts.spark.sources import FollowedFiles, PushedRows, Reading
 from millstream.hosts.spark.spool import Spooled
 from millstream.hosts.spark.stage import Stage
 from millstream.hosts.spark.streaming import Trigger
 from millstream.hosts.spark.surface import surface
-from millstream.hosts.spark.tables import SparkTable, brought_table, collected, registered_table, stored_table
-from millstream.hosts.spark.times import is_ticks
+from millstream.hosts.validity import starts_of, valid_at
+from millstream.kernels.batch import BEGIN
 from millstream.limits import cancelled
 from millstream.physical import nodes as physical
 from millstream.plan.costs.statistics import UNKNOWN, Statistics
 from millstream.plan_form import python_in
-from millstream.schema import Schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-WRITTEN = "written by "
-"""What the meter of a query's output is called among those of streams."""
+    from millstream.hosts.spark.job.clock import HeartbeatFile
 
-ReadTable = Callable[..., pa.Table]
-"""reads a physical.StoredTable; a second argument are tables that are lent to it, by name"""
+JOB = "job"
+"""Where below the directory of checkpoints that of a pipeline's job is."""
 
 log = logging.getLogger("millstream")
 
 
-class SparkHost:
+class SparkHost(DeclaredInputs):
     """Runs queries on a Spark session.
 
     `checkpoint` is where streaming queries keep how far they came, `trigger` when their micro-batches start. With
@@ -77,51 +76,22 @@ class SparkHost:
         trigger: Trigger | None = None,
         follow: bool = False,
     ) -> None:
-        self.spark = spark
-        self.checkpoint = checkpoint
+        super().__init__(spark, read_table, now, checkpoint, follow)
         self.trigger = trigger
-        self._follow = follow
-        self._read_table = read_table
-        self._now = now or (lambda: time_ns() // 1000)
         self._buckets = buckets
-        self._inputs: dict[str, Input] = {}
-        self._tables: dict[str, tuple[DataFrame, Schema]] = {}
         self._queries: dict[str, StartedQuery] = {}
-        self._arrivals = 0
-        self._stamp = 0
-        self._finished = False
         self._stop = Event()
+        self._heartbeats: HeartbeatFile | None = None
         self._gate = Gate()
         self._read: dict[str, tuple[int, int]] = {}
-        self._metered: Meters | None = None
 
     # -- streams, tables and queries -------------------------------------------------------------------------------
-
-    def declare(self, stream: StreamDef) -> None:
-        if self._follow and stream.source is not None and str(stream.source.get("connector")).startswith("file"):
-            stream = replace(stream, source={**stream.source, "follow": True})
-        self._inputs[stream.name.lower()] = input_of(stream, self.checkpoint)
-
-    def bind_source(self, stream: str, source: RowSource) -> None:
-        """Let a stream's rows come from `source`, which must be bounded."""
-        self._inputs[stream.lower()] = bounded_input(self._find(stream).stream, source)
-
-    def register_stream(self, stream: StreamDef, df: DataFrame) -> None:
-        """A stream whose rows are those of a DataFrame with the same columns, static or streaming."""
-        self._inputs[stream.name.lower()] = RegisteredFrame(stream, df)
-
-    def register_table(self, name: str, df: DataFrame, schema: Schema) -> None:
-        """A table that is a static DataFrame with the same columns."""
-        self._tables[name.lower()] = (df, schema)
 
     def hold(self, stream: str, rows: object) -> Counts | None:
         return None
 
     def settle(self) -> None:
         return
-
-    def forget(self, stream: str) -> None:
-        self._inputs.pop(stream.lower(), None)
 
     def start(self, program: ReadyQuery) -> None:
         for node in physical.walk(program.plan):
@@ -139,33 +109,7 @@ class SparkHost:
     def stop(self, name: str) -> None:
         self._queries.pop(name.lower()).results.close()
 
-    def _find(self, stream: str) -> Input:
-        found = self._inputs.get(stream.lower())
-        if found is None:
-            raise CatalogError(f"no stream {stream}")
-        return found
-
     # -- input -----------------------------------------------------------------------------------------------------
-
-    def push(self, stream: str, rows: pa.RecordBatch, rejected: tuple[Rejected, ...] = ()) -> Counts:
-        entry = self._find(stream)
-        if self._finished:
-            raise DataError(f"stream {entry.stream.name} has ended", hint="push rows before finish()")
-        pushed = _pushed(entry)
-        if pushed is None:
-            raise DataError(
-                f"stream {entry.stream.name} has its own source", hint="push() is for streams without a source a source"
-            )
-        self._stamp = max(self._stamp, self._now())
-        rows = stamped(rows, entry.stream, self._stamp)
-        first, self._arrivals = self._arrivals, self._arrivals + rows.num_rows + len(rejected)
-        return pushed.take(first, rows, rejected)
-
-    def advance(self, stream: str, upto: int) -> None:
-        """All rows are put in order at the end: a heartbeat only makes later rows below it late."""
-        pushed = _pushed(self._find(stream))
-        if pushed is not None:
-            pushed.advance(upto)
 
     def counts(self, name: str) -> Counts:
         """Of rows that are read, late ones are known of streaming queries only: in a bounded run none is."""
@@ -173,7 +117,7 @@ class SparkHost:
         entries = [self._find(stream) for stream in physical.streams_of(running.program.plan)]
         counts = Counts(late=running.late)
         for entry in entries:
-            pushed = _pushed(entry)
+            pushed = pushed_to(entry)
             counts += Counts() if pushed is None else pushed.counts
             if not isinstance(entry, PushedRows):
                 rows, rejected = self._read.get(entry.stream.name.lower(), (0, 0))
@@ -211,41 +155,6 @@ class SparkHost:
         """The program as a DataFrame, streaming if any of its inputs is."""
         with telling():
             return surface(self.branches(program, rows=True), program.columns)
-
-    def _clockwork(self, plan: physical.Physical) -> Clockwork:
-        nodes = list(physical.walk(plan))
-        inputs = [(node, self._find(node.stream)) for node in nodes if isinstance(node, physical.Source)]
-        streaming_ = {entry.streaming for _, entry in inputs}
-        if len(streaming_) > 1:
-            raise EngineError(
-                "a query reads both streaming and static inputs",
-                hint="register static ones without time=, as tables, or make all of them streaming",
-            )
-        streams = [entry.stream for node, entry in inputs if node.side != "errors"]
-        is_streaming = True in streaming_
-        return Clockwork(
-            streaming=is_streaming,
-            timed=any(map(is_exchange, nodes)) or any(node.side == "late" for node, _ in inputs),
-            latent=all(stream.clock is Clock.LATENT for stream in streams),
-            ticks=any(map(is_ticks, streams)),
-            watermarked=is_streaming and needs_watermark(plan, self._in_spark),
-        )
-
-    def _in_spark(self, node: physical.Physical) -> bool:
-        """Whether the rows of an operator are Spark's, not in the hands of Python workers."""
-        match node:
-            case physical.Source():
-                return isinstance(self._find(node.stream), RegisteredFrame | PushedRows | DriverSource)
-            case physical.Compute():
-                return self._in_spark(node.input)
-        return isinstance(node, physical.TableJoin)
-
-    def _table(self, node: physical.StoredTable) -> SparkTable:
-        registered = {name: self._tables[name.lower()] for name in node.tables if name.lower() in self._tables}
-        if node.table in registered:
-            return registered_table(*registered[node.table], node)
-        # a query over DataFrames is answered where stored tables are
-        return stored_table(self.spark, self._table_rows(node), node.schema)
 
     # -- running ---------------------------------------------------------------------------------------------------
 
@@ -313,46 +222,143 @@ class SparkHost:
         settle(self.spark, asked, self._stop, lambda: self._tell(report, meters), self._buckets)
         self._tell(report, meters)
 
-    def inputs(self, meters: Meters, *, streaming: bool, dry: bool = False) -> SessionInputs:
-        """The streams and tables of this session, for a job."""
-        return SessionInputs(self.spark, self._find, self._table_rows, meters, streaming=streaming, dry=dry)
-
-    def _table_rows(self, node: physical.StoredTable) -> pa.Table:
-        registered = {name: self._tables[name.lower()] for name in node.tables if name.lower() in self._tables}
-        if node.table in registered:
-            return brought_table(*registered[node.table], node)
-        lent = {name: collected(*known) for name, known in registered.items()}
-        return self._read_table(node, lent) if lent else self._read_table(node)
-
     def _run_unbounded(self, queries: list[StartedQuery], report: Report | None) -> None:
-        """Streaming queries side by side until `interrupt`; without a checkpoint directory they start afresh."""
-        streams = [name for query in queries for name in physical.streams_of(query.program.plan)]
-        meters = Meters.of(self.spark, streams)
-        outlets = Meters.of(self.spark, [WRITTEN + query.program.name for query in queries])
-        before = {query.program.name: query.rows for query in queries}
-
-        def look(news: Mapping[str, streaming.News]) -> None:
-            for query in queries:
-                name = query.program.name
-                before[name] += news[name].rows
-                query.rows = max(query.rows, before[name] + outlets[WRITTEN + name].counted[0])
-                query.late += news[name].late
-            for entry in map(self._find, meters.by_stream):
-                if isinstance(entry, Spooled):
-                    entry.check()
-            self._tell(report, meters)
-
+        """One streaming job until `interrupt`; without a checkpoint directory it starts afresh."""
         with TemporaryDirectory(prefix="millstream-", ignore_cleanup_errors=True) as scratch:
             base = self.checkpoint or scratch
-            self._metered = Meters(meters.by_stream | outlets.by_stream)
-            try:
-                started = {q.program.name: self.start_streaming(q.program, f"{base}/{q.program.name}") for q in queries}
-            finally:
-                self._metered = None
-            streaming.wait(started, self._stop, look)
+            if any(KeptPlan.read(self.spark, f"{base}/{q.program.name}", q.program) for q in queries):
+                self._run_apart(queries, base, report)
+            else:
+                self._run_job(queries, f"{base}/{JOB}", report)
         for query in queries:
             query.ended = True
             query.results.close()
+
+    def _run_job(self, queries: list[StartedQuery], checkpoint: str, report: Report | None) -> None:
+        meters = Meters.of(self.spark, [s for query in queries for s in physical.streams_of(query.program.plan)])
+        before = {query.program.name: (query.rows, query.late) for query in queries}
+        job = self.start_job(queries, checkpoint, self.trigger, meters=meters)
+        try:
+            while job.query.isActive and not self._stop.wait(streaming.LOOK_SECONDS):
+                self._look(job, queries, before, meters)
+                self._tell(report, meters)
+        finally:
+            job.stop()
+        self._look(job, queries, before, meters)
+        self._tell(report, meters)
+        job.raise_failure()
+
+    def _look(
+        self, job: StreamingJob, queries: list[StartedQuery], before: Mapping[str, tuple[int, int]], meters: Meters
+    ) -> None:
+        job.look()
+        for query in queries:
+            rows, late = before[query.program.name]
+            query.rows = rows + job.rows(query.program.name)
+            query.late = late + job.late_rows(query.program.name)
+        self._check_spools(meters)
+
+    def _beats(self) -> HeartbeatFile:
+        """How heartbeats reach running jobs."""
+        if self._heartbeats is None:
+            from millstream.hosts.spark.job.clock import HeartbeatFile
+
+            self._heartbeats = HeartbeatFile()
+        return self._heartbeats
+
+    def advance(self, stream: str, upto: int) -> None:
+        """Rows that are pushed are put in order at the end: there a heartbeat only makes later rows below it late. In a
+        running job time comes to `upto` with the next micro-batch."""
+        super().advance(stream, upto)
+        if self._find(stream).streaming:
+            self._beats().advance(stream, upto)
+
+    def run_inserts(self) -> list[StartedQuery]:
+        """Run what goes to sinks and reads inputs that end, as one job; which queries that were."""
+        asked = [query for query in self._queries.values() if query.program.sink is not None and not query.ended]
+        ready = [q for q in asked if not self._waits(q.program.plan) and self._streaming_of(q) is not True]
+        self._run([query for query in ready if query.error is None], None)
+        return ready
+
+    def start_all(
+        self, checkpoint: str, trigger: Trigger | None, functions: Mapping[str, TakeBatch], name: str | None
+    ) -> StreamingJob:
+        """All queries over streaming inputs as one job."""
+        queries = [query for query in self._queries.values() if not query.program.view]
+        names = [query.program.name for query in queries]
+        for query in queries:
+            if not self._clockwork(query.program.plan).streaming:
+                raise EngineError(
+                    f"all inputs of {query.program.name} end, and start() is for streaming ones",
+                    hint="use sql() for a DataFrame, or INSERT INTO a sink, which runs at once",
+                )
+        for known in functions:
+            if known.lower() not in map(str.lower, names):
+                raise EngineError(f"no query named {known} for its function", hint="queries: " + ", ".join(names))
+        if not queries:
+            raise EngineError("nothing to start", hint="give queries by name, or execute INSERT INTO a sink before")
+        return self.start_job(queries, checkpoint, trigger, functions, name=name)
+
+    def started(self) -> list[StartedQuery]:
+        """The queries that were started and not stopped, oldest first."""
+        return list(self._queries.values())
+
+    def start_job(
+        self,
+        queries: Sequence[StartedQuery],
+        checkpoint: str,
+        trigger: Trigger | None = None,
+        functions: Mapping[str, TakeBatch] | None = None,
+        meters: Meters | None = None,
+        name: str | None = None,
+    ) -> StreamingJob:
+        """Run queries as one streaming query, resuming from `checkpoint` if there is one.
+
+        `functions` take the micro-batches of queries, by name, as those of Spark's `foreachBatch` do.
+        """
+        names = [stream for query in queries for stream in physical.streams_of(query.program.plan)]
+        entries = [self._find(stream) for stream in dict.fromkeys(names)]
+        for entry in entries:
+            if isinstance(entry, Spooled):
+                entry.begin()
+        inputs = self.inputs(meters or Meters({}), streaming=True)
+        given = {known.lower(): function for known, function in (functions or {}).items()}
+        taken = {n: given[q.program.name.lower()] for n, q in enumerate(queries) if q.program.name.lower() in given}
+
+        def deliver(number: int, rows: pa.Table) -> None:
+            # Spark's next micro-batch waits with this one for readers that must not miss a row
+            running = queries[number]
+            self._gate.pass_(next(iter(running.results.feeds)), self._stop.is_set)
+            running.deliver([rows])
+
+        return start_job(
+            self.spark,
+            [JobQuery(query.program, inputs) for query in queries],
+            inputs,
+            [entry.stream for entry in self._inputs.values()],
+            checkpoint,
+            trigger,
+            deliver,
+            taken,
+            self._buckets,
+            name,
+            self._beats().path,
+        )
+
+    def _run_apart(self, queries: list[StartedQuery], base: str, report: Report | None) -> None:
+        def start(query: StartedQuery, meters: Meters) -> StreamingQuery:
+            return self.start_streaming(query.program, f"{base}/{query.program.name}", meters=meters)
+
+        def look(meters: Meters) -> None:
+            self._check_spools(meters)
+            self._tell(report, meters)
+
+        run_apart(self.spark, queries, start, self._stop, look)
+
+    def _check_spools(self, meters: Meters) -> None:
+        for entry in map(self._find, meters.by_stream):
+            if isinstance(entry, Spooled):
+                entry.check()
 
     def _tell(self, report: Report | None, meters: Meters) -> None:
         for name, meter in meters.by_stream.items():
@@ -369,7 +375,7 @@ class SparkHost:
             {query.program.name: query.rows for query in self._queries.values()},
             sum(rejected for _, rejected in self._read.values()),
             sum(query.late for query in self._queries.values())
-            + sum(pushed.counts.late for pushed in map(_pushed, self._inputs.values()) if pushed is not None),
+            + sum(pushed.counts.late for pushed in map(pushed_to, self._inputs.values()) if pushed is not None),
             total=None if None in sizes else sum(size or 0 for size in sizes),
         )
 
@@ -381,7 +387,9 @@ class SparkHost:
         self._running(name).fail(cancelled())
         self._stop.set()
 
-    def start_streaming(self, program: ReadyQuery, checkpoint: str, trigger: Trigger | None = None) -> StreamingQuery:
+    def start_streaming(
+        self, program: ReadyQuery, checkpoint: str, trigger: Trigger | None = None, meters: Meters | None = None
+    ) -> StreamingQuery:
         """Run a program as a streaming query into its sink, resuming from `checkpoint` if there is one.
 
         A query that is the same as the one that began there goes on with its plan, whatever the settings are now;
@@ -399,11 +407,11 @@ class SparkHost:
                 running.rows += rows.num_rows
                 running.deliver([rows])
 
-        branches, stages = self._built(program, 0, self._metered, dry=False, rows=False)
+        branches, stages = self._built(program, 0, meters, dry=False, rows=False)
         # before anything is read: what does not fit is refused at the start
         streams = [self._find(name).stream for name in physical.streams_of(program.plan)]
         KeptPlan.of(program, stages, streams).follow(kept, self.spark, checkpoint)
-        written = StreamMeter() if self._metered is None else self._metered[WRITTEN + program.name]
+        written = StreamMeter() if meters is None else meters[WRITTEN + program.name]
         return streaming.start(program, branches, checkpoint, trigger or self.trigger, deliver, written)
 
     # -- output ----------------------------------------------------------------------------------------------------
@@ -428,10 +436,35 @@ class SparkHost:
         return self._waits(self._running(name).program.plan)
 
     def content(self, name: str, at: int | None) -> pa.Table:
-        raise UnsupportedError(
-            "the content of a relation at an instant is only available in-process",
-            hint="fetch() its rows and compare valid_from and valid_to, or use ms.connect()",
-        )
+        """What a relation holds, of the rows so far: what would be delivered if all input ended now, at an instant."""
+        running = self._running(name)
+        if running.error is not None:
+            raise running.error
+        if self._clockwork(running.program.plan).streaming:
+            raise UnsupportedError(
+                "the content of a relation is only available while its inputs are pushed or bounded",
+                hint="maintain a view of a streaming query: start(views={name: query}, …), and ask it with spark.sql",
+            )
+        inputs = self.inputs(Meters({}), streaming=False)
+        asked = JobQuery(replace(running.program, sink=None), inputs, running.since)
+        with telling():
+            [outcome] = run_together(self.spark, [asked], {inputs.number: inputs}, self._buckets)
+        batches = outcome.fetched[0].to_batches()
+        if at is None:
+            at = self._reached(running.program.plan, batches)
+        schema = running.program.plan.schema.arrow
+        plain = [pa.RecordBatch.from_arrays(rows.columns, schema=schema) for rows in batches]
+        return valid_at(plain, schema, at).rename_columns(list(running.program.columns[:-2]))
+
+    def _reached(self, plan: physical.Physical, batches: list[pa.RecordBatch]) -> int:
+        """The latest time that a row or a heartbeat of pushed streams has had; without any, that a row begins at."""
+        pushed = [entry for entry in map(self._find, physical.streams_of(plan)) if isinstance(entry, PushedRows)]
+        if pushed:
+            return max(self._stamp if own.stream.clock is Clock.INTERNAL else own.reached for own in pushed)
+        return max((int(starts_of(rows).max(initial=BEGIN)) for rows in batches), default=BEGIN)
+
+    def check_setting(self, name: str) -> None:
+        refuse_setting(name)
 
     def statistics(self) -> Statistics:
         """Nothing: rows pass through workers, which do not tell."""
@@ -453,14 +486,9 @@ class SparkHost:
         for entry in self._inputs.values():
             if isinstance(entry, Spooled):
                 entry.close()
+        if self._heartbeats is not None:
+            self._heartbeats.close()
         for query in self._queries.values():
             query.results.close()
         self._queries.clear()
         self._inputs.clear()
-
-
-def _pushed(entry: Input) -> PushedRows | None:
-    """The rows that were pushed to a stream, if it takes any."""
-    if isinstance(entry, Spooled):
-        return entry.pushed
-    return entry if isinstance(entry, PushedRows) else None

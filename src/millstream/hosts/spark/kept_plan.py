@@ -46,7 +46,7 @@ class KeptPlan:
     @staticmethod
     def read(spark: SparkSession, checkpoint: str, now: ReadyQuery) -> KeptPlan | None:
         """The plan in a checkpoint that `now` is started on; None if there is none."""
-        text = _read(spark, f"{checkpoint}/{PLACE}")
+        text = read_text(spark, f"{checkpoint}/{PLACE}")
         if text is None:
             return None
         codes = plan_form.python_in(now)
@@ -69,29 +69,30 @@ class KeptPlan:
         """Take the place of the plan that ran before; refused if some state would be that of something else."""
         if before is not None:
             if before.program.sink != self.program.sink:
-                raise _another("its rows went to another sink")
+                raise another_query("its rows went to another sink")
             declared = {stream.name.lower(): stream for stream in before.streams}
             for stream in self.streams:
                 if declared.get(stream.name.lower(), stream) != stream:
-                    raise _another(f"stream {stream.name} was declared otherwise")
+                    raise another_query(f"stream {stream.name} was declared otherwise")
             for number, (old, new) in enumerate(zip_longest(before.stages, self.stages), 1):
                 if old is None or new is None or old.signature != new.signature:
-                    raise _another(f"stage {number} was {_told(old)} and is now {_told(new)}")
+                    raise another_query(f"stage {number} was {told_stage(old)} and is now {told_stage(new)}")
         if before != self:
-            _write(spark, f"{checkpoint}/{PLACE}", plan_form.dumps(self))
+            write_text(spark, f"{checkpoint}/{PLACE}", plan_form.dumps(self))
 
 
-def _another(why: str) -> StateError:
+def another_query(why: str) -> StateError:
     return StateError(
         "the checkpoint belongs to another query", detail=why, hint="start with a new checkpoint directory"
     )
 
 
-def _told(stage: KeptStage | None) -> str:
+def told_stage(stage: KeptStage | None) -> str:
     return "not there" if stage is None else f"[{stage.does}] with {stage.signature.rpartition(',')[0]}"
 
 
-def _read(spark: SparkSession, path: str) -> str | None:
+def read_text(spark: SparkSession, path: str) -> str | None:
+    """A file beside a checkpoint; None if there is none."""
     jvm = _jvm(spark)
     if jvm is None:
         return Path(path).read_text() if Path(path).exists() else None
@@ -106,7 +107,8 @@ def _read(spark: SparkSession, path: str) -> str | None:
         stream.close()
 
 
-def _write(spark: SparkSession, path: str, text: str) -> None:
+def write_text(spark: SparkSession, path: str, text: str) -> None:
+    """Put a file beside a checkpoint, in place of the one that is there."""
     jvm = _jvm(spark)
     if jvm is None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -120,8 +122,14 @@ def _write(spark: SparkSession, path: str, text: str) -> None:
         out.write(bytearray(text.encode()))
     finally:
         out.close()
-    files.delete(place, False)
-    files.rename(temporary, place)
+    # in one step: there is never no file
+    gateway: Any = spark.sparkContext._gateway
+    overwriting = gateway.new_array(getattr(jvm.org.apache.hadoop.fs, "Options$Rename"), 1)
+    overwriting[0] = getattr(jvm.org.apache.hadoop.fs, "Options$Rename").OVERWRITE
+    context = jvm.org.apache.hadoop.fs.FileContext.getFileContext(
+        files.makeQualified(place).toUri(), spark._jsc.hadoopConfiguration()
+    )
+    context.rename(files.makeQualified(temporary), files.makeQualified(place), overwriting)
 
 
 def _jvm(spark: SparkSession) -> Any:

@@ -1,7 +1,7 @@
 """How many rows a run has read so far, and how its stages fare: counted in the tasks, known in the driver.
 
-What stages tell is visible in the progress of a streaming query, as observed metrics named `millstream stage …`: rows
-that came in, late rows among them, rows that wait for their time, and the bytes of the kernel's state.
+What stages tell is visible in the progress of a streaming query, as observed metrics named `millstream_stage_1` and so
+on: rows that came in, late rows among them, rows that wait for their time, and the bytes of the kernel's state.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-STAGE_METRICS = "millstream stage "
+STAGE_METRICS = "millstream_stage_"
+"""How the metrics of a stage are named, before its number."""
 
 
 @dataclass(frozen=True)

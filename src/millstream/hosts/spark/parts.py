@@ -21,10 +21,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 try:
-    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow as StopsWhenAsked
 except ImportError:  # before Spark 4.2 there is no admission control: every micro-batch takes what is there
     ReadAllAvailable = ReadMaxRows = None
-    SupportsTriggerAvailableNow = object
+    StopsWhenAsked = object
+
+__all__ = ["PartsReader", "PartsSource", "StopsWhenAsked", "followed_parts"]
 
 FORMAT = "millstream_parts"
 
@@ -45,7 +48,7 @@ class PartsSource(DataSource):  # type: ignore[misc]
         return PartsReader(self.source, self.rows)
 
 
-class PartsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+class PartsReader(DataSourceStreamReader, StopsWhenAsked):  # type: ignore[misc]
     """Offsets as Spark wants them, a flat dictionary: ours as JSON inside."""
 
     def __init__(self, source: Divisible, rows: int | None) -> None:

@@ -92,6 +92,21 @@ def send_whole(codes: Iterable[PythonCode]) -> None:
             ) from error
 
 
+NOT_HERE = {
+    "jit": "set MILLSTREAM_JIT where the workers run: spark.executorEnv.MILLSTREAM_JIT",
+    "threads": "a task has one core; Spark's cores and spark.sql.shuffle.partitions say how many tasks run at once",
+    "checkpoint_seconds": "the trigger of a streaming query says when its state is saved",
+    "durability": "Spark keeps the offsets of sources and the state of streaming queries in their checkpoint",
+}
+"""Settings that are about the process that queries run in, and what to use on Spark."""
+
+
+def refuse_setting(name: str) -> None:
+    """Refuse a setting that would have no effect on Spark."""
+    if name in NOT_HERE:
+        raise EngineError(f"{name} is a setting of the in-process engine only", hint=NOT_HERE[name])
+
+
 def cores_of(spark: SparkSession) -> int:
     """How many tasks an exchange is spread over: as the session says, or as many as it has cores."""
     chosen = spark.conf.get(PARTITIONS, None)

@@ -116,6 +116,11 @@ class PushedRows:
         self.counts += counts
         return counts
 
+    @property
+    def reached(self) -> int:
+        """The latest time that a row or a heartbeat has had."""
+        return max(self._progress.highest, self._progress.beat)
+
     def advance(self, upto: int) -> None:
         """No later row is below `upto`: one that is, is late."""
         self._progress.advance(Batch.empty(self.stream.schema.arrow, upto), self.stream.slack)

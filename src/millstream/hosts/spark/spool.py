@@ -16,19 +16,23 @@ from time import monotonic, time_ns
 
 import pyarrow as pa
 
-from millstream.catalog import StreamDef
+from millstream.catalog import Clock, StreamDef
 from millstream.connectors.contract import Chunk, Rejected, RowSource
 from millstream.errors import ConnectorError, MillstreamError
 from millstream.hosts.spark.arrive import Entry, local_path, stamped
 from millstream.hosts.spark.branches import Branch
 from millstream.hosts.spark.sources import PushedRows, Reading, followed, fresh, no_rows
 from millstream.hosts.spark.steps import Arrows, Batches
+from millstream.kernels.batch import BEGIN
 from millstream.physical import nodes as physical
 
 GATHER_SECONDS = 0.2
 """Rows that arrive within this time share a file."""
 
 GATHER_ROWS = 65_536
+
+TICK_SECONDS = 1.0
+"""How often a stream that is stamped on arrival tells the time while nothing arrives."""
 
 
 @dataclass
@@ -87,15 +91,18 @@ class Spooled:
 
     def _read(self) -> None:
         try:
-            for rows, rejected in gathered(self.source.read({}, self._stop.is_set), self.stream.given.arrow):
-                self._write(stamped(rows, self.stream, time_ns() // 1000), rejected)
+            by_clock = self.stream.clock is Clock.INTERNAL
+            for rows, rejected in gathered(self.source.read({}, self._stop.is_set), self.stream.given.arrow, by_clock):
+                now = time_ns() // 1000
+                # an idle moment of a stream that is stamped here is news: a file without rows that tells the time
+                self._write(stamped(rows, self.stream, now), rejected, now if by_clock else BEGIN)
         except Exception as error:
             self.error = error
 
-    def _write(self, rows: pa.RecordBatch, rejected: list[Rejected]) -> None:
-        """A file that appears whole; its name tells the order of arrival."""
+    def _write(self, rows: pa.RecordBatch, rejected: list[Rejected], upto: int) -> None:
+        """A file that appears whole; its name tells the order of arrival. No later row is below `upto`."""
         notes = json.dumps([[row.error, row.row, row.origin, row.count] for row in rejected])
-        schema = rows.schema.with_metadata({"rejected": notes})
+        schema = rows.schema.with_metadata({"rejected": notes, "upto": str(upto)})
         name = f"{time_ns():020d}.arrow"
         hidden = self._home() / f".{name}"
         with pa.OSFile(str(hidden), "wb") as file, pa.ipc.new_file(file, schema) as writer:
@@ -103,21 +110,26 @@ class Spooled:
         hidden.rename(self._home() / name)
 
 
-def gathered(chunks: Iterator[Chunk], schema: pa.Schema) -> Iterator[tuple[pa.RecordBatch, list[Rejected]]]:
-    """Chunks put together while they come quickly."""
+def gathered(
+    chunks: Iterator[Chunk], schema: pa.Schema, idle: bool = False
+) -> Iterator[tuple[pa.RecordBatch, list[Rejected]]]:
+    """Chunks put together while they come quickly; with `idle` also nothing, from time to time while nothing comes."""
     parts: list[pa.RecordBatch] = []
     rejected: list[Rejected] = []
-    since = monotonic()
+    since = told = monotonic()
     for chunk in chunks:
         if not parts and not rejected:
             since = monotonic()
         if chunk.rows.num_rows:
             parts.append(chunk.rows)
         rejected += chunk.rejected
+        if idle and not parts and not rejected and monotonic() - told >= TICK_SECONDS:
+            told = monotonic()
+            yield _one([], schema), []
         full = sum(part.num_rows for part in parts) >= GATHER_ROWS
         if (parts or rejected) and (full or monotonic() - since >= GATHER_SECONDS):
             yield _one(parts, schema), rejected
-            parts, rejected = [], []
+            parts, rejected, told = [], [], monotonic()
     if parts or rejected:
         yield _one(parts, schema), rejected
 
@@ -137,10 +149,11 @@ class ReadSpool:
             for uri in batch.column(0).to_pylist():
                 with pa.memory_map(local_path(uri)) as file:
                     reader = pa.ipc.open_file(file)
-                    notes = json.loads((reader.schema.metadata or {})[b"rejected"])
+                    told = reader.schema.metadata or {}
+                    notes, upto = json.loads(told[b"rejected"]), int(told.get(b"upto", BEGIN))
                     rejected = [Rejected(*note) for note in notes]
                     for number in range(reader.num_record_batches):
                         rows = self.entry.rows(reader.get_batch(number).replace_schema_metadata(None), rejected, 0)
                         rejected = []
-                        if len(rows):
-                            yield rows
+                        if len(rows) or upto > BEGIN:
+                            yield rows.with_upto(upto)

@@ -167,16 +167,17 @@ class Numbered:
     """the arrival number is the time, and comes only once"""
 
     def __call__(self, batches: Batches) -> Batches:
-        numbers, highest, last = _arrival_numbers(), BEGIN, None
+        numbers, highest, told, last = _arrival_numbers(), BEGIN, BEGIN, None
         for batch in batches:
+            told = max(told, batch.upto)
             seq = numbers(len(batch))
             time = seq if self.latent else batch.time
             highest = max(highest, int(time.max(initial=BEGIN)))
             last = Batch(batch.rows, time, seq, BEGIN, batch.other)
             yield last
-        if last is not None and highest > BEGIN:
+        if last is not None and max(highest, told) > BEGIN:
             upto = highest + 1 if self.latent else max(highest, BEGIN + self.slack) - self.slack
-            yield last.slice(0, 0).with_upto(upto)
+            yield last.slice(0, 0).with_upto(max(upto, told))
 
 
 # -- closings ----------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from millstream.catalog import SinkDef
 from millstream.errors import EngineError
 from millstream.hosts.contract import ReadyQuery
 from millstream.hosts.spark.branches import Branch
-from millstream.hosts.spark.failures import telling, translated
+from millstream.hosts.spark.failures import inside_a_micro_batch, telling, translated
 from millstream.hosts.spark.meters import StreamMeter, late_rows, numbers_of
 from millstream.hosts.spark.sinks import (
     driver_sink,
@@ -76,13 +76,14 @@ def _writer(
     sink = None if program.sink is None else driver_sink(program, program.sink)
 
     def take(df: DataFrame, _: int) -> None:
-        rows = exact(df.toArrow(), program.plan.schema, program.columns)
-        if sink is None:
-            deliver(rows)
-            return
-        for batch in rows.to_batches():
-            sink.write(batch)
-        sink.commit()
+        with inside_a_micro_batch():
+            rows = exact(df.toArrow(), program.plan.schema, program.columns)
+            if sink is None:
+                deliver(rows)
+                return
+            for batch in rows.to_batches():
+                sink.write(batch)
+            sink.commit()
 
     return all_rows(branches).writeStream.foreachBatch(take)
 

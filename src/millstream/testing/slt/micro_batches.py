@@ -50,11 +50,9 @@ class MicroBatches:
             columns = ", ".join(f"`{field.name}` {field.type.spark}" for field in stream.schema)
             reader = host.spark.readStream.schema(columns).option("maxFilesPerTrigger", 1)
             host.register_stream(stream, reader.parquet(str(self._home(stream))))
-        for query in self._database.queries():
-            program = self._database.prepare(query.sql, query.name)
-            checkpoint = str(self._directory / "checkpoints" / query.name)
-            running = host.start_streaming(program, checkpoint, {"availableNow": True})
-            running.awaitTermination()
+        if host.started():
+            job = host.start_job(host.started(), str(self._directory / "checkpoint"), {"availableNow": True})
+            job.wait()
 
     def finish(self) -> None:
         for stream in self._streams():

@@ -14,8 +14,9 @@ from millstream.hosts.spark.arrive import ReadFiles
 from millstream.hosts.spark.branches import Branch, Clockwork
 from millstream.hosts.spark.job.fan import JOB_ROWS, TOLD, Fan, FanOut, FanRun, Spread, outlet_number
 from millstream.hosts.spark.job.graph import JobGraph, JobSource
-from millstream.hosts.spark.job.levels import BoundedLevel, LevelStage, level_processor
+from millstream.hosts.spark.job.levels import BoundedLevel, LevelProcessor, LevelStage
 from millstream.hosts.spark.meters import metered_stages
+from millstream.hosts.spark.processor import StageProcessor
 from millstream.hosts.spark.session import check_streaming
 from millstream.hosts.spark.stage import bucket_ids
 from millstream.hosts.spark.steps import Arrows, Batches, spare_collector
@@ -41,19 +42,36 @@ class Readable(Protocol):
         """The rows of a source that workers read."""
         ...
 
+    def by_clock(self, source: JobSource) -> bool:
+        """Whether workers stamp the rows of a source when they read them, so that time passes without rows."""
+        ...
 
-def job_frame(spark: SparkSession, graph: JobGraph, readers: Mapping[int, Readable], streaming: bool) -> DataFrame:
-    """All rows of all outlets, packed; `readers` are by the number of the session."""
-    if streaming and graph.stages:
+
+def job_frame(
+    spark: SparkSession,
+    graph: JobGraph,
+    readers: Mapping[int, Readable],
+    streaming: bool,
+    levels: int = 0,
+    beats: str = "",
+) -> DataFrame:
+    """All rows of all outlets, packed; `readers` are by the number of the session.
+
+    It has at least so many levels: Spark counts them in a checkpoint, also when queries have gone that needed them.
+    `beats` is the file that tells of heartbeats in a streaming job.
+    """
+    if streaming and max(graph.levels, levels):
         check_streaming(spark)
     spread = Spread(graph.buckets, bucket_ids(graph.buckets) if streaming else None, streaming)
     packed = _read(spark, graph, readers, spread)
-    for level in range(1, graph.levels + 1):
+    if streaming and max(graph.levels, levels):
+        packed = packed.unionAll(_time(spark, graph, readers, spread, beats))
+    for level in range(1, max(graph.levels, levels) + 1):
         stages = tuple(
             LevelStage(number, stage.name, stage.stage, stage.fan) for number, stage in graph.at(level).items()
         )
         if streaming:
-            processor = level_processor(stages, spread)
+            processor = StageProcessor(LevelProcessor(stages, spread))
             packed = packed.groupBy("bucket").transformWithStateInPandas(processor, JOB_ROWS, "Append", "None")
             packed = metered_stages(packed, [stage.number for stage in stages]).where(f"port != {TOLD}")
         else:
@@ -90,6 +108,21 @@ def _read(spark: SparkSession, graph: JobGraph, readers: Mapping[int, Readable],
         df = arrow_frame(spark, table, "source INT, blob BINARY")
         frames.append(df.mapInArrow(HeldSources(tuple(held), spread), JOB_ROWS))
     return reduce(lambda a, b: a.unionAll(b), frames)
+
+
+def _time(
+    spark: SparkSession, graph: JobGraph, readers: Mapping[int, Readable], spread: Spread, beats: str
+) -> DataFrame:
+    """Heartbeats for all sources, last in the union: it is asked for the time when all others know what they read."""
+    from millstream.hosts.spark.job.clock import TellTime, Timed, clock_frame
+
+    timed = tuple(
+        Timed(
+            source.node.stream.lower(), readers[source.around.number].by_clock(source), source.fan, source.node.schema
+        )
+        for source in graph.sources
+    )
+    return clock_frame(spark, timed, beats).mapInArrow(TellTime(timed, spread), JOB_ROWS)
 
 
 def _together(packed: DataFrame, buckets: int) -> DataFrame:

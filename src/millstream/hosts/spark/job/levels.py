@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql.streaming import StatefulProcessor
 
 from millstream.errors import StateError
 from millstream.hosts.spark import blobs
@@ -101,7 +102,7 @@ class LevelStore:
         if saved["format"] != JOB_FORMAT:
             raise StateError(
                 f"the checkpoint has format {saved['format']}, this version reads format {JOB_FORMAT}",
-                hint="finish the job with the version that began it, or start with a new checkpoint directory",
+                hint="finish the job with the version that started it, or start with a new checkpoint directory",
             )
         self._slots = saved["slots"]
         self.heads = {name: Head.read(head) for name, head in saved["heads"].items()}
@@ -123,21 +124,21 @@ class LevelStore:
         self._head.update((json.dumps({"format": JOB_FORMAT, "slots": self._slots, "heads": heads}),))
 
 
-def level_processor(stages: tuple[LevelStage, ...], spread: Spread) -> Any:
-    """Spark's stateful processor for a level; made here because only workers and streaming queries need its class."""
-    from pyspark.sql.streaming import StatefulProcessor
+class LevelProcessor(StatefulProcessor):  # type: ignore[misc]
+    """Spark's stateful processor for a level: its buckets are Spark's keys."""
 
-    class LevelProcessor(StatefulProcessor):  # type: ignore[misc]
-        def init(self, handle: Any) -> None:
-            self.level = StreamingLevel(stages, spread, LevelStore(handle))
+    def __init__(self, stages: tuple[LevelStage, ...], spread: Spread) -> None:
+        self._stages = stages
+        self._spread = spread
 
-        def handleInputRows(self, key: Any, rows: Iterable[Any], timerValues: Any) -> Iterator[Any]:
-            return self.level.take(int(key[0]), rows)
+    def init(self, handle: Any) -> None:
+        self._level = StreamingLevel(self._stages, self._spread, LevelStore(handle))
 
-        def close(self) -> None:
-            spare_collector()
+    def handleInputRows(self, key: Any, rows: Iterable[Any], timerValues: Any) -> Iterator[Any]:
+        return self._level.take(int(key[0]), rows)
 
-    return LevelProcessor()
+    def close(self) -> None:
+        spare_collector()
 
 
 class StreamingLevel:

@@ -14,6 +14,7 @@ from millstream.hosts.spark.branches import Branch, Clockwork
 from millstream.hosts.spark.job.graph import JobSource
 from millstream.hosts.spark.meters import Meters
 from millstream.hosts.spark.sources import DriverSource, Input, PushedRows, Reading
+from millstream.hosts.spark.spool import Spooled
 from millstream.kernels.batch import Batch
 from millstream.physical.nodes import Source, StoredTable
 
@@ -42,6 +43,7 @@ class SessionInputs:
         self._reading = Reading(spark, Clockwork(streaming=streaming), meters, dry=dry)
         self._held: dict[Source, list[Batch]] = {}
         self._branches: dict[Source, Branch] = {}
+        self._counted: dict[str, str] = {}
 
     def is_pushed(self, node: Source) -> bool:
         return isinstance(self._find(node.stream), PushedRows)
@@ -59,18 +61,29 @@ class SessionInputs:
     def branch(self, source: JobSource) -> Branch:
         return self._branch(source.node)
 
+    def by_clock(self, source: JobSource) -> bool:
+        entry = self._find(source.node.stream)
+        # what is spooled is stamped on its way into the spool, which tells the time itself
+        return entry.stream.clock is Clock.INTERNAL and not isinstance(entry, Spooled)
+
     def _batches(self, node: Source) -> list[Batch] | None:
         entry = self._find(node.stream)
         if not isinstance(entry, PushedRows | DriverSource):
             return None
         if node not in self._held:
-            self._held[node] = entry.batches(node, self._reading)
+            self._held[node] = entry.batches(node, self._counting(self._reading, node))
         return self._held[node]
+
+    def _counting(self, reading: Reading, node: Source) -> Reading:
+        """Rows of a stream are counted on one side of it, though its errors are read on their own."""
+        if self._counted.setdefault(node.stream.lower(), node.side) == node.side:
+            return reading
+        return replace(reading, meters=Meters({}))
 
     def _branch(self, node: Source) -> Branch:
         if node not in self._branches:
             entry = self._find(node.stream)
             latent = entry.stream.clock is Clock.LATENT
             reading = replace(self._reading, clockwork=replace(self._reading.clockwork, latent=latent))
-            self._branches[node] = entry.branch(node, reading)
+            self._branches[node] = entry.branch(node, self._counting(reading, node))
         return self._branches[node]

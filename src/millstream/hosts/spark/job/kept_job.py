@@ -1,0 +1,143 @@
+"""What a checkpoint keeps of a job: the plans that run, and which state belongs to which query.
+
+Queries may be added to a job and taken from it. A query of the same name goes on with its state; a new one starts
+with empty windows, as it would beside a running one, and shares no state with older ones.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from typing import TYPE_CHECKING
+
+from millstream import plan_form
+from millstream.catalog import StreamDef
+from millstream.hosts.contract import ReadyQuery
+from millstream.hosts.spark.job.graph import JobGraph, JobQuery
+from millstream.hosts.spark.kept_plan import KeptStage, another_query, read_text, told_stage, write_text
+from millstream.physical.nodes import Source
+from millstream.plan.programs.python import PythonCode
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JOB_PLACE = "millstream/job.json"
+
+
+@dataclass(frozen=True)
+class KeptQuery:
+    """A query of a job: its program, the names that its stages' state is kept under, and what each of them is."""
+
+    program: ReadyQuery
+    names: tuple[str, ...]
+    stages: tuple[KeptStage, ...]
+    generation: int
+
+
+@dataclass(frozen=True)
+class KeptJob:
+    """A job as it ran. Spark knows sources and operators by their places, so these never change."""
+
+    queries: tuple[KeptQuery, ...]
+    sources: tuple[Source, ...]
+    streams: tuple[StreamDef, ...]
+    levels: int
+    buckets: int
+    generations: int = 1
+
+    @staticmethod
+    def of(graph: JobGraph, streams: Sequence[StreamDef], before: KeptJob | None) -> KeptJob:
+        queries = []
+        for query, numbers in zip(graph.queries, graph.stages_of, strict=True):
+            stages = [graph.stages[number] for number in numbers]
+            kept = tuple(KeptStage(own.stage.spec.describe(), own.stage.signature) for own in stages)
+            queries.append(KeptQuery(query.program, tuple(own.name for own in stages), kept, query.generation))
+        levels = graph.levels if before is None else before.levels
+        generations = 1 + max((query.generation for query in queries), default=0)
+        return KeptJob(
+            tuple(queries),
+            tuple(source.node for source in graph.sources),
+            # another slack keeps the state
+            tuple(replace(stream, slack=0) for stream in streams),
+            levels,
+            graph.buckets,
+            generations if before is None else max(generations, before.generations),
+        )
+
+    @staticmethod
+    def read(spark: SparkSession, checkpoint: str, now: Sequence[ReadyQuery]) -> KeptJob | None:
+        """The job in a checkpoint that programs are started on; None if there is none."""
+        text = read_text(spark, f"{checkpoint}/{JOB_PLACE}")
+        if text is None:
+            return None
+        codes = {name: code for program in now for name, code in plan_form.python_in(program).items()}
+
+        def python(name: str, digest: str) -> PythonCode:
+            # code whose text changed makes another plan: it is only compared, never run
+            found = codes.get(name)
+            return found if found is not None and found.digest == digest else PythonCode(name, digest, None)
+
+        kept: KeptJob = plan_form.loads(text, python)
+        return kept
+
+    def write(self, spark: SparkSession, checkpoint: str) -> None:
+        write_text(spark, f"{checkpoint}/{JOB_PLACE}", plan_form.dumps(self))
+
+    def find(self, name: str) -> KeptQuery | None:
+        return next((query for query in self.queries if query.program.name.lower() == name.lower()), None)
+
+    def resumed(self, query: JobQuery) -> JobQuery:
+        """What runs when a query is started on the checkpoint: the plan that ran before, if it is the same query."""
+        old = self.find(query.program.name)
+        if old is None:
+            return replace(query, generation=self.generations)
+        program = query.program
+        if program.bound is not None and program.bound == old.program.bound:
+            program = replace(program, plan=old.program.plan)
+        return replace(query, program=program, generation=old.generation)
+
+    def state_name(self, query: JobQuery, place: int) -> str:
+        """The name of the state of a query's stage."""
+        old = self.find(query.program.name)
+        return old.names[place] if old is not None and place < len(old.names) else new_name(query, place)
+
+    def refuse_streams(self, streams: Sequence[StreamDef]) -> None:
+        """Refuse streams that were declared otherwise, or that are gone."""
+        now = {stream.name.lower(): replace(stream, slack=0) for stream in streams}
+        for stream in self.streams:
+            if now.get(stream.name.lower(), stream) != stream:
+                raise another_query(f"stream {stream.name} was declared otherwise")
+
+    def refuse_another(self, now: KeptJob) -> None:
+        """Refuse a job that would find the state of something else."""
+        known = [(source.stream.lower(), source.side) for source in self.sources]
+        for source in now.sources:
+            if (source.stream.lower(), source.side) not in known:
+                raise another_query(f"stream {source.stream} was not read before")
+        for new in now.queries:
+            old = self.find(new.program.name)
+            if old is None:
+                continue
+            if old.program.sink != new.program.sink:
+                raise another_query(f"rows of query {new.program.name} went to another sink")
+            for number, (was, is_) in enumerate(zip_longest(old.stages, new.stages), 1):
+                if was is None or is_ is None or was.signature != is_.signature:
+                    what = f"stage {number} of query {new.program.name}"
+                    raise another_query(f"{what} was {told_stage(was)} and is now {told_stage(is_)}")
+
+
+def new_name(query: JobQuery, place: int) -> str:
+    return f"{query.program.name}.{query.generation}#{place}"
+
+
+def refuse_unfit(graph: JobGraph, before: KeptJob | None) -> None:
+    """Refuse a graph in which two stages would use one state, or that has more levels than the checkpoint."""
+    twice = [name for name, count in Counter(stage.name for stage in graph.stages).items() if count > 1]
+    if twice:
+        raise another_query(f"{twice[0].partition('.')[0]} shared a kernel with another query, and does so no more")
+    if before is not None and graph.levels > before.levels:
+        raise another_query(
+            f"a query needs {graph.levels} exchanges one after the other, and the checkpoint has {before.levels}"
+        )

@@ -1,0 +1,279 @@
+"""Where the rows of a streaming job go: each outlet to its sink, once for each micro-batch.
+
+Tasks write part files into hidden directories and hand the rows of other outlets to the driver. The driver then
+commits the micro-batch, outlet by outlet. Spark repeats a micro-batch whose end it did not see: files carry its
+number, so those of the first try are replaced; other sinks are reopened where the last whole micro-batch left them.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pyarrow as pa
+
+from millstream.connectors.contract import Sink
+from millstream.connectors.registry import make_sink
+from millstream.durable import sync_directory
+from millstream.hosts.contract import ReadyQuery
+from millstream.hosts.spark import blobs
+from millstream.hosts.spark.failures import inside_a_micro_batch
+from millstream.hosts.spark.job.fan import outlet_number
+from millstream.hosts.spark.job.frames import outlet_branch
+from millstream.hosts.spark.kept_plan import read_text, write_text
+from millstream.hosts.spark.sinks import is_part_sink, is_remote, part_options, spark_format, written_schema
+from millstream.hosts.spark.steps import Arrows, spare_collector
+from millstream.hosts.spark.surface import exact, surface
+from millstream.schema import Schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TakeBatch = Callable[["DataFrame", int], Any]
+"""A function of the user's: the rows of a micro-batch and its number, as `foreachBatch` of Spark has it."""
+
+Deliver = Callable[[pa.Table], None]
+
+WRITTEN = "outlet INT, task INT, directory STRING, rows BIGINT, blob BINARY"
+_WRITTEN = pa.schema(
+    [
+        ("outlet", pa.int32()),
+        ("task", pa.int32()),
+        ("directory", pa.string()),
+        ("rows", pa.int64()),
+        ("blob", pa.binary()),
+    ]
+)
+
+LEDGER = "millstream/outlets.json"
+"""In a checkpoint: the last micro-batch that was whole, and where it left the sinks that the driver writes."""
+
+
+@dataclass(frozen=True)
+class PartFiles:
+    """An outlet that goes to part files: how they are written, and where."""
+
+    options: tuple[tuple[str, Any], ...]
+    sink: str
+    schema: Schema
+    """under the names that are written"""
+    target: str
+
+    @property
+    def scratch(self) -> Path:
+        """Where files are until the micro-batch is whole; hidden from readers."""
+        return Path(self.target) / ".unfinished"
+
+    def commit(self, batch: int, directories: Iterable[tuple[int, str]]) -> None:
+        """The files of a micro-batch appear in place of those of an earlier try."""
+        target = Path(self.target)
+        target.mkdir(parents=True, exist_ok=True)
+        for old in target.glob(f"part-{batch:08d}?????*"):
+            old.unlink()
+        for task, directory in directories:
+            for number, part in enumerate(sorted(Path(directory).glob("part-*"))):
+                part.rename(target / f"part-{batch:08d}{task:05d}{number:03d}{part.suffix}")
+        sync_directory(target)
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+    def clear(self) -> None:
+        """Remove what another run left: a query that begins anew replaces it."""
+        shutil.rmtree(self.scratch, ignore_errors=True)
+        for old in Path(self.target).glob("part-*"):
+            old.unlink()
+
+
+@dataclass(frozen=True)
+class WriteOutlets:
+    """A worker's work: rows of `files` into part files, those of other outlets handed on."""
+
+    files: Mapping[int, PartFiles]
+    handed_on: frozenset[int]
+
+    @property
+    def nothing(self) -> pa.RecordBatch:
+        """What a task gives that got no rows."""
+        return pa.RecordBatch.from_pylist([], schema=_WRITTEN)
+
+    def __call__(self, arrows: Arrows) -> Arrows:
+        from pyspark import TaskContext
+
+        context: Any = TaskContext.get()
+        task = int(context.partitionId())
+        directories: dict[int, Path] = {}
+        sinks: dict[int, Sink] = {}
+        counts: dict[int, int] = {}
+        for packed in arrows:
+            given: list[tuple[int, bytes]] = []
+            for stage, blob in zip(packed.column("stage").to_pylist(), packed.column("blob"), strict=True):
+                outlet = outlet_number(stage)
+                if outlet in self.files:
+                    files = self.files[outlet]
+                    if outlet not in sinks:
+                        directories[outlet] = files.scratch / f"{task:05d}-{uuid4()}"
+                        sinks[outlet] = make_sink({**dict(files.options), "path": str(directories[outlet])}, files.sink)
+                        sinks[outlet].open(files.schema, {})
+                    rows = blobs.decode(blob.as_buffer(), blobs.layout_of(files.schema))
+                    sinks[outlet].write(pa.RecordBatch.from_arrays(rows.columns[2:], schema=files.schema.arrow))
+                    counts[outlet] = counts.get(outlet, 0) + rows.num_rows
+                elif outlet in self.handed_on:
+                    given.append((outlet, blob.as_py()))
+            if given:
+                yield _written([(outlet, task, None, 0, blob) for outlet, blob in given])
+        for sink in sinks.values():
+            sink.close()
+        if sinks:
+            yield _written([(outlet, task, str(directories[outlet]), counts[outlet], None) for outlet in sinks])
+        spare_collector()
+
+
+def _written(rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
+    columns = [
+        pa.array(list(values), type_) for values, type_ in zip(zip(*rows, strict=True), _WRITTEN.types, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=_WRITTEN)
+
+
+def part_files(program: ReadyQuery) -> PartFiles | None:
+    """The part files that a program's rows go to; None if they go elsewhere."""
+    if program.sink is None or not is_part_sink(program.sink):
+        return None
+    target, options = part_options(program.sink)
+    return PartFiles(options, program.sink.name, written_schema(program), target)
+
+
+@dataclass
+class Outlets:
+    """The outlets of a streaming job, and what is committed of them; `deliver` takes the rows of those without a sink.
+
+    `functions` are the user's own, by outlet.
+    """
+
+    spark: SparkSession
+    checkpoint: str
+    programs: Sequence[ReadyQuery]
+    deliver: Callable[[int, pa.Table], None]
+    functions: Mapping[int, TakeBatch] = field(default_factory=dict)
+    rows: dict[int, int] = field(default_factory=dict)
+    """how many rows of each outlet were committed"""
+
+    def __post_init__(self) -> None:
+        numbers = [n for n in range(len(self.programs)) if n not in self.functions]
+        found = {n: part_files(self.programs[n]) for n in numbers}
+        self.files = {n: files for n, files in found.items() if files is not None}
+        self._remote = [n for n in numbers if (sink := self.programs[n].sink) is not None and is_remote(sink)]
+        self._in_driver = [n for n in numbers if n not in self.files and n not in self._remote]
+        self._sinks: dict[int, Sink] = {}
+        self._ledger: dict[str, Any] = {"batch": -1, "sinks": {}}
+
+    @property
+    def only_files(self) -> bool:
+        return len(self.files) == len(self.programs)
+
+    def open(self, new: Iterable[int]) -> None:
+        """Get ready to write; `new` outlets begin afresh."""
+        begun = set(new)
+        for number in begun & self.files.keys():
+            self.files[number].clear()
+        text = read_text(self.spark, f"{self.checkpoint}/{LEDGER}")
+        if text is not None:
+            self._ledger = json.loads(text)
+        for number in self._in_driver:
+            program = self.programs[number]
+            if program.sink is not None:
+                sink = make_sink(program.sink.options, program.sink.name)
+                sink.open(written_schema(program), {} if number in begun else self._noted(number))
+                self._sinks[number] = sink
+                if number in begun:
+                    # from here on a restart knows the sink: what a first micro-batch writes that fails is found again
+                    self._ledger["sinks"][program.name] = sink.commit()
+        if begun & self._sinks.keys():
+            write_text(self.spark, f"{self.checkpoint}/{LEDGER}", json.dumps(self._ledger))
+
+    def _noted(self, number: int) -> dict[str, Any]:
+        noted: dict[str, Any] = self._ledger["sinks"].get(self.programs[number].name, {})
+        return noted
+
+    @property
+    def work(self) -> WriteOutlets:
+        return WriteOutlets(self.files, frozenset(self._in_driver))
+
+    def take(self, packed: DataFrame, batch: int) -> None:
+        """A micro-batch, as `foreachBatch` hands it over."""
+        with inside_a_micro_batch():
+            self._take(packed, batch)
+
+    def _take(self, packed: DataFrame, batch: int) -> None:
+        by_spark = [*self.functions, *self._remote]
+        if by_spark:
+            packed = packed.persist()
+        try:
+            self.commit(packed.mapInArrow(self.work, WRITTEN).toArrow(), batch)
+            for number in by_spark:
+                program = self.programs[number]
+                branch = outlet_branch(packed, number, program.plan.schema, streaming=False)
+                frame = surface((branch,), program.columns)
+                if number in self.functions:
+                    self.functions[number](frame, batch)
+                else:
+                    self._write_remote(program, frame, batch)
+        finally:
+            if by_spark:
+                packed.unpersist()
+
+    def commit(self, written: pa.Table, batch: int) -> None:
+        """What the tasks of a micro-batch wrote and handed on becomes permanent."""
+        directories: dict[int, list[tuple[int, str]]] = {number: [] for number in self.files}
+        parts: dict[int, list[pa.RecordBatch]] = {number: [] for number in self._in_driver}
+        layouts = {number: blobs.layout_of(self.programs[number].plan.schema) for number in self._in_driver}
+        columns = (written.column(name) for name in ("outlet", "task", "directory", "rows", "blob"))
+        for outlet, task, directory, rows, blob in zip(*columns, strict=True):
+            number = outlet.as_py()
+            if blob.is_valid:
+                parts[number].append(blobs.decode(blob.as_buffer(), layouts[number]))
+            else:
+                directories[number].append((task.as_py(), directory.as_py()))
+                self.rows[number] = self.rows.get(number, 0) + rows.as_py()
+        for number, files in self.files.items():
+            files.commit(batch, directories[number])
+        for number, own in parts.items():
+            program = self.programs[number]
+            table = exact(pa.Table.from_batches(own, layouts[number]), program.plan.schema, program.columns)
+            self.rows[number] = self.rows.get(number, 0) + table.num_rows
+            if number not in self._sinks:
+                self.deliver(number, table)
+            elif batch > self._ledger["batch"]:
+                for rows_ in table.to_batches():
+                    self._sinks[number].write(rows_)
+                self._ledger["sinks"][program.name] = self._sinks[number].commit()
+        if self._sinks and batch > self._ledger["batch"]:
+            self._ledger["batch"] = batch
+            write_text(self.spark, f"{self.checkpoint}/{LEDGER}", json.dumps(self._ledger))
+
+    def _write_remote(self, program: ReadyQuery, frame: DataFrame, batch: int) -> None:
+        """Through Spark's writers, for file systems that only Spark reaches: hidden first, then under the number of the
+        micro-batch."""
+        assert program.sink is not None
+        form, path, options = spark_format(program.sink)
+        scratch = f"{path}/.unfinished-{batch:08d}"
+        frame.write.format(form).options(**options).mode("overwrite").save(scratch)
+        jvm: Any = self.spark._jvm
+        place = jvm.org.apache.hadoop.fs.Path
+        files = place(path).getFileSystem(self.spark._jsc.hadoopConfiguration())
+        for old in files.globStatus(place(f"{path}/part-{batch:08d}-*")) or ():
+            files.delete(old.getPath(), False)
+        for part in files.globStatus(place(f"{scratch}/part-*")) or ():
+            name = part.getPath().getName().removeprefix("part-")
+            files.rename(part.getPath(), place(f"{path}/part-{batch:08d}-{name}"))
+        files.delete(place(scratch), True)
+
+    def close(self) -> None:
+        """Let go of sinks; rows that no micro-batch committed were never written."""
+        for sink in self._sinks.values():
+            sink.close()
+        self._sinks = {}
