@@ -35,6 +35,10 @@ class ArgumentColumn(Argument):
         return not self.valued or self.type.name in _FULL_RANGE
 
     @property
+    def null_is_nan(self) -> bool:
+        return self.is_float and not self.flagged
+
+    @property
     def arrays(self) -> list[str]:
         """The names of the arrays that carry it."""
         names = []

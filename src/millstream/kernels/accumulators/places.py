@@ -48,6 +48,8 @@ class Place:
 
         >>> Place.named("slots", "sums", "s + A")["count"]
         'slots[s + A_COUNT]'
+        >>> Place.named("records", "sums", "at, A")["count"]
+        'records[at, A_COUNT]'
         """
         return Place(lambda lane, is_float: f"{floats if is_float else ints}[{prefix}_{lane.upper()}]")
 
@@ -88,6 +90,11 @@ class Argument:
     def is_wide(self) -> bool:
         """Whether 64 bits cannot hold a sum of such integers."""
         return self.type.name in ("BIGINT", "DECIMAL")
+
+    @property
+    def null_is_nan(self) -> bool:
+        """Whether NULL travels as a float that is no number, as `{name}_in` tells."""
+        return False
 
     @property
     def texts(self) -> str:

@@ -54,8 +54,8 @@ class ArgumentRecord:
         lanes = [f"{name}_{lane.name}".upper() for name, state in states.items() for lane in state.lanes]
         self._lanes = {lane: i for i, lane in enumerate(lanes)}
         self.width = len(lanes)
-        own = [("ints", "floats", f"at + {name.upper()}") for name in states]
-        other = [("given", "fgiven", f"other + {name.upper()}") for name in states]
+        own = [("ints", "floats", f"at, {name.upper()}") for name in states]
+        other = [("given", "fgiven", f"other, {name.upper()}") for name in states]
         self._places = [(Place.named(*one), Place.named(*two)) for one, two in zip(own, other, strict=True)]
 
     @property
@@ -66,22 +66,27 @@ class ArgumentRecord:
         held = (name for name, state in self.states.items() if not isinstance(state, Sums))
         return [self.start + self._lanes[f"{name}_{self.states[name].lanes[1].name}".upper()] for name in held]
 
+    def own(self, records: Records) -> tuple[Records, npt.NDArray[np.float64]]:
+        """Its lanes of records, and the same as floats."""
+        lanes = records[:, self.start : self.start + self.width]
+        return lanes, lanes.view(np.float64)
+
     @cached_property
     def take_rows(self) -> Compiled:
         """The loop that takes rows into the records at their places."""
-        lines = ["at = places[i] * width + start", *self.arg.load("i")]
+        lines = ["at = places[i]", *self.arg.load("i")]
         for state, (own, _) in zip(self.states.values(), self._places, strict=True):
             lines += state.enter(own, "a_v", "a_in")
-        return self._loop(["places", "width", "start", *self.arg.arrays, "ints", "floats"], "len(places)", lines)
+        return self._loop(["places", *self.arg.arrays, "ints", "floats"], "len(places)", lines)
 
     @cached_property
     def merge(self) -> Compiled:
         """The loop that takes records into others."""
-        lines = ["at = targets[i] * width + start", "other = sources[i] * width + start"]
+        lines = ["at = targets[i]", "other = sources[i]"]
         for state, (own, other) in zip(self.states.values(), self._places, strict=True):
             lines += state.merge(own, other)
         texts = self.arg.texts.split(", ") if self.code_lanes else []
-        given = ["targets", "sources", "width", "start", "given", "fgiven", *texts]
+        given = ["targets", "sources", "given", "fgiven", *texts]
         return self._loop([*given, "ints", "floats"], "len(targets)", lines)
 
     def tell(self, call: AggregateCall) -> Compiled:
@@ -89,8 +94,7 @@ class ArgumentRecord:
         large, or -1."""
         own, _ = self._places[list(self.states).index(_state_name(call))]
         lines = Accumulator(call.fn, self.arg, call.type).result(own, "out[i]", "ok[i]", "return i")
-        given = ["width", "start", "ints", "floats", "out", "ok"]
-        return self._loop(given, "len(out)", ["at = i * width + start", *lines], "return -1")
+        return self._loop(["ints", "floats", "out", "ok"], "len(out)", ["at = i", *lines], "return -1")
 
     def _loop(self, parameters: list[str], rows: str, lines: Iterable[str], last: str = "return 0") -> Compiled:
         lanes = "".join(f"{lane} = {i}\n" for lane, i in self._lanes.items())
@@ -127,33 +131,31 @@ class RecordLayout:
 
     def take_rows(self, places: Ints, columns: Callable[[str], pa.Array], records: Records, texts: Texts) -> None:
         """Take rows, whose columns are told by name, into the records at their places."""
-        places, ints = as_input(places), records.reshape(-1)
+        at = _unsigned(places)
         for part in self.parts.values():
             arrays = argument_arrays(
                 part.arg, columns(part.arg.column), {part.arg.name: texts[part.arg.column]} if part.code_lanes else {}
             )
-            part.take_rows(len(places), places, self.width, part.start, *arrays, ints, ints.view(np.float64))
+            part.take_rows(len(places), at, *arrays, *part.own(records))
 
     def merge(self, targets: Ints, sources: Ints, given: Records, records: Records, texts: Texts) -> None:
         """Take records into others, one after the other."""
-        pairs, own, other = (as_input(targets), as_input(sources)), records.reshape(-1), as_input(given.reshape(-1))
-        views = (other, other.view(np.float64))
+        pairs = _unsigned(targets), _unsigned(sources)
+        given = as_input(given)
         for part in self.parts.values():
             strings = texts[part.arg.column].arrays if part.code_lanes else ()
-            part.merge(
-                len(targets), *pairs, self.width, part.start, *views, *map(as_input, strings), own, own.view(np.float64)
-            )
+            part.merge(len(targets), *pairs, *part.own(given), *map(as_input, strings), *part.own(records))
 
     def columns(self, rows: Ints, records: Records, texts: Texts) -> list[pa.Array]:
         """What the calls make of groups: `rows` counts theirs."""
-        return [self._column(call, rows, records.reshape(-1), texts) for call in self.calls]
+        return [self._column(call, rows, records, texts) for call in self.calls]
 
-    def _column(self, call: AggregateCall, rows: Ints, ints: Ints, texts: Texts) -> pa.Array:
+    def _column(self, call: AggregateCall, rows: Ints, records: Records, texts: Texts) -> pa.Array:
         if call.arg is None:
             return from_kernel(rows, None, BIGINT)
         part = self.parts[call.arg]
         out, ok = result_arrays(call.type, len(rows), call.fn != "count")
-        answer = self._tell[call](len(rows), self.width, part.start, ints, ints.view(np.float64), out, ok)
+        answer = self._tell[call](len(rows), *part.own(records), out, ok)
         if answer >= 0:
             raise DataError(f"sum overflows {call.type}", detail=call.told, hint="cast its argument to DOUBLE")
         return result_column(call.type, out, ok, texts.get(part.arg.column))
@@ -194,3 +196,8 @@ class RecordLayout:
 def _state_name(call: AggregateCall) -> str:
     """The same for calls of one argument that share a state."""
     return call.fn if call.fn in _EXTREMES_AND_EDGES else "sums"
+
+
+def _unsigned(places: Ints) -> npt.NDArray[np.uint64]:
+    """Places as numbers that the compiler need not ask whether they count from the end."""
+    return as_input(places).view(np.uint64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from millstream.kernels.accumulators.places import Argument, Lane, Place, guarded
@@ -55,15 +55,20 @@ class Sums:
             yield f"{at.float(lane.name)} = 0.0" if lane.is_float else f"{at[lane.name]} = 0"
 
     def enter(self, at: Place, value: str, known: str = "True") -> Iterator[str]:
-        yield from guarded(known, self._changed(at, value, entering=True))
+        if self.arg is not None and self.arg.is_float and self.exact_sums:
+            # NULL that is no number goes the way of what is no number: usual values are not asked whether they are one
+            is_asked_last = self.arg.null_is_nan and known == f"{self.arg.name}_in"
+            first, then = ("True", known) if is_asked_last else (known, "True")
+            yield from guarded(first, self._float(at, value, then))
+        else:
+            yield from guarded(known, self._changed(at, value, entering=True))
 
     def leave(self, at: Place, value: str, known: str = "True") -> Iterator[str]:
         yield from guarded(known, self._left(at, value))
 
     def merge(self, at: Place, other: Place) -> Iterator[str]:
         for name in self.exact_sums:
-            lanes = _texts(at, name)
-            yield f"{lanes} = merged({lanes}, {_texts(other, name)})"
+            yield from _merged(at, other, name, "a" if self.arg is None else self.arg.name)
         rare = {"odd": ("odd", "net"), "huge": ("huge",)}
         for lane in self.lanes:
             if lane.name in rare:
@@ -80,23 +85,13 @@ class Sums:
 
     def _changed(self, at: Place, v: str, entering: bool) -> Iterator[str]:
         sign, step = ("", "+=") if entering else ("-", "-=")
+        if self.arg is not None and self.arg.is_float and self.exact_sums:
+            yield from self._float(at, v, "True", sign, step)
+            return
         yield f"{at['count']} {step} 1"
         if self.arg is None:
             return
-        if self.arg.is_float and self.exact_sums:
-            yield f"if {v} - {v} == 0.0:"
-            yield from indented(self._summed(at, "sum", f"{sign}{v}"))
-            if self.has_squares:
-                yield f"    if abs({v}) < LARGEST_SQUARED:"
-                yield from indented(self._squared(at, v, sign), 2)
-                yield "    else:"
-                yield f"        {at['huge']} {step} 1"
-            yield f"elif {v} != {v}:"
-            yield f"    {at['odd']} {step} 1"
-            yield "else:"
-            yield f"    {at['odd']} {step} 1 << 32"
-            yield f"    {at['net']} {step} 1 if {v} > 0.0 else -1"
-        elif self.has_sum and self.arg.is_wide:
+        if self.has_sum and self.arg.is_wide:
             yield f"{at['sum']} {step} {v} >> 32"
             yield f"{at['sum_low']} {step} {v} & LOW_HALF"
         elif self.has_sum:
@@ -105,6 +100,39 @@ class Sums:
             yield f"number = {self.arg.scaled(v)}"
             yield from self._summed(at, "total", f"{sign}number")
             yield from self._squared(at, "number", sign)
+
+    def _float(self, at: Place, v: str, known: str, sign: str = "", step: str = "+=") -> Iterator[str]:
+        """A float comes or goes: first the way of nearly all, which asks as little as it can."""
+        assert self.arg is not None
+        x = self.arg.name
+        yield f"{x}_x = {sign}{v}"
+        counted = f"{at['count']} {step} 1"
+        usual = [f"{at.float('sum')} = {x}_sum", f"{at.float('sum_low')} = {x}_low"]
+        closely = [*self._summed(at, "sum", f"{x}_x")]
+        if self.has_squares:
+            yield f"if abs({x}_x) < LARGEST_SQUARED:"
+            yield f"    {counted}"
+            yield from indented(_two_sum(at, "sum", x))
+            yield f"    if {_is_exact(at.float('sum_low'), f'{x}_rest', f'{x}_low')}:"
+            yield from indented(usual, 2)
+            yield "    else:"
+            yield from indented(closely, 2)
+            yield from indented(_with_square(at, x, sign))
+        else:
+            yield from _two_sum(at, "sum", x)
+            yield f"if {_is_exact(at.float('sum_low'), f'{x}_rest', f'{x}_low')}:"
+            yield from indented([counted, *usual])
+        yield "else:" if known == "True" else f"elif {known}:"
+        yield f"    {counted}"
+        yield f"    if {x}_x - {x}_x == 0.0:"
+        yield from indented(closely, 2)
+        if self.has_squares:
+            yield f"        {at['huge']} {step} 1"
+        yield f"    elif {x}_x != {x}_x:"
+        yield f"        {at['odd']} {step} 1"
+        yield "    else:"
+        yield f"        {at['odd']} {step} 1 << 32"
+        yield f"        {at['net']} += 1 if {x}_x > 0.0 else -1"
 
     def _summed(self, at: Place, name: str, value: str) -> Iterator[str]:
         yield f"{_texts(at, name)} = added({_texts(at, name)}, {value})"
@@ -189,3 +217,74 @@ def _lanes(at: Place, name: str) -> list[str]:
 def _texts(at: Place, name: str) -> str:
     """The lanes of an exact sum, as arguments or as what is assigned to."""
     return ", ".join(_lanes(at, name))
+
+
+def _two_sum(at: Place, name: str, x: str) -> Iterator[str]:
+    """`{x}_sum` and `{x}_rest` are exactly the high lane and the value; `{x}_low` is the low lane with that rest."""
+    high = at.float(name)
+    yield f"{x}_sum = {high} + {x}_x"
+    yield f"{x}_back = {x}_sum - {high}"
+    yield f"{x}_rest = ({high} - ({x}_sum - {x}_back)) + ({x}_x - {x}_back)"
+    yield f"{x}_low = {at.float(f'{name}_low')} + {x}_rest"
+
+
+def _is_exact(left: str, right: str, total: str) -> str:
+    """Whether nothing was rounded away from a sum of two: then, and only then, each is what is left without the
+    other."""
+    return f"({total} - {left} == {right}) & ({total} - {right} == {left})"
+
+
+def _with_square(at: Place, x: str, sign: str) -> Iterator[str]:
+    """The same as `with_square` where low is small beside high, as nearly always. Squares have twice the digits
+    of values: most lose some."""
+    yield f"{x}_square = {x}_x * {x}_x"
+    yield f"{x}_back = SPLITTER * {x}_x"
+    yield f"{x}_upper = {x}_back - ({x}_back - {x}_x)"
+    yield f"{x}_under = {x}_x - {x}_upper"
+    rest = f"(({x}_upper * {x}_upper - {x}_square) + 2.0 * {x}_upper * {x}_under) + {x}_under * {x}_under"
+    yield f"{x}_more = {f'-({rest})' if sign else rest}"
+    if sign:
+        yield f"{x}_square = -{x}_square"
+    yield from _added_pair(at, "squares", [f"{x}_square", f"{x}_more"], x)
+    yield from _with_lost(at, "squares", [f"{x}_square", f"{x}_more", "0.0"], x)
+
+
+def _with_lost(at: Place, name: str, other: Sequence[str], x: str) -> Iterator[str]:
+    """A sum becomes that of `_added_pair`, with what was lost in the error."""
+    (high, low, error), (_, other_low, other_error) = _lanes(at, name), other
+    yield f"{x}_back = {x}_lower - {low}"
+    yield f"{x}_lost = abs(({low} - ({x}_lower - {x}_back)) + ({other_low} - {x}_back))"
+    yield f"{x}_back = {x}_low - {x}_lower"
+    yield f"{x}_lost += abs(({x}_lower - ({x}_low - {x}_back)) + ({x}_rest - {x}_back))"
+    yield f"if abs({x}_low) <= abs({x}_sum) * NEAR:"
+    yield f"    {high} = {x}_sum"
+    yield f"    {low} = {x}_low"
+    yield f"    {error} += {x}_lost + {other_error}"
+    yield "else:"
+    yield f"    {_texts(at, name)} = merged({_texts(at, name)}, {', '.join(other)})"
+
+
+def _added_pair(at: Place, name: str, other: Sequence[str], x: str) -> Iterator[str]:
+    """`{x}_sum` and `{x}_low` are a sum and another, both in two parts; `{x}_lower` and `{x}_rest` make up the low
+    one."""
+    (high, low, _), (other_high, other_low, *_) = _lanes(at, name), other
+    yield f"{x}_sum = {high} + {other_high}"
+    yield f"{x}_back = {x}_sum - {high}"
+    yield f"{x}_rest = ({high} - ({x}_sum - {x}_back)) + ({other_high} - {x}_back)"
+    yield f"{x}_lower = {low} + {other_low}"
+    yield f"{x}_low = {x}_lower + {x}_rest"
+
+
+def _merged(at: Place, other: Place, name: str, x: str) -> Iterator[str]:
+    """The same as `merged`, the usual way first."""
+    (high, low, _), (_, other_low, other_error) = _lanes(at, name), _lanes(other, name)
+    yield from _added_pair(at, name, _lanes(other, name), x)
+    if name == "squares":
+        yield from _with_lost(at, name, _lanes(other, name), x)
+        return
+    is_exact = _is_exact(low, other_low, f"{x}_lower"), _is_exact(f"{x}_lower", f"{x}_rest", f"{x}_low")
+    yield f"if {is_exact[0]} & {is_exact[1]} & ({other_error} == 0.0):"
+    yield f"    {high} = {x}_sum"
+    yield f"    {low} = {x}_low"
+    yield "else:"
+    yield f"    {_texts(at, name)} = merged({_texts(at, name)}, {_texts(other, name)})"
