@@ -31,7 +31,6 @@ from millstream.kernels.streams.session import SessionSpec
 from millstream.kernels.streams.ties import TieOrderSpec
 from millstream.kernels.streams.yields import YieldSpec
 from millstream.kernels.window_groups import WindowGroupSpec
-from millstream.kernels.window_groups.spec import has_lanes
 from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.aggregates import KNOWN, NAMES, OVER_NAMES, RANKS, result_type
 from millstream.plan.programs.builtin import builtin_program
@@ -325,7 +324,7 @@ def window_group_specs(draw: st.DrawFn) -> WindowGroupSpec:
             for fn, type_ in types.items()
             if type_ is not None
         )
-        chosen.append(draw(st.sampled_from([call for call in calls if has_lanes(call, schema)])))
+        chosen.append(draw(st.sampled_from([call for call in calls if call.has_lanes])))
     by = draw(st.sampled_from([(), ("k",), ("name",), ("name", "k")]))
     shown = draw(st.permutations([*by, "begin", "end"]))
     return WindowGroupSpec(schema, by, windows, BIGINT, tuple(shown), ("begin",), ("end",), tuple(chosen))

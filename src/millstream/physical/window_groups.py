@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from millstream.expressions.functions import can_fail, resolve
 from millstream.expressions.nodes import Column, Expr, Literal, columns_of
-from millstream.kernels.accumulators.records import has_lanes
 from millstream.kernels.window_groups.spec import WindowGroupSpec
 from millstream.physical.nodes import Apply, Physical
 from millstream.plan import nodes as P
@@ -19,7 +18,7 @@ def plan_window_groups(node: P.Group, plan: Callable[[P.Node], Physical]) -> Phy
     window."""
     project = node.input if isinstance(node.input, P.Project) else None
     table = node.input if project is None else project.input
-    if not isinstance(table, P.AssignWindows) or not all(has_lanes(call, node.input.schema) for call in node.calls):
+    if not isinstance(table, P.AssignWindows) or not all(call.has_lanes for call in node.calls):
         return None
     columns = P.passthrough(table.schema) if project is None else project.columns
     starts = tuple(name for name, expr in columns if name in node.keys and _is_start(expr))

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from millstream.plan.node import listed
-from millstream.plan.programs.builtin import builtin_program
 from millstream.plan.programs.nodes import Program
-from millstream.schema import Field, Schema
+from millstream.schema import Field
 from millstream.types import SqlType
 
 
@@ -51,11 +50,10 @@ class AggregateCall:
         """Whether it makes a difference that equal values count once."""
         return self.distinct and self.fn not in ("min", "max")
 
-    def as_program(self, rows: Schema) -> Program:
-        """What it is over such rows, as a program."""
-        if self.program is not None:
-            return self.program
-        return builtin_program(self.fn, rows[self.args[0]].type if self.args else None, self.type, self.counts_once)
+    @property
+    def has_lanes(self) -> bool:
+        """Whether an accumulator alone computes it, row by row."""
+        return self.program is None and not self.counts_once
 
     @property
     def told(self) -> str:

@@ -19,7 +19,6 @@ from millstream.bind.programs import bind_program
 from millstream.catalog import AggregateDef
 from millstream.expressions.nodes import Column, Expr
 from millstream.library import LEAVE_OUT_NULLS
-from millstream.plan.programs.builtin import builtin_program
 from millstream.plan.programs.facts import returns_one_row
 from millstream.plan.programs.modes import Running
 from millstream.plan.programs.nodes import (
@@ -88,7 +87,8 @@ def bind_own(call: WrittenCall, rows: ExpressionBinder, window: bool = False) ->
             hint="filter the rows in a subquery" if where is not None else None,
         )
     args = as_arguments(args, base.parameters, call.node, context)
-    return OwnAggregate(_over(base, chosen), None, (*args, *chosen.arguments))
+    called = Summary(base.result.fields[0].type, base.name, (), program=base)
+    return OwnAggregate(_over(called, base.parameters, base.result, chosen), None, (*args, *chosen.arguments))
 
 
 def in_order(call: WrittenCall, builtin: Builtin, rows: ExpressionBinder) -> tuple[Program, tuple[Expr, ...]] | None:
@@ -99,8 +99,9 @@ def in_order(call: WrittenCall, builtin: Builtin, rows: ExpressionBinder) -> tup
     chosen = _Chosen(False, where, _orders(call, rows) if depends_on_order(call) else ())
     if chosen.is_all or builtin.arg is None:
         return None
-    program = builtin_program(builtin.fn, builtin.arg.type, builtin.type, builtin.distinct)
-    return _over(program, chosen), (builtin.arg, *chosen.arguments)
+    parameters, result = Schema.of(x=builtin.arg.type), Schema.of(**{builtin.fn: builtin.type})
+    called = Summary(builtin.type, builtin.fn, (parameter(builtin.arg.type, "x"),), builtin.distinct)
+    return _over(called, parameters, result, chosen), (builtin.arg, *chosen.arguments)
 
 
 @dataclass(frozen=True)
@@ -136,13 +137,13 @@ def _orders(call: WrittenCall, rows: ExpressionBinder) -> tuple[Order, ...]:
     )
 
 
-def _over(program: Program, chosen: _Chosen) -> Program:
-    """The program over the rows that are chosen: they are kept until the end, and then given to it in order. It has a
-    parameter for each of `chosen.arguments` behind its own."""
-    names: list[str] = list(program.parameters.names)
+def _over(called: Summary, parameters: Schema, result: Schema, chosen: _Chosen) -> Program:
+    """The program that calls an aggregate over the rows that are chosen: they are kept until the end, and then given to
+    it in order. It has a parameter for each of `chosen.arguments` behind the aggregate's own."""
+    names: list[str] = list(parameters.names)
     for kind in [*(["key"] * len(chosen.orders)), *(["wanted"] if chosen.where is not None else [])]:
         names.append(next(name for name in _numbered(kind) if name not in names))
-    types = [*(field.type for field in program.parameters), *(order.key.type for order in chosen.orders)]
+    types = [*(field.type for field in parameters), *(order.key.type for order in chosen.orders)]
     kept = Schema(tuple(map(Field, names, types)))
     asked = tuple(parameter(field.type, field.name) for field in kept)
     wanted = None if chosen.where is None else parameter(BOOLEAN, names[-1])
@@ -152,22 +153,22 @@ def _over(program: Program, chosen: _Chosen) -> Program:
     if chosen.distinct or chosen.orders:
         tables.append(LocalTable(_CHOSEN, kept))
         columns = tuple(Column(field.type, f"{_KEPT}.{field.name}") for field in kept)
-        keys = columns[len(program.parameters) :]
+        keys = columns[len(parameters) :]
         orders = tuple(replace(order, key=key) for order, key in zip(chosen.orders, keys, strict=True))
         every = Rows(columns, (Range(_KEPT, _KEPT),), distinct=chosen.distinct, order=orders)
         # after each tuple of a running aggregate, the rows are chosen anew
         terminate += [Delete(Range(f"{_CHOSEN}#1", _CHOSEN)), Insert(_CHOSEN, (every,))]
     source = tables[-1].name
     alias = f"{source}#2"
-    args = tuple(Column(field.type, f"{alias}.{field.name}") for field in program.parameters)
-    type_ = program.result.fields[0].type
-    whole = Rows((Summary(type_, program.name, args, program=program),), (Range(alias, source),))
-    if len(program.result) == 1 and returns_one_row(program, Running(total=True)):
+    args = tuple(Column(field.type, f"{alias}.{field.name}") for field in parameters)
+    whole = Rows((replace(called, args=args),), (Range(alias, source),))
+    program = called.program
+    if program is not None and len(result) == 1 and returns_one_row(program, Running(total=True)):
         # of no rows it is NULL
-        whole = Rows((ScalarQuery(type_, whole),))
-    parameters = kept if wanted is None else Schema((*kept, Field(names[-1], BOOLEAN)))
+        whole = Rows((ScalarQuery(called.type, whole),))
+    asked_for = kept if wanted is None else Schema((*kept, Field(names[-1], BOOLEAN)))
     return Program(
-        program.name, parameters, program.result, tuple(tables), None, keep, keep,
+        called.fn, asked_for, result, tuple(tables), None, keep, keep,
         terminate=(*terminate, Insert(None, (whole,))),
     )  # fmt: skip
 

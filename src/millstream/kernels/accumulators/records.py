@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +16,10 @@ from millstream.kernels.accumulators.columns import ArgumentColumn, argument_arr
 from millstream.kernels.batch import Ints
 from millstream.kernels.jit import Compiled, as_input, compile_kernel
 from millstream.kernels.keys import ByteTable
-from millstream.kernels.source.writer import filled
+from millstream.kernels.keys.words import Bools, all_true
+from millstream.kernels.source.writer import filled, indented
 from millstream.plan.aggregate_calls import AggregateCall
-from millstream.plan.aggregates import KNOWN, NAMES, result_type
+from millstream.plan.aggregates import KNOWN
 from millstream.schema import Schema
 from millstream.types import BIGINT, from_kernel
 
@@ -29,17 +31,6 @@ Texts = Mapping[str, ByteTable]
 
 _TEXTS_AT_LEAST = 1_024
 _EXTREMES_AND_EDGES = KNOWN | {"min", "max", "first_value", "last_value"}
-
-
-def has_lanes(call: AggregateCall, rows: Schema) -> bool:
-    """Whether accumulators compute an aggregate over such rows."""
-    if call.program is not None or call.counts_once:
-        return False
-    if call.fn == "count":
-        return True
-    type_ = None if call.arg is None else rows[call.arg].type
-    known = call.fn in NAMES | KNOWN and type_ is not None and type_.name != "NULL"
-    return known and result_type(call.fn, False, type_) is not None
 
 
 class ArgumentRecord:
@@ -71,6 +62,10 @@ class ArgumentRecord:
         lanes = records[:, self.start : self.start + self.width]
         return lanes, lanes.view(np.float64)
 
+    def arrays(self, column: pa.Array, texts: Texts) -> list[npt.NDArray[Any]]:
+        """The arrays of its argument."""
+        return argument_arrays(self.arg, column, {self.arg.name: texts[self.arg.column]} if self.code_lanes else {})
+
     @cached_property
     def take_rows(self) -> Compiled:
         """The loop that takes rows into the records at their places."""
@@ -95,6 +90,16 @@ class ArgumentRecord:
         own, _ = self._places[list(self.states).index(_state_name(call))]
         lines = Accumulator(call.fn, self.arg, call.type).result(own, "out[i]", "ok[i]", "return i")
         return self._loop(["ints", "floats", "out", "ok"], "len(out)", ["at = i", *lines], "return -1")
+
+    def follow(self, call: AggregateCall) -> Compiled:
+        """The loop that takes rows into the records at their places, and writes what a call comes to after each; rows
+        that are not `taken` only ask."""
+        own, _ = self._places[list(self.states).index(_state_name(call))]
+        lines = ["at = places[i]", *self.arg.load("i"), "if taken[i]:"]
+        lines += indented(self.states[_state_name(call)].enter(own, "a_v", "a_in"))
+        lines += Accumulator(call.fn, self.arg, call.type).result(own, "out[i]", "ok[i]", "return i")
+        given = ["places", "taken", *self.arg.arrays, "ints", "floats", "out", "ok"]
+        return self._loop(given, "len(places)", lines, "return -1")
 
     def _loop(self, parameters: list[str], rows: str, lines: Iterable[str], last: str = "return 0") -> Compiled:
         lanes = "".join(f"{lane} = {i}\n" for lane, i in self._lanes.items())
@@ -133,10 +138,20 @@ class RecordLayout:
         """Take rows, whose columns are told by name, into the records at their places."""
         at = _unsigned(places)
         for part in self.parts.values():
-            arrays = argument_arrays(
-                part.arg, columns(part.arg.column), {part.arg.name: texts[part.arg.column]} if part.code_lanes else {}
-            )
-            part.take_rows(len(places), at, *arrays, *part.own(records))
+            part.take_rows(len(places), at, *part.arrays(columns(part.arg.column), texts), *part.own(records))
+
+    def followed(self, places: Ints, column: pa.Array, taken: Bools | None = None) -> pa.Array:
+        """What the only call comes to after each row, beginning with records of nothing: rows have places, and those
+        that are not `taken` leave everything as it is."""
+        (call,), (part,) = self.calls, self.parts.values()
+        texts, records = self.tables(), self.new(int(places.max(initial=-1)) + 1)
+        out, ok = result_arrays(call.type, len(places), call.fn != "count")
+        answer = part.follow(call)(
+            len(places), _unsigned(places), as_input(all_true(len(places)) if taken is None else taken),
+            *part.arrays(column, texts), *part.own(records), out, ok,
+        )  # fmt: skip
+        _check(call, answer)
+        return result_column(call.type, out, ok, texts.get(part.arg.column))
 
     def merge(self, targets: Ints, sources: Ints, given: Records, records: Records, texts: Texts) -> None:
         """Take records into others, one after the other."""
@@ -156,8 +171,7 @@ class RecordLayout:
         part = self.parts[call.arg]
         out, ok = result_arrays(call.type, len(rows), call.fn != "count")
         answer = self._tell[call](len(rows), *part.own(records), out, ok)
-        if answer >= 0:
-            raise DataError(f"sum overflows {call.type}", detail=call.told, hint="cast its argument to DOUBLE")
+        _check(call, answer)
         return result_column(call.type, out, ok, texts.get(part.arg.column))
 
     # -- strings ---------------------------------------------------------------------------------------------------
@@ -196,6 +210,12 @@ class RecordLayout:
 def _state_name(call: AggregateCall) -> str:
     """The same for calls of one argument that share a state."""
     return call.fn if call.fn in _EXTREMES_AND_EDGES else "sums"
+
+
+def _check(call: AggregateCall, answer: int) -> None:
+    """What a loop that writes results answered."""
+    if answer >= 0:
+        raise DataError(f"sum overflows {call.type}", detail=call.told, hint="cast its argument to DOUBLE")
 
 
 def _unsigned(places: Ints) -> npt.NDArray[np.uint64]:

@@ -11,16 +11,18 @@ import pyarrow as pa
 
 from millstream.expressions.nodes import columns_of
 from millstream.expressions.object_values import to_values
+from millstream.kernels.accumulators.distinct import SeenValues
+from millstream.kernels.accumulators.records import RecordLayout
 from millstream.kernels.batch import Ints
 from millstream.kernels.patterns import cell_loops as loops
 from millstream.kernels.patterns.log import RowLog
 from millstream.kernels.programs.engine import Engine, Running
 from millstream.kernels.programs.kernel import engine_of
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, MatchSummary, Search
-from millstream.plan.programs.builtin import builtin_program
 from millstream.plan.programs.nodes import Program
 from millstream.schema import Field, Schema
-from millstream.types import BIGINT, VARCHAR
+from millstream.types import BIGINT, VARCHAR, SqlType
 
 
 @dataclass(frozen=True)
@@ -69,15 +71,33 @@ def _as_of(search: Search, summary: MatchSummary, log: RowLog, matches: Matches,
         numbers = [search.variables.index(one) for one in summary.variables if one in search.variables]
         member = np.isin(matches.labels >> 1, numbers)
     places = np.flatnonzero(member)
-    engine = _engine(summary)
     args = _arguments(search, summary, log, matches, places, owner)
-    none = np.zeros(len(places), dtype=np.int64)
-    returned = engine.arrive(engine.open(), owner[places].astype(np.int32), none, np.arange(len(places)), args, 0)
-    origin = np.arange(len(places)) if returned.origin is None else returned.origin
-    chosen = np.searchsorted(places[origin], last, side="right") - 1
+    if summary.program is None:
+        values = _followed(summary, owner[places], args[0])
+    else:
+        engine = _engine(summary.program)
+        none = np.zeros(len(places), dtype=np.int64)
+        returned = engine.arrive(engine.open(), owner[places].astype(np.int32), none, np.arange(len(places)), args, 0)
+        (values, *_) = returned.columns
+        places = places if returned.origin is None else places[returned.origin]
+    chosen = np.searchsorted(places, last, side="right") - 1
     known = chosen >= 0
-    known[known] = places[origin][chosen[known]] >= matches.begins[matches.of[known]]
-    return returned.columns[0].take(pa.array(np.where(known, chosen, 0), mask=~known))
+    known[known] = places[chosen[known]] >= matches.begins[matches.of[known]]
+    return values.take(pa.array(np.where(known, chosen, 0), mask=~known))
+
+
+def _followed(summary: MatchSummary, owner: Ints, column: pa.Array) -> pa.Array:
+    """What a built-in aggregate comes to after each row."""
+    taken = None
+    if summary.distinct:
+        taken = np.zeros(len(owner), dtype=np.bool_)
+        taken[SeenValues(summary.args[0].type).fresh(owner, column)] = True
+    return _layout(summary.fn, summary.args[0].type, summary.type).followed(owner, column, taken)
+
+
+@lru_cache(maxsize=64)
+def _layout(fn: str, arg: SqlType, type_: SqlType) -> RecordLayout:
+    return RecordLayout(Schema.of(x=arg), [AggregateCall.builtin(fn, fn, "x", type_)])
 
 
 def _upto(matches: Matches) -> Ints:
@@ -95,18 +115,10 @@ def _upto(matches: Matches) -> Ints:
 
 
 @lru_cache(maxsize=64)
-def _engine(summary: MatchSummary) -> Engine:
+def _engine(program: Program) -> Engine:
     """What runs an aggregate; kept, since making it takes longer than the rows of a match, and conditions ask for each
     row anew."""
-    program = _program(summary)
     return engine_of(program, Running(bool(program.terminate)), keyed=True)
-
-
-def _program(summary: MatchSummary) -> Program:
-    if summary.program is not None:
-        return summary.program
-    arg = summary.args[0].type if summary.args else None
-    return builtin_program(summary.fn, arg, summary.type, summary.distinct)
 
 
 def _arguments(

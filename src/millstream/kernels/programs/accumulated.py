@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from millstream.kernels.accumulators.distinct import SeenValues
 from millstream.kernels.accumulators.records import RecordLayout, Records
 from millstream.kernels.batch import Ints
 from millstream.kernels.keys import ByteTable
@@ -17,8 +18,8 @@ from millstream.kernels.saving.lists import fixed, unfixed
 from millstream.plan.aggregate_calls import AggregateCall
 from millstream.schema import Schema
 
-RECORDS = "$records"
-"""the table of records in a saved group"""
+RECORDS, SEEN = "$records", "seen"
+"""the tables of records and of different values in a saved group"""
 
 _NOWHERE: Ints = np.zeros(0, dtype=np.int64)
 
@@ -50,14 +51,15 @@ class AccumulatorEngine:
     def arrive(self, state: Accumulated, slots: npt.NDArray[np.int32], time: Ints, ids: Ints, args: Sequence[pa.Array],
                upto: int) -> Returned:  # fmt: skip
         if len(slots):
-            self._reserve(state, int(slots.max()) + 1)
+            self.reserve(state, int(slots.max()) + 1)
             counts = np.bincount(slots)
             state.rows[: len(counts)] += counts
             places = slots.astype(np.int64)
             self.layout.take_rows(places, lambda arg: args[self._args[arg]], state.records, state.texts)
         return Returned(_NOWHERE, _NOWHERE, self._nothing)
 
-    def _reserve(self, state: Accumulated, slots: int) -> None:
+    def reserve(self, state: Accumulated, slots: int) -> None:
+        """Make room for slots up to that one."""
         if slots > len(state.rows):
             more = max(slots, 2 * len(state.rows)) - len(state.rows)
             state.records = np.concatenate([state.records, self.layout.new(more)])
@@ -88,3 +90,54 @@ class AccumulatorEngine:
 
     def rows_held(self, state: Accumulated) -> int:
         return int(np.count_nonzero(state.rows))
+
+
+@dataclass
+class Counted:
+    """The values that each slot has seen, and what accumulators know of them."""
+
+    seen: SeenValues
+    once: Accumulated
+
+
+class DistinctEngine:
+    """Computes calls with DISTINCT of one argument over groups that end; implements `engine.Engine`. What it keeps of a
+    group are its values: what accumulators make of them does not depend on their order."""
+
+    numbers_tuples = False
+
+    def __init__(self, rows: Schema, calls: Sequence[AggregateCall]) -> None:
+        (arg,) = {call.arg for call in calls}
+        assert arg is not None
+        self._type, self._calls = rows[arg].type, len(calls)
+        self._once = AccumulatorEngine(rows, [replace(call, distinct=False) for call in calls])
+
+    def open(self) -> Counted:
+        return Counted(SeenValues(self._type), self._once.open())
+
+    def arrive(self, state: Counted, slots: npt.NDArray[np.int32], time: Ints, ids: Ints, args: Sequence[pa.Array],
+               upto: int) -> Returned:  # fmt: skip
+        if len(slots):
+            self._once.reserve(state.once, int(slots.max()) + 1)
+        fresh = state.seen.fresh(slots, args[0])
+        values = args[0].take(pa.array(fresh))
+        return self._once.arrive(state.once, slots[fresh], time, ids, [values] * self._calls, upto)
+
+    def close(self, state: Counted, slots: Ints) -> Returned:
+        if len(slots):
+            state.seen.forget(slots)
+        return self._once.close(state.once, slots)
+
+    def export(self, state: Counted, slots: Ints) -> Groups:
+        owner, values = state.seen.values(slots)
+        table = TableRows(owner, pa.RecordBatch.from_arrays([values], names=["x"]))
+        return Groups(state.once.rows[slots], {SEEN: table})
+
+    def load(self, groups: Groups) -> Counted:
+        state, saved = self.open(), groups.tables[SEEN]
+        self._once.reserve(state.once, len(groups.seen))
+        self.arrive(state, saved.owner.astype(np.int32), _NOWHERE, _NOWHERE, [saved.rows.column(0)], 0)
+        return state
+
+    def rows_held(self, state: Counted) -> int:
+        return len(state.seen)

@@ -11,14 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from millstream.kernels.accumulators.records import has_lanes
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
 from millstream.kernels.keys import KeyTable
-from millstream.kernels.programs.accumulated import RECORDS, AccumulatorEngine
+from millstream.kernels.programs.accumulated import RECORDS, SEEN, AccumulatorEngine, DistinctEngine
 from millstream.kernels.programs.compiled import CompiledEngine, why_not_compiled
 from millstream.kernels.programs.engine import Closing, Engine, Groups, Mode, Returned, Sliding, TableRows
-from millstream.kernels.programs.factored import FactoredEngine
-from millstream.kernels.programs.factors import Factor, factors
+from millstream.kernels.programs.factored import FactoredEngine, Part
+from millstream.kernels.programs.factors import factors
 from millstream.kernels.programs.rows import RowEngine
 from millstream.kernels.programs.spec import AggregateSpec, GroupSpec
 from millstream.kernels.saving.content import Content, Few, Ledger, Slots, struct
@@ -28,7 +27,7 @@ from millstream.kernels.saving.snapshots import Saved
 from millstream.kernels.saving.states import load_keys
 from millstream.kernels.streams.yields import last_in_slots
 from millstream.plan.aggregate_calls import AggregateCall
-from millstream.plan.programs.nodes import WINDOW, LocalTable, Program
+from millstream.plan.programs.nodes import WINDOW, Program
 from millstream.plan.programs.product import product
 from millstream.schema import Schema
 
@@ -64,30 +63,53 @@ def engine_of(program: Program, mode: Mode, keyed: bool) -> Engine:
     """What runs a program: compiled loops if it has them, for each of its factors."""
     parts = factors(program, mode)
     if len(parts) > 1:
-        return FactoredEngine(parts, [engine_of(part.program, mode, keyed) for part in parts])
+        return FactoredEngine(
+            [
+                Part(
+                    engine_of(part.program, mode, keyed),
+                    part.args,
+                    part.results,
+                    {table.name: whole for table, whole in zip(part.program.tables, part.tables, strict=True)},
+                )
+                for part in parts
+            ]
+        )
     if why_not_compiled(program, mode) is None:
         return CompiledEngine(program, mode, keyed)
     return RowEngine(program, mode)
 
 
 def engine_of_calls(calls: Sequence[AggregateCall], rows: Schema, keyed: bool) -> Engine:
-    """What computes aggregates over groups of rows: accumulators if they can, programs otherwise."""
-    named = [call for call in calls if has_lanes(call, rows)]
-    others = [call for call in calls if call not in named]
-    if not named:
-        return engine_of(product([call.as_program(rows) for call in others]), Closing(), keyed)
-    accumulators = AccumulatorEngine(rows, named)
-    if not others:
-        return accumulators
-    program = product([call.as_program(rows) for call in others])
-    records = replace(program, parameters=Schema(()), result=Schema(()), tables=(LocalTable(RECORDS, Schema(())),))
-    parts = []
-    for chosen, part in ((named, records), (others, program)):
-        args = [call in chosen for call in calls for _ in call.args]
-        results = [call in chosen for call in calls for _ in call.names]
-        tables = tuple(table.name for table in part.tables)
-        parts.append(Factor(part, _places(args), _places(results), tables))
-    return FactoredEngine(parts, [accumulators, engine_of(program, Closing(), keyed)])
+    """What computes aggregates over groups of rows: accumulators those that are built in, programs the others."""
+    plain = [call for call in calls if call.has_lanes]
+    others = [call for call in calls if call not in plain]
+    # tables of saved groups are numbered by these calls
+    suffix = {call: f"_{i}" if len(others) > 1 else "" for i, call in enumerate(others, 1)}
+    engines: list[tuple[Engine, list[AggregateCall], dict[str, str]]] = []
+    if plain:
+        engines.append((AccumulatorEngine(rows, plain), plain, {RECORDS: RECORDS}))
+    for arg in dict.fromkeys(call.arg for call in others if call.program is None):
+        once = [call for call in others if call.program is None and call.arg == arg]
+        engines.append((DistinctEngine(rows, once), once, {SEEN: SEEN + suffix[once[0]]}))
+    if own := [call for call in others if call.program is not None]:
+        programs = [call.program for call in own if call.program is not None]
+        program = product(programs)
+        wholes = [table.name + suffix[call] for call, each in zip(own, programs, strict=True) for table in each.tables]
+        tables = {table.name: whole for table, whole in zip(program.tables, wholes, strict=True)}
+        engines.append((engine_of(program, Closing(), keyed), own, tables))
+    if len(engines) == 1 and (plain or len(own) == len(others)):
+        return engines[0][0]
+    return FactoredEngine(
+        [
+            Part(
+                engine,
+                _places([call in chosen for call in calls for _ in call.args]),
+                _places([call in chosen for call in calls for _ in call.names]),
+                tables,
+            )
+            for engine, chosen, tables in engines
+        ]
+    )
 
 
 def _places(chosen: Sequence[bool]) -> tuple[int, ...]:

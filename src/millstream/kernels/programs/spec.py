@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from millstream.kernels.accumulators.records import has_lanes
 from millstream.kernels.one_input import OneInput
 from millstream.kernels.registry import register
 from millstream.plan.aggregate_calls import AggregateCall
@@ -96,8 +95,8 @@ class GroupSpec(OneInput):
 
     @cached_property
     def program(self) -> Program | None:
-        """The calls that accumulators do not compute, as one program."""
-        programs = [call.as_program(self.input) for call in self.calls if not has_lanes(call, self.input)]
+        """The calls that are not built in, as one program."""
+        programs = [call.program for call in self.calls if call.program is not None]
         return product(programs) if programs else None
 
     def build(self) -> AggregateKernel:
@@ -106,7 +105,7 @@ class GroupSpec(OneInput):
         return AggregateKernel(self)
 
     def describe(self) -> str:
-        results = [name for call in self.calls if not has_lanes(call, self.input) for name in call.names]
+        results = [name for call in self.calls if call.program is not None for name in call.names]
         path = "compiled" if self.program is None else path_of(self.program, self.mode, results)
         if path.startswith("row by row") and len(results) < len(self.output) - len(self.keys):
             path = f"compiled, but {', '.join(results)} {path}"

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from millstream.kernels.accumulators.records import has_lanes
 from millstream.kernels.registry import register
 from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.aggregates import result_type
@@ -43,7 +42,7 @@ class WindowGroupSpec:
             raise ValueError("keys are columns or bounds of the window")
         for call in self.calls:
             arg = None if call.arg is None else self.input[call.arg].type
-            if not has_lanes(call, self.input) or result_type(call.fn, False, arg) != call.type:
+            if not call.has_lanes or result_type(call.fn, False, arg) != call.type:
                 raise ValueError(f"{call} is not of type {call.type}")
         _ = self.output
 
