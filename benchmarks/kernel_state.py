@@ -16,8 +16,9 @@ import pyarrow as pa
 
 from millstream.kernels import jit
 from millstream.kernels.batch import Batch
-from millstream.kernels.over import Frame, OverCall, OverSpec
+from millstream.kernels.over import Frame, OverSpec
 from millstream.kernels.saving import states as saving
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.schema import Schema
 from millstream.types import BIGINT, DOUBLE, VARCHAR
 
@@ -32,9 +33,9 @@ TOUCHED = 1_000
 
 def spec(frame: Frame) -> OverSpec:
     calls = (
-        OverCall("a", "avg", "price", frame, False, DOUBLE),
-        OverCall("m", "max", "price", frame, False, DOUBLE),
-        OverCall("v", "min", "venue", frame, False, VARCHAR),
+        AggregateCall.over("a", "avg", "price", frame, False, DOUBLE),
+        AggregateCall.over("m", "max", "price", frame, False, DOUBLE),
+        AggregateCall.over("v", "min", "venue", frame, False, VARCHAR),
     )
     return OverSpec(QUOTES, ("key",), calls)
 

@@ -15,7 +15,8 @@ from numba import njit
 
 from millstream.kernels import jit
 from millstream.kernels.batch import FOREVER, Batch
-from millstream.kernels.over import Frame, OverCall, OverSpec
+from millstream.kernels.over import Frame, OverSpec
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.schema import Schema
 from millstream.types import BIGINT, DOUBLE, TIMESTAMP
 
@@ -96,7 +97,7 @@ def rate(rows: int, work: Callable[[], object], repeat: int = 3) -> float:
 
 
 def kernel_rate(data: Data, frame: Frame, batch_size: int, threads: int, repeat: int = 3) -> float:
-    spec = OverSpec(QUOTES, ("key",), (OverCall("mean", "avg", "price", frame, False, DOUBLE),))
+    spec = OverSpec(QUOTES, ("key",), (AggregateCall.over("mean", "avg", "price", frame, False, DOUBLE),))
     batches = data.batches(batch_size)
     with jit.using("on", threads=threads):
         kernel = spec.build()

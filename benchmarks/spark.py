@@ -137,13 +137,14 @@ def row_fed(bench: Bench) -> Any:
     from pyspark.sql.streaming import StatefulProcessor
 
     from millstream.kernels.batch import Batch
-    from millstream.kernels.over.spec import Frame, OverCall, OverSpec
+    from millstream.kernels.over.spec import Frame, OverSpec
     from millstream.kernels.saving import states as saving
+    from millstream.plan.aggregate_calls import AggregateCall
     from millstream.schema import Field, Schema
     from millstream.types import BIGINT, DOUBLE, TIMESTAMPTZ
 
     schema = Schema((Field("ts", TIMESTAMPTZ), Field("key", BIGINT), Field("price", DOUBLE)))
-    call = OverCall("total", "sum", "price", Frame("range", 10_000_000), False, DOUBLE)
+    call = AggregateCall.over("total", "sum", "price", Frame("range", 10_000_000), False, DOUBLE)
     spec = OverSpec(schema, ("key",), (call,))
 
     class Rows(StatefulProcessor):

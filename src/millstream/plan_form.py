@@ -47,7 +47,7 @@ _LISTED = {
     "plan.patterns.expressions": "Variable Sequence Either Repeat Excluded Edge Check",
     "plan.ties": "SortKey Ties",
     "plan.window_tables": "Hopping Cumulating",
-    "plan.windows": "Between Frame WindowCall",
+    "plan.windows": "Between Frame",
     "physical.nodes": "Source Compute Staged StoredTable TableJoin Apply",
     "kernels.asof.spec": "AsofSpec",
     "kernels.events.spec": "AutomatonSpec",
@@ -268,6 +268,12 @@ class _Reader:
                 if self._python is None:
                     raise StateError(f"a plan needs aggregate {name}, which is written in Python")
                 return self._python(name, digest)
+            case {"$": "WindowCall", "name": name, "arg": arg, "frame": frame, "type": type_, **others}:
+                # what a call over a frame was before it became an AggregateCall
+                args = [] if arg is None else [arg]
+                return self.value(
+                    {**others, "$": "AggregateCall", "names": [name], "args": args, "types": [type_], "framed": frame}
+                )
             case {"$": str(name)}:
                 return self._object(name, {key: part for key, part in data.items() if key != "$"})
             case dict():

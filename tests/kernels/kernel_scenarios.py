@@ -19,7 +19,7 @@ from millstream.expressions.object_values import to_arrow
 from millstream.kernels.batch import BEGIN, FOREVER, Batch
 from millstream.kernels.compute import ComputeStage
 from millstream.kernels.contract import KernelSpec
-from millstream.kernels.over import AheadSpec, Between, Frame, OverCall, OverSpec
+from millstream.kernels.over import AheadSpec, Between, Frame, OverSpec
 from millstream.kernels.programs.engine import Closing
 from millstream.kernels.programs.spec import AggregateSpec, GroupSpec
 from millstream.kernels.streams.chain import ChainSpec
@@ -117,7 +117,7 @@ _FRAMES = st.builds(
 
 
 @st.composite
-def calls(draw: st.DrawFn, schema: Schema, max_calls: int = 4) -> tuple[OverCall, ...]:
+def calls(draw: st.DrawFn, schema: Schema, max_calls: int = 4) -> tuple[AggregateCall, ...]:
     frames = draw(st.lists(_FRAMES, min_size=1, max_size=2))
     chosen = []
     for i in range(draw(st.integers(1, max_calls))):
@@ -132,7 +132,7 @@ def calls(draw: st.DrawFn, schema: Schema, max_calls: int = 4) -> tuple[OverCall
             frame = Frame("rows", None)
         elif fn == "lag":
             frame = Frame("rows", draw(st.integers(0, 6)))
-        chosen.append(OverCall(f"c{i}", fn, arg.name if arg else None, frame, distinct, type_))
+        chosen.append(AggregateCall.over(f"c{i}", fn, arg.name if arg else None, frame, distinct, type_))
     return tuple(chosen)
 
 
@@ -170,7 +170,7 @@ def ahead_specs(draw: st.DrawFn) -> AheadSpec:
         type_ = result_type(fn, distinct, arg.type if arg else None)
         assert type_ is not None
         frame = Frame(unit, Between(start, end) if end else start)
-        chosen.append(OverCall(f"c{i}", fn, arg.name if arg else None, frame, distinct, type_))
+        chosen.append(AggregateCall.over(f"c{i}", fn, arg.name if arg else None, frame, distinct, type_))
     return AheadSpec(schema, draw(st.sampled_from([(), ("k",), ("name",), ("k", "name"), ("x",)])), tuple(chosen))
 
 

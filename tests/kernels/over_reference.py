@@ -6,7 +6,8 @@ import math
 from fractions import Fraction
 from typing import Any
 
-from millstream.kernels.over import AheadSpec, Frame, OverCall, OverSpec
+from millstream.kernels.over import AheadSpec, Frame, OverSpec
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.aggregates import KNOWN, RANKS
 
 
@@ -48,7 +49,7 @@ def _in_frame(frame: Frame, members: list[int], place: int, times: list[int]) ->
     ]
 
 
-def aggregate(call: OverCall, rows: list[dict[str, Any]]) -> Any:
+def aggregate(call: AggregateCall, rows: list[dict[str, Any]]) -> Any:
     """One aggregate over the rows of a frame."""
     if call.arg is None:
         return len(rows)

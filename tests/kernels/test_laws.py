@@ -27,9 +27,10 @@ from millstream.kernels import jit
 from millstream.kernels.batch import BEGIN, FOREVER, Batch
 from millstream.kernels.contract import Kernel
 from millstream.kernels.keys import bucket_of
-from millstream.kernels.over import Frame, OverCall, OverSpec
+from millstream.kernels.over import Frame, OverSpec
 from millstream.kernels.registry import registered
 from millstream.kernels.saving import states as saving
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.aggregates import result_type
 from millstream.schema import Schema
 from tiers import examples
@@ -277,7 +278,7 @@ def compiled_specs() -> list[OverSpec]:
         for i, (fn, arg, frame, distinct) in enumerate(items):
             type_ = result_type(fn, distinct, schema[arg].type if arg else None)
             assert type_ is not None
-            made.append(OverCall(f"c{i}", fn, arg, frame, distinct, type_))
+            made.append(AggregateCall.over(f"c{i}", fn, arg, frame, distinct, type_))
         specs.append(OverSpec(schema, keys, tuple(made)))
     return specs
 

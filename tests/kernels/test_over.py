@@ -18,8 +18,9 @@ from over_reference import over, total
 from millstream.errors import DataError, StateError
 from millstream.kernels import jit
 from millstream.kernels.batch import FOREVER, Batch
-from millstream.kernels.over import AheadSpec, Between, Frame, OverCall, OverSpec
+from millstream.kernels.over import AheadSpec, Between, Frame, OverSpec
 from millstream.kernels.saving import states as saving
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.aggregates import result_type
 from millstream.schema import Schema
 from millstream.types import BIGINT, DECIMAL, DOUBLE, INTEGER, VARCHAR
@@ -30,10 +31,10 @@ XS = Schema.of(k=BIGINT, x=DOUBLE, s=VARCHAR, b=BIGINT, i=INTEGER, d=DECIMAL(18,
 
 def call(
     fn: str, arg: str | None, frame: Frame, distinct: bool = False, name: str = "r", schema: Schema = XS
-) -> OverCall:
+) -> AggregateCall:
     type_ = result_type(fn, distinct, schema[arg].type if arg else None)
     assert type_ is not None
-    return OverCall(name, fn, arg, frame, distinct, type_)
+    return AggregateCall.over(name, fn, arg, frame, distinct, type_)
 
 
 def batch(times: list[int], upto: int = FOREVER, schema: Schema = XS, **columns: list[Any]) -> Batch:
@@ -315,7 +316,7 @@ def test_state_of_another_spec_is_refused() -> None:
 )
 def test_wrong_specs_cannot_be_built(fn: str, arg: str | None, type_: Any) -> None:
     with pytest.raises(ValueError, match=r"\w"):
-        OverSpec(XS, ("k",), (OverCall("r", fn, arg, LAST_TEN, False, type_),))
+        OverSpec(XS, ("k",), (AggregateCall.over("r", fn, arg, LAST_TEN, False, type_),))
 
 
 ORACLE = [
@@ -401,7 +402,7 @@ def test_duckdb_agrees(frame: Frame, sql: str) -> None:
 def test_keys_that_end_are_forgotten() -> None:
     """A partition by the end of a window, which is the time of its rows, lives until time has passed it."""
     schema = Schema.of(window_end=BIGINT, k=BIGINT)
-    numbers = OverCall("n", "count", None, Frame("rows", None), False, BIGINT)
+    numbers = AggregateCall.over("n", "count", None, Frame("rows", None), False, BIGINT)
     kernel = OverSpec(schema, ("window_end", "k"), (numbers,), "window_end").build()
     state = kernel.open()
     for end in range(0, 4_000, 10):

@@ -15,12 +15,13 @@ from millstream.kernels import jit
 from millstream.kernels.batch import Batch
 from millstream.kernels.compute import ComputeStage
 from millstream.kernels.contract import Kernel
-from millstream.kernels.over import Frame, OverCall, OverSpec
+from millstream.kernels.over import Frame, OverSpec
 from millstream.kernels.saving import snapshots
 from millstream.kernels.saving import states as saving
 from millstream.kernels.saving.pieces import KEYS_PER_PIECE
 from millstream.kernels.streams.chain import ChainSpec, why_not_chained
 from millstream.kernels.streams.distinct import DistinctSpec
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.schema import Schema
 from millstream.types import BIGINT, DOUBLE, VARCHAR
 
@@ -30,9 +31,9 @@ WINDOW = 1_000
 
 def spec_over(frame: Frame, keys: tuple[str, ...] = ("k",), schema: Schema = INPUT, name: str = "n") -> OverSpec:
     calls = (
-        OverCall(f"{name}_sum", "sum", "x", frame, False, DOUBLE),
-        OverCall(f"{name}_max", "max", "s", frame, False, VARCHAR),
-        OverCall(f"{name}_kinds", "count", "s", frame, True, BIGINT),
+        AggregateCall.over(f"{name}_sum", "sum", "x", frame, False, DOUBLE),
+        AggregateCall.over(f"{name}_max", "max", "s", frame, False, VARCHAR),
+        AggregateCall.over(f"{name}_kinds", "count", "s", frame, True, BIGINT),
     )
     return OverSpec(schema, keys, calls)
 

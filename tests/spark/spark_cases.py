@@ -12,8 +12,9 @@ from millstream.catalog import Clock, StreamDef
 from millstream.hosts.contract import ReadyQuery
 from millstream.kernels.batch import FOREVER, Batch
 from millstream.kernels.contract import KernelSpec
-from millstream.kernels.over import Frame, OverCall, OverSpec
+from millstream.kernels.over import Frame, OverSpec
 from millstream.physical.nodes import Apply, Physical, Source
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.schema import Schema
 from millstream.types import BIGINT, DOUBLE, TIMESTAMP, VARCHAR
 
@@ -49,9 +50,9 @@ def random_trades(count: int, seed: int, disorder: int = 0) -> list[tuple[Any, .
 def over(keys: tuple[str, ...] = ("symbol",), schema: Schema = TRADES, suffix: str = "") -> OverSpec:
     """Running count, sum of the last ten seconds, and minimum of three rows."""
     calls = (
-        OverCall(f"n{suffix}", "count", None, Frame("rows", None), False, BIGINT),
-        OverCall(f"total{suffix}", "sum", "price", Frame("range", 10 * SECOND), False, DOUBLE),
-        OverCall(f"low{suffix}", "min", "price", Frame("rows", 2), False, DOUBLE),
+        AggregateCall.over(f"n{suffix}", "count", None, Frame("rows", None), False, BIGINT),
+        AggregateCall.over(f"total{suffix}", "sum", "price", Frame("range", 10 * SECOND), False, DOUBLE),
+        AggregateCall.over(f"low{suffix}", "min", "price", Frame("rows", 2), False, DOUBLE),
     )
     return OverSpec(schema, keys, calls)
 

@@ -270,10 +270,10 @@ def test_bad_data_is_our_error_without_a_traceback(host: SparkHost) -> None:
 
 
 def test_kernel_errors_come_through_whole(spark: Any) -> None:
-    from millstream.kernels.over import Frame, OverCall, OverSpec
+    from millstream.kernels.over import AggregateCall, Frame, OverSpec
 
     schema = Schema.of(x=BIGINT, ts=TIMESTAMP)
-    total = OverCall("total", "sum", "x", Frame("rows", None), False, BIGINT)
+    total = AggregateCall.over("total", "sum", "x", Frame("rows", None), False, BIGINT)
     host = SparkHost(spark, lambda node: CITIES)
     host.declare(StreamDef("numbers", schema, Clock.EXTERNAL, "ts"))
     host.start(program(apply(OverSpec(schema, (), (total,)), source("numbers", schema))))

@@ -20,9 +20,10 @@ from millstream.hosts.spark.failures import translated
 from millstream.hosts.spark.host import SparkHost
 from millstream.hosts.spark.session import PROVIDER, ROCKSDB, check_streaming
 from millstream.hosts.spark.sources import FILES_PER_TRIGGER
-from millstream.kernels.over import Frame, OverCall, OverSpec
+from millstream.kernels.over import Frame, OverSpec
 from millstream.kernels.streams.merge import MergeSpec
 from millstream.physical.nodes import Compute, Physical
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.schema import Schema
 from millstream.types import BIGINT, BOOLEAN, DOUBLE, VARCHAR
 
@@ -171,7 +172,7 @@ def test_whole_numbers_are_times_too(spark: Any, inbox: Inbox, tmp_path: Path) -
     frame = inbox.frame().selectExpr("symbol", "price", "unix_micros(CAST(ts AS TIMESTAMP)) DIV 1000000 AS ts")
     host = SparkHost(spark, lambda node: pa.table({}), buckets=2)
     host.register_stream(stream(slack=1, schema=schema), frame)
-    total = OverCall("total", "sum", "price", Frame("range", 1), False, DOUBLE)
+    total = AggregateCall.over("total", "sum", "price", Frame("range", 1), False, DOUBLE)
     host.start(program(apply(OverSpec(schema, ("symbol",), (total,)), source(schema=schema))))
     delivered = run(host, tmp_path / "checkpoint")
     assert [(row[2], row[3]) for row in delivered] == [(5, 1.0), (6, 5.0), (7, 6.0)]

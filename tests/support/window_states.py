@@ -12,7 +12,7 @@ import pyarrow as pa
 from millstream.kernels.asof.spec import AsofSpec
 from millstream.kernels.batch import BEGIN, Batch
 from millstream.kernels.contract import Kernel, KernelSpec, State
-from millstream.kernels.over import AheadSpec, Frame, OverCall
+from millstream.kernels.over import AheadSpec, Frame
 from millstream.kernels.relations.bags import BagSpec
 from millstream.kernels.relations.coalesce import CoalesceSpec
 from millstream.kernels.relations.convert import ToChangesSpec
@@ -166,7 +166,9 @@ def _one_instant(first: int, stop: int, window: int) -> list[Batch]:
 
 
 def _reaching(window: int) -> AheadSpec:
-    return AheadSpec(LEFT, ("k",), (OverCall("m", "max", "x", Frame("range", Between(0, -window)), False, DOUBLE),))
+    return AheadSpec(
+        LEFT, ("k",), (AggregateCall.over("m", "max", "x", Frame("range", Between(0, -window)), False, DOUBLE),)
+    )
 
 
 _CALLS = (

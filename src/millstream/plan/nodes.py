@@ -29,7 +29,6 @@ from millstream.plan.node import (
 from millstream.plan.programs.modes import Mode
 from millstream.plan.programs.nodes import Program
 from millstream.plan.window_tables import END, START, Windows, length_text
-from millstream.plan.windows import WindowCall
 from millstream.schema import Field, Schema
 from millstream.types import BOOLEAN, SqlType
 
@@ -307,7 +306,7 @@ def table_join_schema(stream: Schema, table: Schema, how: TableHow, mark: str) -
 class Over(Keyed):
     """Aggregates over the rows before each row: one output row per input row, with `calls` added as columns."""
 
-    calls: tuple[WindowCall, ...]
+    calls: tuple[AggregateCall, ...]
     ends: str | None = None
     """a key that is the time of the rows: once time has passed it, no row of that partition comes any more"""
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from millstream.plan.lengths import length_told
-from millstream.types import SqlType
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +57,3 @@ class Frame:
             return "UNBOUNDED PRECEDING"
         length = abs(distance) if self.unit == "rows" else length_told(abs(distance))
         return f"{length} {'PRECEDING' if distance >= 0 else 'FOLLOWING'}"
-
-
-@dataclass(frozen=True, slots=True)
-class WindowCall:
-    """A function over a frame: `name` := fn([DISTINCT] arg) OVER (frame); `arg` is a column, None for count(*) and
-    ranks."""
-
-    name: str
-    fn: str
-    arg: str | None
-    frame: Frame
-    distinct: bool
-    type: SqlType
-
-    def __str__(self) -> str:
-        arg = "*" if self.arg is None else self.arg
-        return f"{self.name} := {self.fn}({'DISTINCT ' if self.distinct else ''}{arg}) {self.frame}"

@@ -2,6 +2,7 @@
 
 from millstream.expressions import functions
 from millstream.expressions.nodes import Column, Expr
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.aggregates import result_type
 from millstream.plan.nodes import Aggregate, Node, Over, Project, Yield, passthrough
 from millstream.plan.programs.builtin import builtin_program
@@ -9,7 +10,7 @@ from millstream.plan.programs.modes import Running, Sliding, Tumbling
 from millstream.plan.programs.nodes import Program
 from millstream.plan.programs.panes import at_every, can_pause, merging, paned
 from millstream.plan.programs.product import product, shared
-from millstream.plan.windows import Frame, WindowCall
+from millstream.plan.windows import Frame
 from millstream.rules.merge_aggregates import stacked
 from millstream.rules.tumble_slides import ends_in_one_row
 from millstream.schema import Schema
@@ -44,7 +45,7 @@ def _builtin_panes(node: Yield, over: Over, every: int) -> Node:
     if any(c.fn == "avg" and schema[c.arg or ""].type.name not in _SMALL for c in over.calls):
         return node
     panes = _Panes(schema, every)
-    windows: list[WindowCall] = []
+    windows: list[AggregateCall] = []
     results: dict[str, Expr] = {}
     for call, size in zip(over.calls, sizes, strict=True):
         if call.fn == "avg":
@@ -66,7 +67,7 @@ class _Panes:
         self.schema, self.every = schema, every
         self.columns: dict[tuple[str, str | None, int], str] = {}
 
-    def window(self, fn: str, arg: str | None, size: int, name: str, windows: list[WindowCall]) -> Expr:
+    def window(self, fn: str, arg: str | None, size: int, name: str, windows: list[AggregateCall]) -> Expr:
         """The value of a window of `size` rows; what it needs is added to `windows`."""
         panes, rest = divmod(size, self.every)
         pane = self.columns.setdefault((fn, arg, rest), f"$pane{len(self.columns) + 1}.{fn}")
@@ -75,7 +76,7 @@ class _Panes:
         if not panes:
             return since
         whole = fn if fn in ("min", "max") else "sum"
-        windows.append(WindowCall(name, whole, pane, Frame("rows", panes - 1), False, type_))
+        windows.append(AggregateCall.over(name, whole, pane, Frame("rows", panes - 1), False, type_))
         return _merged(fn, Column(type_, name), since) if rest else Column(type_, name)
 
     def node(self, below: Node, keys: tuple[str, ...]) -> Aggregate:
@@ -100,7 +101,7 @@ def _merged(fn: str, whole: Expr, since: Expr) -> Expr:
     return both if fn == "count" else functions.resolve("coalesce", (both, whole, since))
 
 
-def _cannot(call: WindowCall) -> bool:
+def _cannot(call: AggregateCall) -> bool:
     return call.distinct or call.fn not in ("sum", "count", "avg", "min", "max")
 
 

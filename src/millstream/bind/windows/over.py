@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
@@ -18,9 +18,10 @@ from millstream.expressions.functions import resolve
 from millstream.expressions.nodes import Case, Column, Expr, Literal
 from millstream.plan import aggregates
 from millstream.plan import nodes as P
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.programs.modes import Sliding
 from millstream.plan.ties import SortKey, Ties
-from millstream.plan.windows import Between, Frame, WindowCall
+from millstream.plan.windows import Between, Frame
 from millstream.types import BIGINT, SqlType, common_type
 
 # Functions of OVER alone. A row's number is the count of rows up to it.
@@ -51,7 +52,7 @@ class WindowBinder:
     plan: P.Node
     named: dict[str, exp.Window]
     added: dict[str, Expr] = field(default_factory=dict)
-    groups: dict[Partition, dict[WindowCall, str]] = field(default_factory=dict)
+    groups: dict[Partition, dict[AggregateCall, str]] = field(default_factory=dict)
     slides: dict[tuple[Partition, WindowSlide | None], exp.Expr] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -120,7 +121,7 @@ class WindowBinder:
         self, keys: Partition, fn: str, arg: str | None, frame: Frame, type_: SqlType, distinct: bool = False
     ) -> Expr:
         """The column of a call, the same for equal calls."""
-        call = WindowCall("", fn, arg, frame, distinct, type_)
+        call = AggregateCall.over("", fn, arg, frame, distinct, type_)
         group = self.groups.setdefault(keys, {})
         return Column(type_, group.setdefault(call, f"${sum(map(len, self.groups.values())) + 1}.{fn}"))
 
@@ -202,10 +203,7 @@ class WindowBinder:
                 plan, keys = sort_partitions(plan, keys)
             elif isinstance(keys, Tied):
                 plan, keys = Ties(plan, keys.keys, keys.by), keys.keys
-            named = [
-                WindowCall(name, call.fn, call.arg, call.frame, call.distinct, call.type)
-                for call, name in calls.items()
-            ]
+            named = [replace(call, names=(name,)) for call, name in calls.items()]
             ends = group_end(plan)
             for alike in _of_a_kind(named):
                 plan = P.Over(plan, keys, alike, ends if ends in keys else None)
@@ -354,9 +352,9 @@ class WindowBinder:
         return Sorting(keys, end, columns)
 
 
-def _of_a_kind(calls: list[WindowCall]) -> list[tuple[WindowCall, ...]]:
+def _of_a_kind(calls: list[AggregateCall]) -> list[tuple[AggregateCall, ...]]:
     """Calls that need no later rows, those that need a number of them, and those that need all of some time."""
-    kinds: dict[str, list[WindowCall]] = {"": [], "rows": [], "range": []}
+    kinds: dict[str, list[AggregateCall]] = {"": [], "rows": [], "range": []}
     for call in calls:
         kinds["" if call.frame.end >= 0 else call.frame.unit].append(call)
     return [tuple(alike) for alike in kinds.values() if alike]

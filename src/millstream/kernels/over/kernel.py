@@ -28,11 +28,12 @@ from millstream.kernels.over.codegen import (
 )
 from millstream.kernels.over.layout import OverLayout
 from millstream.kernels.over.saving import exported, loaded
-from millstream.kernels.over.spec import OverCall, OverSpec
+from millstream.kernels.over.spec import OverSpec
 from millstream.kernels.over.state import OverState, Shard, new_state
 from millstream.kernels.over.sweep import sweep
 from millstream.kernels.saving.content import Content
 from millstream.kernels.saving.snapshots import Saved
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.aggregates import RANKS
 
 _deal = compile_kernel(source_of(loops), "deal")
@@ -104,7 +105,7 @@ class OverKernel:
             for call, (values, ok) in zip(self.spec.calls, results, strict=True)
         ]
 
-    def _texts(self, state: OverState, call: OverCall) -> ByteTable | None:
+    def _texts(self, state: OverState, call: AggregateCall) -> ByteTable | None:
         return state.texts[self.layout.arg(call).name] if call.type.is_coded else None
 
     def _slots(self, state: OverState, batch: Batch) -> Slots:

@@ -13,7 +13,8 @@ from functools import cached_property
 
 from millstream.kernels.accumulators import Accumulator, Extreme, Place, State, Sums
 from millstream.kernels.accumulators.columns import ArgumentColumn
-from millstream.kernels.over.spec import Frame, OverCall, OverSpec
+from millstream.kernels.over.spec import Frame, OverSpec
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.aggregates import RANKS
 
 
@@ -134,10 +135,10 @@ class OverLayout:
         distinct = dict.fromkeys(call.frame for call in self.spec.calls)
         return tuple(NamedFrame(f"f{i}", frame) for i, frame in enumerate(distinct))
 
-    def arg(self, call: OverCall) -> ArgumentColumn:
+    def arg(self, call: AggregateCall) -> ArgumentColumn:
         return next(arg for arg in self.args if call.arg is not None and arg.column.lower() == call.arg.lower())
 
-    def frame(self, call: OverCall) -> NamedFrame:
+    def frame(self, call: AggregateCall) -> NamedFrame:
         return next(named for named in self.frames if named.frame == call.frame)
 
     @cached_property
@@ -153,7 +154,7 @@ class OverLayout:
             parts[part.name] = part
         return tuple(parts.values())
 
-    def part(self, call: OverCall) -> Part | None:
+    def part(self, call: AggregateCall) -> Part | None:
         """The part of the state that a call reads, as far as this call needs it; None if cells or the row suffice."""
         frame = self.frame(call)
         if call.fn in RANKS:
@@ -171,7 +172,7 @@ class OverLayout:
             return None
         return Held(frame, state, call.distinct)
 
-    def accumulator(self, call: OverCall) -> Accumulator:
+    def accumulator(self, call: AggregateCall) -> Accumulator:
         return Accumulator(call.fn, None if call.arg is None else self.arg(call), call.type)
 
     def part_named(self, name: str) -> Part:

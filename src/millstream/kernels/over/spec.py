@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Literal
 
 from millstream.kernels.one_input import OneInput
 from millstream.kernels.registry import register
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.aggregates import KNOWN, NAMES, OVER_NAMES, RANKS, result_type
 from millstream.plan.windows import Between, Frame
-from millstream.plan.windows import WindowCall as OverCall
 from millstream.schema import Field, Schema
 from millstream.types import BIGINT, BOOLEAN, SqlType
 
-__all__ = ["AheadSpec", "Between", "Frame", "OverCall", "OverSpec"]
+__all__ = ["AheadSpec", "Between", "Frame", "OverSpec"]
 
 if TYPE_CHECKING:
     from millstream.kernels.over.ahead import AheadKernel
@@ -29,7 +29,7 @@ class _Calls(OneInput):
     """Calls over the rows of each partition; every input row gives one output row."""
 
     keys: tuple[str, ...]
-    calls: tuple[OverCall, ...]
+    calls: tuple[AggregateCall, ...]
     ends: str | None = None
     """a key column that is the time of the rows, so that a partition is complete once time has passed it"""
 
@@ -51,7 +51,7 @@ class _Calls(OneInput):
                 raise ValueError(f"{call} is {expected}, not {call.type}")
         _ = self.output
 
-    def type_of(self, call: OverCall) -> SqlType | None:
+    def type_of(self, call: AggregateCall) -> SqlType | None:
         """The type of a call's argument."""
         return None if call.arg is None else self.input[call.arg].type
 
@@ -136,20 +136,20 @@ class AheadSpec(_Calls):
         calls = [self._seen(call, f"call{i}") for i, call in enumerate(self.calls)]
         for i, call in enumerate(self.calls):
             if call.fn == "last_value":
-                calls.append(OverCall(f"rows{i}", "count", REAL, self._frame(call.frame), False, BIGINT))
+                calls.append(AggregateCall.over(f"rows{i}", "count", REAL, self._frame(call.frame), False, BIGINT))
         keys = tuple(f"key{i}" for i in range(len(self.keys)))
         ends = None
         if self.ends is not None and self.unit == "rows":
             ends = keys[self.keys.index(self.ends)]
         return OverSpec(Schema((*fields, Field(REAL, BOOLEAN))), keys, tuple(calls), ends)
 
-    def _seen(self, call: OverCall, name: str) -> OverCall:
+    def _seen(self, call: AggregateCall, name: str) -> AggregateCall:
         arg = REAL
         if call.arg is not None:
             arg = f"arg{self.args.index(call.arg)}"
             if call.fn == "last_value":
                 arg = f"last{self.lasts.index(call.arg)}"
-        return OverCall(name, call.fn, arg, self._frame(call.frame), call.distinct, call.type)
+        return AggregateCall.over(name, call.fn, arg, self._frame(call.frame), call.distinct, call.type)
 
     def _frame(self, frame: Frame) -> Frame:
         start = None if frame.start is None else frame.start + self.reach

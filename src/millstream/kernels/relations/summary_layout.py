@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -11,11 +11,12 @@ from millstream.kernels.accumulators import Sums
 from millstream.kernels.accumulators.columns import ArgumentColumn
 from millstream.kernels.batch import Ints
 from millstream.kernels.over.layout import Held, OverLayout
-from millstream.kernels.over.spec import Frame, OverCall, OverSpec
+from millstream.kernels.over.spec import Frame, OverSpec
 from millstream.kernels.relations.front import ROW_LANES
 from millstream.kernels.relations.groups import GROUP_LANES
 from millstream.kernels.relations.place_loops import FIRST_VALUE
 from millstream.kernels.relations.summary import SummarySpec
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.windows import Between
 from millstream.types import BIGINT
 
@@ -42,16 +43,12 @@ class SummaryLayout:
         self.spec = spec
         # A frame that begins with the first row and that rows enter later than they come: nothing is kept in rings.
         frame = Frame("rows", Between(None, 1))
-        calls = [
-            OverCall(
-                f"$c{i}", call.fn, call.arg, frame,
-                call.counts_once, call.types[0],
-            )
+        self.calls = tuple(
+            replace(call, names=(f"$c{i}",), distinct=call.counts_once, framed=frame)
             for i, call in enumerate(spec.calls)
-        ]  # fmt: skip
-        self.calls = tuple(calls)
-        rows = OverCall("$rows", "count", None, frame, False, BIGINT)
-        self.layout = OverLayout(OverSpec(spec.input, spec.by, tuple(calls) or (rows,)))
+        )
+        rows = AggregateCall.over("$rows", "count", None, frame, False, BIGINT)
+        self.layout = OverLayout(OverSpec(spec.input, spec.by, self.calls or (rows,)))
 
     @property
     def args(self) -> tuple[ArgumentColumn, ...]:

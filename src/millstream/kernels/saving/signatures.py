@@ -138,9 +138,10 @@ def _form(value: Any, column: _Names, result: _Names, is_name: bool = False) -> 
     if hasattr(value, "inputs") and hasattr(value, "keys") and hasattr(value, "build"):
         return json.loads(signature_of(value).text)
     if is_dataclass(value):
-        # a class that was renamed since state was first saved goes by the name that it had then
+        # a class that changed since state was first saved goes by the name and the fields that it had then
         known = getattr(value, "saved_as", type(value).__name__)
-        return [known, *(_field(value, name, column, result) for name in _compared(value))]
+        known, names = getattr(value, "saved_form", None) or (known, _compared(value))
+        return [known, *(_field(value, name, column, result) for name in names)]
     return repr(value)
 
 
