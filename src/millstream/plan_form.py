@@ -38,7 +38,7 @@ _LISTED = {
     "plan.event_joins": "AtWindowEnd Lasting Starts AsofJoin",
     "plan.programs.modes": "Running Sliding Tumbling Closing",
     "plan.nodes": "Scan TableScan TableQuery Filter Project Union Distinct JoinTable Over Aggregate Yield "
-    "AssignWindows Sessions Group",
+    "AssignWindows Sessions Group RowSlots",
     "plan.patterns.search": "Reach MatchSummary Skip Given Search Match",
     "plan.programs.nodes": "Range Order Rows Summary Exists InQuery ScalarQuery Insert Update Delete LocalTable "
     "Program",
@@ -77,6 +77,7 @@ _LISTED = {
     "kernels.streams.session": "SessionSpec",
     "kernels.streams.ties": "TieOrderSpec",
     "kernels.window_groups.spec": "WindowGroupSpec",
+    "kernels.streams.row_slots": "RowSlotSpec",
     "kernels.streams.yields": "YieldSpec",
 }
 """The classes that have a form, by the module they stand in: their short name, and behind a colon that of the class if

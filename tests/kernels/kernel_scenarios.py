@@ -27,18 +27,19 @@ from millstream.kernels.streams.distinct import DistinctSpec
 from millstream.kernels.streams.hop import WindowStage
 from millstream.kernels.streams.merge import MergeSpec
 from millstream.kernels.streams.reorder import LateSpec, ReorderSpec
+from millstream.kernels.streams.row_slots import RowSlotSpec
 from millstream.kernels.streams.session import SessionSpec
 from millstream.kernels.streams.ties import TieOrderSpec
 from millstream.kernels.streams.yields import YieldSpec
 from millstream.kernels.window_groups import WindowGroupSpec
 from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.aggregates import KNOWN, NAMES, OVER_NAMES, RANKS, result_type
-from millstream.plan.programs.builtin import builtin_program
 from millstream.plan.programs.product import product
 from millstream.plan.ties import SortKey
 from millstream.plan.window_tables import Cumulating, Hopping
 from millstream.schema import Field, Schema
 from millstream.types import BIGINT, DECIMAL, DOUBLE, VARCHAR, SqlType
+from tests.support.builtin_programs import builtin_program
 from tests.support.programs import BASE_PROGRAMS, WINDOW_PROGRAMS, modes_for, programs, tuples_for
 
 COLUMNS = Schema.of(
@@ -370,6 +371,23 @@ def yield_scenarios(draw: st.DrawFn) -> Scenario:
     return Scenario(YieldSpec(SMALL, keys, unit, draw(st.integers(1, 5))), (batch,))
 
 
+@st.composite
+def row_slot_scenarios(draw: st.DrawFn) -> Scenario:
+    schema = Schema(tuple(COLUMNS[name] for name in ("k", "x", "i", "b", "d", "s", "at")))
+    every = draw(st.integers(1, 5))
+    chosen = []
+    for i in range(draw(st.integers(1, 4))):
+        arg = draw(st.none() | st.sampled_from(schema.fields[1:]))
+        type_of = None if arg is None else arg.type
+        fn = draw(st.sampled_from([fn for fn in sorted(NAMES) if result_type(fn, False, type_of) is not None]))
+        type_ = result_type(fn, False, type_of)
+        assert type_ is not None
+        frame = Frame("rows", draw(st.integers(0, every - 1)))
+        chosen.append(AggregateCall.over(f"c{i}", fn, None if arg is None else arg.name, frame, False, type_))
+    keys = draw(st.sampled_from([(), ("k",), ("k", "s")]))
+    return Scenario(RowSlotSpec(schema, keys, tuple(chosen), every), (draw(ordered(schema)),))
+
+
 SCENARIOS: dict[str, st.SearchStrategy[Scenario]] = {
     "AheadSpec": ahead_scenarios(),
     "ChainSpec": chain_scenarios(),
@@ -382,6 +400,7 @@ SCENARIOS: dict[str, st.SearchStrategy[Scenario]] = {
     "TieOrderSpec": tie_scenarios(),
     "AggregateSpec": closing_scenarios() | program_scenarios(),
     "GroupSpec": group_scenarios(),
+    "RowSlotSpec": row_slot_scenarios(),
     "YieldSpec": yield_scenarios(),
     "WindowGroupSpec": window_group_scenarios(),
 }

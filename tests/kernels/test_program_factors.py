@@ -21,11 +21,11 @@ from millstream.kernels.programs.factored import FactoredEngine
 from millstream.kernels.programs.factors import factors
 from millstream.kernels.programs.kernel import engine_of
 from millstream.kernels.programs.rows import RowEngine
-from millstream.plan.programs.builtin import builtin_program
 from millstream.plan.programs.nodes import Insert, Program, Range, Rows, ScalarQuery, Statement, Summary
 from millstream.plan.programs.product import product, shared
 from millstream.schema import Schema
 from millstream.types import BIGINT, DOUBLE, VARCHAR
+from tests.support.builtin_programs import builtin_program
 from tests.support.programs import Builder, call, programs, run_engine, same_results, tuples_for
 from tiers import examples
 
@@ -162,7 +162,7 @@ def test_few_registers_stay_together() -> None:
 def test_what_has_no_loop_keeps_nobody_from_theirs() -> None:
     engine = engine_of(together("count(distinct i)", "max(s)", "sum(i)"), CLOSING, True)
     assert isinstance(engine, FactoredEngine)
-    assert [type(part) for _, part in engine._parts] == [CompiledEngine, CompiledEngine, RowEngine]
+    assert [type(part.engine) for part in engine._parts] == [CompiledEngine, CompiledEngine, RowEngine]
     assert engine.numbers_tuples
 
 

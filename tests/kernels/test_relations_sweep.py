@@ -23,9 +23,9 @@ from millstream.kernels.relations.summary import SummarySpec
 from millstream.kernels.saving import states as saving
 from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.aggregates import result_type
-from millstream.plan.programs.builtin import builtin_program
 from millstream.schema import Schema
 from millstream.types import BIGINT, DECIMAL, DOUBLE, INTEGER, VARCHAR
+from tests.support.builtin_programs import builtin_program
 
 Row = tuple[Any, ...]
 Valid = tuple[Row, int, int]

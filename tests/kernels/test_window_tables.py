@@ -15,16 +15,13 @@ from hypothesis import strategies as st
 import millstream as ms
 from millstream.errors import DataError
 from millstream.kernels.batch import BEGIN, FOREVER, Batch
-from millstream.kernels.programs.engine import Closing
-from millstream.kernels.programs.rows import RowEngine
+from millstream.kernels.programs.kernel import engine_of_calls
 from millstream.kernels.streams.hop import WindowStage, windows_of
 from millstream.kernels.streams.session import SessionSpec
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.aggregates import KNOWN, NAMES, result_type
-from millstream.plan.programs.builtin import NAMES as GROUPABLE
-from millstream.plan.programs.builtin import builtin_program
-from millstream.plan.programs.product import product
 from millstream.plan.window_tables import Cumulating, Hopping, Windows
-from millstream.schema import Schema
+from millstream.schema import Field, Schema
 from millstream.types import BIGINT, DECIMAL, DOUBLE, INTEGER, TIMESTAMP, VARCHAR, SqlType
 from tiers import examples
 
@@ -119,7 +116,7 @@ VALUES: dict[SqlType, st.SearchStrategy[Any]] = {
 }
 CALLS = [
     (fn, type_, distinct)
-    for fn in sorted(GROUPABLE)
+    for fn in sorted(NAMES | KNOWN)
     for type_ in VALUES
     for distinct in (False, True)
     if result_type(fn, distinct, type_) and not (distinct and fn in ("min", "max"))
@@ -127,31 +124,27 @@ CALLS = [
 ]  # fmt: skip
 
 
-def test_what_can_be_grouped_is_an_aggregate() -> None:
-    assert GROUPABLE <= NAMES | KNOWN
-
-
 @quick
 @given(st.lists(st.sampled_from(CALLS), min_size=1, max_size=3), st.data())
 def test_aggregates_are_those_of_duckdb(calls: list[tuple[str, SqlType, bool]], data: st.DataObject) -> None:
     size = data.draw(st.integers(1, 8))
-    columns, programs, texts = {}, [], []
+    columns, named, texts = {}, [], []
     for i, (fn, type_, distinct) in enumerate(calls):
         values = data.draw(st.lists(VALUES[type_], min_size=size, max_size=size))
         columns[f"c{i}"] = pa.array(values, type_.arrow)
         result = result_type(fn, distinct, type_)
         assert result is not None
-        programs.append(builtin_program(fn, type_, result, distinct))
+        named.append(AggregateCall.builtin(f"r{i}", fn, f"c{i}", result, distinct))
         name = fn.removesuffix("_value").removesuffix("_known")
         known = f" FILTER (WHERE c{i} IS NOT NULL)" if fn in KNOWN else ""
         texts.append(f"{name}({'DISTINCT ' if distinct else ''}c{i}){known}")
-    engine = RowEngine(product(programs), Closing())
+    rows = Schema(tuple(Field(f"c{i}", type_) for i, (_, type_, _) in enumerate(calls)))
+    engine = engine_of_calls(named, rows, keyed=True)
     state = engine.open()
     numbers = np.arange(size, dtype=np.int64)
     engine.arrive(state, np.zeros(size, dtype=np.int32), numbers, numbers, list(columns.values()), 0)
     found = [column.to_pylist()[0] for column in engine.close(state, np.array([0])).columns]
-    rows = pa.table(columns)
-    wanted = duckdb.connect().from_arrow(rows).aggregate(", ".join(texts)).fetchall()[0]
+    wanted = duckdb.connect().from_arrow(pa.table(columns)).aggregate(", ".join(texts)).fetchall()[0]
     for mine, other, (fn, _, _) in zip(found, wanted, calls, strict=True):
         if isinstance(mine, float) and other is not None:
             # DuckDB rounds a mean or a spread in its own way

@@ -9,6 +9,7 @@ from millstream.kernels.programs.spec import AggregateSpec, GroupSpec
 from millstream.kernels.streams.distinct import DistinctSpec
 from millstream.kernels.streams.hop import WindowStage
 from millstream.kernels.streams.merge import MergeSpec
+from millstream.kernels.streams.row_slots import RowSlotSpec
 from millstream.kernels.streams.session import SessionSpec
 from millstream.kernels.streams.ties import TieOrderSpec
 from millstream.kernels.streams.yields import YieldSpec
@@ -99,6 +100,9 @@ def _plan(node: P.Node, forms: R.Forms) -> Physical:
         case P.Yield(input=below, keys=keys, unit=unit, every=every):
             child = plan(below)
             return _apply((child,), YieldSpec(child.schema, keys, unit, every))
+        case P.RowSlots(input=below, keys=keys, calls=calls, every=every):
+            child = plan(below)
+            return _apply((child,), RowSlotSpec(child.schema, keys, calls, every))
         case P.Group(input=below, keys=keys, ends=ends, calls=calls):
             by_panes = plan_window_groups(node, plan)
             if by_panes is not None:

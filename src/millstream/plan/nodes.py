@@ -51,6 +51,7 @@ __all__ = [
     "TableScan",
     "Unary",
     "Union",
+    "RowSlots",
     "Yield",
     "passthrough",
     "rebuild",
@@ -379,6 +380,35 @@ class Yield(Keyed):
         by = f" by {listed(self.keys)}" if self.keys else ""
         every = f"{self.every} rows" if self.unit == "rows" else length_told(self.every)
         return f"Slide{by} {every}"
+
+
+@dataclass(frozen=True)
+class RowSlots(Keyed):
+    """Of each partition every `every`-th row, with aggregates over the rows since the one before: as many of the last
+    ones as their frames have."""
+
+    calls: tuple[AggregateCall, ...]
+    every: int
+
+    def __post_init__(self) -> None:
+        require_names((*self.keys, *(arg for call in self.calls for arg in call.args)), self.input.schema, "SLIDE")
+        self.schema  # noqa: B018 - refuses duplicate names
+
+    @cached_property
+    def schema(self) -> Schema:
+        return Schema((*self.input.schema.fields, *(field for call in self.calls for field in call.fields)))
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset((*self.keys, *(arg for call in self.calls for arg in call.args)))
+
+    def narrowed(self, wanted: Set[str]) -> Node:
+        calls = tuple(call for call in self.calls if call.name in wanted)
+        return replace(self, calls=calls) if calls else Yield(self.input, self.keys, "rows", self.every)
+
+    def label(self) -> str:
+        by = f" by {listed(self.keys)}" if self.keys else ""
+        return f"Slots{by} of {self.every} rows: {'; '.join(map(str, self.calls))}"
 
 
 @dataclass(frozen=True)

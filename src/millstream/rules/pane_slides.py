@@ -1,11 +1,12 @@
 """A window that slides on by several rows is computed from panes: parts that whole windows consist of."""
 
+from dataclasses import replace
+
 from millstream.expressions import functions
 from millstream.expressions.nodes import Column, Expr
 from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.aggregates import result_type
-from millstream.plan.nodes import Aggregate, Node, Over, Project, Yield, passthrough
-from millstream.plan.programs.builtin import builtin_program
+from millstream.plan.nodes import Aggregate, Node, Over, Project, RowSlots, Yield, passthrough
 from millstream.plan.programs.modes import Running, Sliding, Tumbling
 from millstream.plan.programs.nodes import Program
 from millstream.plan.programs.panes import at_every, can_pause, merging, paned
@@ -16,11 +17,11 @@ from millstream.rules.tumble_slides import ends_in_one_row
 from millstream.schema import Schema
 from millstream.types import DOUBLE, SqlType
 
-_SMALL = ("TINYINT", "SMALLINT", "INTEGER", "DOUBLE")
-"""Types whose sums of parts are the sums of the whole, without leaving the type of a sum."""
+_SMALL = ("TINYINT", "SMALLINT", "INTEGER")
+"""Types whose sums do not leave the type of a sum."""
 
-_SINCE = ".since"
-"""what the name of the value of the rows since the last pane ends with"""
+_REST, _SINCE = ".rest", ".since"
+"""what the names of values of some last rows end with: those of a slot before, and those since a pane"""
 
 
 def pane_slides(node: Node) -> Node:
@@ -38,77 +39,80 @@ def pane_slides(node: Node) -> Node:
 
 
 def _builtin_panes(node: Yield, over: Over, every: int) -> Node:
-    schema = over.input.schema
-    sizes = [c.frame.preceding + 1 for c in over.calls if c.frame.unit == "rows" and isinstance(c.frame.preceding, int)]
-    if every == 1 or len(sizes) < len(over.calls) or any(map(_cannot, over.calls)):
+    if every == 1 or not all(_has_parts(call, over.input.schema) for call in over.calls):
         return node
-    if any(c.fn == "avg" and schema[c.arg or ""].type.name not in _SMALL for c in over.calls):
-        return node
-    panes = _Panes(schema, every)
-    windows: list[AggregateCall] = []
+    panes = _Panes(over.input.schema, every)
     results: dict[str, Expr] = {}
-    for call, size in zip(over.calls, sizes, strict=True):
+    for call in over.calls:
         if call.fn == "avg":
-            total = panes.window("sum", call.arg, size, f"{call.name}.sum", windows)
-            number = panes.window("count", call.arg, size, f"{call.name}.count", windows)
+            total, number = (
+                panes.window(replace(call, fn=fn, names=(f"{call.name}.{fn}",))) for fn in ("sum", "count")
+            )
             results[call.name] = functions.resolve("/", (functions.cast(total, DOUBLE), number))
         else:
-            results[call.name] = panes.window(call.fn, call.arg, size, call.name, windows)
-    plan: Node = panes.node(over.input, over.keys)
-    if windows:
-        plan = Over(plan, over.keys, tuple(windows))
-    return Project(plan, (*passthrough(schema), *results.items()))
+            results[call.name] = panes.window(call)
+    plan: Node = RowSlots(over.input, over.keys, tuple(panes.slots.values()), every)
+    if panes.windows:
+        plan = Over(plan, over.keys, tuple(panes.windows))
+    return Project(plan, (*passthrough(over.input.schema), *results.items()))
 
 
 class _Panes:
-    """The values of panes. A window that ends with a slot is some panes of as many rows as slots have, and the rest."""
+    """The calls over slots of rows and over these. A window that ends with a slot is some whole slots, and the last
+    rows of the one before them."""
 
     def __init__(self, schema: Schema, every: int) -> None:
         self.schema, self.every = schema, every
-        self.columns: dict[tuple[str, str | None, int], str] = {}
+        self.slots: dict[AggregateCall, AggregateCall] = {}
+        self.windows: list[AggregateCall] = []
 
-    def window(self, fn: str, arg: str | None, size: int, name: str, windows: list[AggregateCall]) -> Expr:
-        """The value of a window of `size` rows; what it needs is added to `windows`."""
-        panes, rest = divmod(size, self.every)
-        pane = self.columns.setdefault((fn, arg, rest), f"$pane{len(self.columns) + 1}.{fn}")
-        type_ = _part_type(fn, None if arg is None else self.schema[arg].type)
-        since = Column(type_, pane + _SINCE)
-        if not panes:
-            return since
-        whole = fn if fn in ("min", "max") else "sum"
-        windows.append(AggregateCall.over(name, whole, pane, Frame("rows", panes - 1), False, type_))
-        return _merged(fn, Column(type_, name), since) if rest else Column(type_, name)
+    def window(self, call: AggregateCall) -> Expr:
+        """The value of a call."""
+        arg = None if call.arg is None else self.schema[call.arg].type
+        type_ = result_type(call.fn, False, arg)
+        assert type_ is not None and call.frame.start is not None
+        whole, rest = divmod(call.frame.start + 1, self.every)
+        parts: list[Expr] = []
+        if whole:
+            fn = call.fn if call.fn in ("min", "max") else "sum"
+            pane = self._pane(call, self.every, type_)
+            parts.append(self._over(AggregateCall.over(call.name, fn, pane, Frame("rows", whole - 1), False, type_)))
+        if rest:
+            pane = self._pane(call, rest, type_)
+            name = f"{call.name}{_REST}"
+            before = AggregateCall.over(name, "lag", pane, Frame("rows", whole), False, type_)
+            parts.append(self._over(before) if whole else Column(type_, pane))
+        return parts[0] if len(parts) == 1 else _merged(call.fn, *parts)
 
-    def node(self, below: Node, keys: tuple[str, ...]) -> Aggregate:
-        """One program for all panes."""
-        programs, names, rests = [], [], [rest for _, _, rest in self.columns]
-        for (fn, arg, rest), name in self.columns.items():
-            type_ = None if arg is None else self.schema[arg].type
-            program = builtin_program(fn, type_, _part_type(fn, type_))
-            programs.append(paned(program, self.every, rest) if any(rests) else program)
-            names += [name, name + _SINCE] if rest else [name]
-        program, args = shared(product(programs), tuple(arg for _, arg, _ in self.columns if arg is not None))
-        if not any(rests):
-            return Aggregate(below, keys, program, args, Tumbling(self.every, self.every), tuple(names))
-        return Aggregate(below, keys, at_every(program, self.every), args, Running(), tuple(names))
+    def _over(self, call: AggregateCall) -> Column:
+        self.windows.append(call)
+        return Column(call.type, call.name)
+
+    def _pane(self, call: AggregateCall, rows: int, type_: SqlType) -> str:
+        """The column of a call over the last rows of each slot."""
+        wanted = replace(call, names=("",), types=(type_,), framed=Frame("rows", rows - 1))
+        made = replace(wanted, names=(f"$pane{len(self.slots) + 1}.{call.fn}",))
+        return self.slots.setdefault(wanted, made).name
 
 
-def _merged(fn: str, whole: Expr, since: Expr) -> Expr:
+def _merged(fn: str, whole: Expr, rest: Expr) -> Expr:
     """The aggregate of two parts; NULL is that of no value."""
     if fn in ("min", "max"):
-        return functions.resolve("least" if fn == "min" else "greatest", (whole, since))
-    both = functions.cast(functions.resolve("+", (whole, since)), whole.type)
-    return both if fn == "count" else functions.resolve("coalesce", (both, whole, since))
+        return functions.resolve("least" if fn == "min" else "greatest", (rest, whole))
+    both = functions.cast(functions.resolve("+", (whole, rest)), whole.type)
+    return functions.resolve("coalesce", (both, whole, rest))
 
 
-def _cannot(call: AggregateCall) -> bool:
-    return call.distinct or call.fn not in ("sum", "count", "avg", "min", "max")
-
-
-def _part_type(fn: str, arg: SqlType | None) -> SqlType:
-    type_ = result_type(fn, False, arg)
-    assert type_ is not None
-    return type_
+def _has_parts(call: AggregateCall, rows: Schema) -> bool:
+    """Whether results of parts give exactly that of the whole: sums of floats are rounded, those of wide integers may
+    leave their type."""
+    frame = call.frame
+    if call.distinct or frame.unit != "rows" or frame.end or frame.start is None:
+        return False
+    is_small = call.arg is not None and rows[call.arg].type.name in _SMALL
+    if call.fn == "sum":
+        return call.arg is not None and rows[call.arg].type.name != "DOUBLE"
+    return call.fn in ("count", "min", "max") or (call.fn == "avg" and is_small)
 
 
 def _own_panes(node: Yield, call: Aggregate, every: int) -> Node:

@@ -1,7 +1,8 @@
 """A window that slides on by at least its own length is computed from scratch in each slot."""
 
-from millstream.plan.nodes import Aggregate, Node, Over, Yield
-from millstream.plan.programs.builtin import NAMES, builtin_program
+from millstream.plan.aggregate_calls import AggregateCall
+from millstream.plan.aggregates import KNOWN, NAMES
+from millstream.plan.nodes import Aggregate, Node, Over, RowSlots, Yield
 from millstream.plan.programs.facts import returns_one_row
 from millstream.plan.programs.modes import Running, Sliding, Tumbling
 from millstream.plan.programs.nodes import Program
@@ -15,23 +16,19 @@ def tumble_slides(node: Node) -> Node:
     is kept, and only rows that yield are given."""
     match node:
         case Yield(input=Over(input=below, keys=keys, calls=calls), unit="rows", every=every) if node.keys == keys:
-            sizes = {call.frame.preceding for call in calls if call.frame.unit == "rows"}
-            size = next(iter(sizes))
-            if len(sizes) > 1 or not isinstance(size, int) or size + 1 > every:
-                return node
-            if any(call.frame.unit != "rows" or call.fn not in NAMES for call in calls):
-                return node
-            programs = [
-                builtin_program(c.fn, None if c.arg is None else below.schema[c.arg].type, c.type, c.distinct)
-                for c in calls
-            ]
-            program, args = shared(product(programs), tuple(call.arg for call in calls if call.arg is not None))
-            names = tuple(call.name for call in calls)
-            return Aggregate(below, keys, program, args, Tumbling(size + 1, every), names)
+            if all(fits_slot(call, every) for call in calls):
+                return RowSlots(below, keys, calls, every)
         case Yield(input=Aggregate(mode=Sliding(unit="rows", size=size, every=None)) as call, unit="rows", every=every):
             if node.keys == call.keys and size <= every and call.base is not None and ends_in_one_row(call.base):
                 return _tumbled(call, Tumbling(size, every))
     return node
+
+
+def fits_slot(call: AggregateCall, every: int) -> bool:
+    """Whether an accumulator computes a call from the last rows of a slot of that many."""
+    start, frame = call.frame.start, call.frame
+    is_within = frame.unit == "rows" and frame.end == 0 and start is not None and start < every
+    return is_within and call.has_lanes and call.fn in NAMES | KNOWN
 
 
 def _tumbled(call: Aggregate, mode: Tumbling) -> Aggregate:

@@ -21,6 +21,7 @@ from millstream.plan.nodes import (
     Node,
     Over,
     Project,
+    RowSlots,
     Scan,
     TableQuery,
     TableScan,
@@ -100,7 +101,7 @@ def _operator(
             return _window(node, inputs[0], known, u)
         case Distinct() | Summarize() | SetOperation() if node.kind is Kind.RELATION:
             return _sweep(node, inputs, known, u)
-        case Over() | Yield() | AssignWindows():
+        case Over() | Yield() | RowSlots() | AssignWindows():
             return _over_events(node, inputs[0], known, u)
         case Validity():
             return inputs[0], 0.0, operator_costs.project_cpu(inputs[0], 2, u)
@@ -211,6 +212,9 @@ def _over_events(node: Unary, flow: RelationFlow, known: Statistics, u: UnitCost
         case Yield(input=below, keys=keys, unit=unit, every=every):
             apart = flow.distance * every if unit == "rows" else every / groups(keys, below, known)
             return RelationFlow(max(apart, flow.distance)), 0.0, operator_costs.events_cpu(flow, u)
+        case RowSlots(keys=keys, calls=calls, every=every):
+            cpu = len(calls) * operator_costs.events_cpu(flow, u)
+            return RelationFlow(flow.distance * every), groups(keys, node.input, known), cpu
         case AssignWindows(windows=windows):
             copies = RelationFlow(flow.distance / windows.most)
             return copies, 0.0, operator_costs.union_cpu(copies, u)

@@ -1,4 +1,5 @@
-"""The built-in aggregates as programs: what GROUP BY runs."""
+"""The built-in aggregates as programs, as plans of earlier versions have them: a second opinion, and programs to try
+engines with."""
 
 from __future__ import annotations
 
