@@ -195,7 +195,7 @@ def chain_scenarios(draw: st.DrawFn) -> Scenario:
     compute = ComputeStage(first.output, draw(st.sampled_from([None, less])), draw(st.sampled_from([None, kept])))
     own = [f"{key}_2" for key in keys] if compute.columns else keys
     second = Schema(tuple(f for f in compute.output if f.name not in ("k", "k_2") and f.type.name != "DECIMAL"))
-    renamed = tuple(replace(call, name=f"d{i}") for i, call in enumerate(draw(calls(second, 2))))
+    renamed = tuple(replace(call, names=(f"d{i}",)) for i, call in enumerate(draw(calls(second, 2))))
     return Scenario(
         ChainSpec((first, compute, OverSpec(compute.output, tuple(own), renamed))), (draw(ordered(CHAINED)),)
     )

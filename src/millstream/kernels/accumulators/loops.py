@@ -128,7 +128,7 @@ def spread(high: Any, low: Any, squares: Any, squares_low: Any, squares_error: A
     rest = (high - (total - back)) - (part + back)
     result = total + (rest + low - part_low)
     # Below this only rounding is left, or what larger values that are gone left behind: equal values have no spread.
-    return 0.0 if result < high * 2.0**-95 + squares_error else result
+    return 0.0 if result <= high * 2.0**-95 + squares_error * (1.0 + 2.0**-40) else result
 
 
 def text_before(left: Any, right: Any, starts: Any, lengths: Any, arena: Any) -> Any:

@@ -107,7 +107,7 @@ class Sums:
         x = self.arg.name
         yield f"{x}_x = {sign}{v}"
         counted = f"{at['count']} {step} 1"
-        usual = [f"{at.float('sum')} = {x}_sum", f"{at.float('sum_low')} = {x}_low"]
+        usual = [f"{at.float('sum')} = {x}_to", f"{at.float('sum_low')} = {x}_low"]
         closely = [*self._summed(at, "sum", f"{x}_x")]
         if self.has_squares:
             yield f"if abs({x}_x) < LARGEST_SQUARED:"
@@ -220,11 +220,11 @@ def _texts(at: Place, name: str) -> str:
 
 
 def _two_sum(at: Place, name: str, x: str) -> Iterator[str]:
-    """`{x}_sum` and `{x}_rest` are exactly the high lane and the value; `{x}_low` is the low lane with that rest."""
+    """`{x}_to` and `{x}_rest` are exactly the high lane and the value; `{x}_low` is the low lane with that rest."""
     high = at.float(name)
-    yield f"{x}_sum = {high} + {x}_x"
-    yield f"{x}_back = {x}_sum - {high}"
-    yield f"{x}_rest = ({high} - ({x}_sum - {x}_back)) + ({x}_x - {x}_back)"
+    yield f"{x}_to = {high} + {x}_x"
+    yield f"{x}_back = {x}_to - {high}"
+    yield f"{x}_rest = ({high} - ({x}_to - {x}_back)) + ({x}_x - {x}_back)"
     yield f"{x}_low = {at.float(f'{name}_low')} + {x}_rest"
 
 
@@ -256,8 +256,8 @@ def _with_lost(at: Place, name: str, other: Sequence[str], x: str) -> Iterator[s
     yield f"{x}_lost = abs(({low} - ({x}_lower - {x}_back)) + ({other_low} - {x}_back))"
     yield f"{x}_back = {x}_low - {x}_lower"
     yield f"{x}_lost += abs(({x}_lower - ({x}_low - {x}_back)) + ({x}_rest - {x}_back))"
-    yield f"if abs({x}_low) <= abs({x}_sum) * NEAR:"
-    yield f"    {high} = {x}_sum"
+    yield f"if abs({x}_low) <= abs({x}_to) * NEAR:"
+    yield f"    {high} = {x}_to"
     yield f"    {low} = {x}_low"
     yield f"    {error} += {x}_lost + {other_error}"
     yield "else:"
@@ -265,12 +265,12 @@ def _with_lost(at: Place, name: str, other: Sequence[str], x: str) -> Iterator[s
 
 
 def _added_pair(at: Place, name: str, other: Sequence[str], x: str) -> Iterator[str]:
-    """`{x}_sum` and `{x}_low` are a sum and another, both in two parts; `{x}_lower` and `{x}_rest` make up the low
+    """`{x}_to` and `{x}_low` are a sum and another, both in two parts; `{x}_lower` and `{x}_rest` make up the low
     one."""
     (high, low, _), (other_high, other_low, *_) = _lanes(at, name), other
-    yield f"{x}_sum = {high} + {other_high}"
-    yield f"{x}_back = {x}_sum - {high}"
-    yield f"{x}_rest = ({high} - ({x}_sum - {x}_back)) + ({other_high} - {x}_back)"
+    yield f"{x}_to = {high} + {other_high}"
+    yield f"{x}_back = {x}_to - {high}"
+    yield f"{x}_rest = ({high} - ({x}_to - {x}_back)) + ({other_high} - {x}_back)"
     yield f"{x}_lower = {low} + {other_low}"
     yield f"{x}_low = {x}_lower + {x}_rest"
 
@@ -284,7 +284,7 @@ def _merged(at: Place, other: Place, name: str, x: str) -> Iterator[str]:
         return
     is_exact = _is_exact(low, other_low, f"{x}_lower"), _is_exact(f"{x}_lower", f"{x}_rest", f"{x}_low")
     yield f"if {is_exact[0]} & {is_exact[1]} & ({other_error} == 0.0):"
-    yield f"    {high} = {x}_sum"
+    yield f"    {high} = {x}_to"
     yield f"    {low} = {x}_low"
     yield "else:"
     yield f"    {_texts(at, name)} = merged({_texts(at, name)}, {_texts(other, name)})"
