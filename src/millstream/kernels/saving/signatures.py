@@ -146,4 +146,10 @@ def _form(value: Any, column: _Names, result: _Names, is_name: bool = False) -> 
 
 
 def _compared(value: Any) -> list[str]:
-    return [field.name for field in fields(value) if field.compare]
+    """The fields that say what state is; those that are marked `later` only where they say something: state that was
+    saved before they existed still belongs to a value that has their default."""
+    return [
+        field.name
+        for field in fields(value)
+        if field.compare and not (field.metadata.get("later") and getattr(value, field.name) == field.default)
+    ]

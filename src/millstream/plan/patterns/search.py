@@ -13,7 +13,7 @@ condition reaches by the variable under test, or by none, includes the row at ha
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar
 from typing import Literal as OneOf
@@ -190,7 +190,7 @@ class Search:
     time: SqlType = TIMESTAMP
     made: tuple[tuple[str, Expr], ...] = ()
     holds: Expr | None = None
-    whole_runs: bool = False
+    whole_runs: bool = field(default=False, metadata={"later": True})
 
     def __post_init__(self) -> None:
         for name, condition in self.conditions:
