@@ -384,8 +384,7 @@ class Yield(Keyed):
 
 @dataclass(frozen=True)
 class RowSlots(Keyed):
-    """Of each partition every `every`-th row, with aggregates over the rows since the one before: as many of the last
-    ones as their frames have."""
+    """Every `every`-th row of a partition, with aggregates over the last rows since the one before, as frames say."""
 
     calls: tuple[AggregateCall, ...]
     every: int
