@@ -16,20 +16,26 @@ from millstream.sql.patterns import Matching, SequenceMatch
 from millstream.sql.relations import Windowed
 
 
+def is_made(table: exp.Table) -> bool:
+    """Whether a function makes the rows of a table, as generate_series does."""
+    return isinstance(table.this, exp.Func) and function_name(table.this) in GIVE_TABLES
+
+
 def tables_of(node: exp.Expr) -> list[exp.Table]:
     """What a statement reads or changes by name, its own WITH queries left out."""
-    return [table for table in node.find_all(exp.Table) if table.name and not _is_local(table)]
+    return [table for table in node.find_all(exp.Table) if table.name and not is_made(table) and not _is_local(table)]
 
 
 def reads_only(node: exp.Expr, context: Context, kinds: tuple[type[Entry], ...] = (TableDef,)) -> bool:
     """Whether a query reads nothing but entries of these kinds, as they are at a moment."""
-    if any(not table.name or isinstance(table.this, SideStream) for table in node.find_all(exp.Table)):
+    tables = [table for table in node.find_all(exp.Table) if not is_made(table)]
+    if any(not table.name or isinstance(table.this, SideStream) for table in tables):
         return False
     if any(isinstance(part, Windowed) or part.args.get("stream_of") for part in node.find_all(Windowed, exp.Query)):
         return False
     if node.find(Matching, SequenceMatch, EventExpression) is not None:
         return False
-    for table in node.find_all(exp.Table):
+    for table in tables:
         known = context.local.get(table.name.lower())
         if known is not None and known.kind is not Kind.TABLE:
             return False

@@ -14,6 +14,7 @@ from millstream.bind.queries.exists import with_semi_joins
 from millstream.bind.queries.from_clause import bind_entry, bind_from, with_joined_conditions
 from millstream.bind.queries.outputs import Bound, alias_columns, deliver, outputs_of
 from millstream.bind.queries.parenthesised import without_parentheses
+from millstream.bind.queries.qualify import bind_qualified
 from millstream.bind.queries.set_operations import bind_set_operation
 from millstream.bind.queries.subqueries import Subqueries, asks_streams
 from millstream.bind.relations.snapshots import bind_snapshots, is_over_relations
@@ -104,6 +105,8 @@ def _distinctly_named(bound: Bound, at: exp.Expr, context: Context) -> Bound:
 def _bind_select(node: exp.Select, context: Context) -> Bound:
     if (sequence := sequence_of(node)) is not None:
         return SequenceBinder(node, sequence, context, lambda entry: bind_entry(entry, context)).build()
+    if node.args.get("qualify") is not None and context.domain is None:
+        return bind_qualified(node, context, lambda plain: _bind_select(plain, context))
     domain, context = context.domain, context.within(None)
     node = with_joined_conditions(without_parentheses(node, context))
     plan, scope = bind_from(node, context)

@@ -10,7 +10,7 @@ from millstream import sealed_duckdb
 from millstream.bind.context import Context
 from millstream.bind.queries.joins import FromEntry
 from millstream.bind.queries.outputs import Bound
-from millstream.bind.reads import from_alone, reads_only, require_known, tables_of
+from millstream.bind.reads import from_alone, is_made, reads_only, require_known, tables_of
 from millstream.bind.scope import Scope
 from millstream.bind.tables.aggregates import own_aggregates
 from millstream.catalog import TableDef
@@ -32,6 +32,7 @@ def is_table_query(node: exp.Expr, context: Context) -> bool:
         return True
     parts = [*node.expressions, *([node.args["where"]] if node.args.get("where") else [])]
     is_more = any(node.args.get(key) for key in _MORE) or node.args.get("from_") is None
+    is_more = is_more or any(map(is_made, node.find_all(exp.Table)))
     return is_more or any(part.find(exp.Query, exp.AggFunc, exp.Window) is not None for part in parts)
 
 
