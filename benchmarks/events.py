@@ -1,10 +1,9 @@
-"""Events that follow each other: the papers' Examples 4 and 10 over quotes, and the double top in four ways.
+"""Events that follow each other: the papers' Examples 4 and 10 over quotes.
 
-    python benchmarks/events.py [--rows 10000000] [--symbols 1000] [--only examples,symbols,double_top]
+    python benchmarks/events.py [--rows 10000000] [--symbols 1000] [--only examples,symbols]
 
-examples: events/s on one core, by processor time. symbols: the same with a hundred times as many symbols, which should
-cost the same. double_top: five extremes of prices, with FOLD, with NEXT over streams of extremes, and with two ways to
-find the extremes by joins of windows. Machines are noisy: read the ratios.
+examples: events/s on one core, by processor time, from Arrow batches to fetched results. symbols: the same with a
+hundred times as many symbols, which should cost the same. Machines are noisy: read the ratios.
 """
 
 from __future__ import annotations
