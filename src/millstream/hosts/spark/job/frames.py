@@ -14,9 +14,7 @@ from millstream.hosts.spark.arrive import ReadFiles
 from millstream.hosts.spark.branches import Branch, Clockwork
 from millstream.hosts.spark.job.fan import JOB_ROWS, TOLD, Fan, FanOut, FanRun, Spread, outlet_number
 from millstream.hosts.spark.job.graph import JobGraph, JobSource
-from millstream.hosts.spark.job.levels import BoundedLevel, LevelProcessor, LevelStage
 from millstream.hosts.spark.meters import metered_stages
-from millstream.hosts.spark.processor import StageProcessor
 from millstream.hosts.spark.session import check_streaming
 from millstream.hosts.spark.stage import bucket_ids
 from millstream.hosts.spark.steps import Arrows, Batches, spare_collector
@@ -60,6 +58,10 @@ def job_frame(
     It has at least so many levels: Spark counts them in a checkpoint, also when queries have gone that needed them.
     `beats` is the file that tells of heartbeats in a streaming job.
     """
+    # not before there is a job: importing the host must not import pyspark
+    from millstream.hosts.spark.job.levels import BoundedLevel, LevelProcessor, LevelStage
+    from millstream.hosts.spark.processor import StageProcessor
+
     if streaming and max(graph.levels, levels):
         check_streaming(spark)
     spread = Spread(graph.buckets, bucket_ids(graph.buckets) if streaming else None, streaming)
