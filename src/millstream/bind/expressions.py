@@ -104,6 +104,13 @@ class ExpressionBinder:
                 self._refuse_subquery(node)
             case exp.Func():
                 return self._call(node)
+            case exp.AtTimeZone():
+                self.context.refuse(
+                    "AT TIME ZONE is not supported",
+                    node,
+                    detail="times are in UTC",
+                    hint="CAST(ts AS TIMESTAMPTZ) takes a TIMESTAMP as UTC; add an INTERVAL for another zone",
+                )
             case exp.Filter() | exp.WithinGroup():
                 self.bind(node.this)
                 word = "FILTER" if isinstance(node, exp.Filter) else "WITHIN GROUP"
@@ -322,6 +329,10 @@ def bind_type(context: Context, node: exp.Expr) -> SqlType:
         type_ = parse_type(text)
     except ValueError as error:
         context.fail(str(error), node)
+    if type_ is None and text.upper() in ("ARRAY", "LIST"):
+        context.refuse(
+            "arrays are not supported yet", node, hint="keep them as JSON text: doc -> 0, json_value(doc, '$[0]')"
+        )
     if type_ is None:
         context.fail(
             f"no type {text}",
