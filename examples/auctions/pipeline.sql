@@ -27,8 +27,8 @@ CREATE STREAM listings AS
     SELECT e.id, e.item_name, c.name AS category, e.seller, e.price, e.price * c.fee AS fee, e.date_time
     FROM expensiveItems AS e JOIN categories AS c ON e.category = c.id;
 
-CREATE SINK seller_activity WITH (connector = 'file', path = '${out:-out/auctions/results}/seller_activity');
-CREATE SINK item_prices WITH (connector = 'file', path = '${out:-out/auctions/results}/item_prices');
+CREATE SINK seller_activity WITH (connector = 'file', path = '${out:-out/auctions/results}/seller_activity', overwrite = true);
+CREATE SINK item_prices WITH (connector = 'file', path = '${out:-out/auctions/results}/item_prices', overwrite = true);
 
 -- every expensive listing with what its seller listed in the minute before it
 INSERT INTO seller_activity

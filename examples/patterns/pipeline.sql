@@ -21,8 +21,8 @@ CREATE STREAM visits AS
         PATTERN (SEEN OTHER*? CART OTHER*? PAID) WITHIN 1 MINUTE WITH TIMEOUTS
         DEFINE SEEN AS PageType = 'd', CART AS PageType = 'c', PAID AS PageType = 'p');
 
-CREATE SINK purchases WITH (connector = 'file', path = '${out:-out/clicks/results}/purchases');
-CREATE SINK abandoned WITH (connector = 'file', path = '${out:-out/clicks/results}/abandoned');
+CREATE SINK purchases WITH (connector = 'file', path = '${out:-out/clicks/results}/purchases', overwrite = true);
+CREATE SINK abandoned WITH (connector = 'file', path = '${out:-out/clicks/results}/abandoned', overwrite = true);
 
 INSERT INTO purchases SELECT SessNo, page, seen, carted, paid, clicks FROM visits WHERE NOT given_up;
 INSERT INTO abandoned SELECT SessNo, page, seen, carted, clicks FROM visits WHERE given_up AND carted IS NOT NULL;

@@ -9,7 +9,7 @@ CREATE STREAM bids (item INT, bidder VARCHAR, price DOUBLE, bid_time TIMESTAMP)
     ORDER BY bid_time SLACK 2 SECONDS
     WITH (connector = 'port', port = ${port:-4445}, format = 'json', until = 'disconnect');
 
-CREATE SINK high_bids WITH (connector = 'file', path = '${out:-out/ports}/high_bids', format = 'jsonl');
+CREATE SINK high_bids WITH (connector = 'file', path = '${out:-out/ports}/high_bids', format = 'jsonl', overwrite = true);
 
 -- each bid with the highest price of its item in the last minute
 CREATE STREAM rated AS

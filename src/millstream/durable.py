@@ -24,13 +24,22 @@ def from_ipc(saved: bytes) -> list[pa.RecordBatch]:
         return list(reader)
 
 
-def write_durably(path: Path, data: bytes) -> None:
+def write_durably(path: Path, *data: bytes) -> None:
     """A private file with these bytes, on the disk when this returns."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o600)
     with os.fdopen(handle, "wb") as file:
-        file.write(data)
+        for part in data:
+            file.write(part)
         file.flush()
         os.fsync(file.fileno())
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """The same file in another place, without its bytes where the system can do that."""
+    try:
+        os.link(source, target)
+    except OSError:
+        write_durably(target, source.read_bytes())
 
 
 def sync_directory(directory: Path) -> None:

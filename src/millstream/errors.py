@@ -77,6 +77,15 @@ def refusing_depth() -> Iterator[None]:
         ) from None
 
 
+def ours(error: Exception) -> MillstreamError:
+    """An error of a library or of the system as one of ours, which says what it is."""
+    if isinstance(error, MillstreamError):
+        return error
+    if isinstance(error, OSError):
+        return ConnectorError(str(error))
+    return EngineError(f"{type(error).__name__}: {error}", hint="this is a fault of Millstream: please report it")
+
+
 class CatalogError(MillstreamError):
     """A name is taken, unknown, or still in use."""
 

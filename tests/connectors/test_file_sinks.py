@@ -50,9 +50,9 @@ def test_a_crash_anywhere_leaves_exactly_the_committed_rows(
     if not options:
         options = {"rows_per_file": rows_per_file}
     number, pending, committed = 0, [], []
-    history = [({}, [])]
     out = sink(path, form, **options)
     out.open(PAIR, {})
+    history = [(json.loads(json.dumps(out.prepare())), [])]
     for step in [*steps, "crash"]:
         if step == "write":
             rows = [(number + k, f'w"{number},\n') for k in range(3)]
@@ -109,8 +109,51 @@ def test_parts_roll_and_stay_hidden_until_committed(tmp_path):
 def test_other_files_in_the_directory_are_left_alone(tmp_path):
     (tmp_path / "mine.parquet").write_text("keep")
     (tmp_path / "part-00007.parquet").write_text("old run")
-    sink(tmp_path, "parquet").open(PAIR, {})
+    sink(tmp_path, "parquet", overwrite=True).open(PAIR, {})
     assert [entry.name for entry in tmp_path.iterdir()] == ["mine.parquet"]
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_results_that_are_there_are_kept(tmp_path, single):
+    """Refused, appended to, or replaced: what is there goes only if that is asked for."""
+    path = tmp_path / "out.csv"
+
+    def write(number, **options):
+        out = sink(path, "csv", single_file=single, **options)
+        out.open(PAIR, {})
+        offset = out.prepare()
+        out.write(to_record_batch([(number, "x")], PAIR))
+        out.close()
+        return offset
+
+    write(1)
+    with pytest.raises(ConnectorError, match="has results already") as caught:
+        write(2)
+    assert "overwrite = true" in caught.value.hint
+    assert read_back(path) == [(1, "x")]
+    began = write(3, append=True)
+    assert read_back(path) == [(1, "x"), (3, "x")]
+    # one that began there goes on from there, whatever its own rows were
+    again = sink(path, "csv", single_file=single, append=True)
+    again.open(PAIR, began)
+    again.close()
+    assert read_back(path) == [(1, "x")]
+    write(4, overwrite=True)
+    assert read_back(path) == [(4, "x")]
+    with pytest.raises(ConnectorError, match="exclude each other"):
+        sink(path, "csv", overwrite=True, append=True)
+
+
+def test_a_part_is_seen_after_its_offset_is_kept(tmp_path):
+    out = sink(tmp_path, "jsonl")
+    out.open(PAIR, {})
+    out.write(to_record_batch([(1, "x")], PAIR))
+    offset = out.prepare()
+    assert not list(tmp_path.glob("part-*"))
+    # the host kept the offset and died: its successor publishes
+    again = sink(tmp_path, "jsonl")
+    again.open(PAIR, offset)
+    assert read_back(tmp_path) == [(1, "x")]
 
 
 def test_committed_data_that_is_gone_is_noticed(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -13,7 +14,7 @@ import pytest
 import millstream as ms
 from millstream.plan.costs.statistics import Statistics
 from millstream.session import database as session
-from millstream.session import persistent
+from millstream.session import persistent, planned
 
 STREAM = "CREATE STREAM s (k int, v int, t int) ORDER BY t"
 QUERIES = {
@@ -187,8 +188,8 @@ def test_opening_neither_parses_binds_nor_optimises(tmp_path: Path) -> None:
     for home in (tmp_path, tmp_path.parent / "crashed"):
         with (
             patch.object(session, "bind", side_effect=unwanted),
-            patch.object(session, "run_rules", side_effect=unwanted),
-            patch.object(session, "plan_physical", side_effect=unwanted),
+            patch.object(planned, "run_rules", side_effect=unwanted),
+            patch.object(planned, "plan_physical", side_effect=unwanted),
             patch("millstream.sql.parse", side_effect=unwanted),
         ):
             db = ms.connect(home)
@@ -203,13 +204,13 @@ def test_opening_neither_parses_binds_nor_optimises(tmp_path: Path) -> None:
 
 def test_what_was_measured_is_used_and_kept(tmp_path: Path) -> None:
     seen: list[Statistics] = []
-    real = session.run_rules
+    real = planned.run_rules
 
     def run_rules(plan: Any, steps: Any, disabled: Any, known: Statistics, *rest: Any) -> Any:
         seen.append(known)
         return real(plan, steps, disabled, known, *rest)
 
-    with patch.object(session, "run_rules", run_rules):
+    with patch.object(planned, "run_rules", run_rules):
         with start(tmp_path) as db:
             db.push("s", ROWS)
             db.sql("SELECT k FROM s", name="later")
@@ -227,11 +228,17 @@ def test_a_listener_hears_of_actions_before_and_after(tmp_path: Path) -> None:
     heard: list[tuple[str, str]] = []
 
     class Ear:
-        def before(self, action: Any) -> None:
-            heard.append(("before", type(action).__name__))
+        def effect(self) -> Any:
+            return nullcontext()
 
-        def after(self, action: Any, text: str, result: Any) -> None:
-            heard.append((text or "after", type(action).__name__))
+        def before(self, action: Any, text: str, planned: Any) -> None:
+            heard.append((text or "before", type(action).__name__))
+
+        def after(self, action: Any, result: Any) -> None:
+            heard.append(("after", type(action).__name__))
+
+        def failed(self, action: Any) -> None:
+            heard.append(("failed", type(action).__name__))
 
         def checkpoint(self) -> None: ...
 
@@ -245,11 +252,11 @@ def test_a_listener_hears_of_actions_before_and_after(tmp_path: Path) -> None:
         db.execute(STREAM)
         db.sql("SELECT k FROM s", name="q")
         with pytest.raises(ms.MillstreamError):
-            db.sql("SELECT k FROM s", name="q")
+            db.execute(STREAM)
         db.stop("q")
     assert heard == [
-        ("before", "Define"), (STREAM, "Define"), ("before", "StartQuery"), ("SELECT k FROM s", "StartQuery"),
-        ("before", "StartQuery"), ("before", "StopQuery"), ("after", "StopQuery"), ("closes", ""),
+        (STREAM, "Define"), ("after", "Define"), ("SELECT k FROM s", "StartQuery"), ("after", "StartQuery"),
+        (STREAM, "Define"), ("failed", "Define"), ("before", "StopQuery"), ("after", "StopQuery"), ("closes", ""),
     ]  # fmt: skip
 
 

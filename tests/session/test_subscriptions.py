@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import shutil
 import threading
 import time
 
@@ -435,3 +436,44 @@ def test_a_gate_looks_only_at_queries_of_the_stream():
         gate.pass_("s")
     log.close()
     gate.pass_("s")
+
+
+def test_a_reader_with_a_name_goes_on_after_a_crash(tmp_path):
+    """At least once: rows that were not acknowledged come again, those that were do not; fetch() has its own place."""
+    home, crash = tmp_path / "home", tmp_path / "crash"
+
+    def read(reader):
+        batch = reader.next(timeout=0)
+        return [] if batch is None else batch.column(0).to_pylist()
+
+    with ms.connect(home, checkpoint_seconds=3600) as db:
+        db.execute("CREATE STREAM s (v INT, t INT) ORDER BY t")
+        query = db.sql("SELECT v FROM s", name="q")
+        db.push("s", [(0, 0)])
+        reader = query.subscribe(name="dash", since=0)
+        db.push("s", [(1, 1), (2, 2), (3, 3)])
+        assert read(reader) == [0, 1, 2, 3]
+        reader.ack(2)
+        assert query.fetch().num_rows == 4
+        with pytest.raises(ms.DataError, match="not read yet"):
+            reader.ack(9)
+        for checkpoint in (False, True):
+            if checkpoint:
+                db.checkpoint()
+            db.push("s", [(4 + checkpoint, 4)])
+            place = crash.with_name(f"crash-{checkpoint}")
+            shutil.copytree(home, place)
+            with ms.connect(place) as again:
+                found = again.query("q")
+                assert found.fetch()["v"].to_pylist() == [4, 5][: 1 + checkpoint]
+                successor = found.subscribe(name="dash")
+                assert successor.position == 2
+                assert read(successor) == [2, 3, 4, 5][: 3 + checkpoint]
+                successor.ack()
+            with ms.connect(place) as again:
+                assert again.query("q").subscribe(name="dash").position == 5 + checkpoint
+                again.query("q").unsubscribe("dash")
+                with pytest.raises(ms.DataError, match="no reader"):
+                    again.query("q").unsubscribe("dash")
+        with pytest.raises(ms.DataError, match="has no name"):
+            query.subscribe().ack()

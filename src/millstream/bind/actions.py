@@ -151,3 +151,9 @@ Action = (
     | StopQuery
     | ChangeSetting
 )
+
+
+def changes(action: Action) -> bool:
+    """Whether it is kept; rows that are pushed are, as rows."""
+    looks = isinstance(action, ExplainPlan | ShowList | DescribeEntry | PushRows)
+    return not looks and not (isinstance(action, OnTables) and action.is_query and action.create is None)

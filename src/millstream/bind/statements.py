@@ -23,6 +23,7 @@ from millstream.bind.actions import (
     ShowList,
     StartQuery,
     StopQuery,
+    changes,
 )
 from millstream.bind.context import Context
 from millstream.bind.delivery import delivered
@@ -86,6 +87,7 @@ __all__ = [
     "ShowList",
     "StopQuery",
     "bind",
+    "changes",
     "delivered",
 ]
 

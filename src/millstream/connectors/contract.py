@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from millstream.errors import MillstreamError
 from millstream.schema import Schema
 
 Offset = dict[str, Any]
@@ -70,6 +71,15 @@ class Scannable(Protocol):
         ...
 
 
+@runtime_checkable
+class Watched(Protocol):
+    """A source that notices when what was read is no longer there to be read again."""
+
+    def changed(self, offset: Offset) -> str | None:
+        """What is no longer as it was when rows up to this offset were read, if something is."""
+        ...
+
+
 class Divisible(Protocol):
     """A source whose rows between two offsets can be read in parts, independently and anywhere: it is sent to tasks."""
 
@@ -91,18 +101,68 @@ class Divisible(Protocol):
 
 
 class Sink(Protocol):
-    """Where a query's rows go, exactly once: rows written after the last commit vanish when the sink reopens."""
+    """Where a query's rows go, exactly once: rows written after the last `prepare` vanish when the sink reopens.
+
+    A host that is saved prepares, keeps the offset, then publishes: what others have seen stays. If it dies in between,
+    the sink publishes when it is opened with that offset.
+    """
 
     def open(self, schema: Schema, committed: Offset) -> None:
-        """Start writing after `committed` (from `commit`; {} for a fresh start), removing what came later."""
+        """Start writing after `committed` (from `prepare` or `commit`; {} for a fresh start), removing what came later.
+        What was there before a fresh start is not removed, unless the sink's options ask for it."""
         ...
 
     def write(self, rows: pa.RecordBatch) -> None: ...
 
+    def prepare(self) -> Offset:
+        """Make all rows written so far safe and say up to where; others need not see them yet."""
+        ...
+
+    def publish(self) -> None:
+        """Let others see what was prepared."""
+        ...
+
     def commit(self) -> Offset:
-        """Make all rows written so far permanent and say up to where."""
+        """Prepare and publish."""
+        ...
+
+    def release(self) -> None:
+        """Let go of everything, without preparing or publishing anything."""
         ...
 
     def close(self) -> None:
         """Commit and release everything."""
         ...
+
+
+class SeenAtOnce:
+    """A sink whose rows are seen as soon as they are written, or committed."""
+
+    def commit(self) -> Offset:
+        raise NotImplementedError
+
+    def prepare(self) -> Offset:
+        return self.commit()
+
+    def publish(self) -> None:
+        return
+
+    def release(self) -> None:
+        return
+
+
+class MissingSource:
+    """A source that could not be found when a session was opened: whoever wants to read it gets the error, others need
+    not know."""
+
+    bounded = True
+    replayable = True
+
+    def __init__(self, error: MillstreamError) -> None:
+        self._error = error
+
+    def read(self, offset: Offset, stop: Callable[[], bool], limit: int | None = None) -> Iterator[Chunk]:
+        raise self._error
+
+    def size(self) -> int | None:
+        return None

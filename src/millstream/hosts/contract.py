@@ -133,6 +133,14 @@ class Host(Protocol):
         """All that a query produces, for readers."""
         ...
 
+    def acknowledge(self, name: str, reader: str, upto: int | None) -> None:
+        """A reader with a name needs no rows of a query before a position any more; with None it needs none at all."""
+        ...
+
+    def trouble(self) -> Mapping[str, str]:
+        """What is wrong, by the names (in small letters) of queries that failed and of streams no longer read."""
+        ...
+
     def waits(self, name: str) -> bool:
         """Whether rows that are pushed feed the query, so that it goes on when declared sources have ended."""
         ...

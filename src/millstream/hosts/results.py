@@ -8,7 +8,7 @@ find a `Gate` closed; they do so before they take any lock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from threading import Condition, Lock, get_ident
 from time import monotonic
@@ -63,6 +63,8 @@ class ResultLog:
         self._floor: _Piece | None = None
         self._fetched = Cursor(self, self._open) if fetched else None
         self._is_read = False
+        # where readers with a name go on after a crash: rows behind these are kept
+        self._named: dict[str, Cursor] = {}
 
     @property
     def end(self) -> int:
@@ -122,13 +124,55 @@ class ResultLog:
         """Rows that were no longer there when they were fetched."""
         return 0 if self._fetched is None else self._fetched.dropped
 
-    def restore(self, unfetched: list[pa.RecordBatch], end: int) -> None:
+    @property
+    def fetched_to(self) -> int:
+        """The position from which the next fetch gives rows."""
+        return self.end if self._fetched is None else self._fetched.position
+
+    @property
+    def kept_from(self) -> int:
+        """The first position that a fetch, or a reader with a name, may still ask for."""
+        return min([self.fetched_to, *self.acknowledged().values()])
+
+    def rows_from(self, position: int) -> list[pa.RecordBatch]:
+        """All rows from a position on."""
+        if position >= self.end:
+            return []
+        with self._lock:
+            piece = self._find(position)
+        return Cursor(self, piece, position).take()
+
+    def acknowledged(self) -> dict[str, int]:
+        """Up to where readers with a name have said that they need nothing any more."""
+        return {name: cursor.position for name, cursor in list(self._named.items())}
+
+    def acknowledge(self, name: str, upto: int | None) -> None:
+        """Keep rows for a reader of this name from a position on, across restarts; None is not to keep any."""
+        with self._lock:
+            known = self._named.get(name)
+            if upto is None:
+                self._named.pop(name, None)
+            elif known is None:
+                self._named[name] = Cursor(self, self._find(upto), upto)
+            else:
+                known.take(most=max(0, upto - known.position))
+
+    def restore(
+        self, kept: list[pa.RecordBatch], end: int, fetched: int | None = None, readers: Mapping[str, int] | None = None
+    ) -> None:
         """Go on where the log was that these rows were saved from, before anybody reads."""
-        self._open = _Piece(end - sum(rows.num_rows for rows in unfetched))
-        if self._fetched is not None:
-            self._fetched = Cursor(self, self._open)
-        for rows in unfetched:
+        self._open = _Piece(end - sum(rows.num_rows for rows in kept))
+        start = Cursor(self, self._open)
+        self._fetched = None if self._fetched is None else Cursor(self, self._open)
+        for rows in kept:
             self.append(rows)
+        if fetched is not None:
+            self.skip_to(fetched)
+        for name, position in (readers or {}).items():
+            piece = start.piece
+            assert piece is not None
+            self._named[name] = Cursor(self, piece, piece.start)
+            self._named[name].take(most=position - piece.start)
 
     def skip_to(self, position: int) -> None:
         """Rows up to here have been fetched before."""
@@ -174,7 +218,7 @@ class ResultLog:
 
     def _find(self, position: int) -> _Piece:
         """The piece in which a row is, or the open end."""
-        known = [cursor.piece for cursor in (*self._blocking, *self._bounded)]
+        known = [cursor.piece for cursor in (*self._blocking, *self._bounded, *self._named.values())]
         known += [self._floor, self._open, None if self._fetched is None else self._fetched.piece]
         pieces = sorted((piece for piece in known if piece is not None), key=lambda piece: piece.start)
         first = pieces[0].start

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import asdict
 from dataclasses import replace as replaced
 from functools import cached_property
+from threading import RLock
 from typing import TYPE_CHECKING, Any, overload
 
 import pyarrow as pa
 
 from millstream import sql
 from millstream.bind import statements as act
-from millstream.bind.context import Context
 from millstream.bind.queries.select import Bound
-from millstream.bind.statements import bind, delivered
+from millstream.bind.statements import bind
 from millstream.catalog import Catalog, Clock, Entry, SinkDef, StreamDef, TableDef, ViewDef
 from millstream.config import Config
 from millstream.connectors import rows as conversion
@@ -26,19 +27,19 @@ from millstream.hosts.tables import TableStore
 from millstream.kernels.programs.spec import why_slow
 from millstream.physical.check import check_plan, is_relation
 from millstream.physical.nodes import Physical, Source, walk
-from millstream.physical.planner import plan_physical
 from millstream.plan.nodes import Node
-from millstream.plan.relations import Validity
 from millstream.rules import OPTIMIZE, run_rules
+from millstream.session.ahead import planned_ahead
 from millstream.session.explain import explainable, explained
 from millstream.session.guard import Guarded
-from millstream.session.listener import Listener
+from millstream.session.listener import Listener, heard
 from millstream.session.listings import description, listing, sharing
-from millstream.session.planned import Planned, Planning, ways_to_plan
+from millstream.session.planned import Planned, Planning, plan_query, ways_to_plan
 from millstream.session.publishing import publish
 from millstream.session.query import Query, Result, text_table
 from millstream.session.stored import StoredStatements
 from millstream.session.times import Moment, instant_of, ordered_stream
+from millstream.session.turns import in_turn
 from millstream.sql.parameters import Parameters
 
 if TYPE_CHECKING:
@@ -47,17 +48,18 @@ if TYPE_CHECKING:
 
 
 class Database(Guarded):
-    """A session: its streams, tables and continuous queries. Open one with `millstream.connect`."""
+    """A session: its streams, tables and continuous queries, for any number of threads. See `millstream.connect`."""
 
     def __init__(self, host: Host, tables: TableStore, config: Config) -> None:
         self.catalog = Catalog()
         self.config = tables.config = config
         self.tables = tables
+        self.turn = RLock()
         self._host = host
         self.listener: Listener | None = None
         self._queries: dict[str, Query] = {}
         self._planned: dict[str, Planned] = {}
-        self._views: set[str] = set()
+        self.views: set[str] = set()
         self.numbered = 0
         """how many queries got their names from the session"""
         self._closed = False
@@ -65,6 +67,7 @@ class Database(Guarded):
 
     # -- SQL -------------------------------------------------------------------------------------------------------
 
+    @in_turn
     def execute(self, text: str, params: Parameters | None = None) -> Query | Result | None:
         """Run one or more statements separated by `;`, and return the result of the last one, if it has any.
 
@@ -85,6 +88,7 @@ class Database(Guarded):
     def sql(
         self, text: str, name: None = None, replace: bool = False, params: Parameters | None = None
     ) -> Query | Result: ...
+    @in_turn  # type: ignore[misc]
     def sql(
         self, text: str, name: str | None = None, replace: bool = False, params: Parameters | None = None
     ) -> Query | Result:
@@ -111,6 +115,7 @@ class Database(Guarded):
             raise BindError("this statement returns no rows", hint="use execute() for declarations")
         return result
 
+    @in_turn
     def sql_many(self, text: str, rows: Any, key: str, name: str | None = None) -> QuerySet:
         """Start many continuous queries of one shape: `text` with parameters, and a row of constants for each query.
 
@@ -118,7 +123,7 @@ class Database(Guarded):
         queries apart. Queries that differ only in such constants run as one.
         """
         self._require_open()
-        return self.sets.start(self._free_name(name), text, rows, key)
+        return self.sets.start(self.free_name(name), text, rows, key)
 
     def query_set(self, name: str) -> QuerySet:
         """The set of queries of that name."""
@@ -139,6 +144,7 @@ class Database(Guarded):
         rules = OPTIMIZE if self.config.rules else ()
         return run_rules(plan, rules, self.config.disabled_rules, self._host.statistics(), why_slow)[0]
 
+    @in_turn
     @refusing_depth()
     def prepare(self, text: str, name: str = "query", params: Parameters | None = None) -> ReadyQuery:
         """Plan a query without starting it. `prepare(text).plan` is its physical plan."""
@@ -147,13 +153,15 @@ class Database(Guarded):
         action = bind(parsed[0].ast, self.catalog, text) if len(parsed) == 1 else None
         if not isinstance(action, act.StartQuery):
             raise BindError("a query over streams is expected here")
-        return self._plan(name, action.bound, action.sink).program
+        return self.plan(name, action.bound, action.sink).program
 
+    @in_turn
     def explain(self, text: str, mode: str = "", params: Parameters | None = None) -> str:
         """How a query would run, as EXPLAIN shows it."""
         self._require_open()
         return self._explain(*explainable(bind(sql.parse(text, params)[0].ast, self.catalog, text), mode.upper()))
 
+    @in_turn
     def perform(self, action: act.Action, text: str = "", name: str | None = None) -> Query | Result | None:
         """Run one bound statement."""
         self._require_open()
@@ -161,23 +169,22 @@ class Database(Guarded):
             return publish(self, action, text, name)
         action = self.guard.admit(action, self.catalog)
         self._host.settle()
-        if self.listener is None:
-            return self._do(action, text, name)
-        self.listener.before(action)
-        result = self._do(action, text, name)
-        self.listener.after(action, text, result)
-        return result
+        planned = planned_ahead(self, action, text, name)
+        if self.listener is None or not act.changes(action):
+            return self._do(action, text, name, planned)
+        return heard(self.listener, action, text, planned, lambda: self._do(action, text, name, planned))
 
-    def _do(self, action: act.Action, text: str, name: str | None) -> Query | Result | None:
+    def _do(self, action: act.Action, text: str, name: str | None, planned: Planned | None) -> Query | Result | None:
         match action:
             case act.StartQuery(replace=True) if name is not None:
                 return self._replace(action, text, self.query(name).name)
-            case act.StartQuery(bound=bound, uses=uses, sink=sink):
-                return self._start(bound, uses, sink, text, name)
+            case act.StartQuery():
+                assert planned is not None
+                return self.go_on(planned, self._host.start)
             case act.Define():
-                self._define(action)
+                self._define(action, planned)
             case act.Remove():
-                self._remove(action)
+                self.remove(action)
             case act.OnTables():
                 return self._stored.perform(action)
             case act.PushRows(stream=stream, query=query):
@@ -190,7 +197,7 @@ class Database(Guarded):
             case act.ShowList(kind="SHARING"):
                 return sharing(self._host.sharing(), self.query_sets())
             case act.ShowList(kind=kind):
-                return listing(kind, self.catalog, self.queries())
+                return listing(kind, self.catalog, self.queries(), self._host.trouble())
             case act.DescribeEntry(name=entry):
                 return description(entry, self.catalog)
             case act.ChangeRows(table=table, rows=rows, keys=keys):
@@ -207,38 +214,28 @@ class Database(Guarded):
             case act.ChangeSetting(name=setting, value=value):
                 if hasattr(self._host, "check_setting"):
                     self._host.check_setting(setting)
-                self._configure(self.config.with_setting(setting, value))
+                self.configure(self.config.with_setting(setting, value))
         return None
 
-    def _plan(
+    def plan(
         self, name: str, bound: Bound, sink: SinkDef | None, uses: frozenset[str] = frozenset(), text: str = "",
-        how: Planning | None = None,
+        how: Planning | None = None, view: bool = False,
     ) -> Planned:  # fmt: skip
         how = how or Planning(self.config.rules, self.config.relations, self._host.statistics())
-        plan, trace = run_rules(
-            bound.plan, OPTIMIZE if how.rules else (), self.config.disabled_rules, how.known, why_slow
-        )
-        physical = plan_physical(plan, how.relations)
-        relation = isinstance(bound.plan, Validity)
-        program = ReadyQuery(name, physical, bound.names, sink, relation, name.lower() in self._views, bound.plan)
-        return Planned(program, text, uses, tuple(trace.changes))
+        return plan_query(name, bound, sink, how, self.config.disabled_rules, uses=uses, text=text, view=view)
 
     @refusing_depth()
     def _explain(self, query: act.StartQuery, mode: str) -> str:
-        return explained(self._plan("query", query.bound, query.sink), mode, self.catalog, self._host)
+        return explained(self.plan("query", query.bound, query.sink), mode, self.catalog, self._host)
 
     # -- queries ---------------------------------------------------------------------------------------------------
-
-    @refusing_depth()
-    def _start(self, bound: Bound, uses: frozenset[str], sink: SinkDef | None, text: str, name: str | None) -> Query:
-        return self.go_on(self._plan(self._free_name(name), bound, sink, uses, text), self._host.start)
 
     @refusing_depth()
     def _replace(self, action: act.StartQuery, text: str, name: str) -> Query:
         """Plan a query such that it keeps what the one of its name keeps, as that was planned or as it would be now."""
         refused: StateError | None = None
         for how in ways_to_plan(self.config.rules, self.config.relations, self._host.statistics()):
-            planned = self._plan(name, action.bound, action.sink, action.uses, text, how)
+            planned = self.plan(name, action.bound, action.sink, action.uses, text, how)
             try:
                 return self.go_on(planned, self._host.replace)
             except StateError as error:
@@ -257,14 +254,14 @@ class Database(Guarded):
         self._planned[program.name.lower()] = planned
         self.catalog.hold(program.name, planned.uses)
         if program.view:
-            self._views.add(program.name.lower())
+            self.views.add(program.name.lower())
         return query
 
     def planned(self, name: str) -> Planned:
         """What the running query of that name was made of."""
         return self._planned[self.query(name).name.lower()]
 
-    def _free_name(self, name: str | None) -> str:
+    def free_name(self, name: str | None) -> str:
         if name is not None:
             if name.lower() in self._queries:
                 raise CatalogError(f"query {name} is already running", hint="stop it first, or choose another name")
@@ -293,8 +290,13 @@ class Database(Guarded):
 
     def _stop(self, name: str) -> None:
         query = self.query(name)
-        if name.lower() in self._views:
+        if name.lower() in self.views:
             raise CatalogError(f"{query.name} is a view", hint=f"DROP VIEW {query.name}")
+        self.withdraw(query.name)
+
+    def withdraw(self, name: str) -> None:
+        """Stop a query, or undo that it was started."""
+        query = self.query(name)
         self._host.stop(query.name)
         del self._queries[query.name.lower()], self._planned[query.name.lower()]
         self.catalog.release(query.name)
@@ -306,19 +308,24 @@ class Database(Guarded):
 
         return flow_of(self, name, alias)
 
+    @in_turn
     def install(self, plan: Physical, name: str | None = None) -> Query:
         """Run physical operators exactly as given, without optimising. A persistent session does not keep the query."""
         self._require_open()
         check_plan(plan, self.catalog)
-        program = ReadyQuery(self._free_name(name), plan, plan.schema.names, relation=is_relation(plan))
+        program = ReadyQuery(self.free_name(name), plan, plan.schema.names, relation=is_relation(plan))
         uses = frozenset(node.stream for node in walk(plan) if isinstance(node, Source))
         return self.go_on(Planned(program, str(plan), uses), self._host.start)
 
+    @in_turn
     def start_bound(self, bound: Bound, uses: frozenset[str], text: str, name: str | None) -> Query:
         """Start a query that was built without SQL; `text` is only for display."""
         self._require_open()
-        return self._start(bound, uses, None, text, name)
+        with refusing_depth():
+            planned = self.plan(self.free_name(name), bound, None, uses, text)
+        return self.go_on(planned, self._host.start)
 
+    @in_turn
     def explain_bound(self, bound: Bound, mode: str) -> str:
         return self._explain(act.StartQuery(bound, frozenset()), mode.upper())
 
@@ -363,6 +370,7 @@ class Database(Guarded):
         """Ask a `run` in progress to end soon and cleanly."""
         self._host.interrupt()
 
+    @in_turn
     def register(
         self, name: str, source: Any, time: str | None = None, slack: str | dt.timedelta | int | None = None
     ) -> None:
@@ -375,14 +383,14 @@ class Database(Guarded):
         schema, data = conversion.to_batches(source, None, name)
         if time is None:
             self.perform(act.Define(TableDef(name, schema)))
-            for chunk in data.read({}, lambda: False):
-                self.tables.load(name, pa.Table.from_batches([chunk.rows]))
+            self._stored.load(name, data)
             return
         definition = ordered_stream(name, schema, time, slack)
         self.catalog.add(definition)
         self._host.declare(definition)
         self._host.bind_source(name, data)
 
+    @in_turn
     def register_aggregate(self, made: Any) -> None:
         """Register an aggregate written in Python: a class or a function decorated with `@millstream.aggregate`.
 
@@ -390,13 +398,12 @@ class Database(Guarded):
         """
         from millstream.session.python_aggregates import definitions_of
 
-        for entry in definitions_of(made):
-            if self.catalog.like(entry) != entry:
-                self.perform(act.Define(entry))
+        for entry in (entry for entry in definitions_of(made) if self.catalog.like(entry) != entry):
+            self.perform(act.Define(entry))
 
     # -- declarations ----------------------------------------------------------------------------------------------
 
-    def _define(self, action: act.Define) -> None:
+    def _define(self, action: act.Define, planned: Planned | None) -> None:
         entry = action.entry
         if action.if_not_exists and self.catalog.like(entry) is not None:
             return
@@ -406,8 +413,10 @@ class Database(Guarded):
         try:
             if isinstance(entry, StreamDef):
                 self._host.declare(entry)
-            elif isinstance(entry, ViewDef):
-                self._keep_view(entry, action.uses)
+            elif isinstance(entry, ViewDef) and planned is not None:
+                if entry.name.lower() in self.views:
+                    self._drop_view(entry.name)
+                self.go_on(planned, self._host.start)
             elif isinstance(entry, TableDef):
                 self.tables.create(entry.name, entry.schema, entry.constraints)
                 if action.rows_from is not None:
@@ -418,7 +427,7 @@ class Database(Guarded):
 
     def adopt(self, entry: Entry, uses: frozenset[str]) -> None:
         """Make known what was defined before and is still there: nothing is started, and tables keep their rows."""
-        if isinstance(entry, ViewDef) and entry.name.lower() in self._views:
+        if isinstance(entry, ViewDef) and entry.name.lower() in self.views:
             self._drop_view(entry.name)
         self.catalog.add(entry, replace=True, uses=uses, in_use=True)
         if isinstance(entry, StreamDef):
@@ -426,23 +435,12 @@ class Database(Guarded):
         elif isinstance(entry, TableDef):
             self.tables.create(entry.name, entry.schema, entry.constraints, keep=True)
 
-    def _keep_view(self, entry: ViewDef, uses: frozenset[str]) -> None:
-        """Start the continuous query that a view is."""
-        if entry.name.lower() in self._views:
-            self._drop_view(entry.name)
-        self._views.add(entry.name.lower())
-        bound = delivered(Bound(entry.plan, entry.names), Context(self.catalog, entry.sql))
-        try:
-            self._start(bound, uses, None, entry.sql, entry.name)
-        except MillstreamError:
-            self._views.discard(entry.name.lower())
-            raise
-
     def _drop_view(self, name: str) -> None:
-        self._views.discard(name.lower())
+        self.views.discard(name.lower())
         self._stop(name)
 
-    def _remove(self, action: act.Remove) -> None:
+    def remove(self, action: act.Remove) -> None:
+        """Undo a definition."""
         if action.if_exists and not self.catalog.has(action.name, action.kinds):
             return
         entry = self.catalog.find(action.name)
@@ -456,7 +454,7 @@ class Database(Guarded):
         elif isinstance(entry, TableDef):
             self.tables.drop(entry.name)
 
-    def _configure(self, config: Config) -> None:
+    def configure(self, config: Config) -> None:
         self.config = self.tables.config = config
         if hasattr(self._host, "config"):
             self._host.config = config
@@ -471,18 +469,22 @@ class Database(Guarded):
         self.listener.checkpoint()
 
     def close(self) -> None:
-        """Stop all queries; a persistent session takes a checkpoint first. Afterwards you can only fetch rows."""
+        """Stop all queries; a persistent session takes a checkpoint first. Files and locks are released whatever fails.
+
+        Afterwards you can only fetch rows.
+        """
         if self._closed:
             return
-        if self.listener is not None:
-            self.listener.before_close()
-        self._closed = True
-        self._host.close()
-        for query in self._queries.values():
-            query.wait_for_callbacks()
-        self.tables.close()
-        if self.listener is not None:
-            self.listener.after_close()
+        with ExitStack() as ends:
+            if self.listener is not None:
+                ends.callback(self.listener.after_close)
+            ends.callback(self.tables.close)
+            for query in self.queries():
+                ends.callback(query.wait_for_callbacks)
+            ends.callback(self._host.close)
+            ends.callback(setattr, self, "_closed", True)
+            if self.listener is not None:
+                self.listener.before_close()
 
     def _require_open(self) -> None:
         if self._closed:

@@ -40,7 +40,7 @@ class FrameFile:
 
     def __init__(self, path: Path, number: int, *, durable: bool = False) -> None:
         self.path = path
-        self._durable = durable
+        self.durable = durable
         self._broken = False
         self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o600)
         try:
@@ -56,6 +56,7 @@ class FrameFile:
             os.close(self._handle)
             raise
         self._next = len(self._frames)
+        self._last = 0
 
     def take(self) -> list[Frame]:
         """The frames that were there when the file was opened; they are given once."""
@@ -69,7 +70,7 @@ class FrameFile:
         frame = _FRAME.pack(self._next, len(head), len(body), zlib.crc32(body, zlib.crc32(head)))
         try:
             _write_all(self._handle, b"".join([frame, _CHECK.pack(zlib.crc32(frame)), head, body]))
-            if self._durable:
+            if self.durable:
                 # what is on the disk after this fails, nobody knows
                 self._broken = True
                 os.fdatasync(self._handle)
@@ -78,7 +79,16 @@ class FrameFile:
             self._undo()
             raise StateError(f"cannot write to {self.path}: {error.strerror or error}", hint=_HINT) from error
         self._next += 1
-        self.size += _FRAME_SIZE + len(head) + len(body)
+        self._last = _FRAME_SIZE + len(head) + len(body)
+        self.size += self._last
+
+    def retract(self) -> None:
+        """Take back the frame that was appended last. If that fails the file takes no more frames: what it says did not
+        happen may then be done when it is read."""
+        self._next -= 1
+        self.size -= self._last
+        self._last = 0
+        self._undo()
 
     def close(self) -> None:
         os.close(self._handle)

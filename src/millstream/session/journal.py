@@ -2,6 +2,10 @@
 
 CURRENT names the checkpoint that counts and the checksum of its manifest, which has those of all states. A new
 checkpoint and its empty journal are complete before CURRENT changes, in one rename; what does not count is removed.
+
+The states of a checkpoint that the one before has not lie in one file; the other files are those of earlier
+checkpoints, linked. Where little is left of one, or it is not larger than what is new, that is written anew: so files
+are few, and a state is written a few times however long it stays.
 """
 
 from __future__ import annotations
@@ -9,20 +13,34 @@ from __future__ import annotations
 import json
 import shutil
 import zlib
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from millstream.durable import from_ipc, sync_directory, to_ipc, write_durably
+from millstream.durable import from_ipc, link_or_copy, sync_directory, to_ipc, write_durably
 from millstream.errors import StateError
 from millstream.session.frames import DamagedError, FrameFile
 
-FORMAT = 2
+FORMAT = 3
+READABLE = (2, 3)
+"""In format 2 every state is a file of its own, and the state of a kernel is in one piece."""
 CURRENT = "CURRENT"
 MANIFEST, COPY = "manifest.json", "manifest.copy"
 """without its manifest a checkpoint is worth nothing, so repair has another"""
+
+
+@dataclass(frozen=True)
+class StateEntry:
+    """Where a state lies: file, first byte, size and checksum."""
+
+    file: str
+    start: int
+    size: int
+    check: int
+
 
 Note = tuple[dict[str, Any], pa.RecordBatch | None]
 
@@ -33,6 +51,7 @@ class Current:
 
     number: int
     manifest: int
+    form: int = FORMAT
 
     @staticmethod
     def read(directory: Path) -> Current:
@@ -46,12 +65,12 @@ class Current:
             raise DamagedError(path, 0, "it is missing, or the directory was written by an older version") from None
         except ValueError as error:
             raise DamagedError(path, 0, str(error)) from None
-        if name != f"millstream-{FORMAT}":
+        if name not in [f"millstream-{known}" for known in READABLE]:
             raise StateError(
                 f"{directory} was written in format {name.removeprefix('millstream-')}, this version reads {FORMAT}",
                 hint="open it with the version that wrote it",
             )
-        return Current(int(number), int(manifest, 16))
+        return Current(int(number), int(manifest, 16), int(name.removeprefix("millstream-")))
 
     def write(self, directory: Path) -> None:
         parts = [f"millstream-{FORMAT}", str(self.number), f"{self.manifest:08x}"]
@@ -82,6 +101,9 @@ class Journal:
             ) from None
         self._log: FrameFile | None = None
         self._number = 0
+        self._entries: dict[str, StateEntry] = {}
+        self.is_older = False
+        """whether an older version wrote it, and no checkpoint of this one is there yet"""
 
     @property
     def tables_path(self) -> Path:
@@ -99,7 +121,8 @@ class Journal:
         if current.number:
             home = self.directory / f"checkpoint-{current.number}"
             manifest = read_manifest(home, current)
-            blobs = {name: read_state(home, entry) for name, entry in manifest["blobs"].items()}
+            self._entries = entries_of(manifest)
+            blobs = {name: read_state(home, entry) for name, entry in self._entries.items()}
         if self._log is None:
             log = self.directory / f"journal-{current.number}"
             if not log.exists():
@@ -107,21 +130,45 @@ class Journal:
             self._open_log(current.number)
         assert self._log is not None
         notes = [(json.loads(head), from_ipc(rows)[0] if rows else None) for head, rows in self._log.take()]
+        self.is_older = current.form != FORMAT
         self._remove_others()
         return manifest, blobs, notes
 
     def note(self, what: dict[str, Any], rows: pa.RecordBatch | None = None) -> None:
         """Append to the journal: it survives a crash of the process, and with `durable` one of the machine."""
-        assert self._log is not None
+        if self._log is None:
+            raise StateError("this session is closed", hint=f"open it again: ms.connect({str(self.directory)!r})")
         self._log.append(json.dumps(what).encode(), b"" if rows is None else to_ipc([rows]))
 
-    def checkpoint(self, manifest: dict[str, Any], blobs: dict[str, bytes]) -> None:
-        """Replace the last checkpoint and its journal by a new one."""
+    def retract(self) -> None:
+        """Take back the last note: what it announced did not happen."""
+        if self._log is not None:
+            self._log.retract()
+
+    @property
+    def durable(self) -> bool:
+        return self._durable
+
+    @durable.setter
+    def durable(self, durable: bool) -> None:
+        self._durable = durable
+        if self._log is not None:
+            self._log.durable = durable
+
+    def checkpoint(self, manifest: dict[str, Any], names: Collection[str], fresh: Mapping[str, bytes]) -> None:
+        """Replace the last checkpoint and its journal by a new one, of the states of these names: those that are not
+        given lie in the last one."""
         number = self._number + 1
-        home = self.directory / f"checkpoint-{number}"
+        home, before = self.directory / f"checkpoint-{number}", self.directory / f"checkpoint-{self._number}"
+        kept = {name: entry for name, entry in self._entries.items() if name in names and name not in fresh}
+        assert len(kept) + len(fresh) == len(names), "a state is neither saved nor given"
         try:
             shutil.rmtree(home, ignore_errors=True)
-            current = write_checkpoint(home, number, manifest, blobs)
+            home.mkdir(mode=0o700)
+            moved = {name: read_state(before, kept.pop(name)) for name in _to_rewrite(before, kept, fresh)}
+            for file in {entry.file for entry in kept.values()}:
+                link_or_copy(before / file, home / file)
+            current, entries = write_checkpoint(home, number, manifest, kept, {**moved, **fresh})
             (self.directory / f"journal-{number}").unlink(missing_ok=True)
             log = FrameFile(self.directory / f"journal-{number}", number, durable=self._durable)
             current.write(self.directory)
@@ -132,7 +179,8 @@ class Journal:
             ) from error
         if self._log is not None:
             self._log.close()
-        self._log, self._number = log, number
+        self._log, self._number, self._entries = log, number, entries
+        self.is_older = False
         self._remove_others()
 
     def set_aside(self, note: dict[str, Any], rows: pa.RecordBatch | None, error: Exception) -> Path:
@@ -186,30 +234,57 @@ def read_manifest(home: Path, current: Current | None, name: str = MANIFEST) -> 
     return manifest
 
 
-def read_state(home: Path, entry: list[Any]) -> bytes:
-    """A state by its entry in the manifest: file, size and checksum."""
-    file, size, check = entry
+def entries_of(manifest: Mapping[str, Any]) -> dict[str, StateEntry]:
+    """Where the states of a checkpoint lie."""
+    found = manifest["blobs"].items()
+    return {
+        name: StateEntry(*place) if len(place) == 4 else StateEntry(place[0], 0, *place[1:]) for name, place in found
+    }
+
+
+def read_state(home: Path, entry: StateEntry) -> bytes:
+    """A state by its entry in the manifest."""
     try:
-        data: bytes = (home / file).read_bytes()
+        with (home / entry.file).open("rb") as file:
+            file.seek(entry.start)
+            data = file.read(entry.size)
     except FileNotFoundError:
-        raise DamagedError(home / file, 0, "it is missing") from None
-    if len(data) != size or zlib.crc32(data) != check:
-        raise DamagedError(home / file, 0, "it does not match its checksum in the manifest")
+        raise DamagedError(home / entry.file, 0, "it is missing") from None
+    if len(data) != entry.size or zlib.crc32(data) != entry.check:
+        raise DamagedError(home / entry.file, entry.start, "it does not match its checksum in the manifest")
     return data
 
 
-def write_checkpoint(home: Path, number: int, manifest: dict[str, Any], blobs: dict[str, bytes]) -> Current:
-    """Write all files of a checkpoint; it counts once CURRENT says so."""
-    home.mkdir(mode=0o700)
-    entries: dict[str, list[Any]] = {}
-    for place, (name, data) in enumerate(blobs.items()):
-        entries[name] = [f"state-{place}", len(data), zlib.crc32(data)]
-        write_durably(home / f"state-{place}", data)
-    text = json.dumps({**manifest, "blobs": entries}).encode()
+def write_checkpoint(
+    home: Path, number: int, manifest: dict[str, Any], kept: Mapping[str, StateEntry], fresh: Mapping[str, bytes]
+) -> tuple[Current, dict[str, StateEntry]]:
+    """Write the files of a checkpoint beside those of states that are kept; it counts once CURRENT says so."""
+    entries, start = dict(kept), 0
+    for name, data in fresh.items():
+        entries[name] = StateEntry(f"states-{number}", start, len(data), zlib.crc32(data))
+        start += len(data)
+    if fresh:
+        write_durably(home / f"states-{number}", *fresh.values())
+    text = json.dumps({**manifest, "blobs": {name: list(astuple(entry)) for name, entry in entries.items()}}).encode()
     for name in (MANIFEST, COPY):
         write_durably(home / name, text)
     sync_directory(home)
-    return Current(number, zlib.crc32(text))
+    return Current(number, zlib.crc32(text)), entries
+
+
+def _to_rewrite(home: Path, kept: Mapping[str, StateEntry], fresh: Mapping[str, bytes]) -> list[str]:
+    """The states to write again though they are saved, so that files are few and mostly of use."""
+    size = sum(map(len, fresh.values()))
+    by_file: dict[str, list[str]] = {}
+    for name, entry in kept.items():
+        by_file.setdefault(entry.file, []).append(name)
+    used = {file: sum(kept[name].size for name in names) for file, names in by_file.items()}
+    found: list[str] = []
+    for file in sorted(used, key=lambda file: used[file]):
+        if used[file] <= size or 2 * used[file] < (home / file).stat().st_size:
+            found += by_file[file]
+            size += used[file]
+    return found
 
 
 def take_lock(directory: Path) -> Any:

@@ -2,21 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 from millstream.bind import statements as act
+from millstream.session.planned import Planned
 from millstream.session.query import Query, Result
 
 
 class Listener(Protocol):
-    """Hears of what a session is asked to do, before it takes effect and after it has."""
+    """Hears of what a session is asked to do, before it takes effect and after it has, or has not."""
 
-    def before(self, action: act.Action) -> None: ...
+    def effect(self) -> AbstractContextManager[Any]:
+        """Meanwhile no rows come: what is heard and what takes effect belong together."""
+        ...
 
-    def after(self, action: act.Action, text: str, result: Query | Result | None) -> None: ...
+    def before(self, action: act.Action, text: str, planned: Planned | None) -> None: ...
+
+    def after(self, action: act.Action, result: Query | Result | None) -> None: ...
+
+    def failed(self, action: act.Action) -> None: ...
 
     def checkpoint(self) -> None: ...
 
     def before_close(self) -> None: ...
 
     def after_close(self) -> None: ...
+
+
+def heard(
+    listener: Listener, action: act.Action, text: str, planned: Planned | None, do: Callable[[], Query | Result | None]
+) -> Query | Result | None:
+    """Let a listener hear of what is done, while no rows come."""
+    with listener.effect():
+        try:
+            listener.before(action, text, planned)
+            result = do()
+            listener.after(action, result)
+        except BaseException:
+            listener.failed(action)
+            raise
+    return result

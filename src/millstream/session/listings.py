@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -22,15 +22,21 @@ _SECRET = re.compile(r"password|\.pem$|secret|token")
 """options whose values are not shown"""
 
 
-def listing(kind: str, catalog: Catalog, queries: Sequence[Query]) -> Result:
-    """Everything of a kind that is known."""
+def listing(kind: str, catalog: Catalog, queries: Sequence[Query], trouble: Mapping[str, str]) -> Result:
+    """Everything of a kind that is known; `trouble` says what is wrong with queries, and with sources of streams."""
     entries = catalog.entries()
     match kind:
         case "QUERIES":
-            return _rows(("name", "sql"), [(query.name, query.sql) for query in queries])
+            return _rows(
+                ("name", "sql", "status"), [(q.name, q.sql, trouble.get(q.name.lower(), "running")) for q in queries]
+            )
         case "STREAMS":
-            streams = [(s.name, str(s.schema), _time_of(s)) for s in entries if isinstance(s, StreamDef | DerivedDef)]
-            return _rows(("name", "columns", "time"), streams)
+            streams = [
+                (s.name, str(s.schema), _time_of(s), trouble.get(s.name.lower(), "ready"))
+                for s in entries
+                if isinstance(s, StreamDef | DerivedDef)
+            ]
+            return _rows(("name", "columns", "time", "status"), streams)
         case "TABLES":
             return _rows(("name", "columns"), [(t.name, str(t.schema)) for t in entries if isinstance(t, TableDef)])
         case "VIEWS":

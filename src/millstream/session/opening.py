@@ -50,7 +50,8 @@ def open_session(
     for name, value in settings.items():
         config = config.with_setting(name, value)
     aggregates = tuple(aggregates)
-    database = _open(path, engine, spark, config, clock or wall_clock, aggregates)
+    given = {*settings, *(() if access.is_open else BOUNDED)}
+    database = _open(path, engine, spark, config, clock or wall_clock, aggregates, given)
     database.guard.access = access
     for made in aggregates:
         database.register_aggregate(made)
@@ -58,8 +59,9 @@ def open_session(
 
 
 def _open(
-    path: str | Path | None, engine: str, spark: Any, config: Config, now: Callable[[], int], aggregates: Iterable[Any]
-) -> Database:
+    path: str | Path | None, engine: str, spark: Any, config: Config, now: Callable[[], int], aggregates: Iterable[Any],
+    given: Iterable[str],
+) -> Database:  # fmt: skip
     if spark is not None or engine == "spark":
         return _on_spark(path, spark, config, now)
     if engine not in ENGINES:
@@ -69,7 +71,7 @@ def _open(
     if path is not None:
         from millstream.session.persistent import open_persistent
 
-        return open_persistent(Path(path).expanduser(), config, now, aggregates)
+        return open_persistent(Path(path).expanduser(), config, now, aggregates, given)
     tables = TableStore(config=config)
     return Database(EmbeddedHost(tables, config, now), tables, config)
 

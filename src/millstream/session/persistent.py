@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time as wall
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from millstream.catalog import (
 from millstream.config import Config
 from millstream.errors import StateError
 from millstream.hosts.contract import ReadyQuery
-from millstream.hosts.embedded.checkpoint import replay, restore_query, restore_streams, save
+from millstream.hosts.embedded.checkpoint import SavedStates, replay, restore_query, restore_streams, save
 from millstream.hosts.embedded.host import EmbeddedHost, Now
 from millstream.hosts.tables import TableStore
 from millstream.session.database import Database
@@ -46,12 +46,15 @@ JOURNAL_LIMIT = 256 << 20
 """Bytes of journal after which a checkpoint is due even if the time for it has not come."""
 
 Record = dict[str, Any]
-"""A declaration or a query as it is kept: the form of an `entry` with what it `uses`, the form of a `query`, the `text`
-of a function or an aggregate, or the module of one in `python`."""
+"""A declaration or a query as it is kept: the form of an `entry` with what it `uses`, the form of a `query` and where
+its `sink` began, the `text` of a function or an aggregate, or the module of one in `python`."""
 
 
-def open_persistent(directory: Path, config: Config, now: Now, aggregates: Iterable[Any] = ()) -> Database:
-    """The session that is kept in a directory, as it was left; code in Python is not kept, and comes with it."""
+def open_persistent(
+    directory: Path, config: Config, now: Now, aggregates: Iterable[Any] = (), given: Iterable[str] = ()
+) -> Database:
+    """The session that is kept in a directory, as it was left, with the settings that it had but for those that are
+    `given`; code in Python is not kept, and comes with it."""
     journal = Journal(directory, durable=config.durability == "disk")
     with ExitStack() as opened:
         # whatever fails, the directory is free again
@@ -61,13 +64,13 @@ def open_persistent(directory: Path, config: Config, now: Now, aggregates: Itera
         host = EmbeddedHost(tables, config, now)
         opened.callback(host.close)
         database = Database(host, tables, config)
-        keeper = SessionKeeper(database, host, journal, aggregates)
+        keeper = SessionKeeper(database, host, journal, aggregates, given)
         try:
             keeper.load()
         except OSError as error:
             raise StateError(f"cannot read the session in {directory}: {error.strerror or error}") from None
         opened.pop_all()
-    host.journal = keeper.note_input
+    host.journal, host.save = keeper.note_input, keeper.checkpoint
     database.listener = keeper
     return database
 
@@ -75,96 +78,170 @@ def open_persistent(directory: Path, config: Config, now: Now, aggregates: Itera
 class SessionKeeper:
     """Listens to a session and its host, and keeps what they do."""
 
-    def __init__(self, database: Database, host: EmbeddedHost, journal: Journal, aggregates: Iterable[Any]) -> None:
+    def __init__(
+        self, database: Database, host: EmbeddedHost, journal: Journal, aggregates: Iterable[Any], given: Iterable[str]
+    ) -> None:
         self._database = database
         self._host = host
         self._journal = journal
-        given = [entry for made in aggregates for entry in definitions_of(made)]
-        self._given = {_key(entry): entry for entry in given}
+        code = [entry for made in aggregates for entry in definitions_of(made)]
+        self._given = {_key(entry): entry for entry in code}
+        self._given_settings = frozenset(given)
+        self._settings: dict[str, Any] = {}
         self._kept: dict[str, Record] = {}
+        self._states = SavedStates()
         self._saved_at = wall.monotonic()
-        self._known: Entry | None = None
-        """what had the name of the entry that is being defined"""
+        self._owed = False
+        """whether rows that come now could not be replayed before there is a checkpoint"""
+        self._closed = False
+        self._is_noted = False
+        """whether the statement at work has a note that must go if it fails"""
+        self._defined: Record | None = None
+        """what is kept of the entry that is being defined"""
 
     # -- what is noted ---------------------------------------------------------------------------------------------
 
+    def effect(self) -> AbstractContextManager[Any]:
+        return self._host.lock
+
     def note_input(self, what: dict[str, Any], rows: pa.RecordBatch | None) -> None:
+        if self._closed:
+            raise StateError(
+                "this session is closed", hint=f"open it again: ms.connect({str(self._journal.directory)!r})"
+            )
         # before the note: what it announces has not happened yet, so the state is that of the notes before it
+        if self._owed:
+            self.checkpoint()
         due = wall.monotonic() - self._saved_at >= self._database.config.checkpoint_seconds
         if due or self._journal.size() > JOURNAL_LIMIT:
-            self.checkpoint()
+            try:
+                self.checkpoint()
+            except StateError as error:
+                # the journal goes on from the last one
+                self._saved_at = wall.monotonic()
+                log.warning("%s; it is tried again in %g s", error, self._database.config.checkpoint_seconds)
         self._journal.note(what, rows)
 
-    def before(self, action: act.Action) -> None:
+    def before(self, action: act.Action, text: str, planned: Planned | None) -> None:
+        self._is_noted = False
         match action:
             case act.Define(entry=entry):
-                self._known = self._database.catalog.like(entry)
+                self._defined = None
+                if action.if_not_exists and self._database.catalog.like(entry) is not None:
+                    return
                 if isinstance(entry, TableDef):
                     self.checkpoint()
-            case act.OnTables(is_query=False) | act.ChangeRows():
+                if not self._is_temporary(action.uses):
+                    self._defined = self._definition(action, text, planned)
+                    if not isinstance(entry, TableDef):
+                        self._note({"op": "keep", "key": _key(entry), **self._defined})
+            case act.OnTables() | act.ChangeRows():
                 # rows that were joined before the change must not be replayed after it
                 self.checkpoint()
+            case act.Remove(name=name, kinds=kinds):
+                if any(key in self._kept for key in _keys(name, kinds)):
+                    self._note({"op": "drop", "name": name, "kind": kinds[0].__name__})
+            case act.StopQuery(name=name):
+                if f"query:{name.lower()}" in self._kept:
+                    if self._host.queries[name.lower()].sink is not None:
+                        # so that all it has written is known to be there before anybody sees the end of it
+                        self.checkpoint()
+                    self._note({"op": "stop", "name": name})
+            case act.ChangeSetting(name=name, value=value):
+                self._note({"op": "set", "name": name, "value": value})
 
-    def after(self, action: act.Action, text: str, result: Query | Result | None) -> None:
+    def failed(self, action: act.Action) -> None:
+        if self._is_noted:
+            self._is_noted = False
+            self._journal.retract()
+
+    def after(self, action: act.Action, result: Query | Result | None) -> None:
+        self._is_noted = False
         match action:
             case act.StartQuery(uses=uses, replace=replace) if isinstance(result, Query) and not self._is_temporary(
                 uses
             ):
-                key, record = f"query:{result.name.lower()}", {"query": self._planned(result.name)}
-                if replace:
-                    # the journal could not tell how state was handed over
-                    self._kept[key] = record
-                    self.checkpoint()
-                else:
-                    self._keep(key, record)
-            case act.Define():
-                self._defined(action, text)
+                self._started(result.name, replace)
+            case act.Define(entry=entry):
+                self._was_defined(entry)
             case act.Remove(name=name, kinds=kinds):
-                kept = [self._kept.pop(key, None) for key in _keys(name, kinds)]
-                if any(kept):
-                    self._journal.note({"op": "drop", "name": name, "kind": kinds[0].__name__})
+                for key in _keys(name, kinds):
+                    self._kept.pop(key, None)
             case act.StopQuery(name=name):
-                if self._kept.pop(f"query:{name.lower()}", None) is not None:
-                    self._journal.note({"op": "stop", "name": name})
+                self._kept.pop(f"query:{name.lower()}", None)
             case act.KeepSet(name=name):
-                record = {"set": plan_form.dumps(self._database.query_set(name).definition)}
+                record: Record = {"set": plan_form.dumps(self._database.query_set(name).definition)}
                 if self._kept.get(f"set:{name.lower()}") != record:
-                    self._keep(f"set:{name.lower()}", record)
+                    self._journal.note({"op": "keep", "key": f"set:{name.lower()}", **record})
+                    self._kept[f"set:{name.lower()}"] = record
             case act.ForgetSet(name=name):
-                if self._kept.pop(f"set:{name.lower()}", None) is not None:
+                if f"set:{name.lower()}" in self._kept:
                     self._journal.note({"op": "forget set", "name": name})
+                    del self._kept[f"set:{name.lower()}"]
             case act.OnTables(create=(name, _)):
                 entry = self._database.catalog.get(name, TableDef)
                 self._kept[_key(entry)] = _record(entry, frozenset())
-                self.checkpoint()
+                self._save_before_rows()
+            case act.ChangeSetting(name=name, value=value):
+                self._settings.pop(name, None)
+                self._settings |= {} if value is None else {name: value}
+                self._journal.durable = self._database.config.durability == "disk"
 
-    def _defined(self, action: act.Define, text: str) -> None:
-        entry, known = action.entry, self._known
-        if known is not None and self._database.catalog.like(entry) is known:
+    def _started(self, name: str, replaced: bool) -> None:
+        key = f"query:{name.lower()}"
+        record: Record = {"query": plan_form.dumps(self._database.planned(name))}
+        if replaced:
+            # the journal could not tell how state was handed over
+            self._kept[key] = record
+            self._save_before_rows()
             return
-        # nothing uses it yet, and what it needs may have been defined after the one it replaces
-        replaced = self._kept.pop(_key(entry), None)
-        if self._is_temporary(action.uses):
-            if replaced is not None:
-                self.checkpoint()
-            return
-        match entry:
-            case AggregateDef(python=code) if code is not None:
-                record: Record = {"python": code.made.__module__}
-            case FunctionDef() | AggregateDef():
-                record = {"text": text}
-            case ViewDef():
-                record = {**_record(entry, action.uses), "query": self._planned(entry.name)}
-            case _:
-                record = _record(entry, action.uses)
-        self._keep(_key(entry), record)
-
-    def _keep(self, key: str, record: Record) -> None:
+        if began := self._host.queries[name.lower()].committed:
+            record["sink"] = began
+        try:
+            self._journal.note({"op": "keep", "key": key, **record})
+        except StateError:
+            self._database.withdraw(name)
+            raise
         self._kept[key] = record
-        self._journal.note({"op": "keep", "key": key, **record})
 
-    def _planned(self, name: str) -> str:
-        return plan_form.dumps(self._database.planned(name))
+    def _definition(self, action: act.Define, text: str, planned: Planned | None) -> Record:
+        match action.entry:
+            case AggregateDef(python=code) if code is not None:
+                return {"python": code.made.__module__}
+            case FunctionDef() | AggregateDef():
+                return {"text": text}
+            case ViewDef() as view:
+                return {**_record(view, action.uses), "query": plan_form.dumps(planned)}
+            case entry:
+                return _record(entry, action.uses)
+
+    def _was_defined(self, entry: Entry) -> None:
+        if entry is not self._database.catalog.like(entry):
+            return  # there was one already
+        # nothing uses it yet, and what it needs may have been defined after the one it replaces
+        replaced, record = self._kept.pop(_key(entry), None), self._defined
+        if record is None:
+            if replaced is not None:
+                # what is made of streams in memory is not kept
+                self._save_before_rows()
+            return
+        if isinstance(entry, TableDef):
+            try:
+                self._journal.note({"op": "keep", "key": _key(entry), **record})
+            except StateError:
+                self._database.remove(act.Remove(entry.name, (TableDef,)))
+                raise
+        self._kept[_key(entry)] = record
+
+    def _save_before_rows(self) -> None:
+        """Save what the journal cannot tell; if that fails, no rows are taken until it has succeeded."""
+        self._owed = True
+        self.checkpoint()
+
+    def _note(self, what: dict[str, Any]) -> None:
+        """Note what is about to be done; the note is taken back if that fails."""
+        self._journal.note(what)
+        self._is_noted = True
 
     def _is_temporary(self, uses: frozenset[str]) -> bool:
         """Streams registered from memory are gone with the process, and so is what is made of them."""
@@ -179,16 +256,28 @@ class SessionKeeper:
     def checkpoint(self) -> None:
         """Save all state now, so that the journal starts anew."""
         with self._host.lock:
-            saved, blobs = save(self._host)
+            if self._closed:
+                return
+            saved = save(self._host, self._states)
             kept = list(self._kept.items())
-            self._journal.checkpoint({"kept": kept, "host": saved, "numbered": self._database.numbered}, blobs)
+            manifest = {"kept": kept, "settings": self._settings, "numbered": self._database.numbered, "host": saved}
+            self._journal.checkpoint(manifest, self._states.names, self._states.unsaved)
+            self._states.unsaved.clear()
             self._saved_at = wall.monotonic()
+            self._owed = False
+            # what sinks have written is seen once it is known that it was: it is never taken back
+            self._host.publish()
 
     def before_close(self) -> None:
         self._host.stop_readers()
-        self.checkpoint()
+        with self._host.lock:
+            try:
+                self.checkpoint()
+            finally:
+                self._closed = True
 
     def after_close(self) -> None:
+        self._closed = True
         self._journal.close()
 
     def load(self) -> None:
@@ -198,6 +287,7 @@ class SessionKeeper:
         with self._host.lock:
             if manifest is not None:
                 self._restore(manifest, blobs)
+            self._states = SavedStates(blobs)
             for note, rows in notes:
                 try:
                     self._replay(note, rows)
@@ -209,8 +299,8 @@ class SessionKeeper:
         for record in self._kept.values():
             if "set" in record:
                 self._database.sets.adopt(self._read(record["set"]))
-        if aside:
-            # what is set aside is not tried again
+        if aside or self._journal.is_older:
+            # what is set aside is not tried again, and notes of this version are not for older ones
             self.checkpoint()
         self._host.paused = False
         self._host.start_readers()
@@ -218,6 +308,8 @@ class SessionKeeper:
     def _restore(self, manifest: dict[str, Any], blobs: dict[str, bytes]) -> None:
         saved = manifest["host"]
         self._database.numbered = manifest["numbered"]
+        for name, value in manifest.get("settings", {}).items():
+            self._set(name, value)
         self._kept = dict(manifest["kept"])
         for key, record in self._kept.items():
             self._define_again(key, record)
@@ -267,7 +359,8 @@ class SessionKeeper:
                 record = {name: part for name, part in note.items() if name not in ("op", "key")}
                 self._define_again(key, record)
                 if "query" in record:
-                    self._go_on(record, self._host.start)
+                    began = record.get("sink", {})
+                    self._go_on(record, lambda program: self._host.resume(program, None, began))
                 self._kept.pop(key, None)
                 self._kept[key] = record
             case {"op": "drop", "name": name, "kind": kind}:
@@ -280,13 +373,23 @@ class SessionKeeper:
                 self._kept.pop(f"query:{name.lower()}", None)
             case {"op": "forget set", "name": name}:
                 self._kept.pop(f"set:{name.lower()}", None)
-            case {"op": "fetch", "name": name} if name.lower() not in self._host.queries:
+            case {"op": "set", "name": name, "value": value}:
+                self._set(name, value)
+            case {"op": "fetch" | "ack", "name": name} if name.lower() not in self._host.queries:
                 pass
             case {"stream": stream} if stream.lower() not in self._host.streams:
                 # what was registered from memory is not kept, nor are queries that had no text
                 pass
             case _:
                 replay(self._host, note, rows)
+
+    def _set(self, name: str, value: Any) -> None:
+        """A setting as it was left, unless this opening gives another."""
+        self._settings.pop(name, None)
+        self._settings |= {} if value is None else {name: value}
+        if name not in self._given_settings:
+            self._database.configure(self._database.config.with_setting(name, value))
+            self._journal.durable = self._database.config.durability == "disk"
 
     def _read(self, form: str) -> Any:
         return plan_form.loads(form, self._python)

@@ -6,10 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
+from millstream.bind.queries.outputs import Bound
+from millstream.catalog import SinkDef
 from millstream.hosts.contract import ReadyQuery
+from millstream.kernels.programs.spec import why_slow
+from millstream.physical.planner import plan_physical
 from millstream.plan.costs.statistics import UNKNOWN, Statistics
 from millstream.plan.nodes import Node
-from millstream.plan.relations import Forms
+from millstream.plan.relations import Forms, Validity
+from millstream.rules import OPTIMIZE, run_rules
 
 
 @dataclass(frozen=True)
@@ -41,3 +46,14 @@ class Planned:
     uses: frozenset[str] = frozenset()
     changes: tuple[tuple[str, Node], ...] = ()
     """the rules that changed it, each with the plan it left"""
+
+
+def plan_query(
+    name: str, bound: Bound, sink: SinkDef | None, how: Planning, disabled: frozenset[str],
+    *, uses: frozenset[str] = frozenset(), text: str = "", view: bool = False,
+) -> Planned:  # fmt: skip
+    """The way from a bound query to what runs: rules, then the physical plan."""
+    plan, trace = run_rules(bound.plan, OPTIMIZE if how.rules else (), disabled, how.known, why_slow)
+    physical = plan_physical(plan, how.relations)
+    program = ReadyQuery(name, physical, bound.names, sink, isinstance(bound.plan, Validity), view, bound.plan)
+    return Planned(program, text, uses, tuple(trace.changes))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from millstream.catalog import StreamDef
-from millstream.errors import CatalogError, UnsupportedError
+from millstream.errors import CatalogError, DataError, UnsupportedError
 from millstream.hosts.contract import Counts, Host, ReadyQuery
 from millstream.hosts.results import ResultLog, WhenFull
 from millstream.physical.nodes import streams_of
@@ -122,18 +122,35 @@ class Query(Displayed):
         since: int | None = None,
         buffer: int = 10_000,
         when_full: WhenFull = "block",
+        name: str | None = None,
     ) -> Reader:
         """A reader of the rows to come. It takes no rows from `fetch` or from other readers.
 
         It starts with the next row, or at the position `since` of another reader, if those rows are still kept. With a
         callback, a thread calls it with every batch. `buffer` is how many rows may wait for the reader. When there are
         more, `push` waits ("block"), the oldest are dropped and counted ("drop"), or the reader fails ("end").
+
+        A reader with a `name` begins where the one of that name has acknowledged (`reader.ack()`): all rows after that
+        are kept for it, in a session with a directory also across restarts and crashes, until `unsubscribe(name)`.
         """
-        reader = Reader(self._host.results(self.name), self.schema, since, buffer, when_full)
+        log, acknowledge = self._host.results(self.name), None
+        if name is not None:
+            known = log.acknowledged().get(name)
+            since = next(place for place in (since, known, log.end) if place is not None)
+            acknowledge = partial(self._host.acknowledge, self.name, name)
+            if known is None:
+                acknowledge(since)
+        reader = Reader(log, self.schema, since, buffer, when_full, acknowledge)
         if callback is not None:
             reader.call(callback)
             self._callbacks.append(reader)
         return reader
+
+    def unsubscribe(self, name: str) -> None:
+        """Keep no more rows for readers of that name."""
+        if name not in self._host.results(self.name).acknowledged():
+            raise DataError(f"query {self.name} has no reader {name}")
+        self._host.acknowledge(self.name, name, None)
 
     def wait_for_callbacks(self, timeout: float = 10.0) -> None:
         """Wait until subscribed functions have received all rows."""

@@ -8,6 +8,7 @@ added later sees no rows from before, so where queries share windows, those that
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ from millstream.physical.nodes import Apply, Physical, StoredTable, TableJoin, w
 from millstream.plan.templates import CannotShare, ConstantsTable, for_all
 from millstream.schema import Field, Schema
 from millstream.session.query import Query
+from millstream.session.turns import in_turn
 from millstream.sql.parameters import Symbol
 from millstream.types import BIGINT, from_arrow
 
@@ -94,6 +96,11 @@ class QuerySet:
 
     # -- queries come and go ---------------------------------------------------------------------------------------
 
+    @property
+    def turn(self) -> AbstractContextManager[Any]:
+        return self._database.turn
+
+    @in_turn
     def add(self, rows: Rows) -> None:
         """Start queries, one for each row of constants; they see what comes from now on."""
         table = self._table_of(rows)
@@ -125,6 +132,7 @@ class QuerySet:
     def _open_for(self, fixed: tuple[tuple[str, Any], ...]) -> Cohort | None:
         return next((each for each in self._cohorts if each.open and each.fixed == fixed and each.size), None)
 
+    @in_turn
     def drop(self, keys: Iterable[Any]) -> None:
         """Stop queries, by their keys."""
         gone = pa.array(list(keys), self._schema[self.key].type.arrow)
@@ -158,6 +166,7 @@ class QuerySet:
         found: list[Any] = self._keys.keys(slots[self._cohort_of[slots] >= 0]).column(0).to_pylist()
         return found
 
+    @in_turn
     def stop(self) -> None:
         """Stop all queries of the set."""
         self._database.perform(act.ForgetSet(self.name))

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from millstream.errors import StateError
+from millstream.hosts.embedded.checkpoint import lost_queries, lost_streams, without_states
 from millstream.session.frames import DamagedError, FrameFile, salvage
-from millstream.session.journal import COPY, Current, read_manifest, read_state, take_lock, write_checkpoint
+from millstream.session.journal import COPY, Current, entries_of, read_manifest, read_state, take_lock, write_checkpoint
 
 
 def repair(directory: Path) -> list[str]:
@@ -73,29 +74,28 @@ class _Repair:
         """The checkpoint without the queries whose state is damaged."""
         home = self._directory / f"checkpoint-{current.number}"
         manifest = self._manifest(home, current)
-        blobs: dict[str, bytes] = {}
+        states: dict[str, bytes] = {}
         lost: list[str] = []
-        for name, entry in manifest["blobs"].items():
+        for name, entry in entries_of(manifest).items():
             try:
-                blobs[name] = read_state(home, entry)
+                states[name] = read_state(home, entry)
             except DamagedError as error:
                 self._report.append(f"{error.message}: {error.detail}")
                 lost.append(name)
         if not lost and current.manifest and not self._is_rewritten:
             return current
         kept, host = dict(manifest["kept"]), manifest["host"]
-        for query, saved in list(host["queries"].items()):
-            if not lost_to(query, saved, lost):
-                continue
+        for query in lost_queries(host["queries"], lost):
             del host["queries"][query]
             record = kept.pop(f"query:{query}", None) or kept.pop(f"entry:{query}", None)
             self._report.append(f"query {query} is gone with its state: {_text_of(record)}")
-        waiting = [name.split("-", 2)[2] for name in lost if name.startswith("stream-")]
-        self._report += [f"rows of {stream} that waited to be put in order are gone" for stream in waiting]
+        self._report += [f"rows of {stream} that waited to be put in order are gone" for stream in lost_streams(lost)]
         self._set_aside(home)
+        home.mkdir(mode=0o700)
         manifest = {**manifest, "kept": list(kept.items())}
         del manifest["blobs"]
-        return write_checkpoint(home, current.number, manifest, blobs)
+        names = without_states(states, host["queries"].values(), lost)
+        return write_checkpoint(home, current.number, manifest, {}, {name: states[name] for name in sorted(names)})[0]
 
     def _journal(self, number: int) -> None:
         path = self._directory / f"journal-{number}"
@@ -125,12 +125,6 @@ class _Repair:
         target = home / f"{taken + 1}-{path.name}"
         shutil.move(path, target)
         self._report.append(f"the original is {target}")
-
-
-def lost_to(query: str, saved: dict[str, Any], lost: list[str]) -> bool:
-    """Whether a query needs a state that is lost."""
-    own = {f"vertex-{vertex}" for vertex in saved["vertices"]} | {f"produced-{query}", f"held-{query}"}
-    return not own.isdisjoint(lost)
 
 
 def _text_of(record: dict[str, Any] | None) -> str:

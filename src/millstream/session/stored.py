@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from millstream.bind import statements as act
 from millstream.catalog import Catalog, Options, TableDef
+from millstream.connectors.contract import RowSource
 from millstream.connectors.registry import make_source
 from millstream.errors import CatalogError, ConnectorError, DataError
 from millstream.hosts.tables import TableStore
@@ -45,6 +46,11 @@ class StoredStatements:
                 wrong = chunk.rejected[0]
                 raise DataError(f"{wrong.origin}: {wrong.error}", detail=f"table {entry.name} was not created")
             self._tables.load(entry.name, pa.Table.from_batches([chunk.rows]))
+
+    def load(self, name: str, source: RowSource) -> None:
+        """Put all rows of a source into a table."""
+        for chunk in source.read({}, lambda: False):
+            self._tables.load(name, pa.Table.from_batches([chunk.rows]))
 
     def _create(self, action: act.OnTables, name: str, replace: bool) -> None:
         if self._catalog.find(name) is not None and not replace:

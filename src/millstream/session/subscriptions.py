@@ -23,7 +23,10 @@ class Reader:
     It ends with the query or with its input. Several threads may share it; each row goes to one of them.
     """
 
-    def __init__(self, log: ResultLog, schema: pa.Schema, since: int | None, buffer: int, when_full: WhenFull) -> None:
+    def __init__(
+        self, log: ResultLog, schema: pa.Schema, since: int | None, buffer: int, when_full: WhenFull,
+        acknowledge: Callable[[int], None] | None = None,
+    ) -> None:  # fmt: skip
         if when_full not in get_args(WhenFull):
             raise DataError(f"when_full={when_full!r}", hint=f"one of {', '.join(map(repr, get_args(WhenFull)))}")
         if buffer < 1:
@@ -31,6 +34,7 @@ class Reader:
         self._log = log
         self._schema = schema
         self._cursor = log.cursor(since, buffer, when_full)
+        self._acknowledge = acknowledge
         self._closed = False
         self._thread: Thread | None = None
         self._failure: BaseException | None = None
@@ -65,8 +69,20 @@ class Reader:
                 return batch
             await_news(self._log, self._is_idle, left)
 
+    def ack(self, position: int | None = None) -> None:
+        """Say that rows before a position (by default all that were read) need not be given again, also after a crash.
+
+        Only a reader with a name can: `subscribe(name=…)`.
+        """
+        if self._acknowledge is None:
+            raise DataError("this reader has no name", hint="subscribe(name='…') makes one that goes on after a crash")
+        position = self.position if position is None else position
+        if position > self.position:
+            raise DataError(f"position {position} was not read yet", detail=f"this reader is at {self.position}")
+        self._acknowledge(position)
+
     def close(self) -> None:
-        """Stop reading; rows are no longer kept for it."""
+        """Stop reading; rows are no longer kept for it, except for one with a name, from where it has acknowledged."""
         self._closed = True
         self._cursor.close()
         self._log.wake()

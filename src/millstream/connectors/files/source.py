@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from millstream.connectors.contract import Chunk, Offset
 from millstream.connectors.convert.common import Rules, empty
 from millstream.connectors.files.binary_file import ArrowFile, ParquetFile
 from millstream.connectors.files.listing import FileKind, confined, kind_of, list_files
+from millstream.connectors.files.marks import is_same, mark_of
 from millstream.connectors.files.path_csv import PathCsv
 from millstream.connectors.files.path_values import path_values
 from millstream.connectors.files.pieces import FileReader, Position
@@ -27,12 +29,16 @@ from millstream.connectors.textoptions import TextOptions
 from millstream.errors import ConnectorError
 from millstream.schema import Schema
 
+log = logging.getLogger("millstream")
+
 ROWS_PER_CHUNK = 65_536
 _NAP_SECONDS = 0.05
 
 
 class FileSource:
-    """Reads files from a path; offsets are `{file, at, line}`, or a position per file when following.
+    """Reads files from a path; offsets are `{file, at, line, mark}`, or such a position per file when following.
+
+    A file that is no longer the one that was read is not read on; one that is followed is then read from its beginning.
 
     Directories named `column=value` give their files' rows that value, where a file has no such column itself.
     `warnings` tells of declared columns that a file lacks and of files that shrank; nothing was rejected for them.
@@ -124,6 +130,12 @@ class FileSource:
             yield Chunk(piece.rows, {"file": path, **piece.position}, piece.rejected)
 
     def _read_all(self, offset: Offset, stop: Callable[[], bool], limit: int) -> Iterator[Chunk]:
+        if (name := self.changed(offset)) is not None:
+            raise ConnectorError(
+                f"{name} is not the file that was read before",
+                detail="what was read of it has changed, or it is gone",
+                hint="restore the file; a changed one can be read by a new stream",
+            )
         reached = offset.get("file")
         for path in self.files():
             name = str(path)
@@ -132,10 +144,18 @@ class FileSource:
             position = {key: value for key, value in offset.items() if key != "file"} if name == reached else {}
             reader = self._reader(path)
             for piece in reader.read(position, limit, final=True):
-                yield Chunk(piece.rows, {"file": name, **piece.position}, piece.rejected)
+                yield Chunk(piece.rows, {"file": name, **self._marked(path, piece.position)}, piece.rejected)
                 if stop():
                     return
             self._note(reader)
+
+    def changed(self, offset: Offset) -> str | None:
+        """A file that is no longer what it was when rows up to this offset were read, if there is one."""
+        read = offset.get("files", {offset["file"]: offset} if "file" in offset else {})
+        return next((n for n, place in read.items() if "mark" in place and not is_same(Path(n), place["mark"])), None)
+
+    def _marked(self, path: Path, position: Position) -> Position:
+        return {**position, "mark": mark_of(path, int(position["at"]) if self._grows(path) else 0)}
 
     def _read_following(self, offset: Offset, stop: Callable[[], bool], limit: int) -> Iterator[Chunk]:
         positions: dict[str, Position] = dict(offset.get("files", {}))
@@ -149,7 +169,7 @@ class FileSource:
                 reader = self._reader(path)
                 whole = not self._grows(path)
                 for piece in reader.read(positions.get(name, {}), limit, final=whole):
-                    positions[name] = piece.position
+                    positions[name] = self._marked(path, piece.position)
                     quiet = False
                     yield Chunk(piece.rows, {"files": dict(positions)}, piece.rejected)
                     if stop():
@@ -180,8 +200,8 @@ class FileSource:
         if not self._grows(path):
             # Such a file makes sense only as a whole: wait until its size stands still between two looks.
             return not position.get("done") and before == size
-        if size < int(position.get("at", 0)):
-            self.warnings.append(f"{name} shrank: it is read again from its beginning")
+        if size < int(position.get("at", 0)) or ("mark" in position and not is_same(path, position["mark"])):
+            self._warn(f"{name} was replaced: the new file is read from its beginning")
             positions.pop(name)
             self._readers.pop(name, None)
             return size > 0
@@ -213,8 +233,12 @@ class FileSource:
             form = PathCsv(csv, values.names) if values.names else csv
         return TextFile(path, name, kind.compression, form, self._schema, values, self._wanted)
 
+    def _warn(self, warning: str) -> None:
+        self.warnings.append(warning)
+        log.warning(warning)
+
     def _note(self, reader: FileReader) -> None:
         for warning in reader.warnings:
             if warning not in self.warnings:
-                self.warnings.append(warning)
+                self._warn(warning)
         reader.warnings.clear()

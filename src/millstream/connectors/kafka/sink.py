@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.connectors.contract import Offset
+from millstream.connectors.contract import Offset, SeenAtOnce
 from millstream.connectors.kafka.client import Cluster, TopicClient, library, reason, split_options
 from millstream.connectors.options import Options, OptionValue, closest
 from millstream.connectors.sinks.render import as_text, csv_values, json_values
@@ -23,7 +23,7 @@ _TRANSACTION_MS = 600_000
 _BATCHING = {"linger.ms": 5, "queue.buffering.max.messages": 500_000, "partitioner": "murmur2_random"}
 
 
-class KafkaSink:
+class KafkaSink(SeenAtOnce):
     """Writes rows to a topic; offsets are `{rows, id}`.
 
     What was sent cannot be taken back. Instead every transaction notes its count of rows under the sink's id, and a
@@ -129,6 +129,13 @@ class KafkaSink:
             assert self._producer is not None, "the sink is not open"
             self._commit()
             return {"rows": self._rows, "id": self._id}
+
+    def release(self) -> None:
+        # what is open is left to the brokers, who abort it
+        if self._timer is not None:
+            self._timer.cancel()
+        with self._lock:
+            self._producer = None
 
     def close(self) -> None:
         if self._producer is None:

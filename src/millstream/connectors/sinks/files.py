@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 import pyarrow as pa
 
-from millstream.connectors.contract import Offset, Sink
+from millstream.connectors.contract import Offset, SeenAtOnce, Sink
 from millstream.connectors.files.listing import confined
 from millstream.connectors.options import Options
 from millstream.connectors.sinks.writers import FORMATS, SUFFIXES, BatchWriter, open_writer, suffix_format
@@ -22,6 +23,10 @@ _PART = re.compile(r"\.?part-(\d{5,})\.(?:parquet|csv|jsonl|arrow)(\.inprogress)
 _PARQUET_BATCH_ROWS = 65_536
 
 
+Existing = Literal["refuse", "append", "overwrite"]
+"""What becomes of an output that is there already when a query starts."""
+
+
 @dataclass(frozen=True, slots=True)
 class FileOptions:
     """How the files of a sink are written."""
@@ -30,6 +35,7 @@ class FileOptions:
     header: bool = True
     delimiter: str = ","
     compression: str = "snappy"
+    existing: Existing = "refuse"
 
     def writer(self, file: BinaryIO, schema: Schema, header: bool = True) -> BatchWriter:
         return open_writer(
@@ -48,12 +54,16 @@ def file_sink(options: Options) -> Sink:
     header = options.flag("header", True)
     rows_per_file = options.integer("rows_per_file", 1_000_000, low=1)
     single = options.flag("single_file")
+    overwrite, append = options.flag("overwrite"), options.flag("append")
     options.finish()
+    if overwrite and append:
+        raise ConnectorError(f"{options.owner}: overwrite and append exclude each other", hint="choose one")
     if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n':
         raise ConnectorError(
             f"{options.owner}: delimiter = {delimiter!r} is not valid", hint="delimiter is one ASCII character"
         )
-    settings = FileOptions(form, header, delimiter, compression)
+    existing: Existing = "overwrite" if overwrite else "append" if append else "refuse"
+    settings = FileOptions(form, header, delimiter, compression, existing)
     if not single:
         assert rows_per_file is not None
         return PartFileSink(path, settings, rows_per_file)
@@ -65,9 +75,10 @@ def file_sink(options: Options) -> Sink:
 
 
 class PartFileSink:
-    """Writes `part-00000`, `part-00001`, … into a directory; offsets are `{parts, rows}`.
+    """Writes `part-00000`, `part-00001`, … into a directory; offsets are `{parts, rows}`, and `first` if it appends.
 
-    A part is a hidden file until it is committed: readers of the directory never see rows that may vanish.
+    A part is a hidden file until it is published, and that is after the host knows of it: what readers of the directory
+    have seen never vanishes.
     """
 
     def __init__(self, directory: Path, options: FileOptions, rows_per_file: int = 1_000_000) -> None:
@@ -75,7 +86,8 @@ class PartFileSink:
         self._options = options
         self._rows_per_file = rows_per_file
         self._schema: Schema | None = None
-        self._committed = 0
+        self._first = 0
+        self._published = 0
         self._finished = 0
         self._rows = 0
         self._rows_in_part = 0
@@ -85,25 +97,50 @@ class PartFileSink:
 
     def open(self, schema: Schema, committed: Offset) -> None:
         self._schema = schema
-        self._committed = self._finished = int(committed.get("parts", 0))
+        self._first = int(committed.get("first", 0))
+        self._published = self._finished = int(committed.get("parts", 0))
         self._rows = int(committed.get("rows", 0))
         self._rows_in_part = 0
         self._file = self._writer = None
         self._waiting = []
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
-            for entry in list(self._directory.iterdir()):
-                match = _PART.fullmatch(entry.name)
-                if match is not None and (match[2] or int(match[1]) >= self._committed):
+            if not committed:
+                self._begin()
+            self._publish([n for n in range(self._first, self._finished) if self._hidden(n).exists()])
+            for number, entry, is_hidden in self._parts():
+                if is_hidden or number >= self._finished:
                     entry.unlink()
         except OSError as error:
             raise _cannot("write to", self._directory, error) from error
-        missing = [n for n in range(self._committed) if not self._visible(n).exists()]
+        missing = [n for n in range(self._first, self._finished) if not self._visible(n).exists()]
         if missing:
             raise ConnectorError(
                 f"{self._visible(missing[0])} was committed and is missing",
                 hint="restore the file, or restart the query with another path",
             )
+
+    def _begin(self) -> None:
+        """Look at what is there before a fresh start."""
+        there = [(number, entry) for number, entry, is_hidden in self._parts() if not is_hidden]
+        if self._options.existing == "overwrite":
+            for _, entry in there:
+                entry.unlink()
+        elif there and self._options.existing == "refuse":
+            raise already_there(self._directory)
+        elif there:
+            self._first = self._published = self._finished = max(number for number, _ in there) + 1
+
+    def _parts(self) -> list[tuple[int, Path, bool]]:
+        """The parts in the directory: number, file, and whether it is hidden."""
+        found = [(_PART.fullmatch(entry.name), entry) for entry in self._directory.iterdir()]
+        return [(int(match[1]), entry, match[2] is not None) for match, entry in found if match is not None]
+
+    def _publish(self, numbers: Collection[int]) -> None:
+        for number in numbers:
+            self._hidden(number).rename(self._visible(number))
+        if numbers:
+            sync_directory(self._directory)
 
     def write(self, rows: pa.RecordBatch) -> None:
         start = 0
@@ -116,17 +153,27 @@ class PartFileSink:
             if self._rows_in_part >= self._rows_per_file:
                 self._finish_part()
 
-    def commit(self) -> Offset:
+    def prepare(self) -> Offset:
         self._finish_part()
+        offset = {"parts": self._finished, "rows": self._rows}
+        return {**offset, "first": self._first} if self._first else offset
+
+    def publish(self) -> None:
         try:
-            for number in range(self._committed, self._finished):
-                self._hidden(number).rename(self._visible(number))
-            if self._finished > self._committed:
-                sync_directory(self._directory)
+            self._publish(range(self._published, self._finished))
         except OSError as error:
             raise _cannot("commit to", self._directory, error) from error
-        self._committed = self._finished
-        return {"parts": self._committed, "rows": self._rows}
+        self._published = self._finished
+
+    def commit(self) -> Offset:
+        offset = self.prepare()
+        self.publish()
+        return offset
+
+    def release(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = self._writer = None
 
     def close(self) -> None:
         self.commit()
@@ -173,7 +220,7 @@ class PartFileSink:
         return self._directory / f".part-{number:05d}{SUFFIXES[self._options.form]}.inprogress"
 
 
-class SingleFileSink:
+class SingleFileSink(SeenAtOnce):
     """Writes one CSV or JSON-lines file; offsets are `{bytes, rows}`.
 
     Rows are visible before they are committed; those that never were are cut off when the sink reopens.
@@ -193,6 +240,11 @@ class SingleFileSink:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             file = self._path.open("r+b" if self._path.exists() else "w+b")
             size = file.seek(0, os.SEEK_END)
+            if not committed and size and self._options.existing == "refuse":
+                file.close()
+                raise already_there(self._path)
+            if not committed and self._options.existing == "append":
+                length = size
             if size < length:
                 file.close()
                 raise ConnectorError(
@@ -223,11 +275,24 @@ class SingleFileSink:
             raise _cannot("commit to", self._path, error) from error
         return {"bytes": self._file.tell(), "rows": self._rows}
 
+    def release(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = self._writer = None
+
     def close(self) -> None:
         if self._file is not None:
             self.commit()
             self._file.close()
             self._file = self._writer = None
+
+
+def already_there(path: Path) -> ConnectorError:
+    """A query must not mix its rows with those of another one, nor replace them, unless it is told to."""
+    return ConnectorError(
+        f"{path} has results already",
+        hint="choose another path, or set overwrite = true to replace them, append = true to add to them",
+    )
 
 
 def _cannot(what: str, path: Path, error: OSError) -> ConnectorError:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from millstream.connectors.contract import Offset
+from millstream.connectors.contract import Offset, SeenAtOnce
 from millstream.schema import Schema
 
 
-class MemorySink:
+class MemorySink(SeenAtOnce):
     """Keeps all rows; offsets are `{rows}`."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class MemorySink:
         return pa.Table.from_batches(self._batches, schema=self._schema)
 
 
-class BlackholeSink:
+class BlackholeSink(SeenAtOnce):
     """Counts rows and forgets them; offsets are `{rows}`."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from typing import TextIO
 
 import pyarrow as pa
 
-from millstream.connectors.contract import Offset
+from millstream.connectors.contract import Offset, SeenAtOnce
 from millstream.connectors.options import Options
 from millstream.connectors.sinks.render import as_text
 from millstream.connectors.sinks.writers import BatchWriter, open_writer
@@ -18,7 +18,7 @@ from millstream.schema import Schema, unique_names
 _WIDEST = 40
 
 
-class TerminalSink:
+class TerminalSink(SeenAtOnce):
     """Prints rows as they come; offsets are `{rows}`. What is printed cannot be taken back."""
 
     def __init__(self, name: str, *, limit: int | None = None, form: str = "table", out: TextIO | None = None) -> None:

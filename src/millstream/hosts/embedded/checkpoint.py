@@ -1,13 +1,19 @@
-"""Saving and restoring the in-process host: a checkpoint of all state, then what the journal noted since."""
+"""Saving and restoring the in-process host: a checkpoint of all state, then what the journal noted since.
+
+States have names, which are made here alone: `owner`, or `owner/piece` for what is saved in pieces. Of kernels these
+are the pieces that `kernels/saving` divides states into, of results the rows between two positions. A checkpoint has
+all pieces, and writes those that the one before has not.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from itertools import zip_longest
 from typing import Any
 
 import pyarrow as pa
 
-from millstream.connectors.contract import Offset, Rejected
+from millstream.connectors.contract import Offset, Rejected, Watched
 from millstream.durable import from_ipc, to_ipc
 from millstream.errors import ConnectorError, DataError, StateError
 from millstream.hosts.contract import ReadyQuery
@@ -15,19 +21,123 @@ from millstream.hosts.embedded.content import ValidRows
 from millstream.hosts.embedded.graph import nodes, vertices
 from millstream.hosts.embedded.graph_query import GraphQuery
 from millstream.hosts.embedded.host import EmbeddedHost
+from millstream.hosts.embedded.operators import Operator, RunKernel
 from millstream.hosts.embedded.streams import Stream
+from millstream.hosts.results import ResultLog
 from millstream.kernels.batch import FOREVER
 from millstream.kernels.saving.signatures import signature_of
 from millstream.physical import nodes as physical
 from millstream.plan.costs.statistics import StreamObserver
 
 Saved = dict[str, Any]
-Blobs = dict[str, bytes]
+Blobs = Mapping[str, bytes]
 
 
-def save(host: EmbeddedHost) -> tuple[Saved, Blobs]:
-    """A description in plain values, and states by name. Sinks commit what they have written so far."""
-    blobs: Blobs = {}
+class SavedStates:
+    """The states that a checkpoint must have, by name, and those of them that no checkpoint has yet."""
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self.names = set(names)
+        self.unsaved: dict[str, bytes] = {}
+        self._owners: set[str] = set()
+
+    def put(self, name: str, state: bytes | None) -> None:
+        """A state that is written whenever it is saved; None if there is none."""
+        self._owners.add(_owner(name))
+        if state is None:
+            self._drop(name)
+        else:
+            self.names.add(name)
+            self.unsaved[name] = state
+
+    def change(self, owner: str, operator: Operator) -> None:
+        """The state of an operator, once for all queries that share it; of a kernel, the pieces that changed."""
+        if owner in self._owners:
+            return
+        if not isinstance(operator, RunKernel):
+            self.put(owner, operator.snapshot())
+            return
+        self.put(owner, None)  # so it was saved by earlier versions
+        for number, piece in operator.changes().items():
+            self.put(f"{owner}/{number}", piece)
+
+    def results(self, owner: str, log: ResultLog) -> None:
+        """Rows that somebody has yet to read, without those that were saved before."""
+        self.put(owner, None)
+        known = log.kept_from
+        for name in self._pieces(owner):
+            start, end = _bounds(name)
+            if start <= known < end <= log.end:
+                known = end
+            else:
+                self._drop(name)
+        if rows := log.rows_from(known):
+            self.put(f"{owner}/{known}-{log.end}", to_ipc(rows))
+
+    def settle(self) -> None:
+        """All that is there has been told: the rest is gone."""
+        for name in [name for name in self.names if _owner(name) not in self._owners]:
+            self._drop(name)
+        self._owners = set()
+
+    def _pieces(self, owner: str) -> list[str]:
+        return sorted((name for name in self.names if name != owner and _owner(name) == owner), key=_bounds)
+
+    def _drop(self, name: str) -> None:
+        self.names.discard(name)
+        self.unsaved.pop(name, None)
+
+
+def _owner(name: str) -> str:
+    return name.rpartition("/")[0] or name
+
+
+def _bounds(name: str) -> tuple[int, int]:
+    start, _, end = name.rpartition("/")[2].partition("-")
+    return int(start), int(end)
+
+
+def _vertex(vertex: str) -> str:
+    return f"vertex-{vertex}"
+
+
+def _produced(query: str) -> str:
+    return f"produced-{query.lower()}"
+
+
+def _held(query: str) -> str:
+    return f"held-{query.lower()}"
+
+
+def _side(side: str, stream: str) -> str:
+    return f"stream-{side}-{stream}"
+
+
+def lost_queries(queries: Mapping[str, Saved], lost: Iterable[str]) -> list[str]:
+    """The saved queries that cannot go on without states that are lost."""
+    owners = {_owner(name) for name in lost}
+    return [
+        query
+        for query, saved in queries.items()
+        if not owners.isdisjoint({*map(_vertex, saved["vertices"]), _produced(query), _held(query)})
+    ]
+
+
+def lost_streams(lost: Iterable[str]) -> list[str]:
+    """The streams of which rows that waited to be put in order are lost."""
+    return sorted({_owner(name).split("-", 2)[2] for name in lost if name.startswith("stream-")})
+
+
+def without_states(names: Iterable[str], queries: Iterable[Saved], lost: Iterable[str]) -> set[str]:
+    """The names of states that are still of use: all pieces of an owner or none, and no vertex without a query."""
+    gone = {_owner(name) for name in lost}
+    used = {_vertex(vertex) for saved in queries for vertex in saved["vertices"]}
+    kept = {name for name in names if _owner(name) not in gone}
+    return {name for name in kept if not name.startswith("vertex-") or _owner(name) in used}
+
+
+def save(host: EmbeddedHost, states: SavedStates) -> Saved:
+    """A description in plain values; `states` gets what changed. Sinks make safe what they have written so far."""
     streams: Saved = {}
     for key, stream in host.streams.items():
         streams[key] = {
@@ -38,27 +148,30 @@ def save(host: EmbeddedHost) -> tuple[Saved, Blobs]:
             "rejected": stream.rejected,
             "offset": host.offsets.get(key, {}),
         }
-        blobs[f"measured-{key}"] = to_ipc([stream.observer.saved()])
-        for side, vertex in stream.sides.items():
-            _keep(blobs, f"stream-{side}-{key}", vertex.operator.snapshot())
-    queries = {key: _save_query(host, running, blobs) for key, running in host.queries.items()}
-    return {"arrivals": host.arrivals, "stamp": host.stamp, "streams": streams, "queries": queries}, blobs
+        states.put(f"measured-{key}", to_ipc([stream.observer.saved()]))
+        states.change(_side("main", key), stream.sides["main"].operator)
+        # how far the late side is follows from the other, with every batch
+        states.put(_side("late", key), stream.sides["late"].operator.snapshot())
+    queries = {}
+    for key, running in host.queries.items():
+        queries[key] = _description(host, running)
+        for vertex in vertices(running.top, running.program.plan):
+            states.change(_vertex(vertex.id), vertex.operator)
+        states.results(_produced(key), running.results)
+        states.put(_held(key), to_ipc(running.held.batches) if running.held.batches else None)
+    states.settle()
+    return {"arrivals": host.arrivals, "stamp": host.stamp, "streams": streams, "queries": queries}
 
 
-def _save_query(host: EmbeddedHost, running: GraphQuery, blobs: Blobs) -> Saved:
-    key = running.program.name.lower()
+def _description(host: EmbeddedHost, running: GraphQuery) -> Saved:
     placed = vertices(running.top, running.program.plan)
     entries = {vertex for stream in host.streams.values() for vertex in stream.sides.values()}
-    for vertex in placed:
-        _keep(blobs, f"vertex-{vertex.id}", vertex.operator.snapshot())
-    if unfetched := running.results.unfetched():
-        blobs[f"produced-{key}"] = to_ipc(unfetched)
-    if running.held.batches:
-        blobs[f"held-{key}"] = to_ipc(running.held.batches)
     return {
         "vertices": [vertex.id for vertex in placed],
-        "sink": running.commit(),
+        "sink": running.prepare(),
         "rows": running.rows,
+        "fetched": running.results.fetched_to,
+        "readers": running.results.acknowledged(),
         "held": running.held.since,
         "error": None if running.error is None else running.error.message,
         # the query ran on an earlier reading of a bounded source, which has ended
@@ -80,16 +193,22 @@ def replace_query(host: EmbeddedHost, program: ReadyQuery) -> None:
                 detail=f"the state was saved by {_told(mine)}, but the query now has {_told(theirs)}",
                 hint="stop the query and start it again, or give the new one another name",
             )
-    blobs: Blobs = {}
-    saved = _save_query(host, running, blobs)
+    blobs: dict[str, bytes] = {}
+    saved = _description(host, running)
+    for vertex in vertices(running.top, running.program.plan):
+        _keep(blobs, _vertex(vertex.id), vertex.operator.snapshot())
+    if rows := running.results.rows_from(running.results.kept_from):
+        blobs[_produced(key)] = to_ipc(rows)
+    if running.held.batches:
+        blobs[_held(key)] = to_ipc(running.held.batches)
     if running.program.plan.schema.arrow.types != program.plan.schema.arrow.types:
         _forget_held(running, saved, blobs)
-    for kind in ("produced", "held"):
-        if rows := _saved_rows(blobs, f"{kind}-{key}"):
-            blobs[f"{kind}-{key}"] = to_ipc([_aligned(batch, running.program, program) for batch in rows])
+    for name in (_produced(key), _held(key)):
+        if rows := _saved_rows(blobs, name):
+            blobs[name] = to_ipc([_aligned(batch, running.program, program) for batch in rows])
     ids = [host.new_vertex_id() for _ in after]
     for (mine_at, _), (theirs_at, _) in zip(old, new, strict=True):
-        _keep(blobs, f"vertex-{ids[theirs_at]}", blobs.get(f"vertex-{saved['vertices'][mine_at]}"))
+        _keep(blobs, _vertex(ids[theirs_at]), blobs.get(_vertex(saved["vertices"][mine_at])))
     host.stop(program.name)
     restore_query(host, program, {**saved, "vertices": ids}, blobs, set())
 
@@ -106,7 +225,7 @@ def _told(node: physical.Physical | None) -> str:
     return "nothing" if node is None else f"[{node.label()}]"
 
 
-def _forget_held(running: GraphQuery, saved: Saved, blobs: Blobs) -> None:
+def _forget_held(running: GraphQuery, saved: Saved, blobs: dict[str, bytes]) -> None:
     """Leave out what a relation holds under other columns: what it holds is known again when all of that has ended."""
     if running.held.until == FOREVER:
         raise StateError(
@@ -115,7 +234,7 @@ def _forget_held(running: GraphQuery, saved: Saved, blobs: Blobs) -> None:
             hint="give the new query another name",
         )
     saved["held"] = max(saved["held"], running.held.until)
-    blobs.pop(f"held-{running.program.name.lower()}", None)
+    blobs.pop(_held(running.program.name), None)
 
 
 def _aligned(rows: pa.RecordBatch, before: ReadyQuery, after: ReadyQuery) -> pa.RecordBatch:
@@ -146,8 +265,7 @@ def restore_streams(host: EmbeddedHost, saved: Saved, blobs: Blobs) -> None:
         if key in host.offsets:
             host.offsets[key] = state["offset"]
         for side, vertex in stream.sides.items():
-            if (blob := blobs.get(f"stream-{side}-{key}")) is not None:
-                vertex.operator.restore(blob)
+            _load(vertex.operator, _side(side, key), blobs)
 
 
 def restore_query(host: EmbeddedHost, program: ReadyQuery, saved: Saved, blobs: Blobs, loaded: set[str]) -> None:
@@ -163,14 +281,14 @@ def restore_query(host: EmbeddedHost, program: ReadyQuery, saved: Saved, blobs: 
     if saved["error"] is not None:
         running.error = DataError(saved["error"])
     for vertex in vertices(running.top, program.plan):
-        blob = blobs.get(f"vertex-{vertex.id}")
-        if blob is not None and vertex.id not in loaded:
-            vertex.operator.restore(blob)
+        if vertex.id not in loaded:
             loaded.add(vertex.id)
-    running.results.restore(_saved_rows(blobs, f"produced-{program.name.lower()}"), saved["rows"])
+            _load(vertex.operator, _vertex(vertex.id), blobs)
+    rows = _saved_rows(blobs, _produced(program.name))
+    running.results.restore(rows, saved["rows"], saved.get("fetched"), saved.get("readers", {}))
     if saved["ended"] or running.error is not None or all(stream.ended for stream in running.streams):
         running.results.close(running.error)
-    running.held = ValidRows(_saved_rows(blobs, f"held-{program.name.lower()}"), saved["held"])
+    running.held = ValidRows(_saved_rows(blobs, _held(program.name)), saved["held"])
 
 
 def replay(host: EmbeddedHost, note: dict[str, Any], rows: pa.RecordBatch | None) -> None:
@@ -192,29 +310,53 @@ def replay(host: EmbeddedHost, note: dict[str, Any], rows: pa.RecordBatch | None
         case "fetch":
             results = host.queries[note["name"].lower()].results
             results.skip_to(note.get("upto", results.end))
+        case "ack":
+            host.queries[note["name"].lower()].results.acknowledge(note["reader"], note["upto"])
         case "finish":
             host.finish_streams()
 
 
 def _read_again(host: EmbeddedHost, stream: str, offset: Offset, count: int) -> None:
     """Read from a source the rows (good and refused) that were read before."""
-    while count > 0:
-        chunk = next(iter(host.sources[stream].read(host.offsets[stream], lambda: False, count)), None)
+    source = host.sources[stream]
+    changed = source.changed(offset) if isinstance(source, Watched) else None
+    while changed is None and count > 0:
+        try:
+            chunk = next(iter(source.read(host.offsets[stream], lambda: False, count)), None)
+        except ConnectorError as error:
+            changed = error.message
+            break
         if chunk is None:
-            raise ConnectorError(
-                f"the source of {stream} has changed: rows that were read before are missing",
-                hint="start with a new directory",
-            )
+            changed = "it has ended"
+            break
         host.offsets[stream] = chunk.offset
         host.arrive(stream, chunk.rows, chunk.rejected)
         count -= chunk.rows.num_rows + sum(row.count for row in chunk.rejected)
+    if changed is not None:
+        raise StateError(
+            f"the source of {stream} no longer has the rows it had",
+            detail=f"rows that were read after the last checkpoint are read again: {changed}",
+            hint="restore it as it was, then open the session again",
+        )
     host.offsets[stream] = offset
 
 
-def _keep(blobs: Blobs, name: str, state: bytes | None) -> None:
+def _load(operator: Operator, owner: str, blobs: Blobs) -> None:
+    """Give an operator the state that was saved, as a whole or in pieces; without one it is as it was made."""
+    pieces = {int(name.rpartition("/")[2]): blob for name, blob in blobs.items() if name.startswith(f"{owner}/")}
+    if pieces:
+        assert isinstance(operator, RunKernel)
+        operator.assemble(pieces)
+    elif owner in blobs:
+        operator.restore(blobs[owner])
+
+
+def _keep(blobs: dict[str, bytes], name: str, state: bytes | None) -> None:
     if state is not None:
         blobs[name] = state
 
 
-def _saved_rows(blobs: Blobs, name: str) -> list[pa.RecordBatch]:
-    return from_ipc(blobs[name]) if name in blobs else []
+def _saved_rows(blobs: Blobs, owner: str) -> list[pa.RecordBatch]:
+    """Rows that were saved, as a whole or in pieces."""
+    pieces = sorted((name for name in blobs if name.startswith(f"{owner}/")), key=_bounds)
+    return [batch for name in pieces or [owner] if name in blobs for batch in from_ipc(blobs[name])]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from millstream import limits
-from millstream.errors import MillstreamError
+from millstream.errors import MillstreamError, ours
 from millstream.hosts.embedded.consumers import Consumers, VertexGroup
 from millstream.hosts.embedded.operators import (
     ComputeColumns,
@@ -190,8 +190,9 @@ def _ask(vertex: Vertex, consumers: list[tuple[Vertex, int]], batch: Batch) -> N
     for consumer, port in list(consumers):
         try:
             result = _stepped(consumer.operator, batch.on_port(port))
-        except MillstreamError as error:
-            _cut(consumer, error)
+        except Exception as error:
+            # also one that is nobody's fault but ours: half the queries with a push and half without it would be worse
+            _cut(consumer, ours(error))
             vertex.consumers.remove(consumer)
             continue
         emit(consumer, result)

@@ -7,7 +7,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 
 from millstream.connectors.contract import Offset, Sink
-from millstream.errors import ConnectorError, MillstreamError
+from millstream.errors import MillstreamError, ours
 from millstream.hosts.contract import ReadyQuery
 from millstream.hosts.embedded.content import ValidRows
 from millstream.hosts.embedded.graph import Vertex
@@ -48,7 +48,7 @@ class GraphQuery:
         if self.sink is not None and len(batch):
             try:
                 self.sink.write(batch.rows)
-            except (MillstreamError, OSError) as error:
+            except Exception as error:
                 # it is this query's trouble alone: others have their rows, and a push that went through is not repeated
                 self.fail(ours(error))
                 return
@@ -56,28 +56,36 @@ class GraphQuery:
         if batch.upto == FOREVER:
             self.results.close()
 
-    def commit(self) -> Offset:
-        """Make safe what the sink has; a sink that failed stays where it was."""
+    def prepare(self) -> Offset:
+        """Make safe what the sink has; one that failed stays where it was."""
         if self.sink is not None and self.error is None:
             try:
-                self.committed = self.sink.commit()
-            except (MillstreamError, OSError) as error:
+                self.committed = self.sink.prepare()
+            except Exception as error:
                 self.fail(ours(error))
         return self.committed
 
-    def close_sink(self) -> None:
-        """Let go of the sink; one that failed has said so already."""
-        if self.sink is not None:
-            with suppress(MillstreamError, OSError) if self.error is not None else nullcontext():
-                self.sink.close()
+    def publish(self) -> None:
+        """Let others see what is safe."""
+        if self.sink is not None and self.error is None:
+            try:
+                self.sink.publish()
+            except Exception as error:
+                self.fail(ours(error))
+
+    def close_sink(self, saved: bool) -> None:
+        """Let go of the sink; one that failed has said so already. In a session that is saved nothing is seen of a sink
+        that is not in a checkpoint."""
+        if self.sink is None:
+            return
+        if saved:
+            self.sink.release()
+            return
+        with suppress(MillstreamError, OSError) if self.error is not None else nullcontext():
+            self.sink.close()
 
     def fail(self, error: MillstreamError) -> None:
         if self.error is None:
             log.warning("query %s failed: %s", self.program.name, error.message)
         self.error = self.error or error
         self.results.close(self.error)
-
-
-def ours(error: Exception) -> MillstreamError:
-    """An error of the system as one of ours."""
-    return error if isinstance(error, MillstreamError) else ConnectorError(str(error))

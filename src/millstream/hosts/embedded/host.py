@@ -11,17 +11,17 @@ import pyarrow as pa
 from millstream import limits
 from millstream.catalog import Clock, StreamDef
 from millstream.config import Config
-from millstream.connectors.contract import Offset, Rejected, RowSource
+from millstream.connectors.contract import MissingSource, Offset, Rejected, RowSource
 from millstream.connectors.convert.common import DEFAULT_RULES
 from millstream.connectors.convert.records import rows_to_batch
 from millstream.connectors.registry import make_sink, make_source
-from millstream.errors import CatalogError, DataError
+from millstream.errors import CatalogError, ConnectorError, DataError, ours
 from millstream.hosts.contract import Counts, Progress, ReadyQuery, Report, Shared, not_running
 from millstream.hosts.embedded.content import still_to_come
 from millstream.hosts.embedded.graph import Graph, Outlet, Vertex, as_table, tell_progress
-from millstream.hosts.embedded.graph_query import GraphQuery, log, ours
+from millstream.hosts.embedded.graph_query import GraphQuery, log
 from millstream.hosts.embedded.ordering import InOrder
-from millstream.hosts.embedded.readers import LiveReader, read_in_order
+from millstream.hosts.embedded.readers import LiveReader, Take, read_in_order
 from millstream.hosts.embedded.sharing import shared_operators
 from millstream.hosts.embedded.streams import Stream
 from millstream.hosts.embedded.turns import MOST_WAITING, SmallPushes, Turns
@@ -47,6 +47,8 @@ class EmbeddedHost:
         self.tables = tables
         self.config = config
         self.journal: Journal | None = None
+        self.save: Callable[[], None] | None = None
+        """of a session in a directory: save a checkpoint"""
         self.paused = False
         self._now = now
         self._waiting = SmallPushes()
@@ -72,7 +74,13 @@ class EmbeddedHost:
         with self.lock:
             self.streams[stream.name.lower()] = Stream(stream)
             if stream.source is not None and stream.source.get("connector", "memory") != "memory":
-                source = make_source(stream.source, stream.given, stream.name)
+                try:
+                    source: RowSource | None = make_source(stream.source, stream.given, stream.name)
+                except ConnectorError as error:
+                    if not self.paused:
+                        raise
+                    # it was there when the session was saved, and may have been read to its end since
+                    source = MissingSource(error)
                 if source is not None:
                     self.bind_source(stream.name, source)
 
@@ -87,7 +95,8 @@ class EmbeddedHost:
         with self.lock:
             reader = self._readers.pop(stream.lower(), None)
             if reader is not None:
-                reader.stop()
+                # it may be waiting for this very lock with rows that nobody wants any more
+                reader.ask_to_stop()
             for table in (self.streams, self.sources, self.offsets):
                 table.pop(stream.lower(), None)
 
@@ -106,7 +115,8 @@ class EmbeddedHost:
                 self._watched = True
                 running.sink = make_sink(program.sink.options, program.sink.name)
                 running.sink.open(program.plan.schema, committed)
-                running.committed = committed
+                # where it begins is known from now on, also of an output that it is appended to
+                running.committed = committed or running.sink.prepare()
             # relations go by time, also where nothing happens; others have nothing to do without rows
             outlet = Outlet(running.deliver, running.fail, program.relation)
             running.top = self._graph.attach(program.name, program.plan, outlet, ids)
@@ -131,7 +141,7 @@ class EmbeddedHost:
         with self.lock:
             running = self.queries.pop(name.lower())
             self._graph.detach(running.program.name, running.top)
-            running.close_sink()
+            running.close_sink(self.save is not None)
             running.results.close()
             log.info("query %s stopped", running.program.name)
 
@@ -182,6 +192,8 @@ class EmbeddedHost:
             entry = self._find(stream)
             if entry.ended:
                 raise DataError(f"stream {entry.definition.name} has ended", hint="push rows before finish()")
+            if rows.schema.types != entry.definition.given.arrow.types:
+                raise DataError(f"stream {entry.definition.name} was declared anew meanwhile", hint="push again")
             rows = self._stamped(entry.definition, rows)
             if self.journal is not None:
                 self.journal({"op": "push", "stream": stream, "rejected": _plain(rejected)}, rows)
@@ -202,9 +214,9 @@ class EmbeddedHost:
     def advance(self, stream: str, upto: int) -> None:
         self.gate.pass_(stream)
         with self.lock:
+            entry = self._find(stream)
             if self.journal is not None:
                 self.journal({"op": "advance", "stream": stream, "upto": upto}, None)
-            entry = self._find(stream)
             entry.advance(upto)
             if entry.definition.clock is Clock.INTERNAL:
                 self.stamp = max(self.stamp, upto)
@@ -249,17 +261,19 @@ class EmbeddedHost:
         for stream in () if self.paused else physical.streams_of(program.plan):
             source = self.sources.get(stream)
             if source is not None and not source.bounded and stream not in self._readers:
-                self._readers[stream] = LiveReader(source, self.offsets[stream], self._taker(stream))
+                self._readers[stream] = LiveReader(source, self.offsets[stream], self._taker(stream, source), stream)
 
     def stop_readers(self) -> None:
         with self.gate.lifted():
             for reader in self._readers.values():
                 reader.stop()
 
-    def _taker(self, stream: str) -> Callable[[pa.RecordBatch, tuple[Rejected, ...], Offset], None]:
+    def _taker(self, stream: str, source: RowSource) -> Take:
         def take(rows: pa.RecordBatch, rejected: tuple[Rejected, ...], offset: Offset) -> None:
             self.gate.pass_(stream)
             with self.lock:
+                if self.sources.get(stream) is not source:
+                    return  # the stream was dropped
                 if rows.num_rows or rejected:
                     self.take(stream, rows, rejected, offset)
                 elif self._find(stream).definition.clock is Clock.INTERNAL:
@@ -297,16 +311,21 @@ class EmbeddedHost:
         """Read the bounded sources behind these queries to their end; live ones until `interrupt`."""
         self.settle()
         self._stop.clear()
-        streams = {s for name in names for s in physical.streams_of(self._running(name).program.plan)}
-        bounded = {s: self.sources[s] for s in streams if s in self.sources and self.sources[s].bounded}
-        bounded = {s: source for s, source in bounded.items() if not self.streams[s].ended}
+        with self.lock:
+            streams = {s for name in names for s in physical.streams_of(self._running(name).program.plan)}
+            bounded = {s: self.sources[s] for s in streams if s in self.sources and self.sources[s].bounded}
+            bounded = {s: source for s, source in bounded.items() if not self.streams[s].ended}
         for stream, chunk in read_in_order(
             bounded, self.offsets, self._frontier, self._stop.is_set, self.config.batch_rows
         ):
             self.gate.pass_(stream, self._stop.is_set)
             with self.lock:
+                if self.sources.get(stream) is not bounded[stream]:
+                    continue  # the stream was dropped
                 if chunk is None:
                     self.end(stream)
+                    if self.save is not None:
+                        self.save()  # so what was read to its end is not needed any more
                 else:
                     self.take(stream, chunk.rows, chunk.rejected, chunk.offset)
             self._tell(report)
@@ -370,13 +389,23 @@ class EmbeddedHost:
             if self.journal is not None:
                 self.journal({"op": "finish"}, None)
             self.finish_streams()
+            if self.save is not None:
+                self.save()
+            else:
+                for running in self.queries.values():
+                    running.prepare()
+                self.publish()
 
     def finish_streams(self) -> None:
         for stream in self.streams.values():
             stream.advance(FOREVER)
         for running in self.queries.values():
-            running.commit()
             running.results.close()
+
+    def publish(self) -> None:
+        """Let others see what sinks have made safe."""
+        for running in self.queries.values():
+            running.publish()
 
     def _running(self, name: str) -> GraphQuery:
         if name.lower() not in self.queries:
@@ -401,10 +430,26 @@ class EmbeddedHost:
             batches = running.results.fetch()
         else:
             with self.lock:
+                running = self._running(name)
                 if running.results.unfetched():
                     self.journal({"op": "fetch", "name": name, "upto": running.results.end}, None)
                 batches = running.results.fetch()
+        if not batches:
+            self._raise_reader_errors(set(physical.streams_of(running.program.plan)))
         return as_table(batches, running.program.plan.schema.arrow, running.program.columns)
+
+    def acknowledge(self, name: str, reader: str, upto: int | None) -> None:
+        with self.lock:
+            running = self._running(name)
+            if self.journal is not None:
+                self.journal({"op": "ack", "name": name, "reader": reader, "upto": upto}, None)
+            running.results.acknowledge(reader, upto)
+
+    def trouble(self) -> dict[str, str]:
+        """What is wrong, by the names of queries and of streams whose sources are no longer read."""
+        with self.lock:
+            found = [*self._readers.items(), *self.queries.items()]
+            return {name: each.error.message for name, each in found if each.error is not None}
 
     def results(self, name: str) -> ResultLog:
         self._watched = True
@@ -449,7 +494,7 @@ class EmbeddedHost:
         with self.lock:
             for running in self.queries.values():
                 running.results.close()
-                running.close_sink()
+                running.close_sink(self.save is not None)
 
 
 def _plain(rejected: tuple[Rejected, ...]) -> list[list[str | int]]:

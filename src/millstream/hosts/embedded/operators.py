@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 import numpy as np
@@ -129,4 +130,13 @@ class RunKernel:
 
     def restore(self, saved: bytes) -> None:
         self.state = saving.restore(self.kernel, saved)
+        self.touched = True
+
+    def changes(self) -> dict[int, bytes | None]:
+        """The pieces of the state that changed since the last call; None for one that is gone."""
+        return saving.changes(self.kernel, self.state)
+
+    def assemble(self, pieces: Mapping[int, bytes]) -> None:
+        """The state that has these pieces; `changes` goes on from them."""
+        self.state = saving.assemble(self.kernel, pieces)
         self.touched = True

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.catalog import StreamDef
-from millstream.connectors.contract import Chunk, Offset, Rejected, RowSource
+from millstream.connectors.contract import Chunk, Offset, Rejected, RowSource, Watched
 from millstream.errors import ConnectorError
 from millstream.hosts.arrivals import DAY_US, refuse_untimed, times_of
 from millstream.kernels.batch import BEGIN, Ints
@@ -61,6 +61,10 @@ class InOrder:
         while not stop() and (chunk := rows.take(limit or RUN_ROWS)) is not None:
             yield chunk
         self._sorted = None
+
+    def changed(self, offset: Offset) -> str | None:
+        """What is no longer as it was when rows up to this offset were read."""
+        return self._source.changed(offset.get(BEGUN, offset)) if isinstance(self._source, Watched) else None
 
     def _lies_in_order(self) -> bool:
         """Whether no row is further from its place than the slack allows, as far as the times alone tell."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from queue import Empty, Full, Queue
 from threading import Event, Thread
@@ -9,6 +10,9 @@ from threading import Event, Thread
 import pyarrow as pa
 
 from millstream.connectors.contract import Chunk, Offset, Rejected, RowSource
+from millstream.errors import MillstreamError, ours
+
+log = logging.getLogger("millstream")
 
 Take = Callable[[pa.RecordBatch, tuple[Rejected, ...], Offset], None]
 AHEAD = 4
@@ -22,11 +26,11 @@ class LiveReader:
     large batches under load.
     """
 
-    def __init__(self, source: RowSource, offset: Offset, take: Take) -> None:
-        self._source, self._offset, self._take = source, offset, take
+    def __init__(self, source: RowSource, offset: Offset, take: Take, stream: str) -> None:
+        self._source, self._offset, self._take, self._stream = source, offset, take, stream
         self._stop = Event()
         self._ready: Queue[Chunk | None] = Queue(maxsize=1024)
-        self.error: Exception | None = None
+        self.error: MillstreamError | None = None
         self._threads = [Thread(target=self._read, daemon=True), Thread(target=self._hand_over, daemon=True)]
         for thread in self._threads:
             thread.start()
@@ -34,6 +38,10 @@ class LiveReader:
     @property
     def running(self) -> bool:
         return self._threads[1].is_alive()
+
+    def ask_to_stop(self) -> None:
+        """Come to an end soon."""
+        self._stop.set()
 
     def stop(self) -> None:
         """Come to an end after what has been read is handed over."""
@@ -46,9 +54,13 @@ class LiveReader:
             for chunk in self._source.read(self._offset, self._stop.is_set):
                 self._ready.put(chunk)
         except Exception as error:
-            self.error = error
+            self._fail(error)
         finally:
             self._ready.put(None)
+
+    def _fail(self, error: Exception) -> None:
+        self.error = ours(error)
+        log.warning("stream %s is no longer read: %s", self._stream, error)
 
     def _hand_over(self) -> None:
         ended = False
@@ -68,7 +80,7 @@ class LiveReader:
                 rejected = tuple(row for chunk in found for row in chunk.rejected)
                 self._take(rows[0] if rows else found[0].rows, rejected, found[-1].offset)
             except Exception as error:
-                self.error = error
+                self._fail(error)
                 self._stop.set()
 
 

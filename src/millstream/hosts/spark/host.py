@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
 from typing import TYPE_CHECKING
@@ -33,6 +34,7 @@ from millstream.hosts.spark.kept_plan import KeptPlan
 from millstream.hosts.spark.meters import Meters, StreamMeter
 from millstream.hosts.spark.runs import StartedQuery
 from millstream.hosts.spark.session import refuse_setting, send_whole
+from millstream.hosts.spark.sinks import look_at_output
 from millstream.hosts.spark.sources import FollowedFiles, PushedRows, Reading
 from millstream.hosts.spark.spool import Spooled
 from millstream.hosts.spark.stage import Stage
@@ -398,6 +400,8 @@ class SparkHost(DeclaredInputs):
         kept = KeptPlan.read(self.spark, checkpoint, program)
         if kept is not None:
             program = kept.resumed(program)
+        elif program.sink is not None and not Path(checkpoint, "offsets").exists():
+            look_at_output(program, program.sink)
         running = self._queries.get(program.name.lower())
 
         def deliver(rows: pa.Table) -> None:
@@ -431,6 +435,13 @@ class SparkHost(DeclaredInputs):
 
     def results(self, name: str) -> ResultLog:
         return self._running(name).results
+
+    def acknowledge(self, name: str, reader: str, upto: int | None) -> None:
+        self._running(name).results.acknowledge(reader, upto)
+
+    def trouble(self) -> Mapping[str, str]:
+        failed = {name: query.error for name, query in self._queries.items() if query.error is not None}
+        return {name: error.message for name, error in failed.items()}
 
     def waits(self, name: str) -> bool:
         return self._waits(self._running(name).program.plan)

@@ -97,8 +97,7 @@ class PartsWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         """In the driver: the files of a micro-batch appear in place of those of an earlier try."""
         target = Path(self.job.target)
         target.mkdir(parents=True, exist_ok=True)
-        # a query that begins anew replaces what another one wrote
-        for old in target.glob("part-*" if batchId == 0 else f"part-{batchId:08d}?????*"):
+        for old in target.glob(f"part-{batchId:08d}?????*"):
             old.unlink()
         for message in messages:
             if message is None:

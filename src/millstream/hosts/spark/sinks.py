@@ -55,6 +55,20 @@ def driver_sink(program: ReadyQuery, sink: SinkDef) -> Sink:
     return opened
 
 
+def look_at_output(program: ReadyQuery, sink: SinkDef) -> None:
+    """Before a streaming query begins: part files of another one are refused, or removed if that is asked for."""
+    if not is_part_sink(sink):
+        return
+    opened = driver_sink(program, sink)
+    first = int(opened.prepare().get("first", 0))
+    opened.release()
+    if first:
+        raise EngineError(
+            f"sink {sink.name}: a streaming query on Spark cannot append to part files of another one",
+            hint="choose another path, or overwrite = true",
+        )
+
+
 def written_schema(program: ReadyQuery) -> Schema:
     """The columns that are written, under names that differ."""
     fields = zip(unique_names(program.columns), program.plan.schema, strict=True)
@@ -92,14 +106,16 @@ def _write_parts(program: ReadyQuery, sink: SinkDef, df: DataFrame) -> int:
     """Let tasks write parts, then move them into place in order: readers see all of them or none."""
     directory, options = part_options(sink)
     target = Path(directory)
-    driver_sink(program, sink).close()  # removes the parts of an earlier run
+    opened = driver_sink(program, sink)  # looks at the parts of an earlier run
+    first = int(opened.prepare().get("first", 0))
+    opened.release()
     scratch = target / f".{uuid4()}"
     schema = written_schema(program)
     step = WriteParts(options, sink.name, schema, str(scratch))
     columns = [f"c{i}" for i in range(len(schema))]
     try:
         written = df.select(*columns).mapInArrow(step, WRITTEN).toArrow().to_pylist()
-        number = 0
+        number = first
         for entry in sorted(written, key=lambda entry: int(entry["place"])):
             for part in sorted(Path(entry["directory"]).glob("part-*")):
                 part.rename(target / f"part-{number:05d}{part.suffix}")
@@ -117,8 +133,14 @@ def _write_with_spark(program: ReadyQuery, sink: SinkDef, df: DataFrame) -> int:
     form, path, options = spark_format(sink)
     counted = Observation()
     df = df.orderBy(TIME, SEQ).observe(counted, F.count(F.lit(1)).alias("rows"))
-    named(df, program.columns).write.format(form).options(**options).mode("overwrite").save(path)
+    named(df, program.columns).write.format(form).options(**options).mode(_mode(sink)).save(path)
     return int(counted.get["rows"])
+
+
+def _mode(sink: SinkDef) -> str:
+    """What Spark does with files that are there already."""
+    asked = {name.lower() for name, value in sink.options.items() if str(value).lower() == "true"}
+    return next((mode for mode in ("overwrite", "append") if mode in asked), "errorifexists")
 
 
 def spark_format(sink: SinkDef) -> tuple[str, str, dict[str, str]]:
