@@ -47,8 +47,7 @@ class EmbeddedHost:
         self.tables = tables
         self.config = config
         self.journal: Journal | None = None
-        self.save: Callable[[], None] | None = None
-        """of a session in a directory: save a checkpoint"""
+        self.save: Callable[[], None] | None = None  # a checkpoint, of a session in a directory
         self.paused = False
         self._now = now
         self._waiting = SmallPushes()
@@ -448,8 +447,9 @@ class EmbeddedHost:
     def trouble(self) -> dict[str, str]:
         """What is wrong, by the names of queries and of streams whose sources are no longer read."""
         with self.lock:
-            found = [*self._readers.items(), *self.queries.items()]
-            return {name: each.error.message for name, each in found if each.error is not None}
+            found = [(name, reader.error) for name, reader in self._readers.items()]
+            found += [(name, query.error) for name, query in self.queries.items()]
+            return {name: error.message for name, error in found if error is not None}
 
     def results(self, name: str) -> ResultLog:
         self._watched = True
