@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
 from typing import TYPE_CHECKING
@@ -400,8 +399,8 @@ class SparkHost(DeclaredInputs):
         kept = KeptPlan.read(self.spark, checkpoint, program)
         if kept is not None:
             program = kept.resumed(program)
-        elif program.sink is not None and not Path(checkpoint, "offsets").exists():
-            look_at_output(program, program.sink)
+        else:
+            look_at_output(program, checkpoint)
         running = self._queries.get(program.name.lower())
 
         def deliver(rows: pa.Table) -> None:
@@ -429,8 +428,7 @@ class SparkHost(DeclaredInputs):
         running = self._running(name)
         if running.error is not None:
             raise running.error
-        fields = zip(running.program.columns, running.program.plan.schema, strict=True)
-        schema = pa.schema([(column, field.type.arrow) for column, field in fields])
+        schema = pa.schema(list(zip(running.program.columns, running.program.plan.schema.arrow.types, strict=True)))
         return pa.Table.from_batches(running.results.fetch(), schema=schema)
 
     def results(self, name: str) -> ResultLog:
@@ -440,8 +438,7 @@ class SparkHost(DeclaredInputs):
         self._running(name).results.acknowledge(reader, upto)
 
     def trouble(self) -> Mapping[str, str]:
-        failed = {name: query.error for name, query in self._queries.items() if query.error is not None}
-        return {name: error.message for name, error in failed.items()}
+        return {name: query.error.message for name, query in self._queries.items() if query.error is not None}
 
     def waits(self, name: str) -> bool:
         return self._waits(self._running(name).program.plan)
@@ -461,8 +458,7 @@ class SparkHost(DeclaredInputs):
         with telling():
             [outcome] = run_together(self.spark, [asked], {inputs.number: inputs}, self._buckets)
         batches = outcome.fetched[0].to_batches()
-        if at is None:
-            at = self._reached(running.program.plan, batches)
+        at = self._reached(running.program.plan, batches) if at is None else at
         schema = running.program.plan.schema.arrow
         plain = [pa.RecordBatch.from_arrays(rows.columns, schema=schema) for rows in batches]
         return valid_at(plain, schema, at).rename_columns(list(running.program.columns[:-2]))
@@ -494,9 +490,8 @@ class SparkHost(DeclaredInputs):
     def close(self) -> None:
         """Forget everything; the Spark session stays, others may use it."""
         self._stop.set()
-        for entry in self._inputs.values():
-            if isinstance(entry, Spooled):
-                entry.close()
+        for entry in (each for each in self._inputs.values() if isinstance(each, Spooled)):
+            entry.close()
         if self._heartbeats is not None:
             self._heartbeats.close()
         for query in self._queries.values():

@@ -55,9 +55,10 @@ def driver_sink(program: ReadyQuery, sink: SinkDef) -> Sink:
     return opened
 
 
-def look_at_output(program: ReadyQuery, sink: SinkDef) -> None:
+def look_at_output(program: ReadyQuery, checkpoint: str) -> None:
     """Before a streaming query begins: part files of another one are refused, or removed if that is asked for."""
-    if not is_part_sink(sink):
+    sink = program.sink
+    if sink is None or not is_part_sink(sink) or Path(checkpoint, "offsets").exists():
         return
     opened = driver_sink(program, sink)
     first = int(opened.prepare().get("first", 0))
