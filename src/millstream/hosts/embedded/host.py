@@ -447,9 +447,8 @@ class EmbeddedHost:
     def trouble(self) -> dict[str, str]:
         """What is wrong, by the names of queries and of streams whose sources are no longer read."""
         with self.lock:
-            found = [(name, reader.error) for name, reader in self._readers.items()]
-            found += [(name, query.error) for name, query in self.queries.items()]
-            return {name: error.message for name, error in found if error is not None}
+            errors = [(n, r.error) for n, r in self._readers.items()] + [(n, q.error) for n, q in self.queries.items()]
+            return {name: error.message for name, error in errors if error is not None}
 
     def results(self, name: str) -> ResultLog:
         self._watched = True
