@@ -114,6 +114,12 @@ class EngineError(MillstreamError):
     """The chosen engine is missing or cannot run this."""
 
 
+def internal_error(error: Exception) -> EngineError:
+    """A fault of the engine, as an error of ours."""
+    told = f"internal error: {type(error).__name__}: {error}"
+    return EngineError(told[:300], hint="this is a fault of the engine: please report the statement")
+
+
 def underline(sql: str, span: Span) -> list[str]:
     """The line(s) of `sql` at `span`, numbered, with carets below the culprit.
 

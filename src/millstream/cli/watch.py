@@ -45,7 +45,9 @@ class Signals:
             os._exit(CODES[signal.Signals(number)])
 
 
-def watch(work: Callable[[], None], interrupt: Callable[[], None], tick: Callable[[], None], signals: Signals) -> None:
+def watch(
+    work: Callable[[], None], interrupt: Callable[[], object], tick: Callable[[], None], signals: Signals
+) -> None:
     """Do `work` on a thread, calling `tick` now and then; after a signal `interrupt` asks it to end."""
     failure: list[BaseException] = []
 

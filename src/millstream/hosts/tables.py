@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -24,6 +25,8 @@ from millstream.types import from_arrow
 _MOST_CHANGES = 1_024
 """changes of a table that are remembered for its readers; who is further behind reads the table again"""
 _ROWS_AT_ONCE = 1 << 16
+_CLOSING_SECONDS = 10.0
+"""how long closing waits for statements that it interrupted"""
 
 
 class TableStore:
@@ -153,8 +156,11 @@ class TableStore:
         return self._versions.get(name.lower(), 0)
 
     def close(self) -> None:
-        for cursor in list(self._running):
-            cursor.interrupt()
+        until = time.monotonic() + _CLOSING_SECONDS
+        while self._running and time.monotonic() < until:
+            for cursor in list(self._running):
+                cursor.interrupt()
+            time.sleep(0.01)
         with self._lock:
             if self._connection is not None:
                 self._connection.close()

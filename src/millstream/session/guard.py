@@ -13,7 +13,7 @@ from millstream import limits
 from millstream.bind import actions as act
 from millstream.catalog import Catalog, Options, SinkDef, StreamDef
 from millstream.connectors.access import Access, Location
-from millstream.errors import BindError, EngineError, MillstreamError
+from millstream.errors import BindError, MillstreamError, internal_error
 from millstream.limits import Limits, Work
 
 _operator: ContextVar[bool] = ContextVar("operator", default=False)
@@ -84,10 +84,7 @@ class Guard:
             except MillstreamError:
                 raise
             except Exception as error:
-                raise EngineError(
-                    f"internal error: {type(error).__name__}: {error}"[:300],
-                    hint="this is a fault of the engine: please report the statement",
-                ) from error
+                raise internal_error(error) from error
             finally:
                 with self._lock:
                     self._working.discard(work)

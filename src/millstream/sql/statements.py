@@ -27,6 +27,7 @@ _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
 _FOREIGN = (TokenType.PARAMETER, TokenType.PLACEHOLDER, TokenType.HASH, TokenType.BACKSLASH, TokenType.UNKNOWN)
 _OPERANDS = words.NAME_TOKENS | {TokenType.NUMBER, TokenType.STRING, TokenType.R_PAREN}
 _NOTHING = Token(TokenType.SENTINEL, "", start=-1, end=-2)
+_NUMBER = re.compile(r"(\d[\d_]*\.?[\d_]*|\.\d[\d_]*)([eE][+-]?\d+)?")
 _WORD = re.compile(r"[^\W\d][\w$]*")
 
 LONGEST = 4_000_000
@@ -55,6 +56,7 @@ def parse(text: str, params: Parameters | None = None) -> list[Statement]:
     parameters; the text of a statement that has some is written anew, with the values in their places."""
     if len(text) > LONGEST:
         raise LimitError(f"the text has {len(text):,} characters, and at most {LONGEST:,} are read")
+    _check_unicode(text)
     parser = MillstreamParser(dialect=_DIALECT)
     try:
         tokens = _tokenize(text)
@@ -85,6 +87,15 @@ def to_sql(ast: exp.Expr) -> str:
         return _DIALECT.generate(ast, comments=False, normalize_functions=False, unsupported_level=ErrorLevel.IGNORE)
     except RecursionError:
         raise ParseError("the statement is nested too deeply", span=span_of(ast)) from None
+
+
+def _check_unicode(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        span = Span(error.start, error.end)
+        shown = text.encode(errors="replace").decode()
+        raise ParseError("this is half of a character", span=span, sql=shown) from None
 
 
 def _parse_one(parser: MillstreamParser, tokens: list[Token], text: str) -> Statement:
@@ -133,6 +144,8 @@ def _check(tokens: list[Token]) -> None:
 def _foreign(token: Token) -> str | None:
     if token.token_type in _FOREIGN or (token.token_type is TokenType.VAR and not _WORD.fullmatch(token.text)):
         return f"unexpected character {token.text[:1]!r}"
+    if token.token_type is TokenType.NUMBER and not _NUMBER.fullmatch(token.text):
+        return f"{token.text[:40]} is not a number"
     return None
 
 

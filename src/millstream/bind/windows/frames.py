@@ -15,6 +15,8 @@ from millstream.sql import duration_us
 from millstream.types import BIGINT
 
 _UNBOUNDED = 2**62
+MOST_AHEAD = 100_000
+"""rows after the current one that a window may reach"""
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,8 @@ class FrameBinder:
             start, end = -end, -start
         if end == -_UNBOUNDED:
             self.refuse_endless(node)
+        if unit == "rows":
+            self.check_ahead(-end, node)
         if start < end:
             return None
         first = None if start == _UNBOUNDED else start
@@ -66,6 +70,15 @@ class FrameBinder:
         start, end = (self._bound("rows", spec, side, node) for side in ("start", "end"))
         return None if end > 0 else (start, None if end == -_UNBOUNDED else -end)
 
+    def check_ahead(self, rows: int, node: exp.Expr) -> None:
+        """Every row waits for so many later ones."""
+        if rows > MOST_AHEAD:
+            self.context.refuse(
+                f"this reaches {rows:,} rows ahead, and at most {MOST_AHEAD:,} are supported",
+                node,
+                detail="every row would wait for so many later ones",
+            )
+
     def refuse_endless(self, node: exp.Expr) -> NoReturn:
         self.context.refuse(
             "this window has no end",
@@ -77,7 +90,7 @@ class FrameBinder:
     def count(self, start: exp.Expr, node: exp.Expr) -> int:
         """A number of rows."""
         if isinstance(start, exp.Literal) and not start.is_string and str(start.this).isdigit():
-            return int(start.this)
+            return self._bounded(int(start.this), node)
         if start.find(exp.Column) is not None:
             self.context.fail("ROWS takes a constant number of rows, not a column", node, hint="ROWS 10 PRECEDING")
         return self.context.fail("ROWS takes a whole number", node, hint="for time write RANGE 10 SECONDS PRECEDING")
@@ -94,14 +107,19 @@ class FrameBinder:
             )
         length = duration_us(start)
         if length is not None:
-            return length
+            return self._bounded(length, node)
         if isinstance(start, exp.Literal) and str(start.this).isdigit():
             if self.context.time_type(self.plan) == BIGINT:
-                return int(start.this)
+                return self._bounded(int(start.this), node)
             self.context.fail("RANGE needs a unit of time", node, hint=f"RANGE {start.this} SECONDS PRECEDING")
         if isinstance(start, exp.Interval):
             self.context.fail(f"{start.sql()} has no fixed length", node, hint="use weeks, days or smaller units")
         return self.context.fail("RANGE takes a constant duration", node, hint="RANGE 10 SECONDS PRECEDING")
+
+    def _bounded(self, length: int, node: exp.Expr) -> int:
+        if abs(length) >= _UNBOUNDED:
+            self.context.fail("this window is too long", node, hint="write UNBOUNDED PRECEDING for no limit")
+        return length
 
     def _bound(self, unit: str, spec: exp.Expr, side: str, node: exp.Window) -> int:
         """How far before the current row a frame begins or ends; what is negative comes after it."""

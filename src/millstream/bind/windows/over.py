@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from millstream.bind.aggregates.calls import IN_ORDER, WrittenCall, aggregate_call, bind_builtin
-from millstream.bind.aggregates.versions import OwnCalls, WindowReach, WindowSlide
+from millstream.bind.aggregates.versions import ENDLESS, OwnCalls, WindowReach, WindowSlide
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder, call_of, coerce
 from millstream.bind.patterns.windows import PatternWindows
@@ -176,8 +176,11 @@ class WindowBinder:
             if not isinstance(offset, Literal) or not isinstance(offset.value, int) or not offset.type.is_integer:
                 self.context.fail(f"{fn} takes a constant number of rows", arguments[1])
             rows = offset.value
+            if abs(rows) >= ENDLESS:
+                self.context.fail(f"{fn} over {rows} rows", arguments[1], hint="use a smaller number of rows")
         if (fn == "lead") != is_backward:
             rows = -rows
+        self.frames.check_ahead(-rows, node)
         # Of rows to come, x is the first value in a frame that holds one row or none.
         frame = Frame("rows", rows if rows >= 0 else Between(rows, rows))
         value = self._call(keys, "lag" if rows >= 0 else "first_value", self._column(arg), frame, type_)

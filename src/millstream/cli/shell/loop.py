@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from millstream.session.database import Database
+    from millstream.session.query import Query, Result
 
 
 class Shell:
@@ -33,6 +34,7 @@ class Shell:
         self._stop_on_error = stop_on_error
         self._debug = debug
         self._paging = False
+        self._interactive = False
         self._backslash = Backslash(self)
 
     def show(self, rows: pa.Table, title: str | None = None) -> None:
@@ -44,7 +46,7 @@ class Shell:
 
     def interactive(self, ask: Ask) -> None:
         """Ask for lines until the user leaves. Ctrl-C drops what was typed, Ctrl-D leaves."""
-        self._paging = output().is_terminal
+        self._paging = self._interactive = output().is_terminal
         waiting = ""
         while True:
             try:
@@ -108,13 +110,24 @@ class Shell:
             typer.echo(f"time: {time.perf_counter() - begin:.3f} s")
         return True
 
+    def _executed(self, text: str) -> Query | Result | None:
+        """What a statement gives; where somebody types, Ctrl-C cancels it, whatever it is at."""
+        if not self._interactive:
+            return self.database.execute(text)
+        from millstream.cli.watch import Signals, watch
+
+        given: list[Query | Result | None] = []
+        with Signals().caught() as signals:
+            watch(lambda: given.append(self.database.execute(text)), self.database.cancel, lambda: None, signals)
+        return given[0]
+
     def execute(self, text: str) -> None:
         """Run a statement and show its result."""
         from millstream.session.query import Query, Result
 
         if is_blank(text):
             return
-        result = self.database.execute(text)
+        result = self._executed(text)
         if isinstance(result, Result):
             rows = result.fetch()
             if rows.schema.names == ["plan"]:

@@ -55,14 +55,18 @@ def _ilike(pattern: str, escape: str | None = None) -> Callable[[Datum], Datum] 
     return lambda x: like(pc.utf8_lower(x))
 
 
+_LONGEST = 2**31 - 1
+"""bytes that a text of Arrow's can have"""
+
+
 def _substring(start: int, length: int | None = None) -> Callable[[Datum], Datum] | None:
     if start < 0:
         # Positions from the end: what lies before the text is not taken, but counts.
         return (lambda x: pc.utf8_slice_codeunits(x, start)) if length is None else None
-    first = max(start, 1) - 1
+    first = min(max(start, 1) - 1, _LONGEST)
     if length is None:
         return lambda x: pc.utf8_slice_codeunits(x, first)
-    stop = max(first, start - 1 + max(length, 0))
+    stop = min(max(first, start - 1 + max(length, 0)), _LONGEST)
     return lambda x: pc.utf8_slice_codeunits(x, first, stop)
 
 

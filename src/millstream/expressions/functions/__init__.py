@@ -13,7 +13,7 @@ from millstream.expressions.functions.conditional import case
 from millstream.expressions.functions.literals import interval, literal
 from millstream.expressions.functions.longtail import resolve_in_duckdb, signature
 from millstream.expressions.functions.registry import FUNCTIONS, REFUSED, Function, known_names, lookup, unify
-from millstream.expressions.nodes import Call, Cast, Expr
+from millstream.expressions.nodes import Call, Cast, Expr, Literal
 
 __all__ = [
     "FUNCTIONS",
@@ -60,6 +60,10 @@ REFUSED.update(dict.fromkeys(("random", "rand", "randn", "uuid", "gen_random_uui
                               "nextval", "currval"), _CHANCE))  # fmt: skip
 
 
+LONGEST_MADE = 10_000_000
+"""characters that a constant may ask for in each row"""
+
+
 def resolve(name: str, args: tuple[Expr, ...]) -> Expr:
     """The typed expression that a call of a function or operator means, with the conversions its arguments need.
 
@@ -74,6 +78,7 @@ def resolve(name: str, args: tuple[Expr, ...]) -> Expr:
     if name in REFUSED:
         reason, hint = REFUSED[name]
         raise UnsupportedError(f"{name} is not allowed in a continuous query", detail=reason, hint=hint)
+    _check_length(name, args)
     function = lookup(name)
     if function is None:
         return resolve_in_duckdb(name, args)
@@ -110,3 +115,10 @@ def _mismatch(name: str, function: Function, args: tuple[Expr, ...]) -> BindErro
     if len(types) == 1:
         return BindError(f"no operator {name} for {types[0]}")
     return BindError(f"no operator {name} between {types[0]} and {' and '.join(dict.fromkeys(types[1:]))}", hint=hint)
+
+
+def _check_length(name: str, args: tuple[Expr, ...]) -> None:
+    """Refuse a constant that makes an enormous text of every row."""
+    length = args[1].value if len(args) > 1 and isinstance(args[1], Literal) else None
+    if name in ("lpad", "rpad", "repeat") and isinstance(length, int) and length > LONGEST_MADE:
+        raise BindError(f"{name} to {length:,} makes a text longer than {LONGEST_MADE:,} characters")

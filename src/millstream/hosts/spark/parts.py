@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
+from millstream import plan_form
+from millstream.catalog import StreamDef
 from millstream.connectors.contract import Divisible
-from millstream.hosts.spark.session import register_own
+from millstream.connectors.registry import make_source
+from millstream.hosts.spark.session import register_source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,16 +39,20 @@ ROWS_PER_TRIGGER = "spark.millstream.rowsPerTrigger"
 
 
 class PartsSource(DataSource):  # type: ignore[misc]
-    """Known to Spark by its name. There is a class for each source, which Spark sends to where it is needed."""
+    """Known to Spark by its name; the declaration of the stream travels in an option, as JSON."""
 
-    source: ClassVar[Divisible]
-    rows: ClassVar[int | None]
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
 
     def schema(self) -> str:
         return "part STRING"
 
     def streamReader(self, schema: Any) -> PartsReader:
-        return PartsReader(self.source, self.rows)
+        stream: StreamDef = plan_form.loads(self.options["stream"])
+        rows = self.options.get("rows")
+        source = make_source(stream.source or {}, stream.given, stream.name)
+        return PartsReader(cast(Divisible, source), None if rows is None else int(rows))
 
 
 class PartsReader(DataSourceStreamReader, StopsWhenAsked):  # type: ignore[misc]
@@ -83,11 +90,12 @@ class PartsReader(DataSourceStreamReader, StopsWhenAsked):  # type: ignore[misc]
     def stop(self) -> None: ...
 
 
-def followed_parts(spark: SparkSession, source: Divisible) -> DataFrame:
-    """The parts of a source as they come to be."""
+def followed_parts(spark: SparkSession, stream: StreamDef) -> DataFrame:
+    """The parts of a stream's source as they come to be."""
+    register_source(spark, PartsSource)
+    reader = spark.readStream.format(FORMAT).option("stream", plan_form.dumps(stream))
     rows = spark.conf.get(ROWS_PER_TRIGGER, None)
-    form = register_own(spark, PartsSource, FORMAT, source=source, rows=None if rows is None else int(rows))
-    return spark.readStream.format(form).load()
+    return (reader if rows is None else reader.option("rows", str(rows))).load()
 
 
 def _packed(offset: dict[str, Any]) -> dict[str, Any]:

@@ -64,13 +64,18 @@ def check_streaming(spark: SparkSession) -> None:
         ) from None
 
 
-def register_own(spark: SparkSession, kind: type, form: str, **attributes: Any) -> str:
-    """Make a data source in Python with these attributes known to a session, under the name that is returned, and the
-    session the one where this thread looks it up."""
-    name = f"{form}_{uuid4().hex}"
-    spark.dataSource.register(type(f"Own{kind.__name__}", (kind,), {**attributes, "name": classmethod(lambda _: name)}))
+def register_source(spark: SparkSession, source: Any) -> None:
+    """Make a data source in Python known to a session, and the session the one where this thread looks it up."""
+    spark.dataSource.register(source)
     if hasattr(spark, "_jsparkSession"):
         type(spark)._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
+
+
+def register_own(spark: SparkSession, kind: type, form: str, **attributes: Any) -> str:
+    """Make a data source with these attributes known, under the name that is returned."""
+    name = f"{form}_{uuid4().hex}"
+    made = type(f"Own{kind.__name__}", (kind,), {**attributes, "name": classmethod(lambda _: name)})
+    register_source(spark, made)
     return name
 
 

@@ -241,7 +241,7 @@ class Parts:
         if not self.bounded:
             from millstream.hosts.spark.parts import followed_parts
 
-            df = followed_parts(reading.spark, self.source)
+            df = followed_parts(reading.spark, self.stream)
             return fresh(df, node.schema, reading.clockwork, self.stream, ReadParts(entry, self.source))
         parts = () if reading.dry else tuple(map(json.dumps, self._all_parts()))
         df = reading.spark.range(0, len(parts), 1, tasks_for(reading.spark, len(parts)))
