@@ -6,7 +6,7 @@ from fuzz_statements import corpus, fuzz
 
 
 def test_only_errors_of_ours_come_out() -> None:
-    outcomes, wrong = fuzz(400, seed=7)
+    outcomes, wrong = fuzz(600, seed=7)
     assert not wrong, wrong[0]
     assert outcomes["accepted"] > 20 and outcomes["ParseError"] > 100
 
