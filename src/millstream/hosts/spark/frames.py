@@ -67,10 +67,9 @@ def known_frame(df: DataFrame, name: str) -> KnownFrame:
 
 
 def view_of(spark: SparkSession, name: str) -> DataFrame | None:
-    """The temporary view of that name; None if there is none."""
-    if not any(view.name.lower() == name.lower() and view.isTemporary for view in spark.catalog.listTables()):
-        return None
-    return spark.table(f"`{name.replace('`', '``')}`")
+    """The view or table that a session knows by that name; None if there is none."""
+    quoted = f"`{name.replace('`', '``')}`"
+    return spark.table(quoted) if name and spark.catalog.tableExists(quoted) else None
 
 
 def sql_type(text: str) -> SqlType | None:
