@@ -53,6 +53,10 @@ SHAPES = {
     "exceeds": "SELECT v FROM s [RANGE 5] WHERE v > $low EXCEPT SELECT v FROM s [RANGE 2] WHERE k = $k",
 }
 
+RELATIONS = ("relation", "rows window", "join", "join condition", "outer join", "exceeds")
+WITHOUT_ORDER = ("join", "join condition", "union", "changes")
+"""shapes whose results have no order among equal times"""
+
 
 def written(text: str, row: dict[str, Any]) -> str:
     """The query of one row of constants, as somebody would write it."""
@@ -140,10 +144,16 @@ def test_a_set_gives_what_its_queries_give_alone(shape: str, seed: int) -> None:
         assert sorted(many.keys()) == sorted(alone)
     db.finish()
     look()
-    order = shape not in ("join", "join condition", "union")
     for key in want:
         mine, theirs = got.get(key, []), want[key]
-        assert (mine == theirs) if order else (sorted(mine, key=repr) == sorted(theirs, key=repr)), (shape, key)
+        if shape in RELATIONS and key not in alone:
+            # a set emits the rows of relations in order of their start over all its queries, so a query that was
+            # dropped may have emitted less by then
+            assert all(mine.count(row) <= theirs.count(row) for row in mine), (shape, key)
+        elif shape in WITHOUT_ORDER:
+            assert sorted(mine, key=repr) == sorted(theirs, key=repr), (shape, key)
+        else:
+            assert mine == theirs, (shape, key)
 
 
 def test_a_set_survives_closing_and_a_crash(tmp_path: Any) -> None:
