@@ -7,11 +7,14 @@ not wait for that. Where pandas has been imported nothing is gained by avoiding 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+from millstream.errors import DataError
 
 _NUMBERS = {getattr(pa, name)(): name for name in ("int8", "int16", "int32", "int64", "float64")}
 
@@ -66,3 +69,37 @@ def from_values(values: list[Any], type_: pa.DataType) -> pa.Array:
     except OverflowError:
         # it says which value does not fit
         return pa.array(values, type_)
+
+
+def one_batch(parts: Iterable[pa.RecordBatch], schema: pa.Schema | None = None) -> pa.RecordBatch:
+    """The rows of several batches in one. Arrow addresses text by 32 bits: more than 2 GB of it do not fit, and Arrow
+    then returns several batches, or an error."""
+    found = list(parts)
+    if len(found) == 1:
+        return found[0]
+    try:
+        made = _combined(pa.Table.from_batches(found, schema))
+    except pa.ArrowInvalid as error:
+        if "overflow" not in str(error):
+            raise
+        raise _too_long() from None
+    if len(made) > 1:
+        raise _too_long()
+    return (
+        made[0]
+        if made
+        else pa.RecordBatch.from_arrays(
+            [pa.nulls(0, type_) for type_ in (schema or found[0].schema).types], schema=schema or found[0].schema
+        )
+    )
+
+
+def _combined(table: pa.Table) -> list[pa.RecordBatch]:
+    made: list[pa.RecordBatch] = table.combine_chunks().to_batches()
+    return made
+
+
+def _too_long() -> DataError:
+    return DataError(
+        "more than 2 GB of text in one batch of rows", hint="use smaller batches: push fewer rows, or SET batch_rows"
+    )

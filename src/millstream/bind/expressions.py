@@ -14,6 +14,7 @@ from millstream.bind.patterns.outside import refuse_outside
 from millstream.bind.scope import Scope
 from millstream.errors import BindError
 from millstream.expressions import functions
+from millstream.expressions.functions.literals import fits
 from millstream.expressions.nodes import Case, Cast, Column, Expr, Literal, Parameter
 from millstream.plan import aggregates
 from millstream.sql import duration_us, to_sql
@@ -150,6 +151,12 @@ class ExpressionBinder:
                 if length is None:
                     self.context.fail(
                         f"{node.sql()} has no fixed length", node, hint="use weeks, days or smaller units"
+                    )
+                if not fits(length, BIGINT):
+                    self.context.fail(
+                        f"{node.sql()} is longer than an INTERVAL can be",
+                        node,
+                        hint="the longest is about 292,000 years",
                     )
                 return Literal(INTERVAL, length)
         if node.args.get("is_string"):

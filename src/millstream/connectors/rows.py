@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millstream.arrays import one_batch
 from millstream.connectors.contract import Rejected, RowSource
 from millstream.connectors.convert.common import DEFAULT_RULES, empty
 from millstream.connectors.convert.fit import fit_batch
@@ -134,9 +135,7 @@ def _fit_table(table: pa.Table, schema: Schema, origin: str) -> tuple[pa.RecordB
     if table.num_rows == 0:
         fit_batch(empty_like(table.schema), schema, DEFAULT_RULES, strict=True)
         return empty(schema), ()
-    batch, *more = table.combine_chunks().to_batches()
-    if more:
-        raise DataError("more than 2 GB of text in one push", hint="push the rows in parts")
+    batch = one_batch(table.to_batches())
     try:
         # nobody has checked foreign Arrow data yet; text that is none would fail wherever it is first looked at
         batch.validate(full=True)

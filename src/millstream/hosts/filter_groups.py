@@ -13,7 +13,6 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from millstream.errors import MillstreamError
 from millstream.expressions.nodes import Call, Column, Expr, Literal, columns_of, conjunction, conjuncts
 from millstream.kernels.batch import Batch
 from millstream.kernels.compute import ComputeStage
@@ -127,8 +126,8 @@ class FilterGroup(Generic[Behind]):
             return None
         try:
             return self.step(batch)
-        except MillstreamError:
-            # a value that cannot be computed is the trouble of those filters alone that meet it
+        except Exception:
+            # it is the trouble of those filters alone that meet it, also if it is a fault of ours
             return None
 
     def step(self, batch: Batch) -> dict[Behind, Batch]:

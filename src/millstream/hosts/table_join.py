@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from millstream.arrays import one_batch
 from millstream.errors import DataError
 from millstream.expressions.evaluator import compile_filter
 from millstream.expressions.nodes import Column, columns_of, conjunction
@@ -181,8 +182,7 @@ class TableMatches:
         for start in range(0, rows.num_rows, many):
             left, right = self._index.match(rows.slice(start, many))
             parts.append(self._tested(rows, left + start, right))
-        right = pa.Table.from_batches([right for _, right in parts]).combine_chunks().to_batches()
-        return np.concatenate([left for left, _ in parts]), right[0] if right else parts[0][1]
+        return np.concatenate([left for left, _ in parts]), one_batch([right for _, right in parts])
 
     def _tested(self, rows: pa.RecordBatch, left: Any, right: pa.RecordBatch) -> tuple[Any, pa.RecordBatch]:
         if self._rest is None or not len(left):

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from millstream import limits, sealed_duckdb
+from millstream.arrays import one_batch
 from millstream.config import Config
 from millstream.errors import DataError
 from millstream.expressions.sql.text import to_duckdb_sql
@@ -90,9 +91,9 @@ class TableStore:
 
     def add_rows(self, name: str, rows: pa.Table) -> None:
         """Rows come into a table whose changes are remembered."""
+        combined = one_batch(rows.to_batches(), rows.schema)
         self.load(name, rows)
-        combined = rows.combine_chunks().to_batches()
-        self._remember(name, Added(combined[0]) if combined else None)
+        self._remember(name, Added(combined) if combined.num_rows else None)
 
     def remove_rows(self, name: str, keys: pa.RecordBatch) -> None:
         """The rows of these keys leave a table whose changes are remembered."""

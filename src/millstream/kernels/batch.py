@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from millstream.arrays import from_numpy
+from millstream.arrays import from_numpy, one_batch
 
 Ints = npt.NDArray[np.int64]
 
@@ -83,8 +83,7 @@ def concat(batches: list[Batch], upto: int) -> Batch:
     """The rows of `batches` one after the other; they must already be in order and have the same columns."""
     if len(batches) == 1:
         return batches[0].with_upto(upto)
-    table = pa.Table.from_batches([batch.rows for batch in batches]).combine_chunks()
-    rows = table.to_batches()[0] if table.num_rows else batches[0].rows.slice(0, 0)
+    rows = one_batch([batch.rows for batch in batches])
     spans = any(batch.other is not None for batch in batches)
     other = np.concatenate([b.time if b.other is None else b.other for b in batches]) if spans else None
     return Batch(

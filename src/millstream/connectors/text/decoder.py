@@ -9,6 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from millstream.arrays import one_batch
+
 MAX_ROW_BYTES = 16 << 20
 """A row longer than this is rejected, so that a file without line ends cannot fill the memory."""
 
@@ -98,10 +100,4 @@ def overlong(raw: bytes, line: int = 0) -> BadRow:
 
 def merge(rows: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
     """One batch of several."""
-    parts = list(rows)
-    if len(parts) == 1:
-        return parts[0]
-    table = pa.Table.from_batches(parts, schema=schema).combine_chunks()
-    if table.num_rows == 0:
-        return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
-    return table.to_batches()[0]
+    return one_batch(rows, schema)

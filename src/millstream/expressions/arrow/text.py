@@ -128,6 +128,10 @@ def _regexp_extract(call: Call, compile_: Compile) -> Node | None:
 
 
 def _repeat(x: Datum, times: Datum) -> Datum:
+    for each in (x, times):
+        if isinstance(each, pa.Scalar) and not each.is_valid:
+            # Arrow would make an array without a buffer, which nobody can read
+            return pa.scalar(None, pa.string())
     return pc.binary_repeat(x, pc.max_element_wise(times, _ZERO, skip_nulls=False))
 
 

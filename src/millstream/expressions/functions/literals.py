@@ -153,6 +153,8 @@ def _interval_text(text: str) -> int:
         else:
             raise BindError(f"'{text}' is not a valid INTERVAL", hint="write it as '10 seconds' or '1 day 02:30:00'")
         rest = rest[found.end() :]
+    if not -(2**63) <= total < 2**63:
+        raise BindError(f"'{text}' is longer than an INTERVAL can be", hint="the longest is about 292,000 years")
     return total
 
 

@@ -9,12 +9,16 @@ from threading import Event, Thread
 
 import pyarrow as pa
 
+from millstream.arrays import one_batch
 from millstream.connectors.contract import Chunk, Offset, Rejected, RowSource
 from millstream.errors import MillstreamError, ours
 
 log = logging.getLogger("millstream")
 
 Take = Callable[[pa.RecordBatch, tuple[Rejected, ...], Offset], None]
+MOST_BYTES = 1 << 30
+"""of rows that are taken at once: a batch of rows has at most 2 GB of text"""
+
 AHEAD = 4
 """Chunks a reader may have ready before they are wanted."""
 
@@ -76,12 +80,25 @@ class LiveReader:
             if not found:
                 continue
             try:
-                rows = pa.Table.from_batches([chunk.rows for chunk in found]).combine_chunks().to_batches()
-                rejected = tuple(row for chunk in found for row in chunk.rejected)
-                self._take(rows[0] if rows else found[0].rows, rejected, found[-1].offset)
+                for chunks_ in _together(found):
+                    rejected = tuple(row for chunk in chunks_ for row in chunk.rejected)
+                    self._take(one_batch([chunk.rows for chunk in chunks_]), rejected, chunks_[-1].offset)
             except Exception as error:
                 self._fail(error)
                 self._stop.set()
+
+
+def _together(chunks: list[Chunk]) -> Iterator[list[Chunk]]:
+    """Chunks that fit into one batch of rows, in order."""
+    found: list[Chunk] = []
+    size = 0
+    for chunk in chunks:
+        size += chunk.rows.nbytes
+        if found and size > MOST_BYTES:
+            yield found
+            found, size = [], chunk.rows.nbytes
+        found.append(chunk)
+    yield found
 
 
 def read_in_order(

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from millstream.arrays import one_batch
 from millstream.expressions.evaluator import compile_arrow
 from millstream.kernels.batch import Ints
 from millstream.kernels.jit import compile_kernel, source_of
@@ -162,7 +163,7 @@ class MatchIndex:
         if len(found) == 1:
             return left, right[0]
         order = np.argsort(left, kind="stable")
-        return left[order], _one(right).take(pa.array(order))
+        return left[order], one_batch(right).take(pa.array(order))
 
     def _enter(self, level: Level) -> None:
         self.levels.append(level)
@@ -207,7 +208,7 @@ def _joined(levels: Sequence[Level]) -> Level:
         for name in ("numbers", "slots", "lows", "highs")
     )
     rows = [level.rows.take(pa.array(places)) for level, places in zip(levels, kept, strict=True)]
-    return Level(_one(rows), *arrays)
+    return Level(one_batch(rows), *arrays)
 
 
 def is_compiled() -> bool:
@@ -231,10 +232,3 @@ def _all_valid(columns: Sequence[pa.Array], rows: int) -> Bools:
         if mask is not None:
             usable &= mask
     return usable
-
-
-def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    if len(batches) == 1:
-        return batches[0]
-    made = pa.Table.from_batches(batches).combine_chunks().to_batches()
-    return made[0] if made else batches[0].slice(0, 0)

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from millstream.arrays import one_batch
+
 MARK = b"plain1:"
 """how saved values begin; the number is that of the format"""
 
@@ -158,6 +160,5 @@ def _from_ipc(kind: str, saved: bytes) -> Any:
     table = pa.ipc.open_stream(saved).read_all()
     if kind == "table":
         return table
-    batches = table.combine_chunks().to_batches()
-    batch = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
+    batch = one_batch(table.to_batches(), table.schema)
     return batch.column(0) if kind == "array" else batch
