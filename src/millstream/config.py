@@ -10,11 +10,12 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, TypeVar
 
 from millstream.errors import BindError
-from millstream.limits import Limits
+from millstream.limits import Limits, Unfetched
 from millstream.plan.relations import Forms
 
 Jit = Literal["auto", "on", "off"]
 Durability = Literal["process", "disk"]
+WhenUnfetched = Literal["stop", "drop"]
 
 _Value = TypeVar("_Value")
 
@@ -45,11 +46,20 @@ class Config:
     """bytes that stored tables may use, and the state of each operator of a query; 0: no limit"""
     max_output_rows: int = 0
     """rows that a statement may return, and a query may make of a batch of rows; 0: no limit"""
+    max_unfetched_rows: int = 0
+    """rows of a query that may wait for `fetch()`; 0: no limit"""
+    when_unfetched: WhenUnfetched = "stop"
+    """what happens when more wait: the query stops with an error, or the oldest rows are dropped and counted"""
 
     @property
     def limits(self) -> Limits:
         """What a statement may cost."""
         return Limits(self.statement_timeout, self.max_output_rows, self.memory_limit)
+
+    @property
+    def unfetched(self) -> Unfetched:
+        """How many rows may wait to be fetched."""
+        return Unfetched(self.max_unfetched_rows, self.when_unfetched == "drop")
 
     def with_setting(self, name: str, value: object) -> Config:
         """The settings with one changed; RESET is a value of None."""
@@ -122,6 +132,11 @@ def _durability(name: str, value: object) -> Durability:
     return _word(name, value, words, "process or disk")
 
 
+def _when_unfetched(name: str, value: object) -> WhenUnfetched:
+    words: dict[str, WhenUnfetched] = {"stop": "stop", "drop": "drop"}
+    return _word(name, value, words, "stop or drop")
+
+
 def _seconds(name: str, value: object) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf:
         return float(value)
@@ -139,4 +154,6 @@ _READERS: dict[str, Callable[[str, object], object]] = {
     "statement_timeout": _seconds,
     "memory_limit": _bytes,
     "max_output_rows": _limit,
+    "max_unfetched_rows": _limit,
+    "when_unfetched": _when_unfetched,
 }

@@ -50,6 +50,21 @@ class Limits:
 NO_LIMITS = Limits()
 
 
+@dataclass(frozen=True)
+class Unfetched:
+    """How many rows of a query may wait to be fetched (0: any number), and whether older ones are then dropped."""
+
+    rows: int = 0
+    drop: bool = False
+
+    def error(self) -> LimitError:
+        return LimitError(
+            f"more than {self.rows:,} rows wait to be fetched",
+            detail="the setting max_unfetched_rows bounds them, and when_unfetched is stop",
+            hint="fetch more often, write to a sink, or drop the oldest rows: SET when_unfetched = 'drop'",
+        )
+
+
 def too_long(seconds: float) -> LimitError:
     return LimitError(
         f"it took longer than {seconds:g} s",

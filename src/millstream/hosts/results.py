@@ -18,11 +18,13 @@ from weakref import WeakSet, ref
 import pyarrow as pa
 
 from millstream.errors import DataError, MillstreamError
+from millstream.limits import Unfetched
 
 WhenFull = Literal["block", "drop", "end"]
 
 UNFETCHED = 1_000_000
-"""Rows that wait for `fetch()` at most, once a query has readers: who reads in another way may never fetch."""
+"""Rows that wait for `fetch()` at most, once a query has readers: who reads in another way may never fetch. Fewer if
+the session's setting says so."""
 
 FIRST_READ_SECONDS = 5.0
 """How long a full buffer that nobody has read from yet holds up the thread that made its reader."""
@@ -47,11 +49,18 @@ class ResultLog:
     One thread at a time appends (that of the host's lock, or of a streaming query); cursors may be read by others.
     """
 
-    def __init__(self, feeds: Iterable[str] = (), gate: Gate | None = None, fetched: bool = True) -> None:
+    def __init__(
+        self,
+        feeds: Iterable[str] = (),
+        gate: Gate | None = None,
+        fetched: bool = True,
+        bound: Callable[[], Unfetched] = Unfetched,
+    ) -> None:
         self.feeds = frozenset(feeds)
         self.closed = False
         self.error: MillstreamError | None = None
         self._gate = gate or Gate()
+        self._bound = bound
         self._lock = Lock()
         self._open = _Piece(0)
         self._waiting: list[Callable[[], None]] = []
@@ -72,6 +81,21 @@ class ResultLog:
         return self._open.start
 
     def append(self, rows: pa.RecordBatch) -> None:
+        """Add rows. If too many wait to be fetched, the oldest go, or it is an error and none wait any more."""
+        self._add(rows)
+        if self._fetched is None:
+            return
+        bound = self._bound()
+        most = min(UNFETCHED, bound.rows or UNFETCHED) if self._is_read else bound.rows
+        if not most or self._fetched.behind <= most:
+            return
+        # rows that readers have had are not lost, so a query with readers goes on
+        if not bound.drop and not self._is_read:
+            self._fetched.keep_last(0)
+            raise bound.error()
+        self._fetched.keep_last(most)
+
+    def _add(self, rows: pa.RecordBatch) -> None:
         if not rows.num_rows:
             return
         with self._lock:
@@ -82,8 +106,6 @@ class ResultLog:
             if not self._is_read:
                 return
             self._move_floor()
-        if self._fetched is not None and self._fetched.behind > UNFETCHED:
-            self._fetched.keep_last(UNFETCHED)
         if self._blocking and self.end >= self._room_until and self.is_full():
             self._gate.close(self)
         self.wake()
@@ -158,16 +180,23 @@ class ResultLog:
                 known.take(most=max(0, upto - known.position))
 
     def restore(
-        self, kept: list[pa.RecordBatch], end: int, fetched: int | None = None, readers: Mapping[str, int] | None = None
+        self,
+        kept: list[pa.RecordBatch],
+        end: int,
+        fetched: int | None = None,
+        readers: Mapping[str, int] | None = None,
+        dropped: int = 0,
     ) -> None:
         """Go on where the log was that these rows were saved from, before anybody reads."""
         self._open = _Piece(end - sum(rows.num_rows for rows in kept))
         start = Cursor(self, self._open)
         self._fetched = None if self._fetched is None else Cursor(self, self._open)
         for rows in kept:
-            self.append(rows)
+            self._add(rows)
         if fetched is not None:
             self.skip_to(fetched)
+        if self._fetched is not None:
+            self._fetched.dropped = dropped
         for name, position in (readers or {}).items():
             piece = start.piece
             assert piece is not None

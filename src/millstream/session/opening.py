@@ -15,7 +15,11 @@ from millstream.session.times import wall_clock
 
 ENGINES = ("embedded", "spark")
 
-BOUNDED: dict[str, Any] = {"statement_timeout": 30.0, "memory_limit": 1 << 30, "max_output_rows": 1_000_000}
+BOUNDED: dict[str, Any] = {
+    "statement_timeout": 30.0, "memory_limit": 1 << 30, "max_output_rows": 1_000_000,
+    # queries that are only looked at, with snapshot(), are fetched by nobody
+    "max_unfetched_rows": 1_000_000, "when_unfetched": "drop",
+}  # fmt: skip
 """the limits of the profile untrusted, unless the operator sets others"""
 
 

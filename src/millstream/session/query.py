@@ -160,7 +160,8 @@ class Query(Displayed):
 
     @property
     def dropped(self) -> int:
-        """How many rows were dropped before they were fetched: with readers, only the latest million rows wait."""
+        """How many rows were dropped before they were fetched: see the setting `max_unfetched_rows`. With readers, only
+        the latest million rows wait."""
         return self._host.results(self.name).unfetched_lost
 
     @property

@@ -171,6 +171,7 @@ def _description(host: EmbeddedHost, running: GraphQuery) -> Saved:
         "sink": running.prepare(),
         "rows": running.rows,
         "fetched": running.results.fetched_to,
+        "dropped": running.results.unfetched_lost,
         "readers": running.results.acknowledged(),
         "held": running.held.since,
         "error": None if running.error is None else running.error.message,
@@ -285,7 +286,9 @@ def restore_query(host: EmbeddedHost, program: ReadyQuery, saved: Saved, blobs: 
             loaded.add(vertex.id)
             _load(vertex.operator, _vertex(vertex.id), blobs)
     rows = _saved_rows(blobs, _produced(program.name))
-    running.results.restore(rows, saved["rows"], saved.get("fetched"), saved.get("readers", {}))
+    running.results.restore(
+        rows, saved["rows"], saved.get("fetched"), saved.get("readers", {}), saved.get("dropped", 0)
+    )
     if saved["ended"] or running.error is not None or all(stream.ended for stream in running.streams):
         running.results.close(running.error)
     running.held = ValidRows(_saved_rows(blobs, _held(program.name)), saved["held"])

@@ -7,7 +7,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 
 from millstream.connectors.contract import Offset, Sink
-from millstream.errors import MillstreamError, ours
+from millstream.errors import LimitError, MillstreamError, ours
 from millstream.hosts.contract import ReadyQuery
 from millstream.hosts.embedded.content import ValidRows
 from millstream.hosts.embedded.graph import Vertex
@@ -52,7 +52,14 @@ class GraphQuery:
                 # it is this query's trouble alone: others have their rows, and a push that went through is not repeated
                 self.fail(ours(error))
                 return
-        self.results.append(batch.rows)
+        lost = self.results.unfetched_lost
+        try:
+            self.results.append(batch.rows)
+        except LimitError as error:
+            self.fail(error)
+            return
+        if not lost and self.results.unfetched_lost:
+            log.warning("query %s: the oldest rows that nobody fetches are dropped", self.program.name)
         if batch.upto == FOREVER:
             self.results.close()
 

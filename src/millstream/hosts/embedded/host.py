@@ -107,9 +107,9 @@ class EmbeddedHost:
         with self.lock:
             if ids is None:
                 self._rewind(program)
-            feeds = physical.streams_of(program.plan)
-            kept = program.sink is None and not program.view
-            running = GraphQuery(program, [self.streams[name] for name in feeds], ResultLog(feeds, self.gate, kept))
+            feeds, fetched = physical.streams_of(program.plan), program.sink is None and not program.view
+            results = ResultLog(feeds, self.gate, fetched, lambda: self.config.unfetched)
+            running = GraphQuery(program, [self.streams[name] for name in feeds], results)
             if program.sink is not None:
                 self._watched = True
                 running.sink = make_sink(program.sink.options, program.sink.name)

@@ -101,6 +101,8 @@ NOT_HERE = {
     "jit": "set MILLSTREAM_JIT where the workers run: spark.executorEnv.MILLSTREAM_JIT",
     "threads": "a task has one core; Spark's cores and spark.sql.shuffle.partitions say how many tasks run at once",
     "checkpoint_seconds": "the trigger of a streaming query says when its state is saved",
+    "max_unfetched_rows": "rows that are fetched are collected by the driver; write many to a sink",
+    "when_unfetched": "rows that are fetched are collected by the driver; write many to a sink",
     "durability": "Spark keeps the offsets of sources and the state of streaming queries in their checkpoint",
 }
 """Settings that are about the process that queries run in, and what to use on Spark."""
