@@ -33,7 +33,7 @@ _LISTED = {
     "hosts.spark.job.kept_job": "KeptJob KeptQuery",
     "plan.aggregate_calls": "AggregateCall",
     "expressions.nodes": "Column Literal Call Cast Case",
-    "plan.events.algebra": "Times Since Next Fold",
+    "plan.events.algebra": "Times Since Next Fold FoldAggregate",
     "plan.events.automata": "AutomatonState AutomatonEdge Automaton",
     "plan.event_joins": "AtWindowEnd Lasting Starts AsofJoin",
     "plan.programs.modes": "Running Sliding Tumbling Closing",

@@ -31,6 +31,10 @@ EXPRESSIONS = (
     "(SELECT name AS a, k AS b FROM s) NEXT{DUR < 9} (SELECT name AS c, raw, k AS e FROM r) NEXT{$1.c = $2.name} s",
     "(SELECT u FROM (SELECT k AS u FROM s NEXT r) UNION ALL SELECT k_1 AS u FROM r NEXT s) NEXT{$1.u = $2.k} r",
     "s NEXT{$1.d < $2.d OR contains($2.name, $1.name)} s",
+    "s FOLD{$2.k = $.k, , count(*) AS n, sum($2.x) AS total, avg($2.v) AS mean, stddev($2.x) AS spread, "
+    "max($2.name) AS top, first_value($2.name) AS begun, sum($2.d) AS money, bool_or($2.flag) AS flagged} s",
+    "FILTER{low < 3}((SELECT k, v FROM s) FOLD{$2.k = $.k, $.low IS NULL OR $2.v > $.low, min($2.v) AS low} "
+    "(SELECT k, v FROM r)) NEXT{$1.k = $2.k AND $2.v > $1.low} s",
     "(SELECT *, name AS path FROM s) FOLD{$2.flag, $2.v > $.v, $.path || $2.name AS path} s",
 )
 

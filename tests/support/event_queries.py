@@ -41,6 +41,21 @@ _OPS: dict[str, Callable[[int, int], bool]] = {
 Data = dict[str, Stream]
 
 
+def _known(values: tuple[int | None, ...]) -> list[int]:
+    return [value for value in values if value is not None]
+
+
+_AGGREGATES: dict[str, Callable[[tuple[int | None, ...]], Any]] = {
+    "rows": len,
+    "count": lambda values: len(_known(values)),
+    "sum": lambda values: sum(_known(values)) if _known(values) else None,
+    "min": lambda values: min(_known(values), default=None),
+    "max": lambda values: max(_known(values), default=None),
+    "first_value": lambda values: values[0],
+    "last_value": lambda values: values[-1],
+}
+
+
 @dataclass(frozen=True)
 class Expression:
     """An item of FROM, its columns, what it means, and whether its events last."""
@@ -162,12 +177,18 @@ class Queries:
         if self.random.random() < 0.4:
             updates.append((f"m{number}", None, lambda v, key=own[0]: _plus(v[key], v[f"$.{key}"])))
             given.append(f"$2.{own[0]} + $.{own[0]} AS m{number}")
+        if self.random.random() < 0.5:
+            texts, more, hidden = self._aggregated(number, own[0])
+            given += texts
+            updates += more
+            # what the definition remembers, and the engine does not
+            updates.append(hidden)
         starts = {f"n{number}": 1} if f"n{number}" in {name for name, _, _ in updates} else {}
         again = {*own, *starts}
         columns = (
             *(f"{name}_1" if name in again else name for name in (*first.columns, *starts)),
             *own,
-            *(name for name, _, _ in updates),
+            *(name for name, _, _ in updates if not name.startswith("hidden")),
         )
 
         def meaning(data: Data) -> Stream:
@@ -178,6 +199,21 @@ class Queries:
         second_part = "" if continues.text == "TRUE" else continues.text
         braces = f"FOLD{{{first_part}, {second_part}, {', '.join(given)}}}"
         return Expression(f"({text} {braces} {second.text})", columns, meaning)
+
+    def _aggregated(self, number: int, column: str) -> tuple[list[str], list[Any], Any]:
+        """Some aggregates over the events taken: their texts, what they mean, and the values that they are of."""
+        hidden = f"hidden{number}"
+
+        def taken(values: Values) -> tuple[Any, ...]:
+            return (*(values[f"$.{hidden}"] or ()), values[column])
+
+        texts, updates = [], []
+        for fn in self.random.sample(list(_AGGREGATES), self.random.randint(1, 3)):
+            name = f"{fn}{number}"
+            texts.append(f"{'count(*)' if fn == 'rows' else f'{fn}($2.{column})'} AS {name}")
+            begin = 0 if fn in ("rows", "count") else None
+            updates.append((name, begin, lambda v, fn=fn: _AGGREGATES[fn](taken(v))))
+        return texts, updates, (hidden, None, taken)
 
     def _filtered(self, of: Expression) -> Expression:
         test = self._test(list(of.columns), dur=True)

@@ -13,6 +13,7 @@ from millstream.physical.scalars import projected
 from millstream.plan import nodes as P
 from millstream.plan.events.algebra import Since, Times
 from millstream.plan.events.automata import (
+    AGGREGATED,
     EVENT,
     INSTANCE,
     Automaton,
@@ -52,7 +53,15 @@ def plan_automaton(automaton: Automaton, plan: Callable[[P.Node], Physical]) -> 
     """A kernel for the automaton, each of its streams with the columns that it reads."""
     hoist = _Hoist(automaton)
     states = tuple(
-        AutomatonState(state.port, state.columns, tuple(hoist.changed(c, state.port) for c in state.conditions))
+        AutomatonState(
+            state.port,
+            state.columns,
+            tuple(hoist.changed(condition, state.port) for condition in state.conditions),
+            tuple(
+                each if each.arg is None else replace(each, arg=hoist.changed(each.arg, state.port))
+                for each in state.aggregates
+            ),
+        )
         for state in automaton.states
     )
     edges = tuple(
@@ -151,7 +160,7 @@ def _is_brought(automaton: Automaton, number: int, name: str, seen: set[tuple[in
     seen.add((number, name))
     for edge in automaton.entering(number):
         value = dict(edge.values)[name]
-        if not isinstance(value, Column):
+        if not isinstance(value, Column) or value.name.startswith(AGGREGATED):
             return False
         if value.name.startswith(INSTANCE) and not _is_brought(automaton, edge.source, value.name[2:], seen):
             return False

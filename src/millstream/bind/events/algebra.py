@@ -8,11 +8,12 @@ from sqlglot import exp
 
 from millstream.bind.context import Context
 from millstream.bind.events.conditions import EventConditions, EventNames
+from millstream.bind.events.folded import FoldValues
 from millstream.bind.expressions import coerce
 from millstream.bind.relations.windows import check_clocks
-from millstream.expressions.nodes import Column, Expr, Literal
+from millstream.expressions.nodes import Column, Expr, Literal, columns_of, substitute
 from millstream.plan import nodes as P
-from millstream.plan.events.algebra import DUR, LAST, Fold, Next, Times
+from millstream.plan.events.algebra import DUR, LAST, Fold, FoldAggregate, Next, Times
 from millstream.sql.event_nodes import EventAggregate, EventExpression, EventFilter, EventFold, EventNext, second_input
 from millstream.types import BIGINT, INTERVAL, NULL, SqlType, common_type
 
@@ -188,16 +189,19 @@ class _FoldBinder:
             key: self.left.schema[name].type if name in self.left.schema else NULL
             for key, (name, _) in self.updated.items()
         }
-        updates = self._updates(types)
+        updates, aggregates = self._updates(types)
         conditions = self._conditions({key: becomes.type for key, (_, becomes) in updates.items()})
         condition, continues = (
             None if part is None else conditions.condition(part) for part in (self.node.condition, self.node.continues)
         )
-        made = tuple(
-            (self.updated[key][0], self._begin(self.updated[key][0], becomes.type), becomes)
-            for key, (_, becomes) in updates.items()
-        )
-        return Fold(renamed, self.right, begins, made, condition, continues)
+        made = tuple((name, self._begin_of(name, becomes, aggregates), becomes) for name, becomes in updates.values())
+        return Fold(renamed, self.right, begins, made, condition, continues, aggregates)
+
+    def _begin_of(self, name: str, becomes: Expr, aggregates: tuple[FoldAggregate, ...]) -> Expr:
+        """What a computed column is before the first event; one of aggregates alone has their values over nothing."""
+        empty: dict[str, Expr] = {each.name: each.of_nothing for each in aggregates}
+        read = columns_of(becomes)
+        return substitute(becomes, empty) if read and read <= empty.keys() else self._begin(name, becomes.type)
 
     def _begin(self, name: str, type_: SqlType) -> Expr:
         if name not in self.left.schema:
@@ -205,11 +209,13 @@ class _FoldBinder:
         own = self.left.schema[name]
         return coerce(Column(own.type, self.names[own.name]), type_)
 
-    def _updates(self, types: dict[str, SqlType]) -> dict[str, tuple[str, Expr]]:
-        """What is computed; a value is of the type that it begins with and of that it becomes."""
+    def _updates(self, types: dict[str, SqlType]) -> tuple[dict[str, tuple[str, Expr]], tuple[FoldAggregate, ...]]:
+        """What is computed, and the aggregates in it; a value is of the type that it begins with and of that it
+        becomes."""
         for _ in range(_MOST_ROUNDS):
-            conditions = self._conditions(types)
-            bound = {key: conditions.bind(expr) for key, (_, expr) in self.updated.items()}
+            computed = FoldValues(self.context, self._names(types))
+            bound = {key: computed.bind(expr) for key, (_, expr) in self.updated.items()}
+            self._refuse_beginnings(bound, computed.aggregates)
             wider: dict[str, SqlType] = {}
             for key, expr in bound.items():
                 type_ = common_type(types[key], expr.type)
@@ -219,17 +225,33 @@ class _FoldBinder:
                     )
                 wider[key] = type_
             if wider == types:
-                return {key: (self.updated[key][0], coerce(expr, types[key])) for key, expr in bound.items()}
+                made = {key: (self.updated[key][0], coerce(expr, types[key])) for key, expr in bound.items()}
+                return made, computed.aggregates
             types = wider
         return self.context.fail("what FOLD computes has no type", self.node, hint="CAST it")
 
+    def _refuse_beginnings(self, bound: dict[str, Expr], aggregates: tuple[FoldAggregate, ...]) -> None:
+        names = {each.name for each in aggregates}
+        for key, expr in bound.items():
+            name, node = self.updated[key]
+            if name in self.left.schema and names & columns_of(expr):
+                self.context.fail(
+                    f"{name} is a column of the first input",
+                    node,
+                    detail="an aggregate is over the events of the second input alone, and begins with none",
+                    hint="give it another name; or write what is added, such as $.n + 1 AS n",
+                )
+
     def _conditions(self, types: dict[str, SqlType]) -> EventConditions:
+        return EventConditions(self.context, self._names(types))
+
+    def _names(self, types: dict[str, SqlType]) -> EventNames:
         last = {field.name.lower(): Column(field.type, LAST + field.name, field.name) for field in self.right.schema}
         last |= {key: Column(type_, LAST + self.updated[key][0], self.updated[key][0]) for key, type_ in types.items()}
         first = _named(self.left, self.names.__getitem__)
         last = {**{key: column for key, column in first.items() if key not in last}, **last}
         inputs = {"$1": first, "$2": _named(self.right), "$": last}
-        return EventConditions(self.context, EventNames("FOLD", inputs, duration_type(self.context, self.left)))
+        return EventNames("FOLD", inputs, duration_type(self.context, self.left))
 
 
 def _listed(left: P.Node, right: P.Node) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from millstream.bind.aggregates.calls import WrittenCall, aggregate_call
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder
 from millstream.bind.scope import did_you_mean
@@ -36,6 +37,18 @@ class EventConditions(ExpressionBinder):
         super().__init__(context, None)
         self.names = names
         self.asks_duration = False
+
+    def bind(self, node: exp.Expr) -> Expr:
+        call = aggregate_call(node, self.context)
+        return super().bind(node) if call is None else self._aggregate(call)
+
+    def _aggregate(self, call: WrittenCall) -> Expr:
+        return self.context.fail(
+            f"{call.name} is not allowed here",
+            call.node,
+            detail="aggregates are only allowed in the third part of FOLD, and not inside each other",
+            hint="FOLD{…, …, count(*) AS n} computes one; $.n is what it was with the last event",
+        )
 
     def _column(self, node: exp.Column) -> Expr:
         if node.args.get("db") is not None or node.args.get("catalog") is not None:

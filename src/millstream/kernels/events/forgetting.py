@@ -32,9 +32,9 @@ def _used(layout: AutomatonLayout, state: Instances) -> dict[SqlType, Ints]:
     """The codes that instances have, by the types of their values; texts are those of VARCHAR."""
     rows = state.rows[: int(state.meta[loops.USED])]
     found: dict[SqlType, list[Ints]] = {}
-    for number, each in enumerate(layout.spec.states):
+    for number, columns in enumerate(layout.stored):
         own = rows[rows[:, loops.STATE] == number]
-        for column in each.columns:
+        for column in columns:
             if is_odd(column.type) or column.type.is_coded:
                 table = column.type if is_odd(column.type) else VARCHAR
                 found.setdefault(table, []).append(own[:, layout.word(number, column.name)])

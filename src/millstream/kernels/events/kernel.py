@@ -82,6 +82,8 @@ class AutomatonKernel:
         ports, places, starts, ends, seq = _together(events)
         columns = [array for port, batch in enumerate(events) for array in self._columns(state, port, batch)]
         constants: tuple[Any, ...] = self._source.constants.arrays(state.codes.of_texts)
+        if self.layout.compares_texts:
+            constants = (*constants, *map(as_input, state.codes.texts.arrays))
         state.hold(state.codes.size)
         out = np.zeros((max(64, len(ends) // 8), self.layout.output_width), dtype=np.int64)
         state.meta[loops.OUT] = 0

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from millstream.expressions.nodes import Column, Expr, columns_of
+from millstream.kernels.accumulators import Accumulator, Argument, Lane
 from millstream.kernels.events.loops import HEADER
 from millstream.kernels.events.spec import AutomatonSpec
 from millstream.plan.events.automata import EVENT, INSTANCE, START, AutomatonEdge
-from millstream.schema import Field
-from millstream.types import SqlType
+from millstream.schema import Field, Schema
+from millstream.types import BIGINT, DOUBLE, SqlType
 
 _BITS = 62
 """NULLs that a word tells of"""
@@ -27,8 +28,8 @@ class OutputColumn:
 
 @dataclass
 class AutomatonLayout:
-    """The words of rows. Each instance has a header, words that tell which values are NULL, its values, and the codes
-    of those values by which instances are found and that are no codes themselves."""
+    """The words of rows. Each instance has a header, words that tell which values are NULL, its values, the lanes of
+    its aggregates, and the codes of those values by which instances are found and that are no codes themselves."""
 
     spec: AutomatonSpec
     codes: list[dict[str, int]] = field(default_factory=list)
@@ -53,30 +54,70 @@ class AutomatonLayout:
                     if value.name.startswith(INSTANCE):
                         waiting.append((edge.source, value.name[2:]))
         for number, own in enumerate(self.codes):
-            first = self.values_begin + len(self.spec.states[number].columns)
+            first = self.values_begin + len(self.stored[number])
             for place, name in enumerate(sorted(own)):
                 own[name] = first + place
 
     def column(self, state: int, name: str) -> SqlType:
-        return self.spec.states[state].columns[name].type
+        return self.stored[state][name].type
+
+    @cached_property
+    def accumulators(self) -> tuple[tuple[Accumulator, ...], ...]:
+        """For each state those of its aggregates."""
+        return tuple(
+            tuple(
+                Accumulator(
+                    each.fn, None if each.arg is None else Argument(f"t{number}_{place}", each.arg.type), each.type
+                )
+                for place, each in enumerate(state.aggregates)
+            )
+            for number, state in enumerate(self.spec.states)
+        )
+
+    def lanes(self, state: int, place: int) -> list[tuple[Lane, Field]]:
+        """The lanes of an aggregate, and the columns that hold them."""
+        accumulator, name = self.accumulators[state][place], self.spec.states[state].aggregates[place].name
+        found = []
+        for lane in accumulator.state.lanes:
+            is_code = accumulator.arg is not None and accumulator.arg.type.is_coded and lane.name in ("best", "value")
+            type_ = accumulator.arg.type if is_code and accumulator.arg else DOUBLE if lane.is_float else BIGINT
+            found.append((lane, Field(f"{name}.{lane.name}", type_)))
+        return found
+
+    @cached_property
+    def stored(self) -> tuple[Schema, ...]:
+        """What instances of each state hold: their columns, and the lanes of aggregates."""
+        return tuple(
+            Schema(
+                state.columns.fields
+                + tuple(own for place in range(len(state.aggregates)) for _, own in self.lanes(number, place))
+            )
+            for number, state in enumerate(self.spec.states)
+        )
+
+    @cached_property
+    def compares_texts(self) -> bool:
+        """Whether an aggregate asks for the order of texts."""
+        own = [each for state in self.accumulators for each in state]
+        return any(each.fn in ("min", "max") and each.arg is not None and each.arg.type.is_coded for each in own)
 
     @cached_property
     def values_begin(self) -> int:
-        most = max(len(state.columns) for state in self.spec.states)
+        most = max(map(len, self.stored))
         return HEADER + max(1, -(-most // _BITS))
 
     @cached_property
     def width(self) -> int:
         return self.values_begin + max(
-            len(state.columns) + len(own) for state, own in zip(self.spec.states, self.codes, strict=True)
+            len(columns) + len(own) for columns, own in zip(self.stored, self.codes, strict=True)
         )
 
     def word(self, state: int, name: str) -> int:
-        return self.values_begin + self.spec.states[state].columns.index(name)
+        return self.values_begin + self.stored[state].index(name)
 
     def null(self, state: int, name: str) -> tuple[int, int]:
         """The word and the bit that tell whether a value is NULL."""
-        place = self.spec.states[state].columns.index(name)
+        place = self.stored[state].index(name)
         return HEADER + place // _BITS, place % _BITS
 
     def code_word(self, state: int, name: str) -> int:
@@ -99,6 +140,9 @@ class AutomatonLayout:
             for condition in state.conditions:
                 if not is_pair(condition, pair):
                     note(state.port, condition)
+            for aggregate in state.aggregates:
+                if aggregate.arg is not None:
+                    note(state.port, aggregate.arg)
             if pair is not None and self.spec.inputs[state.port][pair[0]].type.is_coded:
                 read[state.port][pair[0]] = None
         for edge in self.spec.edges:

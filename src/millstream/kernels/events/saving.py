@@ -40,14 +40,14 @@ def exported(layout: AutomatonLayout, state: Instances) -> Content:
 
 def _types(layout: AutomatonLayout) -> list[SqlType]:
     """The types of all columns of instances, each once."""
-    return list(dict.fromkeys(own.type for state in layout.spec.states for own in state.columns))
+    return list(dict.fromkeys(own.type for columns in layout.stored for own in columns))
 
 
 def _places(layout: AutomatonLayout, number: int) -> list[tuple[str, SqlType, str]]:
     """The columns of a state: their names, their types, and those of the saved columns that hold them."""
     counts: dict[SqlType, int] = {}
     places = []
-    for own in layout.spec.states[number].columns:
+    for own in layout.stored[number]:
         counts[own.type] = counts.get(own.type, 0) + 1
         places.append((own.name, own.type, f"{own.type} {counts[own.type]}"))
     return places

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from millstream.expressions.kernel.coded_text import NotCompilable
 from millstream.expressions.kernel.helpers import helper_source
 from millstream.expressions.kernel.source import KernelExpr
 from millstream.expressions.nodes import Column, Expr, columns_of, walk
+from millstream.kernels.accumulators import Place
+from millstream.kernels.accumulators import imports as accumulator_imports
 from millstream.kernels.events import loops
 from millstream.kernels.events.layout import AutomatonLayout, is_pair
 from millstream.kernels.patterns.conditions import Constants
 from millstream.kernels.source.passes import imports_of
 from millstream.kernels.source.writer import Writer
 from millstream.plan.events.algebra import DUR
-from millstream.plan.events.automata import EVENT, INSTANCE, AutomatonEdge
+from millstream.plan.events.automata import AGGREGATED, EVENT, INSTANCE, AutomatonEdge
 from millstream.types import SqlType
 
 _LOOPS = (
     "START", "END", "NEXT", "SUCCESSOR", "CODE", "UNTOUCHED", "GONE", "FREE", "USED", "LIVE", "EPOCH", "MARKED",
     "OUT", "NEED_ROWS", "NEED_OUT", "NEED_MARKS", "take", "give_back", "append", "unlink", "wait", "mark", "commit",
 )  # fmt: skip
+
+_TEXTS = ("text_starts", "text_lengths", "text_arena")
+_TOO_LARGE = 'raise OverflowError("the sum does not fit its type")'
 
 
 class AutomatonSource:
@@ -51,6 +59,7 @@ class AutomatonSource:
             "out_reals",
             "whole",
             "real",
+            *(_TEXTS if self.layout.compares_texts else ()),
             *(["ask"] if self.asked else []),
         ]
 
@@ -58,6 +67,8 @@ class AutomatonSource:
         body = self._run()
         own = "\n\n".join(part for part in (helper_source(self._helpers), body) if part)
         imports = "".join(f"{line}\n" for line in imports_of(loops.__name__, _LOOPS, own))
+        if any(self.layout.accumulators):
+            imports = accumulator_imports(own) + imports
         return f"import numpy as np\n{imports}\n\n{own}"
 
     def _run(self) -> str:
@@ -66,7 +77,7 @@ class AutomatonSource:
         self._event(body)
         constants = self.constants.lines()
         with write.block(f"def run({', '.join(self.parameters)}):"):
-            write(*constants)
+            write(*constants, *self._texts())
             with write.block("for i in range(first, stop):"):
                 write("now = ends[i]")
                 with write.block("if now > meta[EPOCH]:"):
@@ -80,6 +91,11 @@ class AutomatonSource:
                 write.lines += body.lines
             write("return stop")
         return write.text
+
+    def _texts(self) -> list[str]:
+        """Lines that give aggregates of texts the arrays by which texts are compared."""
+        own = [each.arg for state in self.layout.accumulators for each in state if each.fn in ("min", "max")]
+        return [f"{arg.texts} = {', '.join(_TEXTS)}" for arg in own if arg is not None and arg.type.is_coded]
 
     def _event(self, write: Writer) -> None:
         for port in range(len(self.spec.inputs)):
@@ -165,7 +181,8 @@ class AutomatonSource:
             write("x = following")
 
     def _load(self, write: Writer, number: int) -> None:
-        read = {name for condition in self.spec.states[number].conditions for name in columns_of(condition)}
+        asked = (*self.spec.states[number].conditions, *(each.arg for each in self.spec.states[number].aggregates))
+        read = {name for expr in asked if expr is not None for name in columns_of(expr)}
         for edge in self.spec.leaving(number):
             for expr in (*edge.conditions, *(value for _, value in edge.values)):
                 read |= columns_of(expr)
@@ -184,8 +201,7 @@ class AutomatonSource:
                 self._forward(write, edge, number)
         write("stays = False")
         for edge in rebinds:
-            tests = [self._condition(condition, edge.port, number) for condition in edge.conditions]
-            with write.when(" and ".join(tests) or "True"):
+            with self._taking(write, edge, number):
                 self._rebind(write, edge, number)
         with write.block("if not stays:"):
             with write.block("if alone and rows[x, SUCCESSOR] == UNTOUCHED:"):
@@ -194,12 +210,50 @@ class AutomatonSource:
                 write("mark(rows, meta, marked, x)")
 
     def _forward(self, write: Writer, edge: AutomatonEdge, number: int) -> None:
-        tests = [self._condition(condition, edge.port, number) for condition in edge.conditions]
-        with write.when(" and ".join(tests) or "True"):
+        with self._taking(write, edge, number):
             if edge.target == self.spec.end:
                 self._emit(write, edge, number)
             else:
                 self._create(write, edge, number)
+
+    @contextmanager
+    def _taking(self, write: Writer, edge: AutomatonEdge, number: int) -> Iterator[None]:
+        """What happens if an edge is taken: its aggregates take the event in, unless a condition that reads none of
+        them fails before."""
+        late = [c for c in edge.conditions if any(name.startswith(AGGREGATED) for name in columns_of(c))]
+        tests = [
+            self._condition(condition, edge.port, number) for condition in edge.conditions if condition not in late
+        ]
+        with write.when(" and ".join(tests) or "True"):
+            self._aggregate(write, edge, number)
+            tests = [self._condition(condition, edge.port, number) for condition in late]
+            with write.when(" and ".join(tests) or "True"):
+                yield
+
+    def _aggregate(self, write: Writer, edge: AutomatonEdge, number: int) -> None:
+        """The lanes of the instance's aggregates with the event in plain variables, and what they come to."""
+        exprs = (*edge.conditions, *(value for _, value in edge.values))
+        read = {name for expr in exprs for name in columns_of(expr)}
+        for place, own in enumerate(self.spec.states[number].aggregates):
+            is_read = AGGREGATED + own.name in read
+            if not is_read and edge.target != number:
+                continue
+            accumulator, at, name = self.layout.accumulators[number][place], _lanes(number, place), f"t{number}_{place}"
+            for lane, column in self.layout.lanes(number, place):
+                word = self.layout.word(number, column.name)
+                write(f"{at[lane.name]} = {_read(column.type, 'rows', 'reals', 'x', word)}")
+            value, known = "", "True"
+            if own.arg is not None:
+                value, null = self._value(write, own.arg, edge.port, number, f"z{number}_{place}")
+                value = f"(1 if {value} else 0)" if own.arg.type.kernel == "bool" else value
+                known = "True" if null == "False" else f"not {null}"
+            write(*accumulator.state.enter(at, value, known))
+            if is_read:
+                write(
+                    "known = True", *accumulator.result(at, f"v_{name}", "known", _TOO_LARGE), f"n_{name} = not known"
+                )
+                if own.type.kernel == "bool":
+                    write(f"v_{name} = v_{name} != 0")
 
     def _start(self, write: Writer, edge: AutomatonEdge) -> None:
         if any(DUR in columns_of(condition) for condition in edge.conditions):
@@ -256,6 +310,8 @@ class AutomatonSource:
         made = []
         for place, (name, value) in enumerate(edge.values):
             made.append((name, value.type, *self._value(write, value, edge.port, source, f"w{place}")))
+        for place in range(len(self.spec.states[target].aggregates)):
+            made += self._lane_values(target, place, goes_on=source == target)
         codes = []
         for name, word in self.layout.codes[target].items():
             write(f"k{word} = {self._code_of(edge, name)}")
@@ -270,6 +326,19 @@ class AutomatonSource:
             write(f"rows[{row}, {word}] = {' | '.join(nulls.get(word, ['0']))}")
         for word in codes:
             write(f"rows[{row}, {word}] = k{word}")
+
+    def _lane_values(self, state: int, place: int, goes_on: bool) -> list[tuple[str, SqlType, str, str]]:
+        """The lanes of an aggregate that goes on, or begins: columns, types, values, and whether these are NULL."""
+        lanes, at = self.layout.lanes(state, place), _lanes(state, place)
+        found = []
+        for lane, column in lanes:
+            value = at[lane.name] if goes_on else "0.0" if lane.is_float else "0"
+            null = "False"
+            if column.type.is_coded:
+                # the lane before it tells whether there is a text
+                null = f"{at[lanes[0][0].name]} != 1" if goes_on else "True"
+            found.append((column.name, column.type, value, null))
+        return found
 
     def _emit(self, write: Writer, edge: AutomatonEdge, source: int | None) -> None:
         write("o = meta[OUT]", "out[o, 0] = i", f"out[o, 1] = {'began' if source is None else 'rows[x, START]'}")
@@ -339,7 +408,14 @@ class AutomatonSource:
         if source is not None:
             columns = self.spec.states[source].columns.names
             names |= {INSTANCE + name: f"q{source}_{k}" for k, name in enumerate(columns)}
+            own = self.spec.states[source].aggregates
+            names |= {AGGREGATED + each.name: f"t{source}_{k}" for k, each in enumerate(own)}
         return names
+
+
+def _lanes(state: int, place: int) -> Place:
+    """The lanes of an aggregate in plain variables."""
+    return Place.local(f"l{state}_{place}_")
 
 
 def _of_event_alone(condition: Expr) -> bool:

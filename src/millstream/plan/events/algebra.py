@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal as OneOf
 
-from millstream.expressions.nodes import Expr, columns_of
+from millstream.expressions.nodes import Expr, Literal, columns_of
 from millstream.plan.node import Binary, Kind, Node, Unary
 from millstream.schema import Field, Schema
 from millstream.types import BOOLEAN, SqlType
@@ -107,19 +107,39 @@ class Next(Binary):
 
 
 @dataclass(frozen=True)
+class FoldAggregate:
+    """A built-in aggregate over the events that were taken so far, the one at hand included; no argument: how many.
+    Computed columns read it by its name."""
+
+    name: str
+    fn: str
+    arg: Expr | None
+    type: SqlType
+
+    @property
+    def of_nothing(self) -> Expr:
+        """What it is before the first event."""
+        return Literal(self.type, 0 if self.fn == "count" else None)
+
+    def __str__(self) -> str:
+        return f"{self.name} := {self.fn}({'*' if self.arg is None else self.arg})"
+
+
+@dataclass(frozen=True)
 class Fold(Binary):
     """Each event of the first stream with what follows it, again and again.
 
     The next event of the second stream is the first that meets `condition`, as for Next. If it `continues`, an event is
     given out and the next one is looked for; otherwise that was all. The columns of the second stream have the values
     of its last event; they `begin` with values of the first stream. `updates` are further columns: how they begin,
-    and what they become with each event.
+    and what they become with each event, which may read the `aggregates`.
     """
 
     begins: Assignments
     updates: tuple[tuple[str, Expr, Expr], ...] = ()
     condition: Expr | None = None
     continues: Expr | None = None
+    aggregates: tuple[FoldAggregate, ...] = ()
     lasts = True
 
     def __post_init__(self) -> None:
@@ -132,6 +152,10 @@ class Fold(Binary):
             if condition is not None:
                 _require(condition, known)
                 _require_condition(condition)
+        for aggregate in self.aggregates:
+            if aggregate.arg is not None:
+                _require(aggregate.arg, known)
+        known |= {aggregate.name for aggregate in self.aggregates}
         for name, begin, becomes in self.updates:
             _require(becomes, known)
             if begin.type != becomes.type:
@@ -160,7 +184,7 @@ class Fold(Binary):
         changed = frozenset().union(*(columns_of(becomes) for _, _, becomes in self.updates))
         begun = frozenset().union(*(columns_of(expr) for _, expr in self.begins))
         begun |= frozenset().union(*(columns_of(begin) for _, begin, _ in self.updates))
-        read = conditions | changed | begun
+        read = conditions | changed | begun | frozenset().union(*(_read(each.arg) for each in self.aggregates))
         last = frozenset(name.removeprefix(LAST) for name in read if name.startswith(LAST))
         return frozenset(name for name in read | last if name in self.left.schema or name in self.right.schema)
 
@@ -171,12 +195,11 @@ class Fold(Binary):
     def narrowed(self, wanted: Set[str]) -> Node:
         """Without updates, and beginnings of columns, that nobody reads."""
         needed = set(wanted) | {name.removeprefix(LAST) for name in _read(self.condition) | _read(self.continues)}
+        computed = [(name, becomes) for name, _, becomes in self.updates]
+        computed += [(each.name, each.arg) for each in self.aggregates if each.arg is not None]
         while True:
             more = needed | {
-                part.removeprefix(LAST)
-                for name, _, becomes in self.updates
-                if name in needed
-                for part in columns_of(becomes)
+                part.removeprefix(LAST) for name, becomes in computed if name in needed for part in columns_of(becomes)
             }
             if more == needed:
                 break
@@ -184,12 +207,15 @@ class Fold(Binary):
         last = _read(self.condition) | _read(self.continues)
         updates = tuple(update for update in self.updates if update[0] in needed)
         last |= frozenset().union(*(columns_of(becomes) for _, _, becomes in updates))
+        aggregates = tuple(each for each in self.aggregates if each.name in needed)
+        last |= frozenset().union(*(_read(each.arg) for each in aggregates))
         begins = tuple(begin for begin in self.begins if LAST + begin[0] in last)
-        return replace(self, begins=begins, updates=updates)
+        return replace(self, begins=begins, updates=updates, aggregates=aggregates)
 
     def label(self) -> str:
         parts = [] if self.condition is None else [str(self.condition)]
         parts += [] if self.continues is None else [f"while {self.continues}"]
+        parts += [str(each) for each in self.aggregates]
         parts += [f"{name} := {becomes}" for name, _, becomes in self.updates]
         return " ".join(["Fold", "; ".join(parts)]).rstrip()
 

@@ -7,23 +7,25 @@ Otherwise the instance is gone, and there is a new one for each edge whose condi
 state itself rebinds it, others go forward, and those to the end give an event out.
 
 Conditions and values read columns of the instance as `q.x`, those of the event as `e.x`, and `$dur`, the time from the
-start of the instance to the end of the event.
+start of the instance to the end of the event. A state may have aggregates over the events that its instances took;
+edges that leave it read them as `a.x`, with the event that takes the edge.
 """
 
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from millstream.expressions.nodes import Call, Column, Expr, columns_of
-from millstream.plan.events.algebra import DUR, Assignments
+from millstream.plan.events.algebra import DUR, Assignments, FoldAggregate
 from millstream.plan.node import Kind, Node
 from millstream.schema import Field, Schema
 
 START = -1
 INSTANCE = "q."
 EVENT = "e."
+AGGREGATED = "a."
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class AutomatonState:
     port: int
     columns: Schema
     conditions: tuple[Expr, ...] = ()
+    aggregates: tuple[FoldAggregate, ...] = field(default=(), metadata={"later": True})
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,9 @@ class Automaton(Node):
         for state in self.states:
             for condition in state.conditions:
                 self._require(condition, state.port, state.columns)
+            for aggregate in state.aggregates:
+                if aggregate.arg is not None:
+                    self._require(aggregate.arg, state.port, state.columns)
         for edge in self.edges:
             self._require_edge(edge)
 
@@ -76,14 +82,15 @@ class Automaton(Node):
         if state is not None and state.port != edge.port:
             raise ValueError("a state reads one stream")
         for expr in (*edge.conditions, *(value for _, value in edge.values)):
-            self._require(expr, edge.port, Schema(()) if state is None else state.columns)
+            own = frozenset(() if state is None else (AGGREGATED + each.name for each in state.aggregates))
+            self._require(expr, edge.port, Schema(()) if state is None else state.columns, own)
         wanted = self.schema if edge.target == self.end else self.states[edge.target].columns
         made = tuple(Field(name, value.type) for name, value in edge.values)
         if made != wanted.fields:
             raise ValueError(f"an edge gives {Schema(made)} where {wanted} is needed")
 
-    def _require(self, expr: Expr, port: int, columns: Schema) -> None:
-        for name in columns_of(expr) - {DUR}:
+    def _require(self, expr: Expr, port: int, columns: Schema, also: frozenset[str] = frozenset()) -> None:
+        for name in columns_of(expr) - {DUR} - also:
             known = self.streams[port].schema if name.startswith(EVENT) else columns
             if name[2:] not in known or not name.startswith((EVENT, INSTANCE)):
                 raise ValueError(f"{expr} reads {name}, which is not there")
@@ -117,7 +124,8 @@ class Automaton(Node):
         """All conditions and values."""
         conditions = [condition for state in self.states for condition in state.conditions]
         on_edges = [expr for edge in self.edges for expr in (*edge.conditions, *(value for _, value in edge.values))]
-        return conditions + on_edges
+        aggregated = [each.arg for state in self.states for each in state.aggregates if each.arg is not None]
+        return conditions + aggregated + on_edges
 
     def leaving(self, state: int) -> list[AutomatonEdge]:
         return [edge for edge in self.edges if edge.source == state]
@@ -128,6 +136,7 @@ class Automaton(Node):
     def narrowed(self, wanted: Set[str]) -> Node:
         """The automaton that gives out only these columns, without values that nobody reads."""
         kept = {self.end: set(wanted) & set(self.schema.names) or {self.schema.names[0]}}
+        aggregated: dict[int, tuple[FoldAggregate, ...]] = {}
         for number in reversed(range(self.end)):
             needed = {name for condition in self.states[number].conditions for name in columns_of(condition)}
             kept[number] = set()
@@ -137,12 +146,22 @@ class Automaton(Node):
                     for name, value in edge.values:
                         if name in kept[edge.target]:
                             needed |= columns_of(value)
+                for each in self.states[number].aggregates:
+                    if AGGREGATED + each.name in needed and each.arg is not None:
+                        needed |= columns_of(each.arg)
                 own = {name[2:] for name in needed if name.startswith(INSTANCE)}
                 if own == kept[number]:
                     break
                 kept[number] = own
+            aggregated[number] = tuple(
+                each for each in self.states[number].aggregates if AGGREGATED + each.name in needed
+            )
         states = tuple(
-            replace(state, columns=Schema(tuple(field for field in state.columns if field.name in kept[number])))
+            replace(
+                state,
+                columns=Schema(tuple(column for column in state.columns if column.name in kept[number])),
+                aggregates=aggregated[number],
+            )
             for number, state in enumerate(self.states)
         )
         edges = tuple(
@@ -163,6 +182,9 @@ def told(automaton: Automaton) -> list[str]:
         if edge.target < automaton.end and edge.source != edge.target and automaton.states[edge.target].conditions:
             state = automaton.states[edge.target]
             lines.append(f"{_name(automaton, edge.target)} waits for{_when(state.conditions).removeprefix(' if')}")
+        if edge.source == edge.target:
+            own = automaton.states[edge.source].aggregates
+            lines += [f"{_name(automaton, edge.source)} takes a.{each}" for each in own]
     return list(dict.fromkeys(lines))
 
 

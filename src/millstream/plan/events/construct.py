@@ -12,8 +12,16 @@ from dataclasses import dataclass, replace
 from millstream.expressions.kernel.coded_text import has_kernel_form
 from millstream.expressions.nodes import Column, Expr, conjuncts, may_fail, substitute
 from millstream.plan import nodes as P
-from millstream.plan.events.algebra import DUR, LAST, Fold, Next, Times
-from millstream.plan.events.automata import EVENT, INSTANCE, START, Automaton, AutomatonEdge, AutomatonState
+from millstream.plan.events.algebra import DUR, LAST, Fold, FoldAggregate, Next, Times
+from millstream.plan.events.automata import (
+    AGGREGATED,
+    EVENT,
+    INSTANCE,
+    START,
+    Automaton,
+    AutomatonEdge,
+    AutomatonState,
+)
 from millstream.schema import Field, Schema
 
 
@@ -153,7 +161,11 @@ class _Construction:
         def asked(condition: Expr | None) -> tuple[Expr, ...]:
             return () if condition is None else conjuncts(substitute(condition, known))
 
-        number = self._state(before, port, columns, (*conditions, *asked(node.condition)))
+        aggregates = tuple(
+            each if each.arg is None else replace(each, arg=substitute(each.arg, known)) for each in node.aggregates
+        )
+        number = self._state(before, port, columns, (*conditions, *asked(node.condition)), aggregates)
+        known |= {each.name: Column(each.type, AGGREGATED + each.name) for each in aggregates}
         made = {name: substitute(becomes, known) for name, _, becomes in node.updates}
         first = _columns(INSTANCE, node.left.schema)
         last = {LAST + name: event[name] for name, _ in node.begins}
@@ -162,9 +174,16 @@ class _Construction:
         self._edges.append(_Loose(number, port, goes_on, {**first, **last}).to(number))
         return [_Loose(number, port, goes_on, {**first, **event, **made})]
 
-    def _state(self, before: list[_Loose], port: int, columns: Schema, conditions: tuple[Expr, ...]) -> int:
+    def _state(
+        self,
+        before: list[_Loose],
+        port: int,
+        columns: Schema,
+        conditions: tuple[Expr, ...],
+        aggregates: tuple[FoldAggregate, ...] = (),
+    ) -> int:
         number = len(self._states)
-        self._states.append(AutomatonState(port, columns, conditions))
+        self._states.append(AutomatonState(port, columns, conditions, aggregates))
         for edge in before:
             values = {field.name: edge.values[field.name] for field in columns}
             self._edges.append(replace(edge, values=values).to(number))

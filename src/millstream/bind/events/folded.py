@@ -1,0 +1,46 @@
+"""What FOLD computes with each event: expressions, and aggregates over the events taken so far."""
+
+from __future__ import annotations
+
+from millstream.bind.aggregates.calls import WrittenCall, bind_builtin, depends_on_order, is_idempotent
+from millstream.bind.context import Context
+from millstream.bind.events.conditions import EventConditions, EventNames
+from millstream.bind.expressions import in_words
+from millstream.expressions.nodes import Column, Expr
+from millstream.plan.events.algebra import FoldAggregate
+
+
+class FoldValues(EventConditions):
+    """Binds the third part of FOLD. An aggregate becomes a column that the fold has beside others."""
+
+    def __init__(self, context: Context, names: EventNames) -> None:
+        super().__init__(context, names)
+        self._found: dict[tuple[str, Expr | None], FoldAggregate] = {}
+
+    @property
+    def aggregates(self) -> tuple[FoldAggregate, ...]:
+        return tuple(self._found.values())
+
+    def _aggregate(self, call: WrittenCall) -> Expr:
+        if call.is_own:
+            self.context.refuse(
+                f"{call.name} is not supported in FOLD",
+                call.node,
+                hint="built-in aggregates are, and expressions with $.",
+            )
+        if call.distinct and not is_idempotent(call):
+            self.context.refuse(
+                "DISTINCT is not supported in FOLD", call.node, hint="fold a stream without repetitions"
+            )
+        if call.order and depends_on_order(call):
+            self.context.refuse(
+                "ORDER BY is not supported in FOLD", call.node, hint="events are taken in order of time"
+            )
+        builtin = bind_builtin(call, EventConditions(self.context, self.names))
+        if builtin.arg is not None and builtin.arg.type.name in ("BLOB", "NULL") and builtin.fn != "count":
+            self.context.refuse(f"{call.name} of {builtin.arg.type} is not supported in FOLD", call.node)
+        key = builtin.fn, builtin.arg
+        if key not in self._found:
+            self._found[key] = FoldAggregate(f"$a{len(self._found)}", builtin.fn, builtin.arg, builtin.type)
+        found = self._found[key]
+        return in_words(Column(found.type, found.name), call.node)
