@@ -13,6 +13,7 @@ from millstream.kernels.batch import Batch
 from millstream.kernels.events.instances import Instances
 from millstream.kernels.events.kernel import AutomatonKernel
 from millstream.kernels.events.spec import AutomatonSpec
+from millstream.kernels.saving.signatures import signature_of
 from millstream.physical.nodes import Apply, walk
 
 STREAM = "CREATE STREAM s (k VARCHAR, v BIGINT, t BIGINT) ORDER BY t"
@@ -49,6 +50,16 @@ def test_instances_that_last_too_long_are_forgotten() -> None:
 def test_a_bound_around_the_whole_bounds_every_state() -> None:
     spec = spec_of("SELECT a FROM FILTER{DUR <= 9}((SELECT k AS a FROM s) NEXT (SELECT k AS b FROM s) NEXT s)")
     assert spec.bounds == (9, 9)
+
+
+def test_state_is_known_by_what_is_computed_not_by_names() -> None:
+    other = STREAM.replace("k VARCHAR", "name VARCHAR")
+    fold = "SELECT k_1, v, x FROM s FOLD{$2.k = $.k, $2.v > $.v, sum($2.v) AS x} s"
+    renamed = "SELECT name_1, v, total FROM s FOLD{$2.name = $.name, $2.v > $.v, sum($2.v) AS total} s"
+    same, different = signature_of(spec_of(fold)), [fold]
+    assert signature_of(spec_of(renamed, other)).digest == same.digest
+    different += [fold.replace("sum", "max"), fold.replace("$2.v > $.v", "$2.v < $.v"), fold.replace("$.v,", "$1.v,")]
+    assert len({signature_of(spec_of(each)).digest for each in different}) == 4
 
 
 @pytest.mark.parametrize("few", [0, 50])

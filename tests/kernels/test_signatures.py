@@ -16,6 +16,7 @@ from millstream.errors import StateError
 from millstream.expressions.nodes import Call, Column
 from millstream.kernels import jit
 from millstream.kernels.batch import Batch
+from millstream.kernels.events.spec import AutomatonSpec
 from millstream.kernels.registry import registered
 from millstream.kernels.relations.join import JoinSpec
 from millstream.kernels.relations.signs import SIGN
@@ -24,6 +25,7 @@ from millstream.kernels.saving import states as saving
 from millstream.kernels.saving.signatures import signature_of
 from millstream.kernels.streams.reorder import ReorderSpec
 from millstream.plan.aggregate_calls import AggregateCall
+from millstream.plan.events.automata import EVENT, INSTANCE
 from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, TIMED_OUT
 from millstream.plan.programs.nodes import Program
 from millstream.plan.window_tables import END, START
@@ -57,6 +59,8 @@ def other_name(name: str) -> str:
 def renamed(value: Any, names: frozenset[str]) -> Any:
     """A spec whose columns are called something else."""
     if isinstance(value, str):
+        if value[:2] in (EVENT, INSTANCE) and value[2:] in names:
+            return value[:2] + other_name(value[2:])
         return other_name(value) if value in names else value
     if isinstance(value, tuple):
         return tuple(renamed(part, names) for part in value)
@@ -65,7 +69,8 @@ def renamed(value: Any, names: frozenset[str]) -> Any:
     if isinstance(value, Program) or not is_dataclass(value):
         return value
     if hasattr(value, "inputs") and hasattr(value, "output"):
-        names = frozenset(name for schema in (*value.inputs, value.output) for name in schema.names)
+        states = tuple(state.columns for state in value.states) if isinstance(value, AutomatonSpec) else ()
+        names = frozenset(name for schema in (*value.inputs, value.output, *states) for name in schema.names)
     own = (field.name for field in fields(value) if field.init and field.name not in NOT_NAMES)
     return replace(value, **{name: renamed(getattr(value, name), names) for name in own})  # type: ignore[type-var]
 

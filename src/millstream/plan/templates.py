@@ -26,6 +26,7 @@ from millstream.expressions.nodes import (
     walk as parts_of,
 )
 from millstream.plan.event_joins import AsofJoin
+from millstream.plan.events.algebra import Fold, Next
 from millstream.plan.node import Node, Pairs
 from millstream.plan.nodes import Filter, JoinTable, Project, TableScan, passthrough
 from millstream.plan.patterns.search import Match, Reach
@@ -35,6 +36,8 @@ from millstream.types import BOOLEAN
 
 QUERY = "$query"
 """the column that tells the rows of different queries apart"""
+
+_OTHER_QUERY = f"{QUERY}2"
 
 
 class CannotShare(Exception):
@@ -108,6 +111,8 @@ class _Sharing:
                 return _Lifted(self._chosen(below[0].plan, predicate, above), True)
             case Join() | AsofJoin():
                 return _Lifted(self._joined(node, below, own, above), True)
+            case Next() | Fold():
+                return _Lifted(self._following(node, below, own | above), True)
             case JoinTable():
                 below[0] = self._apart(below[0], own | above)
                 return _Lifted(_settled(node).with_inputs((below[0].plan, node.table)), True)
@@ -141,18 +146,40 @@ class _Sharing:
             left = self._apart(left, own | above)
         if left.is_apart and not right.is_apart and outer in ("right", "full"):
             right = self._apart(right, own | above)
-        kept = (QUERY, *map(parameter_column, sorted(own | above)))
         pairs, other = node.pairs, right.plan
         if left.is_apart and right.is_apart:
-            renamed = f"{QUERY}2"
-            names = [name for name in right.plan.schema.names if not name.startswith("$") or name not in kept]
-            key = (renamed, Column(right.plan.schema[QUERY].type, QUERY))
-            other = Project(right.plan, (key, *((n, Column(right.plan.schema[n].type, n)) for n in names)))
-            pairs = ((Column(left.plan.schema[QUERY].type, QUERY), Column(key[1].type, renamed)), *pairs)
+            other = _with_other_query(right.plan, own | above)
+            pairs = (_same_query(left.plan), *pairs)
         settled = _settled(replace(node, left=left.plan, right=other, pairs=pairs))
         if outer not in ("right", "full") or not (left.is_apart and right.is_apart):
             return settled
         raise CannotShare(f"a {outer.upper()} JOIN of two sides that both depend on constants")
+
+    def _following(self, node: Next | Fold, below: list[_Lifted], wanted: frozenset[str]) -> Node:
+        """What follows what: instances are of one query each. Events of the second stream are for all queries, unless
+        constants choose among them."""
+        left, right = self._apart(below[0], wanted).plan, below[1]
+        if not right.is_apart:
+            return _settled(node.with_inputs((left, right.plan)))
+        made = _settled(replace(node, left=left, right=_with_other_query(right.plan, wanted)))
+        assert isinstance(made, Next | Fold)
+        same = Call(BOOLEAN, "=", _same_query(left))
+        made = replace(made, condition=same if made.condition is None else conjunction((same, made.condition)))
+        return Project(made, tuple(column for column in passthrough(made.schema) if column[0] != _OTHER_QUERY))
+
+
+def _with_other_query(plan: Node, known: frozenset[str]) -> Node:
+    """The second of two inputs that both are of one query each: the first one has its constants."""
+    kept = (QUERY, *map(parameter_column, known))
+    names = [name for name in plan.schema.names if not name.startswith("$") or name not in kept]
+    key = (_OTHER_QUERY, Column(plan.schema[QUERY].type, QUERY))
+    return Project(plan, (key, *((name, Column(plan.schema[name].type, name)) for name in names)))
+
+
+def _same_query(left: Node) -> tuple[Expr, Expr]:
+    """What is equal for rows of two inputs that are of one query."""
+    type_ = left.schema[QUERY].type
+    return Column(type_, QUERY), Column(type_, _OTHER_QUERY)
 
 
 def _paired(plan: Node, constants: ConstantsTable, asked: tuple[Expr, ...], above: frozenset[str]) -> Node:

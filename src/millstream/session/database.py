@@ -139,10 +139,10 @@ class Database(Guarded):
 
         return QuerySets(self)
 
-    def optimized(self, plan: Node) -> Node:
-        """The plan as the rules of this session leave it."""
+    def optimized(self, plan: Node, without: frozenset[str] = frozenset()) -> Node:
+        """The plan as the rules of this session leave it, some left out."""
         rules = OPTIMIZE if self.config.rules else ()
-        return run_rules(plan, rules, self.config.disabled_rules, self._host.statistics(), why_slow)[0]
+        return run_rules(plan, rules, self.config.disabled_rules | without, self._host.statistics(), why_slow)[0]
 
     @in_turn
     @refusing_depth()

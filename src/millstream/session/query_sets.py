@@ -308,7 +308,8 @@ class QuerySet:
 
     def _planned(self, given: Mapping[str, Any], constants: ConstantsTable) -> tuple[act.StartQuery, Bound]:
         action = self._bound(given)
-        plan = self._database.optimized(action.bound.plan)
+        # operators become automata once constants have their places between them
+        plan = self._database.optimized(action.bound.plan, without=frozenset(["fuse_events"]))
         return action, Bound(for_all(plan, constants), (NUMBER, "query", *action.bound.names))
 
     def _start(self, fixed: tuple[tuple[str, Any], ...]) -> Cohort:

@@ -59,6 +59,8 @@ class EventConditions(ExpressionBinder):
                 hint="name the column as that stream calls it, such as $1.price_1",
             )
         qualifier, name = node.table, node.name
+        if not qualifier and name.startswith("$") and name[1:] in self.context.parameters:
+            return super()._column(node)
         if qualifier in DECORATORS:
             return self._decorated(node, qualifier, name)
         if qualifier:

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from millstream.expressions.nodes import Call, Cast, Column, Expr, Literal
+from millstream.expressions.nodes import Call, Cast, Column, Expr, Literal, transform
 from millstream.kernels.registry import register
 from millstream.plan.events.algebra import DUR
-from millstream.plan.events.automata import Automaton, AutomatonEdge, AutomatonState, Equality, told
+from millstream.plan.events.automata import EVENT, INSTANCE, Automaton, AutomatonEdge, AutomatonState, Equality, told
 from millstream.schema import Schema
 
 if TYPE_CHECKING:
@@ -41,6 +41,52 @@ class AutomatonSpec:
     @property
     def end(self) -> int:
         return len(self.states)
+
+    def state_signature(self) -> object:
+        """All by places: of columns in streams and states, of aggregates in states."""
+        states = tuple(
+            (
+                state.port,
+                state.columns,
+                tuple(self._placed(condition, state.port, number) for condition in state.conditions),
+                tuple(
+                    (each.fn, None if each.arg is None else self._placed(each.arg, state.port, number), each.type)
+                    for each in state.aggregates
+                ),
+            )
+            for number, state in enumerate(self.states)
+        )
+        edges = tuple(
+            (
+                edge.source,
+                edge.target,
+                edge.port,
+                tuple(self._placed(condition, edge.port, edge.source) for condition in edge.conditions),
+                tuple(self._placed(value, edge.port, edge.source) for _, value in edge.values),
+            )
+            for edge in self.edges
+        )
+        indexes = tuple(
+            None if pair is None else (self.inputs[state.port].index(pair[0]), state.columns.index(pair[1]))
+            for state, pair in zip(self.states, self.indexes, strict=True)
+        )
+        by = tuple(schema.index(name) for name in self.by for schema in self.inputs)
+        return self.inputs, states, edges, by, indexes
+
+    def _placed(self, expr: Expr, port: int, state: int) -> Expr:
+        """An expression with places for names."""
+
+        def placed(part: Expr) -> Expr:
+            if not isinstance(part, Column) or part.name == DUR:
+                return part
+            prefix, name = part.name[:2], part.name[2:]
+            if prefix == EVENT:
+                return Column(part.type, f"{prefix}{self.inputs[port].index(name)}")
+            own = self.states[state]
+            names = own.columns.names if prefix == INSTANCE else tuple(each.name for each in own.aggregates)
+            return Column(part.type, f"{prefix}{names.index(name)}")
+
+        return transform(expr, placed)
 
     def build(self) -> AutomatonKernel:
         # what compiles expressions is needed where kernels run, not where plans are made
