@@ -16,7 +16,8 @@ _FILE = struct.Struct("<8sQ")
 _FRAME = struct.Struct("<QIQI")
 """the frame's number, the sizes of its two parts, and their checksum"""
 _CHECK = struct.Struct("<I")
-_FILE_SIZE = _FILE.size + _CHECK.size
+EMPTY_SIZE = _FILE.size + _CHECK.size
+"""of a file without frames"""
 _FRAME_SIZE = _FRAME.size + _CHECK.size
 
 Frame = tuple[bytes, bytes]
@@ -116,7 +117,7 @@ def salvage(path: Path, number: int) -> tuple[list[Frame], DamagedError | None, 
 
 
 def _frames(path: Path, data: bytes, number: int) -> tuple[list[Frame], int]:
-    frames, end = [], _FILE_SIZE
+    frames, end = [], EMPTY_SIZE
     for frame, end in _walk(path, data, number):  # noqa: B007
         frames.append(frame)
     return frames, end
@@ -124,11 +125,11 @@ def _frames(path: Path, data: bytes, number: int) -> tuple[list[Frame], int]:
 
 def _walk(path: Path, data: bytes, number: int) -> Iterator[tuple[Frame, int]]:
     """The frames with where each ends; a frame that the file ends within was never complete."""
-    if len(data) < _FILE_SIZE or data[_FILE.size : _FILE_SIZE] != _CHECK.pack(zlib.crc32(data[: _FILE.size])):
+    if len(data) < EMPTY_SIZE or data[_FILE.size : EMPTY_SIZE] != _CHECK.pack(zlib.crc32(data[: _FILE.size])):
         raise DamagedError(path, 0, "it does not start like such a file")
     if _FILE.unpack_from(data) != (_MAGIC, number):
         raise DamagedError(path, 0, "it belongs to another session, or to another version")
-    at, count = _FILE_SIZE, 0
+    at, count = EMPTY_SIZE, 0
     while at + _FRAME_SIZE <= len(data):
         head = data[at : at + _FRAME.size]
         if data[at + _FRAME.size : at + _FRAME_SIZE] != _CHECK.pack(zlib.crc32(head)):

@@ -14,6 +14,7 @@ import json
 import shutil
 import zlib
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ import pyarrow as pa
 
 from millstream.durable import from_ipc, link_or_copy, sync_directory, to_ipc, write_durably
 from millstream.errors import StateError
-from millstream.session.frames import DamagedError, FrameFile
+from millstream.session.frames import EMPTY_SIZE, DamagedError, FrameFile
 
 FORMAT = 3
 READABLE = (2, 3)
@@ -112,7 +113,8 @@ class Journal:
     def load(self) -> tuple[dict[str, Any] | None, dict[str, bytes], list[Note]]:
         """The last checkpoint's description and states, and the notes made after it; DamagedError if any of it is not
         what was written."""
-        if not _was_used(self.directory):
+        if not _was_used(self.directory) or _was_never_opened(self.directory):
+            (self.directory / "journal-0").unlink(missing_ok=True)
             self._open_log(0)
             Current(0, 0).write(self.directory)
         current = Current.read(self.directory)
@@ -216,7 +218,9 @@ class Journal:
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
             else:
-                path.unlink(missing_ok=True)
+                # it does no harm, and the next checkpoint tries again
+                with suppress(OSError):
+                    path.unlink()
 
 
 def read_manifest(home: Path, current: Current | None, name: str = MANIFEST) -> dict[str, Any]:
@@ -314,6 +318,13 @@ def _require_ours(directory: Path) -> None:
 def _was_used(directory: Path) -> bool:
     names = {path.name for path in directory.iterdir()}
     return CURRENT in names or any(name.startswith(("checkpoint-", "journal-")) for name in names)
+
+
+def _was_never_opened(directory: Path) -> bool:
+    """Whether the first opening did not get to its end: there is a journal in which nothing was ever noted."""
+    names = {path.name for path in directory.iterdir()}
+    first = [name for name in names if name == CURRENT or name.startswith(("checkpoint-", "journal-"))]
+    return first == ["journal-0"] and (directory / "journal-0").stat().st_size <= EMPTY_SIZE
 
 
 def _checked(parts: list[str]) -> int:
