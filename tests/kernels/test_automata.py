@@ -47,6 +47,17 @@ def test_instances_that_last_too_long_are_forgotten() -> None:
     assert len(state.codes.texts) < 10_000
 
 
+def test_a_text_is_kept_once_and_while_an_instance_has_it() -> None:  # TV-064
+    spec = spec_of("SELECT k_1, v FROM s NEXT{$1.v = $2.v AND DUR < 50} s")
+    kernel = AutomatonKernel(spec)
+    state: Instances = kernel.open()
+    kernel.step(state, batch_of(spec, [("same", i) for i in range(9)], list(range(9))))
+    assert state.live == 9 and len(state.codes.texts) == 1
+    for begin in range(100, 100_000, 1_000):
+        kernel.step(state, batch_of(spec, [(f"key {begin + i}", i) for i in range(1_000)], [begin] * 1_000))
+    assert "same" not in state.codes.texts.values(state.codes.texts.live()).to_pylist()
+
+
 def test_a_bound_around_the_whole_bounds_every_state() -> None:
     spec = spec_of("SELECT a FROM FILTER{DUR <= 9}((SELECT k AS a FROM s) NEXT (SELECT k AS b FROM s) NEXT s)")
     assert spec.bounds == (9, 9)

@@ -27,9 +27,10 @@ EXAMPLE_10 = f"""SELECT Name, MaxPrice, MinPrice, Price AS FinalPrice
     FROM FILTER{{Price > 1.05 * MinPrice_1}} (FILTER{{DUR >= 10}} ({FALLING}) NEXT{{$2.Name = $1.Name}} Stock)"""
 
 
-def answer(query: str, rows: list[Row] | None = None, **streams: list[Row]) -> list[Row]:
+def answer(query: str, rows: list[Row] | None = None, rules: str = "on", **streams: list[Row]) -> list[Row]:
     """What a query finds in the stream Stock, or in streams of intervals."""
     with ms.connect() as db:
+        db.execute(f"SET rules = {rules}")
         db.execute(STOCK)
         for name in streams:
             db.execute(INTERVALS.format(name))
@@ -232,12 +233,63 @@ def test_one_event_for_each_instant() -> None:  # TV-018, TV-029
     assert answer(query, **data) == [(90,)]
 
 
-def test_extremes_that_overlap() -> None:  # TV-058
-    top = "SELECT n_2 AS n, 1 AS kind FROM FILTER{n_2 > n AND n_2 > n_1_1}"
-    three = "((SELECT n AS n_1_1, n_1 AS n_2 FROM (SELECT n_1 AS n, n AS n_1 FROM A NEXT A)) NEXT A)"
-    wide = [12, 11, 10.5, 10, 11, 12, 13, 12, 11]
-    data: dict[str, list[Row]] = {"A": [(int(10 * price), time, time) for time, price in enumerate(wide, 1)]}
-    assert answer(f"{top} {three}", **data) == [(130, 1, 6, 8)]
+TURN = """SELECT n_2 AS n, {0} AS low FROM FILTER{{n_2 {1} n AND n_2 {1} n_3}}
+          ((SELECT n_1 AS n_3, n AS n_2 FROM A NEXT A) NEXT A)"""
+TURNS = f"(SELECT n, low FROM ({TURN.format('TRUE', '<')}) UNION ALL SELECT n, low FROM ({TURN.format('FALSE', '>')}))"
+"""turning points, each from the quote before to the one after"""
+
+POINTS = f"(SELECT n, low FROM (SELECT n, low, count(*) OVER (ROWS UNBOUNDED PRECEDING) AS seq FROM {TURNS}))"
+"""the same as points in time, when they are known"""
+
+
+def double_top(turns: str) -> str:
+    found = f"(SELECT n AS a FROM FILTER{{low}} {turns})"
+    bounds = ["b >= 1.2 * a", "c >= 0.9 * a AND c <= 1.1 * a", "d >= 0.9 * b AND d <= 1.1 * b", "e <= a"]
+    for name, condition in zip("bcde", bounds, strict=True):
+        found = f"(FILTER{{{condition}}} ({found} NEXT (SELECT n AS {name} FROM {turns})))"
+    return f"SELECT a, b, c, d, e FROM {found}"
+
+
+@pytest.mark.parametrize("rules", ["on", "off"])
+def test_extremes_that_overlap(rules: str) -> None:  # TV-058
+    narrow = [11, 10, 13, 10.5, 12.5, 9, 9.5]
+    wide = [12, 11, 10.5, 10, 11, 12, 13, 12, 11, 10.5, 11, 12, 12.5, 11, 10, 9, 9.5, 10]
+    found = (100, 130, 105, 125, 90)
+    wanted = {
+        (7, TURNS): [],
+        (7, POINTS): [(*found, 3, 7)],
+        (18, TURNS): [(*found, 3, 17)],
+        (18, POINTS): [(*found, 5, 17)],
+    }
+    for prices, turns in itertools.product((narrow, wide), (TURNS, POINTS)):
+        data: dict[str, list[Row]] = {"A": [(int(10 * price), time, time) for time, price in enumerate(prices, 1)]}
+        assert answer(double_top(turns), rules=rules, **data) == wanted[len(prices), turns]
+
+
+def test_slack_holds_events_back() -> None:  # TV-059, TV-060
+    with ms.connect() as db:
+        db.execute(
+            "CREATE STREAM S (n BIGINT, t BIGINT) ORDER BY t SLACK 5; CREATE STREAM F (n BIGINT, t BIGINT) ORDER BY t"
+        )
+        query, late = db.sql("SELECT n FROM FILTER{n > 0}(S)"), db.sql("SELECT n FROM LATE(S)")
+        first_in = db.sql("SELECT n FROM FILTER{n > 0}(F)")
+
+        def after(*times: int) -> list[int]:
+            db.push("S", [(time, time) for time in times])
+            return query.fetch()["n"].to_pylist()
+
+        # the paper waits one tick longer: an event leaves once no earlier one is in time, not only none of its time
+        assert [after(12, 10), after(15), after(16), after(17)] == [[], [10], [], [12]]
+        assert after(12) == [12] and late.fetch().num_rows == 0
+        assert after(11) == [] and late.fetch()["n"].to_pylist() == [11]
+        # without slack, events come as they are pushed
+        db.push("F", [(3, 1), (1, 1), (2, 2)])
+        assert first_in.fetch()["n"].to_pylist() == [3, 1, 2]
+
+
+def test_an_edge_with_alternatives_is_taken_once() -> None:  # TV-063
+    query = "SELECT Name_1, Name FROM Stock NEXT{$2.Price > $1.Price OR $2.Name <> $1.Name} Stock"
+    assert answer(query, quotes(("IBM", 1, 1), ("Dell", 2, 2))) == [("IBM", "Dell", 1, 2)]
 
 
 # -- names -------------------------------------------------------------------------------------------------------------

@@ -21,7 +21,10 @@ def _prune(node: Node, wanted: Set[str]) -> Node:
         return node.with_inputs(tuple(_exactly(_prune(branch, set(target.names)), target) for branch in node.branches))
     less = node.narrowed(wanted)
     if any(less is below for below in node.inputs):
-        return _prune(less, wanted)
+        if less.lasts == node.lasts:
+            return _prune(less, wanted)
+        # what sees events at their ends makes points of them, also if nobody reads its own columns
+        less = node
     if less.compares_rows:
         return less.with_inputs(tuple(map(_all, less.inputs)))
     asked = less.reads | wanted if less.passes_columns else less.reads
