@@ -19,7 +19,7 @@ from millstream.expressions.nodes import Call, Column, Literal
 from millstream.kernels.registry import registered
 from millstream.plan.nodes import Filter, Scan, Union
 from millstream.schema import Schema
-from millstream.session import database as session
+from millstream.session import planned as session
 from millstream.testing.slt import parse
 from millstream.types import BIGINT, BOOLEAN, DECIMAL, DOUBLE, VARCHAR, SqlType
 
