@@ -13,6 +13,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 
@@ -59,32 +60,53 @@ def looking_at_a_join() -> None:
     print(f"snapshot() of a join: {small:.2f} of all pushes for 10 windows, {large:.2f} for 40")
 
 
+STARTING = (
+    "SELECT k, sum(v) OVER (PARTITION BY k ORDER BY t ROWS 10 PRECEDING) AS s FROM s",
+    "SELECT k, count(*) AS n, max(v) AS m FROM s [RANGE 50] GROUP BY k",
+    "SELECT DISTINCT k FROM s [RANGE 100]",
+    "SELECT k, avg(v) OVER (PARTITION BY k ORDER BY t RANGE 40 PRECEDING) AS m FROM s",
+    "SELECT v FROM s MATCH_RECOGNIZE (PARTITION BY k ORDER BY t MEASURES LAST(b.v) AS v PATTERN (a b+ c)"
+    " DEFINE b AS b.v > PREV(b.v), c AS c.v < PREV(c.v))",
+)
+
+
 def pushing_while_queries_start() -> None:
-    """How long a push of 100 rows takes while queries start whose kernels were never compiled before."""
-    queries = [
-        "SELECT k, sum(v) OVER (PARTITION BY k ORDER BY t ROWS 10 PRECEDING) AS s FROM s",
-        "SELECT k, count(*) AS n, max(v) AS m FROM s [RANGE 50] GROUP BY k",
-        "SELECT DISTINCT k FROM s [RANGE 100]",
-    ]
-    taken = []
+    """How long a push of 100 rows takes while another thread starts five queries whose kernels were never compiled
+    before, beside pushes before any of them starts, with a query that runs all the time."""
+    before, meanwhile = [], []
     with tempfile.TemporaryDirectory() as cache, ms.connect() as db:
         os.environ["MILLSTREAM_CACHE"] = cache
         db.execute(STREAM.format("s"))
-        until = time.perf_counter() + 20
-        while time.perf_counter() < until:
-            if len(taken) % 50 == 20 and queries:
-                db.sql(queries.pop())
-            time_now = 25 * len(taken)
+        db.sql("SELECT k, v FROM s WHERE v > 50", name="always")
+
+        def start_queries() -> None:
+            for text in STARTING:
+                db.sql(text)
+                time.sleep(2)
+
+        starting = threading.Thread(target=start_queries)
+        began_at = time.perf_counter()
+        while len(before) < 500 or starting.is_alive() or time.perf_counter() < began_at + 20:
+            taken = before if len(before) < 500 else meanwhile
+            time_now = 25 * (len(before) + len(meanwhile))
             rows = [(i % 50, i, time_now + i // 4) for i in range(100)]
             began = time.perf_counter()
             db.push("s", rows)
             taken.append(1e3 * (time.perf_counter() - began))
+            if len(before) == 500 and not meanwhile:
+                began_at = time.perf_counter()
+                starting.start()
             for query in db.queries():
                 query.fetch()
+            time.sleep(0.002)
+        starting.join()
         del os.environ["MILLSTREAM_CACHE"]
-    taken.sort()
-    half, most = taken[len(taken) // 2], taken[int(0.99 * len(taken))]
-    print(f"pushing 100 rows while queries start: median {half:.1f} ms, 99 % {most:.1f} ms, longest {taken[-1]:.0f} ms")
+
+    def told(taken: list[float]) -> str:
+        half, most = (sorted(taken)[int(share * len(taken))] for share in (0.5, 0.99))
+        return f"median {half:.1f} ms, 99 % {most:.1f} ms, longest {max(taken):.0f} ms of {len(taken)}"
+
+    print(f"pushing 100 rows while 5 queries start: {told(meanwhile)}; before: {told(before)}")
 
 
 FIRST = """

@@ -18,33 +18,8 @@ import millstream as ms
 from millstream.session.frames import DamagedError, FrameFile, salvage
 from millstream.session.journal import entries_of
 from millstream.session.repair import repair
+from tests.faults.damage import DIE, QUERIES, answers, damage, files_of
 from tiers import examples
-
-QUERIES = {
-    "plain": "SELECT v FROM s",
-    "sums": "SELECT sum(v) OVER (ROWS UNBOUNDED PRECEDING) AS n FROM s",
-    "groups": "SELECT k, count(*) AS n FROM s [RANGE 5] GROUP BY k",
-}
-DIE = """
-import os, sys
-import millstream as ms
-db = ms.connect(sys.argv[1], checkpoint_seconds=3600)
-db.execute("CREATE STREAM s (k INT, v INT, t INT) ORDER BY t; CREATE TABLE names (k INT, name VARCHAR)")
-for name, text in eval(sys.argv[2]).items():
-    db.sql(text, name=name)
-for i in range(10):
-    db.push("s", [(i % 3, i, i)])
-db.checkpoint()
-for i in range(10, 25):
-    db.push("s", [(i % 3, i, i)])
-os._exit(0)
-"""
-
-
-def answers(home: Path) -> dict[str, list[dict[str, Any]]]:
-    with ms.connect(home) as db:
-        db.finish()
-        return {name: db.query(name).fetch().to_pylist() for name in QUERIES}
 
 
 @pytest.fixture(scope="module")
@@ -61,72 +36,12 @@ def expected(crashed: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     return answers(copy)
 
 
-def files_of(home: Path) -> list[Path]:
-    """What the session wrote, without DuckDB's file, which has checksums of its own."""
-    return sorted(path for path in home.rglob("*") if path.is_file() and not path.name.startswith(("lock", "tables")))
-
-
-def hurt(path: Path, rng: random.Random) -> str:
-    data = bytearray(path.read_bytes())
-    kind = rng.choice(["flip", "flip", "zeros", "cut", "swap", "gone"])
-    at = rng.randrange(len(data))
-    match kind:
-        case "flip":
-            data[at] ^= 1 << rng.randrange(8)
-        case "zeros":
-            stop = min(len(data), at + rng.randrange(1, 200))
-            data[at:stop] = bytes(stop - at)
-        case "cut":
-            del data[at : min(len(data), at + rng.randrange(1, 200))]
-        case "swap":
-            other = rng.randrange(len(data))
-            data[at], data[other] = data[other], data[at]
-    if kind == "gone":
-        path.unlink()
-    else:
-        path.write_bytes(bytes(data))
-    return kind
-
-
 def test_damage_is_noticed_or_harmless(crashed: Path, expected: dict[str, Any], tmp_path: Path) -> None:
     """Any damage to any file: the session is refused with the file's name, or answers as if nothing had happened; only
     what the journal's end lacks may lack in the answers, as after a crash."""
     rng = random.Random(7)
     refused = sum(damage(crashed, expected, tmp_path / str(trial), rng) for trial in range(examples(150)))
     assert refused > examples(150) // 2
-
-
-def damage(crashed: Path, expected: dict[str, Any], home: Path, rng: random.Random) -> bool:
-    """Damage a copy, and see that it is noticed, or does no harm; whether it was noticed."""
-    shutil.copytree(crashed, home)
-    victim = rng.choice(files_of(home))
-    whole = victim.read_bytes()
-    kind = hurt(victim, rng)
-    torn = victim.name.startswith("journal") and victim.exists() and is_torn(whole, victim.read_bytes())
-    try:
-        found = answers(home)
-    except DamagedError as error:
-        assert error.path.name == victim.name
-        assert f"repair {home}`" in str(error.hint)
-        repair(home)
-        with ms.connect(home) as db:
-            assert {query.name for query in db.queries()} <= set(QUERIES)
-        return True
-    else:
-        if torn:
-            rows = found["plain"]
-            assert rows == expected["plain"][: len(rows)] and len(rows) >= len(expected["plain"]) - 1, (victim, kind)
-        else:
-            assert found == expected, (victim, kind)
-        return False
-    finally:
-        shutil.rmtree(home)
-
-
-def is_torn(whole: bytes, found: bytes) -> bool:
-    """Whether a file is whole but for its last frame, which lacks bytes, as when its writer died."""
-    place = whole.rfind(b'{"op":') - 28
-    return len(found) < len(whole) and found.startswith(whole[:place])
 
 
 def test_repair_keeps_the_notes_before_the_damage(crashed: Path, tmp_path: Path) -> None:
