@@ -63,8 +63,8 @@ def test_too_deep(text: str) -> None:
     ("time", "message"),
     [
         (10**19, "10000000000000000000 is out of range"),
-        (dt.datetime(2026, 1, 1), "stream s is ordered by a number, and datetime.*is none"),
-        ("5", "stream s is ordered by a number, and '5' is none"),
+        (dt.datetime(2026, 1, 1), "stream s is ordered by a number, not datetime"),
+        ("5", "stream s is ordered by a number, not '5'"),
     ],
 )
 def test_times_that_are_none(time: Any, message: str) -> None:

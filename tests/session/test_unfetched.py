@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import millstream as ms
+from millstream.hosts import results
 
 
 def started(db: ms.Database) -> tuple[ms.Query, ms.Query]:
@@ -93,3 +97,33 @@ def test_a_query_that_stopped_stays_so(tmp_path: Path) -> None:
         with pytest.raises(ms.MillstreamError, match="more than 5 rows wait"):
             db.query("q").fetch()
         assert db.query("few").fetch().num_rows == 3
+
+
+@pytest.mark.parametrize("settings", [{}, {"max_unfetched_rows": 500}])
+def test_iterating_slowly_loses_nothing(monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]) -> None:
+    """The source is read only as fast as its rows are taken."""
+    monkeypatch.setattr(results, "UNFETCHED", 1_000)
+    with ms.connect(batch_rows=200, **settings) as db:
+        numbers = list(range(10_000))
+        db.register("r", pa.table({"v": numbers, "t": numbers}), time="t")
+        query = db.sql("SELECT v FROM r", name="q")
+        found: list[int] = []
+        most = 0
+        for batch in query:
+            found += batch["v"].to_pylist()
+            time.sleep(0.002)
+            most = max(most, db._host.results("q").end - len(found))
+        assert found == numbers and query.dropped == 0
+        assert most <= 2_500
+
+
+def test_an_iteration_that_is_left_does_not_hold_up_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "UNFETCHED", 100)
+    with ms.connect() as db:
+        query, few = started(db)
+        push(db, 1)
+        for _ in query:
+            break
+        push(db, *range(2, 500))
+        push(db, *range(500, 502))
+        assert query.fetch().num_rows == 500 and few.fetch().num_rows == 493

@@ -71,7 +71,9 @@ class ResultLog:
         self._window = 0
         self._floor: _Piece | None = None
         self._fetched = Cursor(self, self._open) if fetched else None
-        self._is_read = False
+        # whether anybody is told of new rows, and whether some have cursors of their own
+        self._is_read = self._has_readers = False
+        self._iterations = 0
         # where readers with a name go on after a crash: rows behind these are kept
         self._named: dict[str, Cursor] = {}
 
@@ -83,14 +85,14 @@ class ResultLog:
     def append(self, rows: pa.RecordBatch) -> None:
         """Add rows. If too many wait to be fetched, the oldest go, or it is an error and none wait any more."""
         self._add(rows)
-        if self._fetched is None:
+        if self._fetched is None or self._iterations:
             return
         bound = self._bound()
-        most = min(UNFETCHED, bound.rows or UNFETCHED) if self._is_read else bound.rows
+        most = min(UNFETCHED, bound.rows or UNFETCHED) if self._has_readers else bound.rows
         if not most or self._fetched.behind <= most:
             return
         # rows that readers have had are not lost, so a query with readers goes on
-        if not bound.drop and not self._is_read:
+        if not bound.drop and not self._has_readers:
             self._fetched.keep_last(0)
             raise bound.error()
         self._fetched.keep_last(most)
@@ -130,7 +132,7 @@ class ResultLog:
                 self._room_until = 0
             else:
                 self._hold_for(made, piece)
-            self._is_read = True
+            self._is_read = self._has_readers = True
             return made
 
     def fetch(self) -> list[pa.RecordBatch]:
@@ -218,6 +220,28 @@ class ResultLog:
         finally:
             with suppress(ValueError):
                 self._waiting.remove(call)
+
+    @contextmanager
+    def iterated(self) -> Iterator[None]:
+        """Meanwhile rows are fetched one batch after the other: those who bring rows wait for that, and none is
+        dropped."""
+        cursor = self._fetched
+        if cursor is None:
+            yield
+            return
+        with self._lock:
+            self._iterations += 1
+            cursor.buffer = min(UNFETCHED, self._bound().rows or UNFETCHED)
+            self._blocking.add(cursor)
+            self._room_until = 0
+            self._is_read = True
+        try:
+            yield
+        finally:
+            self._iterations -= 1
+            if not self._iterations:
+                cursor.buffer = None
+                self.release(cursor)
 
     def is_full(self) -> bool:
         """Whether a cursor that must not miss rows has no room."""

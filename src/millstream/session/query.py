@@ -81,7 +81,8 @@ class Query(Displayed):
         Declared sources are read meanwhile. It ends when all inputs of the query have, or when it is stopped.
         """
         log = self._host.results(self.name)
-        read, failure = Event(), []
+        read = Event()
+        failure: list[BaseException] = []
 
         def work() -> None:
             try:
@@ -92,7 +93,13 @@ class Query(Displayed):
             log.wake()
 
         thread = Thread(target=work, daemon=True)
-        thread.start()
+        with log.iterated():
+            thread.start()
+            yield from self._batches(log, read, failure, thread)
+
+    def _batches(
+        self, log: ResultLog, read: Event, failure: list[BaseException], thread: Thread
+    ) -> Iterator[pa.RecordBatch]:
         try:
             while True:
                 done = read.is_set()
