@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from unittest.mock import patch
 
 import numpy as np
@@ -56,6 +57,20 @@ def test_a_text_is_kept_once_and_while_an_instance_has_it() -> None:  # TV-064
     for begin in range(100, 100_000, 1_000):
         kernel.step(state, batch_of(spec, [(f"key {begin + i}", i) for i in range(1_000)], [begin] * 1_000))
     assert "same" not in state.codes.texts.values(state.codes.texts.live()).to_pylist()
+
+
+def test_python_is_asked_only_about_what_compiled_conditions_leave() -> None:
+    spec = spec_of("SELECT k_1, v FROM s NEXT{contains($2.k, $1.k) AND $2.v = $1.v + 1} s")
+    kernel = AutomatonKernel(spec)
+    asked = []
+
+    def of(codes: object) -> Callable[..., bool]:
+        return lambda number, values, nulls: asked.append(values) is None
+
+    with patch.object(kernel._asking, "of", of):
+        rows: list[tuple[object, ...]] = [(f"k{i}", 10 * i) for i in range(50)] + [("k7", 71)]
+        found = kernel.step(kernel.open(), batch_of(spec, rows, list(range(51))))
+    assert len(asked) == 1 and len(found) == 1
 
 
 def test_a_bound_around_the_whole_bounds_every_state() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from millstream.expressions.kernel.coded_text import NotCompilable
 from millstream.expressions.kernel.helpers import helper_source
 from millstream.expressions.kernel.source import KernelExpr
-from millstream.expressions.nodes import Column, Expr, columns_of, walk
+from millstream.expressions.nodes import Column, Expr, columns_of, may_fail, walk
 from millstream.kernels.accumulators import Place
 from millstream.kernels.accumulators import imports as accumulator_imports
 from millstream.kernels.events import loops
@@ -175,8 +175,7 @@ class AutomatonSource:
                 self._load(inside, number)
                 pair = spec.indexes[number]
                 conditions = [c for c in state.conditions if not is_pair(c, pair) and not _of_event_alone(c)]
-                tests = [self._condition(condition, state.port, number) for condition in conditions]
-                with write.when(" and ".join(tests) or "True"):
+                with write.when(self._all(conditions, state.port, number)):
                     self._affected(write, number)
             write("x = following")
 
@@ -221,13 +220,10 @@ class AutomatonSource:
         """What happens if an edge is taken: its aggregates take the event in, unless a condition that reads none of
         them fails before."""
         late = [c for c in edge.conditions if any(name.startswith(AGGREGATED) for name in columns_of(c))]
-        tests = [
-            self._condition(condition, edge.port, number) for condition in edge.conditions if condition not in late
-        ]
-        with write.when(" and ".join(tests) or "True"):
+        early = [condition for condition in edge.conditions if condition not in late]
+        with write.when(self._all(early, edge.port, number)):
             self._aggregate(write, edge, number)
-            tests = [self._condition(condition, edge.port, number) for condition in late]
-            with write.when(" and ".join(tests) or "True"):
+            with write.when(self._all(late, edge.port, number)):
                 yield
 
     def _aggregate(self, write: Writer, edge: AutomatonEdge, number: int) -> None:
@@ -258,8 +254,7 @@ class AutomatonSource:
     def _start(self, write: Writer, edge: AutomatonEdge) -> None:
         if any(DUR in columns_of(condition) for condition in edge.conditions):
             write("v_d = now - began")
-        tests = [self._condition(condition, edge.port, None) for condition in edge.conditions]
-        with write.when(" and ".join(tests) or "True"):
+        with write.when(self._all(edge.conditions, edge.port, None)):
             if edge.target == self.spec.end:
                 self._emit(write, edge, None)
             else:
@@ -379,6 +374,14 @@ class AutomatonSource:
         with write.block(f"if not {name}n:"):
             write(f"{name} = {compiled.value}")
         return name, f"{name}n"
+
+    def _all(self, conditions: Sequence[Expr], port: int, source: int | None) -> str:
+        """Whether all conditions hold. Python is asked last, about what the others leave; but if a condition may fail,
+        one before it may be there to guard it."""
+        tests = [self._condition(condition, port, source) for condition in conditions]
+        if not any(map(may_fail, conditions)):
+            tests.sort(key=lambda test: "ask(" in test)
+        return " and ".join(tests) or "True"
 
     def _condition(self, condition: Expr, port: int, source: int | None) -> str:
         names = self._names(port, source)
