@@ -207,6 +207,8 @@ def double_top(options: argparse.Namespace) -> None:
                 db.push("Stock", batch)
                 found += query.fetch().to_pylist()
             rates[name] = sum(map(len, batches[1:])) / (time.process_time() - began)
+            db.finish()
+            found += query.fetch().to_pylist()
         answers[name] = sorted(tuple(row[column] for column in ("Name", *"ABCDE")) for row in found)
         first = answers["FOLD"]
         assert answers[name] == first, (name, len(answers[name]), len(first))

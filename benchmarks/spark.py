@@ -27,6 +27,9 @@ import pyarrow.parquet as pq
 START = 1_700_000_000_000_000
 RATE = 10_000
 """Rows per second of event time: 10 s hold 100 K rows, 10 per key with 10 K keys."""
+RISING = """SELECT key, price_1, price FROM FILTER{DUR >= 3 SECONDS} (
+    (SELECT key, price FROM quotes) FOLD{$2.key = $.key, $2.price > $.price, } (SELECT key, price FROM quotes))"""
+"""a price that rises for three seconds, three quotes or so with 10 K keys"""
 OVER = "OVER (PARTITION BY key RANGE 10 SECONDS PRECEDING)"
 
 
@@ -219,6 +222,7 @@ def run(bench: Bench, chosen: Callable[[str], bool]) -> None:
         "streaming: native filter": lambda name: bench.stream(name, lambda: bench.frame(True).where("price > 50")),
         "streaming: declared, sum": lambda name: bench.stream(name, lambda: declared(True).sql(sums)),
         "streaming: declared, avg": lambda name: bench.stream(name, lambda: declared(True).sql(means)),
+        "streaming: declared, FOLD": lambda name: bench.stream(name, lambda: declared(True).sql(RISING)),
         "streaming: registered, sum": lambda name: bench.stream(name, lambda: registered(True).sql(sums)),
         "streaming: plain rows, sum": lambda name: bench.stream(name, lambda: row_fed(bench), batches=2),
         "streaming: native window": lambda name: bench.stream(name, lambda: native_window(bench), batches=2),
