@@ -46,6 +46,7 @@ _LISTED = {
     "plan.relations": "RangeWindow RowsWindow Window Coarsen Join Summarize SetOperation ToEvents Validity",
     "plan.patterns.expressions": "Variable Sequence Either Repeat Excluded Edge Check",
     "plan.ties": "SortKey Ties",
+    "plan.unnest": "Unnest",
     "plan.window_tables": "Hopping Cumulating",
     "plan.windows": "Between Frame",
     "physical.nodes": "Source Compute Staged StoredTable TableJoin Apply",
@@ -78,6 +79,7 @@ _LISTED = {
     "kernels.streams.ties": "TieOrderSpec",
     "kernels.window_groups.spec": "WindowGroupSpec",
     "kernels.streams.row_slots": "RowSlotSpec",
+    "kernels.streams.unnest": "UnnestStage",
     "kernels.streams.yields": "YieldSpec",
 }
 """The classes that have a form, by the module they stand in: their short name, and behind a colon that of the class if

@@ -23,8 +23,12 @@ class SqlType:
     name: str
     precision: int = 0
     scale: int = 0
+    element: SqlType | None = None
+    """what an ARRAY holds"""
 
     def __str__(self) -> str:
+        if self.element is not None:
+            return f"{self.element}[]"
         return f"{self.name}({self.precision}, {self.scale})" if self.name == "DECIMAL" else self.name
 
     __repr__ = __str__
@@ -33,6 +37,8 @@ class SqlType:
     def arrow(self) -> pa.DataType:
         if self.name == "DECIMAL":
             return pa.decimal128(self.precision, self.scale)
+        if self.element is not None:
+            return pa.list_(self.element.arrow)
         return _ROWS[self.name].arrow
 
     @property
@@ -42,10 +48,14 @@ class SqlType:
 
     @property
     def duckdb(self) -> str:
+        if self.element is not None:
+            return f"{self.element.duckdb}[]"
         return f"DECIMAL({self.precision}, {self.scale})" if self.name == "DECIMAL" else _ROWS[self.name].duckdb
 
     @property
     def spark(self) -> str:
+        if self.element is not None:
+            return f"ARRAY<{self.element.spark}>"
         return f"DECIMAL({self.precision}, {self.scale})" if self.name == "DECIMAL" else _ROWS[self.name].spark
 
     @property
@@ -59,6 +69,10 @@ class SqlType:
     @property
     def is_text(self) -> bool:
         return self.name == "VARCHAR"
+
+    @property
+    def is_array(self) -> bool:
+        return self.element is not None
 
     @property
     def is_coded(self) -> bool:
@@ -95,6 +109,8 @@ _ROWS: dict[str, _Row] = {
     "DATE": _Row(pa.date32(), "int64", "DATE", "DATE"),
     "TIME": _Row(pa.time64("us"), "int64", "TIME", "TIME"),
     "INTERVAL": _Row(pa.duration("us"), "int64", "INTERVAL", "INTERVAL DAY TO SECOND"),
+    # kernels pass arrays on and never look at them
+    "ARRAY": _Row(pa.list_(pa.null()), "int64", "LIST", "ARRAY"),
 }
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
 
@@ -120,6 +136,10 @@ def DECIMAL(precision: int = 18, scale: int = 3) -> SqlType:
     return SqlType("DECIMAL", precision, scale)
 
 
+def ARRAY(element: SqlType) -> SqlType:
+    return SqlType("ARRAY", element=element)
+
+
 # Spellings accepted in declarations. REAL and FLOAT are kept in double precision, as the SQL standard allows;
 # the length of CHAR(n) and VARCHAR(n) is accepted and not enforced. JSON is text, which functions of JSON read.
 _SPELLINGS = {
@@ -139,9 +159,13 @@ _SPELLINGS = {
 def parse_type(text: str) -> SqlType | None:
     """The type a declaration names, or None if we have no such type.
 
-    >>> parse_type("char(10)"), parse_type("decimal(10,2)"), parse_type("geometry")
-    (VARCHAR, DECIMAL(10, 2), None)
+    >>> parse_type("char(10)"), parse_type("decimal(10,2)"), parse_type("int[]"), parse_type("geometry")
+    (VARCHAR, DECIMAL(10, 2), INTEGER[], None)
     """
+    if text.rstrip().endswith("[]"):
+        inner = text.rstrip()[:-2]
+        element = NULL if inner == "NULL" else parse_type(inner)
+        return None if element is None else _array_of(element)
     match = re.fullmatch(r"\s*([A-Za-z_][A-Za-z0-9_ ]*?)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?\s*", text)
     if match is None:
         return None
@@ -157,6 +181,9 @@ def from_arrow(type_: pa.DataType) -> SqlType | None:
         return from_arrow(type_.value_type)
     if pa.types.is_decimal(type_):
         return DECIMAL(type_.precision, type_.scale) if type_.precision <= 38 else None
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_):
+        element = from_arrow(type_.value_type)
+        return None if element is None else _array_of(element)
     if pa.types.is_timestamp(type_):
         return TIMESTAMPTZ if type_.tz else TIMESTAMP
     tests: tuple[tuple[Any, SqlType], ...] = (
@@ -168,6 +195,10 @@ def from_arrow(type_: pa.DataType) -> SqlType | None:
         (pa.types.is_time, TIME), (pa.types.is_duration, INTERVAL), (pa.types.is_null, NULL),
     )  # fmt: skip
     return next((sql for test, sql in tests if test(type_)), None)
+
+
+def _array_of(element: SqlType) -> SqlType | None:
+    return None if element.is_array or element == INTERVAL else ARRAY(element)
 
 
 def common_type(left: SqlType, right: SqlType) -> SqlType | None:
@@ -184,6 +215,9 @@ def common_type(left: SqlType, right: SqlType) -> SqlType | None:
         whole = max(_digits(left) - left.scale, _digits(right) - right.scale)
         scale = max(left.scale, right.scale)
         return DECIMAL(min(38, whole + scale), scale)
+    if left.element is not None and right.element is not None:
+        element = common_type(left.element, right.element)
+        return None if element is None else ARRAY(element)
     if {left.name, right.name} <= {"DATE", "TIMESTAMP", "TIMESTAMPTZ"}:
         return TIMESTAMPTZ if TIMESTAMPTZ in (left, right) else TIMESTAMP
     return None

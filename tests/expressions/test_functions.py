@@ -21,7 +21,9 @@ from millstream.expressions.functions import (
     resolve,
 )
 from millstream.expressions.nodes import Call, Case, Cast, Column, Expr, Literal
+from millstream.expressions.object_functions import GrowingArray
 from millstream.types import (
+    ARRAY,
     BIGINT,
     BLOB,
     BOOLEAN,
@@ -170,11 +172,14 @@ def test_the_long_tail_is_typed_by_duckdb() -> None:
     assert resolve("levenshtein", (S, S)).type == BIGINT
     assert resolve("json_extract_string", (S, text("$.a"))).type == VARCHAR
     assert resolve("bit_count", (I8,)).type in (TINYINT, SMALLINT)
-    with pytest.raises(UnsupportedError, match="VARCHAR\\[\\]"):
-        resolve("string_split", (S, S))
+    assert resolve("string_split", (S, S)).type == ARRAY(VARCHAR)
+    with pytest.raises(UnsupportedError, match=r"row gives .*VARCHAR"):
+        resolve("row", (S,))
     with pytest.raises(BindError, match="no function sin\\(VARCHAR\\)"):
         resolve("sin", (S,))
     with pytest.raises(UnsupportedError, match="not allowed in a continuous query"):
+        resolve("error", (S,))
+    with pytest.raises(BindError, match="no function txid_current"):
         resolve("txid_current", ())
 
 
@@ -302,3 +307,11 @@ def test_every_name_is_found() -> None:
     assert set(wanted.split()) <= set(known_names())
     operators = "= <> < <= > >= + - * / // % || and or not neg is_null in like ilike is_distinct"
     assert all(lookup(name) for name in operators.split())
+
+
+def test_arrays_that_grow_from_one_are_apart() -> None:
+    one = GrowingArray.of([1])
+    two, other = one.with_last(2), one.with_last(None)
+    three = two.with_last(3)
+    assert [list(array) for array in (one, two, other, three)] == [[1], [1, 2], [1, None], [1, 2, 3]]
+    assert list(map(len, (one, two, other, three))) == [1, 2, 2, 3]

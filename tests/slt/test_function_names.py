@@ -10,10 +10,10 @@ import millstream as ms
 from millstream.expressions import functions
 from millstream.expressions.nodes import Column, Expr, Literal
 from millstream.plan.nodes import Project
-from millstream.types import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, TIMESTAMP, VARCHAR
+from millstream.types import ARRAY, BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, TIMESTAMP, VARCHAR
 from tests.support.plans import plan_of
 
-COLUMNS = {"i": BIGINT, "d": DOUBLE, "t": VARCHAR, "b": BOOLEAN, "ts": TIMESTAMP, "day": DATE}
+COLUMNS = {"i": BIGINT, "d": DOUBLE, "t": VARCHAR, "b": BOOLEAN, "ts": TIMESTAMP, "day": DATE, "a": ARRAY(BIGINT)}
 ARGUMENTS: list[tuple[str, Expr]] = [
     *((name, Column(type_, name)) for name, type_ in COLUMNS.items()),
     ("'hour'", Literal(VARCHAR, "hour")),

@@ -248,3 +248,6 @@ SELECT low, X.t FROM s PARTITION BY lower(a) AS low, b % 10 SEQUENCE BY t, abs(c
 CREATE STREAM numbered (a INT, n BIGINT) ORDER BY n SLACK 3;
 CREATE STREAM numbered (a INT, n BIGINT) SLACK 3 SOURCE 'port4445' ORDER BY n;
 SELECT INTERVAL '1-2' YEAR TO MONTH, INTERVAL '-1 2:03:04.5' DAY TO SECOND, INTERVAL -'1:30' HOUR TO MINUTE FROM s;
+CREATE STREAM listed (a INT[], b VARCHAR(10)[], c DECIMAL(10, 2)[], ts TIMESTAMP) ORDER BY ts;
+SELECT [1, 2], ARRAY['a', b], [], a[1], a[-1], s.a[b + 1], (a)[1], f(a)[2], a[1] + 1, CAST(a AS bigint[]), a::int[] FROM s;
+SELECT id, tag FROM s, UNNEST(s.tags) AS u(tag) CROSS JOIN UNNEST([1, 2]) AS n;

@@ -219,7 +219,8 @@ MISTAKES = [
     ("SELECT * FROM s GRANULARITY(⟨)⟩", f"expected {_SPAN}, found ')'", None),
     ("SELECT * FROM s GRANULARITY(COARSEST 2⟨)⟩", "expected ',', found ')'", None),
     ("SELECT * FROM s [NOW] SEMI JOIN t ⟨WHERE⟩ a", "expected ON or USING, found 'WHERE'", None),
-    ("SELECT a⟨[⟩1] FROM s", "unexpected '['", None),
+    ("SELECT a⟨[⟩RANGE 1 HOUR] FROM s", "unexpected '['", None),
+    ("SELECT a[⟨]⟩ FROM s", "expected an expression, found ']'", None),
 ]
 
 

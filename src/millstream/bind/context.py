@@ -18,6 +18,7 @@ from millstream.plan.events import algebra as A
 from millstream.plan.patterns.search import Match
 from millstream.plan.patterns.times import timely_reaches
 from millstream.plan.ties import Ties
+from millstream.plan.unnest import Unnest
 from millstream.sql import span_of
 from millstream.types import BIGINT, TIMESTAMP, TIMESTAMPTZ, SqlType
 
@@ -133,6 +134,7 @@ class Context:
                 | P.Distinct(input=child)
                 | P.JoinTable(input=child)
                 | P.AssignWindows(input=child)
+                | Unnest(input=child)
                 | Ties(input=child)
             ):
                 return self.time_columns(child)

@@ -329,6 +329,8 @@ def coerce(expr: Expr, type_: SqlType) -> Expr:
 
 def bind_type(context: Context, node: exp.Expr) -> SqlType:
     """The SQL type a declaration or CAST names."""
+    if node.args.get("nested") and node.this is exp.DType.ARRAY:
+        return _bind_array_type(context, node)
     word = node.args.get("kind") or getattr(node.this, "value", node.this)
     sizes = ", ".join(str(size.this.this) for size in node.expressions if isinstance(size, exp.DataTypeParam))
     text = f"{word}({sizes})" if sizes else str(word)
@@ -337,9 +339,7 @@ def bind_type(context: Context, node: exp.Expr) -> SqlType:
     except ValueError as error:
         context.fail(str(error), node)
     if type_ is None and text.upper() in ("ARRAY", "LIST"):
-        context.refuse(
-            "arrays are not supported yet", node, hint="keep them as JSON text: doc -> 0, json_value(doc, '$[0]')"
-        )
+        context.fail("an array needs the type of its elements", node, hint="INTEGER[], VARCHAR[], DOUBLE[] …")
     if type_ is None:
         context.fail(
             f"no type {text}",
@@ -347,3 +347,11 @@ def bind_type(context: Context, node: exp.Expr) -> SqlType:
             hint="types: BOOLEAN, INTEGER, BIGINT, DOUBLE, DECIMAL(p, s), VARCHAR, TIMESTAMP, DATE, TIME, BLOB",
         )
     return type_
+
+
+def _bind_array_type(context: Context, node: exp.Expr) -> SqlType:
+    if node.args.get("values"):
+        context.refuse("arrays have no fixed length", node, hint="leave the length out: INTEGER[]")
+    element = bind_type(context, node.expressions[0])
+    with context.blaming(node):
+        return functions.array_of(element)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import Context, Decimal
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -38,6 +39,11 @@ def strict_function(expr: Call) -> Function | None:
     """The function of a call of which NULL gives NULL, for values that are not; None if there is no such here."""
     maker = _MAKERS.get(expr.fn)
     return None if maker is None else maker(expr)
+
+
+def function_of_nulls(expr: Call) -> Function | None:
+    """The function of a call that is more than NULL for some NULLs; None if there is no such here."""
+    return _OF_NULLS.get(expr.fn)
 
 
 def cast_function(expr: Cast) -> Function | None:
@@ -74,8 +80,8 @@ def of_batch(expr: Call | Cast) -> Function:
         rows = pa.RecordBatch.from_arrays(columns, schema=schema.arrow) if columns else _NO_COLUMNS
         return to_values(evaluate(rows)[0], expr.type)[0]
 
-    # -0.0 and 0.0 would be one key.
-    return run if any(field.type.name == "DOUBLE" for field in schema) else lru_cache(_REMEMBERED)(run)
+    # -0.0 and 0.0 would be one key, and arrays are none.
+    return run if any(field.type.name in ("DOUBLE", "ARRAY") for field in schema) else lru_cache(_REMEMBERED)(run)
 
 
 _NO_COLUMNS = pa.record_batch([pa.nulls(1, pa.bool_())], names=["row"])
@@ -87,6 +93,31 @@ def fitting(value: Decimal, type_: SqlType) -> Decimal:
         return decimal_value(value, type_)
     except ValueError:
         raise OverflowError(f"{value} does not fit {type_}") from None
+
+
+class GrowingArray:
+    """An array that shares its elements with those it grew from: a step longer without a copy. None ever changes."""
+
+    __slots__ = ("_elements", "_length")
+
+    def __init__(self, elements: list[Any], length: int) -> None:
+        self._elements, self._length = elements, length
+
+    @classmethod
+    def of(cls, array: GrowingArray | list[Any]) -> GrowingArray:
+        return array if isinstance(array, GrowingArray) else cls(list(array), len(array))
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Any]:
+        return islice(self._elements, self._length)
+
+    def with_last(self, value: Any) -> GrowingArray:
+        # only the longest may append to the elements; others take a copy of their own
+        elements = self._elements if len(self._elements) == self._length else list(self)
+        elements.append(value)
+        return GrowingArray(elements, self._length + 1)
 
 
 def _exactly(function: Function) -> Callable[[Call], Function | None]:
@@ -130,10 +161,16 @@ _MAKERS: dict[str, Callable[[Call], Function | None]] = {
     "neg": lambda expr: Decimal.copy_negate if _is_decimal(expr) else None,
     "abs": lambda expr: Decimal.copy_abs if _is_decimal(expr) else None,
     "||": _always(operator.add),
+    "array_length": _always(len),
     "like": _like,
     "length": _always(len),
     "substring": _substring,
     "contains": _always(lambda text, part: part in text),
     "starts_with": _always(str.startswith),
     "ends_with": _always(str.endswith),
+}
+
+_OF_NULLS: dict[str, Function] = {
+    "list_value": lambda *values: list(values),
+    "array_append": lambda array, value: None if array is None else GrowingArray.of(array).with_last(value),
 }

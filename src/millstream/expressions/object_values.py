@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate, islice
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millstream.types import SqlType
 
 Value = Any
-"""None, bool, int, float, Decimal, str or bytes; times, dates and intervals are integers."""
+"""None, bool, int, float, Decimal, str, bytes, or a list of them; times, dates and intervals are integers."""
 
 _NAN = object()
 
 
 def to_values(array: pa.Array, type_: SqlType) -> list[Value]:
     """The values of an Arrow array."""
+    if type_.element is not None:
+        flat = iter(to_values(pc.list_flatten(array), type_.element))
+        lengths = pc.list_value_length(array).to_pylist()
+        return [None if length is None else list(islice(flat, length)) for length in lengths]
     if type_.is_temporal or type_.name == "INTERVAL":
         # Python's own times end with the year 9999, and have no place for microseconds since the epoch.
         array = array.cast(_storage(type_))
@@ -26,6 +32,13 @@ def to_values(array: pa.Array, type_: SqlType) -> list[Value]:
 
 def to_arrow(values: Sequence[Value], type_: SqlType) -> pa.Array:
     """The inverse of `to_values`."""
+    if type_.element is not None:
+        elements = to_arrow([each for value in values if value is not None for each in value], type_.element)
+        ends = accumulate((0 if value is None else len(value) for value in values), initial=0)
+        valid = [value is None for value in values]
+        return pa.ListArray.from_arrays(
+            pa.array(ends, pa.int32()), elements, type_.arrow, mask=pa.array(valid, pa.bool_())
+        )
     if type_.is_temporal or type_.name == "INTERVAL":
         return pa.array(values, _storage(type_)).cast(type_.arrow)
     return pa.array(values, type_.arrow)

@@ -17,7 +17,13 @@ from millstream.expressions.kernel import functions as kernel_functions
 from millstream.expressions.kernel.forms import Form, SourceScope, Truth, Value
 from millstream.expressions.kernel.source import float_source
 from millstream.expressions.nodes import Call, Case, Cast, Column, Expr, Literal, told
-from millstream.expressions.object_functions import cast_function, identity, of_batch, strict_function
+from millstream.expressions.object_functions import (
+    cast_function,
+    function_of_nulls,
+    identity,
+    of_batch,
+    strict_function,
+)
 
 _COMPARING = frozenset({"=", "<>", "<", "<=", ">", ">=", "is_distinct", "in", "nullif", "greatest", "least"})
 """Functions whose forms serve objects of any kind."""
@@ -148,7 +154,10 @@ class Objects:
 
     def _of_nulls(self, expr: Call | Cast, names: list[str]) -> str:
         found = self._form(expr, names, nulls=True) if isinstance(expr, Call) and expr.fn in _OF_NULLS else None
-        return found or f"{self._names.constant(explained(expr, of_batch(expr)))}({', '.join(names)})"
+        if found is not None:
+            return found
+        function = function_of_nulls(expr) if isinstance(expr, Call) else None
+        return f"{self._names.constant(explained(expr, function or of_batch(expr)))}({', '.join(names)})"
 
     def _form(self, expr: Call | Cast, names: list[str], nulls: bool) -> str | None:
         """The form that kernels have, over arguments of these names."""

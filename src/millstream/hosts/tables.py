@@ -237,7 +237,7 @@ def _schema_of(schema: pa.Schema) -> list[Field]:
             is_list = pa.types.is_list(column.type)
             raise DataError(
                 f"column {column.name} has the type {column.type}, which is not supported",
-                hint="string_agg(…, ',') joins several values into one text" if is_list else "CAST it",
+                hint="take the inner values out with UNNEST" if is_list else "CAST it",
             )
         fields.append(Field(column.name, type_))
     return fields

@@ -24,6 +24,7 @@ TOPICS = {
     "welford_variance": "spread",
     "welford_stddev": "spread",
     "string_agg": "text",
+    "array_agg": "arrays",
     "median": "quantiles",
     "quantile": "quantiles",
     "max_by": "extremes",

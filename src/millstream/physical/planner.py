@@ -12,7 +12,9 @@ from millstream.kernels.streams.merge import MergeSpec
 from millstream.kernels.streams.row_slots import RowSlotSpec
 from millstream.kernels.streams.session import SessionSpec
 from millstream.kernels.streams.ties import TieOrderSpec
+from millstream.kernels.streams.unnest import UnnestStage
 from millstream.kernels.streams.yields import YieldSpec
+from millstream.physical.arrays import refuse_arrays
 from millstream.physical.events import instants, plan_automaton, plan_since, plan_times, points
 from millstream.physical.nodes import Apply, Physical, Source, Staged, TableJoin
 from millstream.physical.scalars import filtered, projected
@@ -26,6 +28,7 @@ from millstream.plan.events.automata import Automaton
 from millstream.plan.events.construct import automaton_of
 from millstream.plan.patterns.search import Match
 from millstream.plan.ties import Ties
+from millstream.plan.unnest import Unnest
 
 
 def plan_physical(node: P.Node, forms: R.Forms = "auto") -> Physical:
@@ -41,6 +44,7 @@ def _plan(node: P.Node, forms: R.Forms) -> Physical:
         """What operators take that know events as points in time."""
         return plan_physical(node, forms)
 
+    refuse_arrays(node)
     match node:
         case A.Next() | A.Fold():
             return plan_automaton(automaton_of(node), planned)
@@ -86,6 +90,9 @@ def _plan(node: P.Node, forms: R.Forms) -> Physical:
         case P.AssignWindows(input=below, windows=windows, type=type_):
             child = plan(below)
             return Staged(node.schema, child, WindowStage(child.schema, windows, type_))
+        case Unnest(input=below, array=array, name=name):
+            child = plan(below)
+            return Staged(node.schema, child, UnnestStage(child.schema, array, name))
         case P.Sessions(input=below, keys=keys, gap=gap, type=type_):
             child = plan(below)
             return _apply((child,), SessionSpec(child.schema, keys, gap, type_))

@@ -8,6 +8,7 @@ from millstream.expressions.nodes import Column
 from millstream.plan import event_joins as E
 from millstream.plan import nodes as P
 from millstream.plan import relations as R
+from millstream.plan.unnest import Unnest
 from millstream.plan.window_tables import END, START
 
 
@@ -30,6 +31,8 @@ def window_columns(plan: P.Node) -> WindowColumns | None:
         case P.Sessions(keys=keys):
             return WindowColumns(plan, START, END, keys)
         case P.Filter(input=below) | P.Over(input=below) | P.Distinct(input=below) | P.JoinTable(input=below):
+            return window_columns(below)
+        case Unnest(input=below):
             return window_columns(below)
         case E.Starts(input=below) | E.AtWindowEnd(input=below, after=False):
             return window_columns(below)

@@ -15,6 +15,7 @@ from millstream.sql.intervals import IntervalParser
 from millstream.sql.nodes import Oldest
 from millstream.sql.spans import cover
 
+_WINDOW_WORDS = ("RANGE", "ROWS")
 _WRAPPERS = (exp.Window, exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)
 
 
@@ -50,7 +51,7 @@ class ExpressionParser(IntervalParser):
     SIGNED_TO_UNSIGNED_TYPE_TOKEN: ClassVar[dict[TokenType, TokenType]] = {}
     JSON_OPERATORS: ClassVar[dict[TokenType, Callable[..., Any]]] = {}
     ASSIGNMENT: ClassVar[dict[TokenType, type[exp.Expr]]] = {}
-    BRACKETS: ClassVar[frozenset[TokenType]] = frozenset()
+    BRACKETS: ClassVar[frozenset[TokenType]] = frozenset((TokenType.L_BRACKET,))
 
     def _parse_expression(self) -> exp.Expr | None:
         # DuckDB's prefix alias (`name: value`) is left out: a colon belongs to the bodies of aggregates.
@@ -69,6 +70,28 @@ class ExpressionParser(IntervalParser):
         if node is not None:
             cover(node, first, self._prev)
         return node
+
+    def _parse_bracket(self, this: exp.Expr | None = None) -> exp.Expr | None:
+        """`[1, 2]` and `ARRAY[1, 2]`, which are calls of list_value, and `a[1]`, which is one of list_extract."""
+        first = self._curr
+        # behind a table, brackets hold a window
+        if isinstance(this, exp.Table) or first.token_type is not TokenType.L_BRACKET:
+            return this
+        after = self._tokens[self._index + 2 : self._index + 3]
+        if self._next.text.upper() in _WINDOW_WORDS and after and after[0].token_type is TokenType.NUMBER:
+            self.unexpected()
+        self._advance()
+        if this is None or _is_word_array(this):
+            is_empty = self._match(TokenType.R_BRACKET, advance=False)
+            values = [] if is_empty else self._parse_list(self._parse_disjunction, "an expression")
+            node = exp.Anonymous(this="list_value", expressions=values)
+        else:
+            node = exp.Anonymous(this="list_extract", expressions=[this, self._parse_operand()])
+        self._expect(TokenType.R_BRACKET, "']'")
+        cover(node, first, self._prev)
+        if this is not None and "start" in this.meta:
+            node.meta["start"] = this.meta["start"]
+        return self._parse_bracket(node)
 
     def _parse_types(
         self,
@@ -229,3 +252,7 @@ class ExpressionParser(IntervalParser):
 def _member(function: str, document: exp.Expr, path: exp.Expr) -> exp.Anonymous:
     """`document -> path`, said as a call."""
     return exp.Anonymous(this=function, expressions=[document, path])
+
+
+def _is_word_array(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Column) and not node.table and not node.this.quoted and node.name.upper() == "ARRAY"

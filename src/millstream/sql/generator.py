@@ -106,6 +106,11 @@ class MillstreamGenerator(Generator):
         publish = self._clause(" PUBLISH", expression.args.get("publish"))
         return super().query_modifiers(expression, *sqls) + publish
 
+    def datatype_sql(self, expression: exp.DataType) -> str:
+        if expression.this is exp.DType.ARRAY and not expression.args.get("values"):
+            return f"{self.sql(expression.expressions[0])}[]"
+        return super().datatype_sql(expression)
+
     def create_stream(self, node: nodes.CreateStream) -> str:
         clauses = [
             self._created("STREAM", node) + (self._columns(node.columns) if node.columns else ""),

@@ -29,9 +29,10 @@ _SPELLINGS = {
     "listagg": "string_agg",
     "group_concat": "string_agg",
     "quantile_cont": "quantile",
+    "list": "array_agg",
 }
 _OF_CONDITIONS = {"bool_and": "min", "every": "min", "bool_or": "max"}
-_OF_ARRAYS = frozenset(("array_agg", "list", "collect_list", "collect_set"))
+_COLLECTING = {"collect_list": "array_agg(x)", "collect_set": "array_agg(DISTINCT x)"}
 _SEPARATOR = ","
 
 IN_ORDER = frozenset(("first_value", "last_value", "first_known", "last_known"))
@@ -127,12 +128,8 @@ def _with_modifiers(call: WrittenCall, arguments: list[exp.Expression], within: 
 def _meant(call: WrittenCall, context: Context) -> WrittenCall:
     """The call in terms of the aggregates that there are."""
     args = call.arguments
-    if call.fn in _OF_ARRAYS:
-        context.refuse(
-            f"{call.name} makes an array, which no column can hold",
-            call.node,
-            hint=f"string_agg(…, '{_SEPARATOR}') joins the values into one text",
-        )
+    if call.fn in _COLLECTING:
+        context.refuse(f"{call.name} is not supported", call.node, hint=f"{_COLLECTING[call.fn]} makes an array")
     if call.name in _OF_CONDITIONS:
         return replace(call, fn=_OF_CONDITIONS[call.name], of_conditions=True)
     if call.fn == "count_if":

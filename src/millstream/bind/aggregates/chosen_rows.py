@@ -17,6 +17,7 @@ from millstream.bind.aggregates.calls import (
 from millstream.bind.expressions import ExpressionBinder
 from millstream.bind.programs import bind_program
 from millstream.catalog import AggregateDef
+from millstream.expressions.functions import array_of
 from millstream.expressions.nodes import Column, Expr
 from millstream.library import LEAVE_OUT_NULLS
 from millstream.plan.programs.facts import returns_one_row
@@ -57,7 +58,10 @@ def bind_own(call: WrittenCall, rows: ExpressionBinder, window: bool = False) ->
             context.fail(f"{call.name} takes values", argument)
     where = None if call.where is None else rows.condition(call.where)
     args = tuple(map(rows.bind, call.arguments))
+    is_of_library = not context.catalog.has(call.fn, (AggregateDef,))
     with context.blaming(call.node):
+        if is_of_library and call.fn == "array_agg" and args:
+            array_of(args[0].type)
         found = [
             None if definition is None else bind_program(definition, tuple(arg.type for arg in args), context)
             for definition in (
@@ -66,7 +70,6 @@ def bind_own(call: WrittenCall, rows: ExpressionBinder, window: bool = False) ->
             )
         ]
     base, sliding = found
-    is_of_library = not context.catalog.has(call.fn, (AggregateDef,))
     if where is not None and is_of_library and call.fn in LEAVE_OUT_NULLS:
         args, where = (where_true(where, args[0]), *args[1:]), None
     chosen = _Chosen(

@@ -11,6 +11,7 @@ from millstream.bind.events.algebra import bind_events
 from millstream.bind.patterns.match_recognize import bind_match_recognize
 from millstream.bind.queries.joins import FromEntry, join_sources
 from millstream.bind.queries.outputs import alias_columns
+from millstream.bind.queries.unnest import is_unnest, split_unnests, unnest
 from millstream.bind.reads import conjuncts_of
 from millstream.bind.relations.asof import check_moment, is_asof, join_asof
 from millstream.bind.relations.event_joins import is_event_join, join_events
@@ -30,13 +31,21 @@ from millstream.sql.relations import Windowed
 
 def bind_from(select: exp.Select, context: Context) -> tuple[P.Node, Scope]:
     """The plan of the FROM clause and the names it brings into scope."""
-    from millstream.bind.tables.queries import join_tables
-
     from_ = select.args.get("from_") or select.args.get("from")
     if from_ is None:
         context.refuse("a continuous query needs FROM", select, hint="SELECT … FROM a stream")
+    if is_unnest(from_.this):
+        context.refuse("UNNEST needs a stream before it", from_.this, hint="FROM s, UNNEST(tags) AS u(tag)")
+    joins, unnests = split_unnests(select.args.get("joins") or [], context)
     sources = [_bind_source(from_.this, context, None)]
-    sources += [_bind_source(join.this, context, join) for join in select.args.get("joins") or []]
+    sources += [_bind_source(join.this, context, join) for join in joins]
+    plan, scope = _joined(sources, select, context)
+    return unnest(plan, scope, unnests, context)
+
+
+def _joined(sources: list[FromEntry], select: exp.Select, context: Context) -> tuple[P.Node, Scope]:
+    from millstream.bind.tables.queries import join_tables
+
     _check_aliases(sources, context)
     if len(sources) > 1 and all(source.plan.kind is P.Kind.TABLE for source in sources):
         return join_tables(select, sources, context)
@@ -179,7 +188,7 @@ def _side(node: exp.Table, context: Context) -> tuple[str, StreamDef] | None:
     if not isinstance(call, SideStream):
         if isinstance(call, exp.Func):
             context.fail(
-                "no such table function", node, hint="there are TUMBLE, HOP, CUMULATE, SESSION, LATE and ERRORS"
+                "no such table function", node, hint="there are TUMBLE, HOP, CUMULATE, SESSION, LATE, ERRORS and UNNEST"
             )
         return None
     entry = context.catalog.find(call.name)

@@ -21,7 +21,7 @@ from millstream.connectors.convert.common import (
 from millstream.connectors.convert.text import parse_text
 from millstream.errors import DataError
 from millstream.schema import Schema
-from millstream.types import SqlType
+from millstream.types import SqlType, from_arrow
 
 _TICKS_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
@@ -71,6 +71,8 @@ def fit_column(array: pa.Array, name: str, type_: SqlType, rules: Rules) -> tupl
     source = array.type
     if array.type == target:
         return array, {}
+    if type_.element is not None and from_arrow(source) is not None and not pa.types.is_string(source):
+        return _fit_arrays(array, name, type_, type_.element, rules)
     if pa.types.is_string(source) and (type_.is_temporal or type_.name in ("DECIMAL", "INTERVAL")):
         return parse_text(array, type_, rules)
     convert = _converter(source, type_)
@@ -79,6 +81,19 @@ def fit_column(array: pa.Array, name: str, type_: SqlType, rules: Rules) -> tupl
         raise DataError(f"column {name} is {source}, which does not convert to {type_}", hint=hint)
     values, failed = cast_each(array, target, convert)
     return values, {row: not_a(array[row].as_py(), type_) for row in failed}
+
+
+def _fit_arrays(array: pa.Array, name: str, type_: SqlType, element: SqlType, rules: Rules) -> tuple[pa.Array, Reasons]:
+    """Lists with elements of another Arrow type: all elements are fitted as one column."""
+    if not pa.types.is_nested(array.type):
+        hint = f"declare {name} with a type that holds {array.type}, or convert the data first"
+        raise DataError(f"column {name} is {array.type}, which does not convert to {type_}", hint=hint)
+    elements, wrong = fit_column(pc.list_flatten(array), name, element, rules)
+    parents = pc.list_parent_indices(array)
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
+    values = pa.ListArray.from_arrays(offsets, elements, type_.arrow, mask=array.is_null())
+    return values, {int(parents[place].as_py()): f"in an array: {reason}" for place, reason in reversed(wrong.items())}
 
 
 def _plain_text(array: pa.Array) -> pa.Array:

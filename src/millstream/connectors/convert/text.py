@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -49,6 +51,8 @@ def parse_text(texts: pa.Array, type_: SqlType, rules: Rules) -> tuple[pa.Array,
     """The texts as values of the type, with the reasons of those that are not."""
     if type_.name == "VARCHAR":
         return texts, {}
+    if type_.is_array:
+        return _arrays(texts, type_, rules)
     failed: Iterable[int]
     if type_.name in ("TIMESTAMP", "TIMESTAMPTZ"):
         values, failed = _timestamps(texts, rules)
@@ -105,6 +109,26 @@ def _seconds(digits: str) -> timedelta:
     whole, _, fraction = digits.partition(".")
     micros = timedelta(microseconds=int((fraction + "000000")[:6]))
     return timedelta(seconds=int(whole)) - micros if whole.startswith("-") else timedelta(seconds=int(whole)) + micros
+
+
+def _arrays(texts: pa.Array, type_: SqlType, rules: Rules) -> tuple[pa.Array, Reasons]:
+    """Arrays as JSON."""
+    # values are read with the help of texts, and here it is the other way round
+    from millstream.connectors.convert.values import values_to_column
+
+    values: list[object] = []
+    wrong: Reasons = {}
+    for row, text in enumerate(texts.to_pylist()):
+        try:
+            value = None if text is None else json.loads(text)
+            if not isinstance(value, list | None):
+                raise ValueError
+            values.append(value)
+        except (ValueError, RecursionError):
+            values.append(None)
+            wrong[row] = not_a(text, type_)
+    column, reasons = values_to_column(values, type_, replace(rules, json=True))
+    return column, dict(sorted((wrong | reasons).items()))
 
 
 def _blob(text: str) -> bytes:

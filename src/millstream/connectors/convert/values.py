@@ -6,6 +6,7 @@ import datetime as dt
 import math
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,8 @@ _MICROSECOND = dt.timedelta(microseconds=1)
 
 def values_to_column(values: list[Any], type_: SqlType, rules: Rules) -> tuple[pa.Array, Reasons]:
     """The values as an Arrow column, NULL where a value does not fit, with the reasons."""
+    if type_.element is not None:
+        return _arrays(values, type_, type_.element, rules)
     kinds = set(map(type, values)) - {type(None)}
     if kinds <= _EXACT[type_.name]:
         try:
@@ -55,6 +58,27 @@ def values_to_column(values: list[Any], type_: SqlType, rules: Rules) -> tuple[p
         except UnicodeEncodeError:
             pass
     return _value_by_value(values, type_, rules)
+
+
+def _arrays(values: list[Any], type_: SqlType, element: SqlType, rules: Rules) -> tuple[pa.Array, Reasons]:
+    """Lists as arrays: all their elements are one column of the elements' type."""
+    given = [value.tolist() if isinstance(value, np.ndarray) else value for value in values]
+    fits = [isinstance(value, list | tuple) for value in given]
+    lists = [value if fit else () for value, fit in zip(given, fits, strict=True)]
+    elements, wrong = values_to_column(list(chain.from_iterable(lists)), element, rules)
+    ends = np.cumsum([0, *map(len, lists)])
+    reasons = {
+        row: not_a(value, type_)
+        for row, (value, fit) in enumerate(zip(given, fits, strict=True))
+        if not fit and value is not None and not _is_missing(value)
+    }
+    for place, reason in wrong.items():
+        reasons.setdefault(int(np.searchsorted(ends, place, side="right")) - 1, f"in an array: {reason}")
+    offsets = pa.array(ends.astype(np.int32))
+    column = pa.ListArray.from_arrays(
+        offsets, elements, type_.arrow, mask=pa.array([not fit for fit in fits], pa.bool_())
+    )
+    return column, dict(sorted(reasons.items()))
 
 
 def _value_by_value(values: list[Any], type_: SqlType, rules: Rules) -> tuple[pa.Array, Reasons]:

@@ -33,7 +33,19 @@ def as_text(array: pa.Array) -> pa.Array:
         return _each(array, lambda value: base64.b64encode(value).decode())
     if pa.types.is_null(kind):
         return pa.nulls(len(array), pa.string())
+    if pa.types.is_list(kind):
+        return _lists(array)
     return pc.cast(array, pa.string())
+
+
+def _lists(array: pa.Array) -> pa.Array:
+    """Lists as JSON."""
+    lengths = pc.list_value_length(array).fill_null(0)
+    ends = pc.cumulative_sum(lengths.cast(pa.int32()))
+    offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
+    elements = pa.ListArray.from_arrays(offsets, json_values(pc.list_flatten(array)))
+    text = pc.binary_join_element_wise("[", pc.binary_join(elements, ","), "]", "")
+    return pc.if_else(array.is_null(), pa.scalar(None, pa.string()), text)
 
 
 def csv_values(array: pa.Array, delimiter: str) -> pa.Array:
@@ -55,7 +67,9 @@ def json_values(array: pa.Array) -> pa.Array:
     if pa.types.is_floating(kind):
         for word, name in (("nan", '"NaN"'), ("-nan", '"NaN"'), ("inf", '"Infinity"'), ("-inf", '"-Infinity"')):
             text = pc.if_else(pc.equal(text, word), name, text)
-    elif not (pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_decimal(kind)):
+    elif not (
+        pa.types.is_list(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_decimal(kind)
+    ):
         text = pc.binary_join_element_wise('"', _escaped(text), '"', "")
     return text.fill_null("null")
 

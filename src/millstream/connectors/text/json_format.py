@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import cached_property
 from json.scanner import make_scanner
 from typing import Any, cast
 
@@ -130,7 +131,7 @@ class JsonDecoder:
 
     def _columnar(self, block: bytes, ends: Lines, lines: Lines) -> Fitted | None:
         """The objects through Arrow's reader; None if a line is no object or a value is not of its column's type."""
-        if not _all_objects(block, ends, lines) or not is_utf8(block):
+        if not _all_objects(block, ends, lines) or not is_utf8(block) or self._has_read_elements:
             return None
         if len(block) > MAX_ROW_BYTES and np.diff(ends, prepend=0).max() > MAX_ROW_BYTES:
             return None
@@ -169,6 +170,15 @@ class JsonDecoder:
             self._other_keys = other_keys == "ignore"
             return table if table.num_rows == expected else None
         return None
+
+    @cached_property
+    def _has_read_elements(self) -> bool:
+        """Whether there are arrays of what Arrow's reader does not convert as it is converted here."""
+        return any(
+            field.type.element is not None
+            and self._json_type(Field(field.name, field.type.element)) != field.type.element.arrow
+            for field in self._schema
+        )
 
     def _json_type(self, field: Field) -> pa.DataType:
         if field.type.name in ("TIMESTAMP", "TIMESTAMPTZ"):

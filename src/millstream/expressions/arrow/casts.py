@@ -39,6 +39,8 @@ def build(expr: Cast, compile_: Compile) -> Node | None:
 
 def _conversion(source: SqlType, target: SqlType) -> Convert | None:
     type_ = target.arrow
+    if source.is_array:
+        return None
     if target.is_text:
         return _to_text(source)
     if source.is_text:

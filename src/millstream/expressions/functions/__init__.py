@@ -7,7 +7,8 @@ Importing this is cheap: DuckDB is started only for a function that has no entry
 from __future__ import annotations
 
 from millstream.errors import BindError, UnsupportedError
-from millstream.expressions.functions import conditional, json, numeric, operators, temporal, text  # noqa: F401  (they fill the table)
+from millstream.expressions.functions import arrays, conditional, json, numeric, operators, temporal, text  # noqa: F401  (they fill the table)
+from millstream.expressions.functions.arrays import array_of
 from millstream.expressions.functions.casts import cast, cast_can_fail, coerce, widens
 from millstream.expressions.functions.conditional import case
 from millstream.expressions.functions.literals import interval, literal
@@ -18,6 +19,7 @@ from millstream.expressions.nodes import Call, Cast, Expr, Literal
 __all__ = [
     "FUNCTIONS",
     "Function",
+    "array_of",
     "can_fail",
     "case",
     "cast",
@@ -58,6 +60,8 @@ REFUSED.update(
 )
 REFUSED.update(dict.fromkeys(("random", "rand", "randn", "uuid", "gen_random_uuid", "uuidv4", "uuidv7", "setseed",
                               "nextval", "currval"), _CHANCE))  # fmt: skip
+_ANY_LENGTH = ("it makes an array of any length from two numbers", "store the values in a table and join it")
+REFUSED.update(dict.fromkeys(("range", "generate_series", "list_resize", "array_resize"), _ANY_LENGTH))
 
 
 LONGEST_MADE = 10_000_000

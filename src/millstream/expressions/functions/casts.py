@@ -16,7 +16,7 @@ from decimal import Decimal
 
 from millstream.errors import BindError
 from millstream.expressions.functions.literals import decimal_value, fits, literal
-from millstream.expressions.nodes import Cast, Expr, Literal
+from millstream.expressions.nodes import Cast, Column, Expr, Literal
 from millstream.types import NULL, VARCHAR, SqlType
 
 _DAY = 86_400_000_000
@@ -32,6 +32,7 @@ _CASTS: dict[str, frozenset[str]] = {
     "TIMESTAMPTZ": frozenset({"VARCHAR", "DATE", "TIME", "TIMESTAMP"}),
     "INTERVAL": frozenset(),
     "NULL": frozenset(),
+    "ARRAY": frozenset(),
 }
 
 
@@ -41,7 +42,10 @@ def cast(expr: Expr, type_: SqlType, safe: bool = False) -> Expr:
         return expr
     if isinstance(expr, Literal) and expr.value is None:
         return Literal(type_, None)
-    is_text = expr.type.is_text and isinstance(expr, Literal)
+    is_text = expr.type.is_text and isinstance(expr, Literal) and not type_.is_array
+    if expr.type.element is not None and type_.element is not None and expr.type.element != NULL:
+        # elements are cast as values are: by a cast that is known for them
+        cast(Column(expr.type.element, "element"), type_.element)
     if type_.name not in (*_CASTS[expr.type.name], expr.type.name) and not is_text:
         raise BindError(f"cannot cast {expr.type} to {type_}", hint=_instead(expr.type, type_))
     if isinstance(expr, Literal):
@@ -85,6 +89,8 @@ def widens(source: SqlType, target: SqlType) -> bool:
         return target.scale >= source.scale and target.precision - target.scale >= source.precision - source.scale
     if target.name == "DOUBLE":
         return source.is_numeric
+    if source.element is not None and target.element is not None:
+        return source.element == NULL or widens(source.element, target.element)
     times = ("DATE", "TIMESTAMP", "TIMESTAMPTZ")
     return source.name in times and target.name in times and times.index(source.name) <= times.index(target.name)
 
@@ -95,6 +101,8 @@ def cast_can_fail(source: SqlType, target: SqlType) -> bool:
         return source.name == "BLOB"
     if source.is_text:
         return target.name != "BLOB"
+    if source.element is not None and target.element is not None:
+        return source.element != NULL and cast_can_fail(source.element, target.element)
     if target.name == "BOOLEAN" or source.name == "BOOLEAN" or source.is_temporal:
         return False
     return not widens(source, target)

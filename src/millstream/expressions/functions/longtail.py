@@ -29,7 +29,7 @@ _ELSEWHERE = {
     "from_unixtime": "epoch_ms(1000 * seconds) makes a time",
     "unix_timestamp": "epoch(ts) gives seconds",
     "arbitrary": "any_value(…) is the aggregate",
-    "collect_list": "string_agg(…, ',') joins the values into one text",
+    "collect_list": "array_agg(…) makes an array of the values",
     "ifnull": "coalesce(…, …)",
     "nvl": "coalesce(…, …)",
     "window": "FROM TUMBLE(s, ts, 10 SECONDS), and GROUP BY window_end",

@@ -22,7 +22,7 @@ from decimal import Decimal
 from millstream.errors import BindError
 from millstream.expressions.functions.casts import cast, coerce
 from millstream.expressions.functions.literals import fits
-from millstream.expressions.functions.registry import Rule, define, never, spark_trunc, unify
+from millstream.expressions.functions.registry import Rule, comparable, define, never, spark_trunc, unify
 from millstream.expressions.nodes import Call, Expr, Literal
 from millstream.types import (
     BIGINT,
@@ -44,7 +44,7 @@ _INSTANTS = ("TIMESTAMP", "TIMESTAMPTZ")
 
 def _comparison(name: str) -> Rule:
     def rule(args: tuple[Expr, ...]) -> Expr | None:
-        both = unify(args)
+        both = comparable(args)
         if both is None:
             return None
         if both[0].type == NULL:
@@ -69,7 +69,7 @@ def _logic(name: str) -> Rule:
 
 
 def _in(args: tuple[Expr, ...]) -> Expr | None:
-    same = unify(args)
+    same = comparable(args)
     return None if same is None else Call(BOOLEAN, "in", same)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from millstream.errors import UnsupportedError
 from millstream.expressions.functions.casts import coerce
 from millstream.expressions.nodes import Call, Expr, Literal
 from millstream.types import SqlType, common_type
@@ -118,6 +119,15 @@ def unify(args: tuple[Expr, ...]) -> tuple[Expr, ...] | None:
         literal(str(arg.value), target) if text and isinstance(arg, Literal) else cast(arg, target)
         for arg, text in zip(args, is_text, strict=True)
     )
+
+
+def comparable(args: tuple[Expr, ...]) -> tuple[Expr, ...] | None:
+    """Arguments that are compared, converted to their common type; arrays are not compared."""
+    if any(arg.type.is_array for arg in args):
+        raise UnsupportedError(
+            "arrays cannot be compared", hint="compare elements: a[1] = …, array_contains(a, …), array_length(a) = …"
+        )
+    return unify(args)
 
 
 def constant(expr: Expr) -> object:

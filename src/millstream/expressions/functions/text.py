@@ -7,6 +7,7 @@ depends on the neighbours (a final Σ, and İ).
 from __future__ import annotations
 
 from millstream.errors import BindError
+from millstream.expressions.functions.arrays import length as array_length
 from millstream.expressions.functions.casts import cast
 from millstream.expressions.functions.regex import (
     check_regex,
@@ -24,6 +25,10 @@ def spark_text(text: str) -> str:
     """A constant in Spark SQL, where a backslash in quotes escapes."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\r", "\\r")
     return "'" + escaped.replace("\0", "\\u0000") + "'"
+
+
+def _length(args: tuple[Expr, ...]) -> Expr | None:
+    return array_length(args) or overloads("length", ((VARCHAR,), BIGINT))(args)
 
 
 def _text(name: str, *params: SqlType) -> Rule:
@@ -204,7 +209,7 @@ def _test(name: str) -> Rule:
 
 define("lower(text)", _text("lower", VARCHAR), aliases=("lcase",))
 define("upper(text)", _text("upper", VARCHAR), aliases=("ucase",))
-define("length(text)", overloads("length", ((VARCHAR,), BIGINT)), spark="CAST(length({0}) AS BIGINT)",
+define("length(text)", _length, spark="CAST(length({0}) AS BIGINT)",
        aliases=("char_length", "character_length", "len"))  # fmt: skip
 # DuckDB reverses grapheme by grapheme; parts of one code point each do what the others do.
 define(

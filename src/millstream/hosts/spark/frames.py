@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from millstream.errors import CatalogError, EngineError
 from millstream.schema import Field, Schema
 from millstream.types import (
+    ARRAY,
     BIGINT,
     BLOB,
     BOOLEAN,
@@ -76,8 +77,11 @@ def sql_type(text: str) -> SqlType | None:
     """Our type for a Spark type by its name.
 
     >>> sql_type("decimal(10,2)"), sql_type("varchar(5)"), sql_type("array<int>")
-    (DECIMAL(10, 2), VARCHAR, None)
+    (DECIMAL(10, 2), VARCHAR, INTEGER[])
     """
+    if match := re.fullmatch(r"array<([^<>]*)>", text):
+        element = sql_type(match[1])
+        return None if element is None or element == INTERVAL else ARRAY(element)
     if match := re.fullmatch(r"decimal\((\d+),(\d+)\)", text):
         return DECIMAL(int(match[1]), int(match[2]))
     if re.fullmatch(r"(varchar|char)\(\d+\)|string collate \S+", text):

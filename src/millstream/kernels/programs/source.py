@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from millstream.expressions.kernel.coded_text import NotCompilable
 from millstream.expressions.kernel.forms import not_, zero
 from millstream.kernels.accumulators import imports
 from millstream.kernels.batch import BEGIN
@@ -68,6 +69,9 @@ class Generated:
 def generate(program: Program, mode: Mode, keyed: bool, nulls: bool = True) -> Generated:
     """The source of a program; NotCompilable if it has none. Without `nulls` it serves as long as no argument has ever
     been NULL, which saves much asking."""
+    schemas = (program.parameters, program.result, *(table.schema for table in program.tables))
+    if any(field.type.is_array for schema in schemas for field in schema):
+        raise NotCompilable("it has an array")
     layout = ProgramLayout(program, mode, keyed)
     exact = returns_one_row(program, mode)
     texts: dict[str, str] = {}

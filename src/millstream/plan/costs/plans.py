@@ -30,12 +30,16 @@ from millstream.plan.nodes import (
     Yield,
 )
 from millstream.plan.relations import Coarsen, Join, RowsWindow, SetOperation, Summarize, ToEvents, Validity, Window
+from millstream.plan.unnest import Unnest
 
 DISTANCE = 1000.0
 """between rows of a stream that nobody has measured: a thousand a second where time is in µs"""
 
 TABLE_ROWS = 1000.0
 """of a stored table, which nobody counts"""
+
+ELEMENTS = 4.0
+"""of an array, which nobody counts either"""
 
 LONG = 86_400_000_000.0
 """how long rows of a window without end are taken to last: a day where time is in µs"""
@@ -101,6 +105,9 @@ def _operator(
             return _window(node, inputs[0], known, u)
         case Distinct() | Summarize() | SetOperation() if node.kind is Kind.RELATION:
             return _sweep(node, inputs, known, u)
+        case Unnest():
+            copies = RelationFlow(inputs[0].distance / ELEMENTS)
+            return copies, 0.0, operator_costs.union_cpu(copies, u)
         case Over() | Yield() | RowSlots() | AssignWindows():
             return _over_events(node, inputs[0], known, u)
         case Validity():

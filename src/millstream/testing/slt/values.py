@@ -18,6 +18,7 @@ _TOKEN = re.compile(
     r"""\s*(?:
       (?P<typed>(?P<type>TIME|DECIMAL|INTERVAL)\s*'(?P<text>[^']*)')
     | (?P<blob>x'(?P<hex>[0-9a-fA-F]*)')
+    | (?P<array>\[(?P<elements>(?:'(?:[^']|'')*'|[^'\]])*)\])
     | (?P<string>'(?:[^']|'')*')
     | (?P<timestamp>\d{4}-\d\d-\d\d[ T]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:\d\d)?)
     | (?P<date>\d{4}-\d\d-\d\d)
@@ -38,6 +39,8 @@ def parse_row(line: str) -> tuple[Any, ...] | dict[str, Any]:
 
     >>> parse_row("7, 'it''s', NULL, 1.5")
     (7, "it's", None, 1.5)
+    >>> parse_row("1, ['a', NULL], []")
+    (1, ['a', None], [])
     >>> parse_row("10:00:05")
     (datetime.datetime(2020, 1, 1, 10, 0, 5),)
     """
@@ -67,6 +70,8 @@ def _value(match: re.Match[str]) -> Any:
         return _TYPED[match["type"]](match["text"])
     if match["blob"]:
         return bytes.fromhex(match["hex"])
+    if match["array"]:
+        return list(parse_row(match["elements"]))
     if match["string"]:
         return match["string"][1:-1].replace("''", "'")
     if match["timestamp"]:
@@ -122,6 +127,8 @@ def format_value(value: Any) -> str:
             return "NULL"
         case bool():
             return str(value).upper()
+        case list():
+            return f"[{', '.join(map(format_value, value))}]"
         case str():
             return "'" + value.replace("'", "''").replace("\n", "\\n") + "'"
         case bytes():

@@ -1,0 +1,82 @@
+"""UNNEST in FROM: the elements of an array beside the row that holds it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from millstream.bind.context import Context
+from millstream.bind.expressions import ExpressionBinder
+from millstream.bind.queries.outputs import alias_columns
+from millstream.bind.scope import Item, Scope
+from millstream.expressions.nodes import Column
+from millstream.plan import nodes as P
+from millstream.plan.unnest import Unnest
+from millstream.schema import Field, Schema
+
+
+def is_unnest(node: exp.Expr) -> bool:
+    """Whether an entry of FROM is UNNEST(…)."""
+    return isinstance(node, exp.Table) and isinstance(node.this, exp.Anonymous) and node.this.name.upper() == "UNNEST"
+
+
+def split_unnests(joins: list[exp.Join], context: Context) -> tuple[list[exp.Join], list[exp.Join]]:
+    """The joins of a FROM clause, and those with UNNEST behind them."""
+    first = next((place for place, join in enumerate(joins) if is_unnest(join.this)), len(joins))
+    for join in joins[first:]:
+        if not is_unnest(join.this):
+            context.refuse(
+                "UNNEST comes last in FROM",
+                join,
+                hint="join first, or put UNNEST into a subquery: (SELECT … FROM s, UNNEST(tags) AS u(tag))",
+            )
+    return joins[:first], joins[first:]
+
+
+def unnest(plan: P.Node, scope: Scope, joins: list[exp.Join], context: Context) -> tuple[P.Node, Scope]:
+    """The rows, each once for every element of the arrays, and the names with those of the elements."""
+    for join in joins:
+        plan, scope = _unnested(plan, scope, join, context)
+    return plan, scope
+
+
+def _unnested(plan: P.Node, scope: Scope, join: exp.Join, context: Context) -> tuple[P.Node, Scope]:
+    table = join.this
+    _check_join(join, plan, context)
+    arguments = table.this.expressions
+    if len(arguments) != 1:
+        context.fail("UNNEST takes one array", table, hint="FROM s, UNNEST(tags) AS u(tag)")
+    array = ExpressionBinder(context, scope).bind(arguments[0])
+    if array.type.element is None:
+        context.fail(f"UNNEST takes an array, not {array.type}", arguments[0], hint="FROM s, UNNEST(tags) AS u(tag)")
+    columns = alias_columns(table) or (table.alias or "unnest",)
+    if len(columns) != 1:
+        context.fail(f"{len(columns)} names for one column", table.args["alias"], hint="AS u(tag)")
+    alias = table.alias or "unnest"
+    if any(item.alias.lower() == alias.lower() for item in scope.items):
+        context.fail(f"{alias} appears twice in FROM", table, hint="give one of them an alias with AS")
+    prefix = f"${len(scope.items)}.{alias}."
+    if not isinstance(array, Column):
+        plan = P.Project(plan, (*P.passthrough(plan.schema), (f"{prefix}$array", array)))
+        array = Column(array.type, f"{prefix}$array")
+    plan = Unnest(plan, array.name, prefix + columns[0])
+    element = plan.schema[prefix + columns[0]].type
+    item = Item(alias, Schema((Field(columns[0], element),)), prefix)
+    return plan, replace(scope, items=(*scope.items, item))
+
+
+def _check_join(join: exp.Join, plan: P.Node, context: Context) -> None:
+    on = join.args.get("on")
+    is_true = on is None or (isinstance(on, exp.Boolean) and bool(on.this))
+    if join.args.get("side") or join.args.get("method") or join.args.get("using") or not is_true:
+        context.refuse(
+            "UNNEST stands behind a comma or CROSS JOIN",
+            join,
+            detail="it has the elements of the row beside it, so there is nothing to compare",
+            hint="FROM s CROSS JOIN UNNEST(tags) AS u(tag), with conditions in WHERE",
+        )
+    if plan.kind is not P.Kind.EVENTS:
+        what = "a relation" if plan.kind is P.Kind.RELATION else "a stored table"
+        hint = "take it apart before the window: (SELECT … FROM s, UNNEST(…) AS u(x)) WINDOW(…)"
+        context.refuse(f"UNNEST needs a stream, not {what}", join, hint=hint if plan.kind is P.Kind.RELATION else None)
