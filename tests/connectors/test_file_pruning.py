@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from millstream.connectors.files.binary_file import ParquetFile
 from millstream.connectors.files.wanted import Wanted
 from millstream.connectors.registry import make_source
+from millstream.errors import ConnectorError
 from millstream.expressions.evaluator import compile_filter
 from millstream.expressions.nodes import Call, Cast, Column, Expr, Literal
 from millstream.schema import Schema
@@ -289,7 +290,11 @@ def test_only_directories_that_name_a_value_are_searched(tmp_path):
     rows, rejected, _ = read_all(source(tmp_path, NUMBERED))
     assert rows == [(None, 1, None), ("a", 1, None)]
     assert [entry.error for entry in rejected] == ["region: '%ff' is not valid UTF-8, in the path of the file"]
-    # the directory that is given itself says nothing
+    # the directory that is given itself says nothing, and a CSV header must name what the path does not
+    with pytest.raises(ConnectorError, match="has no column region"):
+        read_all(source(tmp_path / "region=a", NUMBERED))
+    (tmp_path / "region=a" / "x.csv").rename(tmp_path / "region=a" / "x.txt")
+    (tmp_path / "region=a" / "y.jsonl").write_text('{"a": 1}')
     assert read_all(source(tmp_path / "region=a", NUMBERED))[0] == [(None, 1, None)]
 
 
