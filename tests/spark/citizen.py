@@ -212,7 +212,7 @@ def stages_beside_sparks_plan(spark: Any, folder: Path) -> None:
     text = m.explain(SUMS)
     ours, _, sparks = text.partition("Spark plan")
     assert "on Spark, as a streaming query" in ours
-    assert "[packed exchange by symbol, kernel with bucketed state]" in ours
+    assert "[stage 1: packed exchange by symbol, kernel with bucketed state]" in ours
     assert all(part in sparks for part in ("TransformWithState", "MapInArrow", "FileSource", "millstream_stage_1"))
 
 

@@ -270,7 +270,8 @@ def test_bad_data_is_our_error_without_a_traceback(host: SparkHost) -> None:
 
 
 def test_kernel_errors_come_through_whole(spark: Any) -> None:
-    from millstream.kernels.over import AggregateCall, Frame, OverSpec
+    from millstream.kernels.over import Frame, OverSpec
+    from millstream.plan.aggregate_calls import AggregateCall
 
     schema = Schema.of(x=BIGINT, ts=TIMESTAMP)
     total = AggregateCall.over("total", "sum", "x", Frame("rows", None), False, BIGINT)
