@@ -52,7 +52,9 @@ def to_numpy(array: pa.Array) -> npt.NDArray[Any]:
 
 def from_values(values: list[Any], type_: pa.DataType) -> pa.Array:
     """Python values, or None, that are of the type."""
-    if "pandas" in sys.modules:
+    pandas = sys.modules.get("pandas")
+    # while another thread imports it, Arrow would wait for that
+    if pandas is not None and not getattr(pandas.__spec__, "_initializing", False):
         return pa.array(values, type_)
     kinds = set(map(type, values)) - {type(None)}
     if kinds <= {str} and type_ == pa.string():

@@ -243,7 +243,7 @@ class Lifecycle:
             row["name"]: sorted(map(repr, db.sql(f"SELECT * FROM {row['name']}").fetch().to_pylist()))
             for row in db.sql("SHOW TABLES").fetch().to_pylist()
         }
-        return streams, queries, tables, db.config.batch_rows
+        return streams, queries, tables, sorted(entry.name for entry in db.catalog.entries()), db.config.batch_rows
 
 
 def written(out: Path) -> str:

@@ -26,6 +26,8 @@ def test_a_new_query_wakes_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
         for size in range(5):
             db.sql(WINDOW.format(size))
         db.push("s", [(1, 2, 3)])
+        # a small push waits until somebody looks
+        assert [query.fetch().num_rows for query in db.queries()] == [1] * 5
         monkeypatch.setattr(RunKernel, "step", counted)
         db.sql(WINDOW.format(9))
         assert len(steps) == 1

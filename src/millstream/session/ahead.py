@@ -10,6 +10,7 @@ from millstream.bind.queries.outputs import Bound
 from millstream.bind.statements import delivered
 from millstream.catalog import ViewDef
 from millstream.errors import refusing_depth
+from millstream.hosts.embedded.host import EmbeddedHost
 from millstream.session.planned import Planned
 
 if TYPE_CHECKING:
@@ -19,6 +20,15 @@ if TYPE_CHECKING:
 @refusing_depth()
 def planned_ahead(db: Database, action: act.Action, text: str, name: str | None) -> Planned | None:
     """The query that a statement starts, if it starts one and does not replace another."""
+    planned = _planned(db, action, text, name)
+    host = db._host
+    if planned is not None and isinstance(host, EmbeddedHost):
+        with host.lock.aside():
+            host.graph.make_ready(planned.program.plan)
+    return planned
+
+
+def _planned(db: Database, action: act.Action, text: str, name: str | None) -> Planned | None:
     match action:
         case act.StartQuery(bound=bound, uses=uses, sink=sink, replace=replace) if not replace or name is None:
             return db.plan(db.free_name(name), bound, sink, uses, text)

@@ -21,6 +21,7 @@ from millstream.hosts.embedded.operators import (
 )
 from millstream.hosts.tables import TableStore
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, concat
+from millstream.kernels.contract import KernelSpec
 from millstream.physical.nodes import Apply, Compute, Physical, Source, Staged, StoredTable, TableJoin
 
 Key = tuple[Physical, tuple[str, ...], int]
@@ -76,16 +77,27 @@ class Graph:
         self._entry = entry
         self._shared: dict[Key, Vertex] = {}
         self._made = 0
+        self._ready: dict[KernelSpec, RunKernel] = {}
+        self._known: set[int] = set()
 
     def new_id(self) -> str:
         """An id that no vertex has."""
         self._made += 1
         return f"{self._made}"
 
+    def make_ready(self, plan: Physical) -> None:
+        """Open the kernels of a query that is about to start and that are new here: the first of its kind is imported,
+        and its source generated. That may take long, so it is done before anybody waits for it."""
+        for node in nodes(plan):
+            if isinstance(node, Apply) and hash(node.spec) not in self._known:
+                self._known.add(hash(node.spec))
+                self._ready[node.spec] = RunKernel(node.spec)
+
     def attach(self, name: str, plan: Physical, outlet: Outlet, ids: list[str] | None = None) -> Vertex:
         """Add a query; `ids` (from a checkpoint) say which saved vertices it runs on, in the order of `vertices`."""
         wanted = iter(ids) if ids is not None else None
         top = self._build(plan, wanted)
+        self._ready.clear()
         top.outlets[name] = outlet
         top.rewired()
         return top
@@ -122,7 +134,7 @@ class Graph:
                 return self._place(node, (source,), lambda: self._join(node), ids)
             case Apply(over=inputs, spec=spec):
                 sources = tuple(self._build(child, ids) for child in inputs)
-                return self._place(node, sources, lambda: RunKernel(spec), ids)
+                return self._place(node, sources, lambda: self._ready.pop(spec, None) or RunKernel(spec), ids)
         raise NotImplementedError(node.label())
 
     def _join(self, node: TableJoin) -> JoinStoredTable:

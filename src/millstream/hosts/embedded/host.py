@@ -61,7 +61,7 @@ class EmbeddedHost:
         self.offsets: dict[str, Offset] = {}
         self.queries: dict[str, GraphQuery] = {}
         self._readers: dict[str, LiveReader] = {}
-        self._graph = Graph(tables, self._entry)
+        self.graph = Graph(tables, self._entry)
         self.arrivals = 0
         self.stamp = 0
         self._stop = Event()
@@ -118,7 +118,7 @@ class EmbeddedHost:
                 running.committed = committed or running.sink.prepare()
             # relations go by time, also where nothing happens; others have nothing to do without rows
             outlet = Outlet(running.deliver, running.fail, program.relation)
-            running.top = self._graph.attach(program.name, program.plan, outlet, ids)
+            running.top = self.graph.attach(program.name, program.plan, outlet, ids)
             self.queries[program.name.lower()] = running
             if ids is None:
                 reached = {side: stream.frontier for stream in running.streams for side in stream.sides.values()}
@@ -134,12 +134,12 @@ class EmbeddedHost:
             replace_query(self, program)
 
     def new_vertex_id(self) -> str:
-        return self._graph.new_id()
+        return self.graph.new_id()
 
     def stop(self, name: str) -> None:
         with self.lock:
             running = self.queries.pop(name.lower())
-            self._graph.detach(running.program.name, running.top)
+            self.graph.detach(running.program.name, running.top)
             running.close_sink(self.save is not None)
             running.results.close()
             log.info("query %s stopped", running.program.name)

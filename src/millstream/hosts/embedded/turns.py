@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import Token
 from threading import RLock
 from typing import Any
@@ -48,6 +49,16 @@ class Turns:
             except BaseException:
                 self.__exit__()
                 raise
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """As in its turn, but nobody waits: for what nobody else can see yet."""
+        policy, allowed = jit.enter(self._policy()), limits.allow(self._allowed())
+        try:
+            yield
+        finally:
+            jit.leave(policy)
+            limits.forbid(allowed)
 
     def __exit__(self, *_: object) -> None:
         policy, allowed = self._entered.pop()
