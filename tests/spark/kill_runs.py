@@ -217,7 +217,7 @@ def session_of(leader: int) -> Iterator[int]:
 
 def kill_at(folder: Path, driver: subprocess.Popen[bytes], point: str, rng: random.Random) -> int:
     """Wait for a point in the work of a micro-batch, then kill the driver; how many micro-batches had begun."""
-    offsets, commits = folder / "checkpoint/q1/offsets", folder / "checkpoint/q1/commits"
+    offsets, commits = folder / "checkpoint/job/offsets", folder / "checkpoint/job/commits"
     places = {"journal": offsets, "writing": folder / "out/.unfinished", "moving": folder / "out", "committed": commits}
     before = names(offsets), names(commits)
     all_read = len(before[1]) >= len(names(folder / "in"))
@@ -236,7 +236,7 @@ def kill_at(folder: Path, driver: subprocess.Popen[bytes], point: str, rng: rand
 
 def left_open(folder: Path) -> str:
     """What a kill left behind: a micro-batch without its end, maybe with files in the sink already."""
-    checkpoint = folder / "checkpoint/q1"
+    checkpoint = folder / "checkpoint/job"
     unfinished = {int(name) for name in names(checkpoint / "offsets") - names(checkpoint / "commits")}
     if not unfinished:
         return ""
@@ -280,7 +280,7 @@ def finish(folder: Path, during: Callable[[subprocess.Popen[bytes]], None] = lam
 def kill_workers(folder: Path, driver: subprocess.Popen[bytes], rng: random.Random) -> None:
     """SIGKILL to all Python workers, once in each of the first micro-batches, until a task has met it."""
     for batch in ("0", "1", "2", "3"):
-        wait_for(driver, folder, lambda batch=batch: batch in names(folder / "checkpoint/q1/offsets"))  # type: ignore[misc]
+        wait_for(driver, folder, lambda batch=batch: batch in names(folder / "checkpoint/job/offsets"))  # type: ignore[misc]
         wait_for(driver, folder, lambda: bool(workers_of(driver)))
         time.sleep(rng.uniform(0, 0.3))
         for pid in workers_of(driver):

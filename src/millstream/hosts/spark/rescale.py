@@ -34,7 +34,7 @@ def rescale(spark: SparkSession, checkpoint: str, partitions: int) -> None:
         # Spark would make a directory there
         raise StateError(
             f"no checkpoint of a streaming query in {checkpoint}",
-            hint="each query has its own directory in the one that --checkpoint names",
+            hint="that of a pipeline is the directory job in the one that --checkpoint names",
         )
     if any(_is_at(query, checkpoint) for query in spark.streams.active):
         raise StateError(f"the query of {checkpoint} is running", hint="stop it first")
