@@ -161,7 +161,7 @@ def test_a_set_gives_what_its_queries_give_alone(shape: str, seed: int) -> None:
             # a set emits the rows of relations in order of their start over all its queries, so a query that was
             # dropped may have emitted less by then
             assert all(mine.count(row) <= theirs.count(row) for row in mine), (shape, key)
-        elif shape in WITHOUT_ORDER:
+        elif shape in WITHOUT_ORDER or "NEXT" in text or "FOLD" in text:
             assert sorted(mine, key=repr) == sorted(theirs, key=repr), (shape, key)
         else:
             assert mine == theirs, (shape, key)
