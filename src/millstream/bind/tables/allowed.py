@@ -11,6 +11,7 @@ from millstream.bind.context import Context
 from millstream.catalog import TableDef, ViewDef
 from millstream.expressions.functions.allowed import ALLOWED
 from millstream.expressions.functions.registry import known_names
+from millstream.plan import aggregates
 
 GIVE_TABLES = frozenset(("generate_series", "range", "unnest", "explode", "values"))
 """functions that may stand in FROM"""
@@ -55,7 +56,8 @@ def _is_allowed(call: exp.Func, context: Context) -> bool:
 
 @cache
 def _known() -> frozenset[str]:
-    return frozenset(known_names())
+    """What the language has by itself: functions, and aggregates, which may be spelled otherwise in the table store."""
+    return frozenset((*known_names(), *aggregates.NAMES, *aggregates.ALIASES, *aggregates.SAID_OTHERWISE))
 
 
 def _computes(kind: Any) -> bool:
