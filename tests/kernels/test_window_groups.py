@@ -30,6 +30,7 @@ from millstream.plan.programs.product import product
 from millstream.plan.window_tables import Cumulating, Hopping, Windows
 from millstream.schema import Schema
 from millstream.types import BIGINT, DECIMAL, DOUBLE, INTEGER, VARCHAR, SqlType
+from tests.support.builtin_programs import builtin_program
 from tiers import examples
 
 BOUNDS = {"begin": "window_start", "end": "window_end"}
@@ -38,7 +39,11 @@ BOUNDS = {"begin": "window_start", "end": "window_end"}
 def by_programs(spec: WindowGroupSpec) -> tuple[WindowStage, AggregateSpec]:
     """Each row once for every window, and a program for each group."""
     stage = WindowStage(spec.input, spec.windows, spec.type)
-    programs = [call.as_program(spec.input) for call in spec.calls]
+    programs = [
+        call.program
+        or builtin_program(call.fn, spec.input[call.arg].type if call.arg else None, call.type, call.counts_once)
+        for call in spec.calls
+    ]
     keys = tuple(BOUNDS.get(name, name) for name in spec.keys_out)
     args = tuple(call.arg for call in spec.calls if call.arg is not None)
     results = tuple(call.names[0] for call in spec.calls)
