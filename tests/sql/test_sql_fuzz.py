@@ -97,7 +97,7 @@ def test_a_deleted_token_changes_the_meaning_or_is_optional(shard: int) -> None:
     optional = {"AS", "CREATE", "INTERVAL", ",", "+", "ASC", "ALL", "WHERE", "IS", ";"}
     for statement, tokens in list(zip(CORPUS, PIECES, strict=True))[shard::4]:
         for at, token in enumerate(tokens):
-            if token.upper() in optional or " ".join(tokens[at : at + 2]).upper() == "RANGE UNBOUNDED":
+            if token.upper() in optional or " ".join(tokens[at : at + 2]).upper() in ("RANGE UNBOUNDED", "ARRAY ["):
                 continue
             same = [other.ast for other in read(" ".join(tokens[:at] + tokens[at + 1 :]))] == [statement.ast]
             assert not same, f"{token} does not count in {statement.text}"

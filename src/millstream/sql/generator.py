@@ -107,8 +107,8 @@ class MillstreamGenerator(Generator):
         return super().query_modifiers(expression, *sqls) + publish
 
     def datatype_sql(self, expression: exp.DataType) -> str:
-        if expression.this is exp.DType.ARRAY and not expression.args.get("values"):
-            return f"{self.sql(expression.expressions[0])}[]"
+        if expression.this is exp.DType.ARRAY and expression.expressions:
+            return f"{self.sql(expression.expressions[0])}[{self.expressions(expression, key='values', flat=True)}]"
         return super().datatype_sql(expression)
 
     def create_stream(self, node: nodes.CreateStream) -> str:
