@@ -195,6 +195,8 @@ class Catalog:
         self._aggregates: dict[tuple[str, bool], AggregateDef] = {}
         self._from_library: dict[str, tuple[AggregateDef, ...]] = {}
         self._depends: dict[str, frozenset[str]] = {}
+        self._errors: dict[str, Node | None] = {}
+        """what the running queries leave out, by their names"""
 
     def add(
         self, entry: Entry, *, replace: bool = False, uses: frozenset[str] = frozenset(), in_use: bool = False
@@ -304,12 +306,25 @@ class Catalog:
             del self._aggregates[entry.name.lower(), entry.window]
             self.release(_title(entry))
 
+    def note_errors(self, query: str, rows: Node | None) -> None:
+        """Note what ERRORS(query) reads: None if the query leaves no rows out."""
+        self._errors[query.lower()] = rows
+
+    def is_query(self, name: str) -> bool:
+        """Whether a query of that name runs."""
+        return name.lower() in self._errors
+
+    def errors_of(self, query: str) -> Node | None:
+        """What ERRORS(query) reads."""
+        return self._errors.get(query.lower())
+
     def hold(self, user: str, uses: frozenset[str]) -> None:
         """Note that `user` (a derived stream, a view or a running query) needs `uses`."""
         self._depends[user.lower()] = frozenset(name.lower() for name in uses)
 
     def release(self, user: str) -> None:
         self._depends.pop(user.lower(), None)
+        self._errors.pop(user.lower(), None)
 
     def users_of(self, name: str) -> list[str]:
         return sorted(user for user, uses in self._depends.items() if name.lower() in uses)

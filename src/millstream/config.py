@@ -16,6 +16,7 @@ from millstream.plan.relations import Forms
 Jit = Literal["auto", "on", "off"]
 Durability = Literal["process", "disk"]
 WhenUnfetched = Literal["stop", "drop"]
+OnError = Literal["stop", "row"]
 
 _Value = TypeVar("_Value")
 
@@ -50,6 +51,9 @@ class Config:
     """rows of a query that may wait for `fetch()`; 0: no limit"""
     when_unfetched: WhenUnfetched = "stop"
     """what happens when more wait: the query stops with an error, or the oldest rows are dropped and counted"""
+
+    on_error: OnError = "stop"
+    """what an error while computing a value of a row does: it stops the query, or the query goes on without the row"""
 
     @property
     def limits(self) -> Limits:
@@ -137,6 +141,11 @@ def _when_unfetched(name: str, value: object) -> WhenUnfetched:
     return _word(name, value, words, "stop or drop")
 
 
+def _on_error(name: str, value: object) -> OnError:
+    words: dict[str, OnError] = {"stop": "stop", "row": "row"}
+    return _word(name, value, words, "stop or row")
+
+
 def _seconds(name: str, value: object) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf:
         return float(value)
@@ -156,4 +165,5 @@ _READERS: dict[str, Callable[[str, object], object]] = {
     "max_output_rows": _limit,
     "max_unfetched_rows": _limit,
     "when_unfetched": _when_unfetched,
+    "on_error": _on_error,
 }

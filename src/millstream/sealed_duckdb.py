@@ -14,10 +14,11 @@ _SEALED = {
 }
 
 
-def connect(path: Path | None = None, *, threads: int | None = None, memory: int = 0) -> Any:
+def connect(path: Path | None = None, *, threads: int | None = None, memory: int = 0, tries: bool = False) -> Any:
     """A database in memory, or in the file at `path`; nothing that is executed on it can open it up again.
 
-    `memory` is how many bytes it may use; then it writes no temporary files either.
+    `memory` is how many bytes it may use; then it writes no temporary files either. With `tries`, TRY(…) catches all
+    errors: DuckDB else computes what two expressions share before either, where no TRY is around it.
     """
     import duckdb
 
@@ -29,5 +30,7 @@ def connect(path: Path | None = None, *, threads: int | None = None, memory: int
     connection = duckdb.connect(":memory:" if path is None else str(path), config=config)
     # for all cursors, not this connection alone
     connection.execute("SET GLOBAL TimeZone = 'UTC'")
+    if tries:
+        connection.execute("SET GLOBAL disabled_optimizers = 'common_subexpressions'")
     connection.execute("SET lock_configuration = true")
     return connection

@@ -40,6 +40,8 @@ def test_static_streams_and_tables(m: Millstream, spark: Any) -> None:
     assert not df.isStreaming
     assert sorted(df.collect()) == [("big", 10.0), ("big", 30.0), ("blue", 5.0)]
     assert dict(df.dtypes) == {"name": "string", "total": "double"}
+    tried = m.sql("SELECT TRY(CAST(symbol AS INT)) AS n, price FROM quotes WHERE TRY(CAST(symbol AS INT)) IS NULL")
+    assert sorted(row.price for row in tried.collect()) == [5.0, 7.0, 10.0, 20.0]
     refused = m.sql("SELECT error, origin FROM ERRORS(quotes)").collect()
     assert refused == [("event.time is NULL, and orders the stream", "quotes")]
     assert "packed exchange by symbol" in m.explain(

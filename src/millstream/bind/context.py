@@ -15,6 +15,7 @@ from millstream.expressions.nodes import Column
 from millstream.plan import event_joins as E
 from millstream.plan import nodes as P
 from millstream.plan.events import algebra as A
+from millstream.plan.failed import FailedRows
 from millstream.plan.patterns.search import Match
 from millstream.plan.patterns.times import timely_reaches
 from millstream.plan.ties import Ties
@@ -91,8 +92,10 @@ class Context:
         """The clocks that the times of a plan's rows come from."""
         found: set[Clock] = set()
         for node in P.walk(plan):
-            if isinstance(node, P.Scan):
-                entry = self.catalog.find(node.stream)
+            streams = (
+                node.streams if isinstance(node, FailedRows) else (node.stream,) if isinstance(node, P.Scan) else ()
+            )
+            for entry in map(self.catalog.find, streams):
                 if isinstance(entry, StreamDef | DerivedDef):
                     found.add(entry.clock)
         return found

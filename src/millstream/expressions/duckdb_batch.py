@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from millstream import limits, sealed_duckdb
 from millstream.errors import DataError
-from millstream.expressions.nodes import Expr, told
+from millstream.expressions.nodes import CATCHING, Call, Expr, told, walk
 from millstream.expressions.sql.text import to_duckdb_sql
 from millstream.types import SqlType
 
@@ -25,6 +25,7 @@ class DuckBatch:
         self.exprs = tuple(exprs)
         self._columns = [_exported(to_duckdb_sql(expr), expr.type) for expr in self.exprs]
         self._query = _select(self._columns)
+        self._tries = any(isinstance(part, Call) and part.fn in CATCHING for expr in exprs for part in walk(expr))
 
     def __call__(self, rows: pa.RecordBatch) -> list[pa.Array]:
         if rows.num_rows == 0:
@@ -32,7 +33,7 @@ class DuckBatch:
         import duckdb
 
         try:
-            table = _run(self._query, rows)
+            table = _run(self._query, rows, self._tries)
         except duckdb.Error as error:
             raise self._blame(rows, error) from None
         return [_imported(table.column(i), expr.type) for i, expr in enumerate(self.exprs)]
@@ -44,7 +45,7 @@ class DuckBatch:
         culprits = list(zip(self.exprs, self._columns, strict=True))
         while len(culprits) > 1:
             try:
-                _run(_select([culprits[0][1]]), rows)
+                _run(_select([culprits[0][1]]), rows, self._tries)
             except duckdb.Error as own:
                 error = own
                 break
@@ -58,24 +59,24 @@ def _select(columns: list[str]) -> str:
     return "SELECT " + ", ".join(f"{column} AS c{i}" for i, column in enumerate(columns)) + " FROM millstream_rows"
 
 
-def _run(query: str, rows: pa.RecordBatch) -> pa.Table:
+def _run(query: str, rows: pa.RecordBatch, tries: bool) -> pa.Table:
     if not rows.num_columns:
         # A table needs a column to have rows.
         rows = pa.record_batch([pa.nulls(rows.num_rows, pa.bool_())], names=["millstream_row"])
     work = limits.current()
-    connection = _connection(0 if work is None else work.limits.memory)
+    connection = _connection(0 if work is None else work.limits.memory, tries)
     # not as a variable that DuckDB finds by its name: a connection that looks for those also looks for files
     connection.register("millstream_rows", rows)
     with nullcontext() if work is None else work.interruptible(connection.interrupt):
         return connection.sql(query).to_arrow_table()
 
 
-def _connection(memory: int) -> Any:
+def _connection(memory: int, tries: bool) -> Any:
     """A private database for each thread: connections cannot be shared while they run."""
-    known: dict[int, Any] = _local.__dict__.setdefault("connections", {})
-    if memory not in known:
-        known[memory] = sealed_duckdb.connect(threads=1, memory=memory)
-    return known[memory]
+    known: dict[tuple[int, bool], Any] = _local.__dict__.setdefault("connections", {})
+    if (memory, tries) not in known:
+        known[memory, tries] = sealed_duckdb.connect(threads=1, memory=memory, tries=tries)
+    return known[memory, tries]
 
 
 def _exported(sql: str, type_: SqlType) -> str:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import pyarrow as pa
 
+from millstream.arrays import to_numpy
 from millstream.expressions.arrow.compiler import compile_node
 from millstream.expressions.arrow.node import Node, as_array, chosen, data_error
 from millstream.expressions.duckdb_batch import DuckBatch
-from millstream.expressions.nodes import Expr
+from millstream.expressions.functions import can_fail
+from millstream.expressions.nodes import Call, Expr
 from millstream.schema import Schema
+from millstream.types import BOOLEAN
+
+Bools = np.ndarray[tuple[int, int], np.dtype[np.bool_]]
 
 Filter = Callable[[pa.RecordBatch], pa.Array]
 """From rows to a mask: true where the predicate holds, false where it does not or is NULL."""
@@ -55,6 +61,16 @@ class Evaluator:
             for i, array in zip(self._slow, self._duck(rows), strict=True):
                 results[i] = array
         return results
+
+
+def failing_rows(exprs: Sequence[Expr], rows: pa.RecordBatch, schema: Schema) -> Bools:
+    """Which expressions fail on which rows: a line for each expression."""
+    failing = np.zeros((len(exprs), rows.num_rows), bool)
+    doubtful = [i for i, expr in enumerate(exprs) if can_fail(expr)]
+    answers = DuckBatch([Call(BOOLEAN, "$failed", (exprs[i],)) for i in doubtful])(rows) if doubtful else []
+    for i, answer in zip(doubtful, answers, strict=True):
+        failing[i] = to_numpy(answer)
+    return failing
 
 
 def compile_arrow(exprs: Sequence[Expr], schema: Schema) -> Evaluator:

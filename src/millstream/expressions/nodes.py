@@ -215,6 +215,14 @@ def _readable(literal: Literal) -> str:
     return f"'{moment + timedelta(microseconds=value)}'"
 
 
+CATCHING = frozenset({"try", "$failed"})
+"""functions of expressions that may fail, which do not fail themselves"""
+
+
 def may_fail(expr: Expr) -> bool:
     """Whether evaluating on a row could raise: such an expression stays behind the filters that guard it."""
-    return any(isinstance(part, Cast) and not part.safe and part.arg.type.is_text for part in walk(expr))
+    if isinstance(expr, Call) and expr.fn in CATCHING:
+        return False
+    if isinstance(expr, Cast) and not expr.safe and expr.arg.type.is_text:
+        return True
+    return any(map(may_fail, expr.children()))

@@ -61,6 +61,12 @@ class Compute(Physical):
     def inputs(self) -> tuple[Physical, ...]:
         return (self.input,)
 
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        """All that is computed of a row."""
+        own = () if self.columns is None else tuple(expr for _, expr in self.columns)
+        return own if self.predicate is None else (self.predicate, *own)
+
     def label(self) -> str:
         where = "" if self.predicate is None else f" where {self.predicate}"
         what = "" if self.columns is None else " " + ", ".join(_told(name, expr) for name, expr in self.columns)

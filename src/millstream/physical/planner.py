@@ -26,6 +26,7 @@ from millstream.plan import relations as R
 from millstream.plan.events import algebra as A
 from millstream.plan.events.automata import Automaton
 from millstream.plan.events.construct import automaton_of
+from millstream.plan.failed import FailedRows
 from millstream.plan.patterns.search import Match
 from millstream.plan.ties import Ties
 from millstream.plan.unnest import Unnest
@@ -70,6 +71,9 @@ def _plan(node: P.Node, forms: R.Forms) -> Physical:
             from millstream.physical.event_joins import plan_asof
 
             return plan_asof(node, plan)
+        case FailedRows(operators=operators):
+            assert isinstance(operators, Physical)
+            return operators
         case P.Scan(stream=stream, side=side):
             return Source(node.schema, stream, side)
         case P.Filter(input=below, predicate=predicate):

@@ -34,7 +34,7 @@ from millstream.session.explain import explainable, explained
 from millstream.session.guard import Guarded
 from millstream.session.listener import Listener, heard
 from millstream.session.listings import description, listing, sharing
-from millstream.session.planned import Planned, Planning, plan_query, ways_to_plan
+from millstream.session.planned import Planned, Planning, errors_of, plan_query, ways_to_plan
 from millstream.session.publishing import publish
 from millstream.session.query import Query, Result, text_table
 from millstream.session.stored import StoredStatements
@@ -221,7 +221,7 @@ class Database(Guarded):
         self, name: str, bound: Bound, sink: SinkDef | None, uses: frozenset[str] = frozenset(), text: str = "",
         how: Planning | None = None, view: bool = False,
     ) -> Planned:  # fmt: skip
-        how = how or Planning(self.config.rules, self.config.relations, self._host.statistics())
+        how = how or Planning.of(self.config, self._host.statistics())
         return plan_query(name, bound, sink, how, self.config.disabled_rules, uses=uses, text=text, view=view)
 
     @refusing_depth()
@@ -234,7 +234,7 @@ class Database(Guarded):
     def _replace(self, action: act.StartQuery, text: str, name: str) -> Query:
         """Plan a query such that it keeps what the one of its name keeps, as that was planned or as it would be now."""
         refused: StateError | None = None
-        for how in ways_to_plan(self.config.rules, self.config.relations, self._host.statistics()):
+        for how in ways_to_plan(Planning.of(self.config, self._host.statistics())):
             planned = self.plan(name, action.bound, action.sink, action.uses, text, how)
             try:
                 return self.go_on(planned, self._host.replace)
@@ -245,14 +245,14 @@ class Database(Guarded):
 
     def go_on(self, planned: Planned, start: Callable[[ReadyQuery], None]) -> Query:
         """Start a query that is already planned."""
-        program = planned.program
-        start(program)
+        start(program := planned.program)
         query = Query(
             self, self._host, program, planned.text, lambda mode: explained(planned, mode, self.catalog, self._host)
         )
         self._queries[program.name.lower()] = query
         self._planned[program.name.lower()] = planned
         self.catalog.hold(program.name, planned.uses)
+        self.catalog.note_errors(program.name, errors_of(program))
         if program.view:
             self.views.add(program.name.lower())
         return query

@@ -8,10 +8,14 @@ from itertools import product
 
 from millstream.bind.queries.outputs import Bound
 from millstream.catalog import SinkDef
+from millstream.config import Config
 from millstream.hosts.contract import ReadyQuery
 from millstream.kernels.programs.spec import why_slow
+from millstream.physical.failing import failed_rows, without_failing_rows
+from millstream.physical.nodes import streams_of
 from millstream.physical.planner import plan_physical
 from millstream.plan.costs.statistics import UNKNOWN, Statistics
+from millstream.plan.failed import FailedRows
 from millstream.plan.nodes import Node
 from millstream.plan.relations import Forms, Validity
 from millstream.rules import OPTIMIZE, run_rules
@@ -24,17 +28,24 @@ class Planning:
     rules: bool
     relations: Forms
     known: Statistics
+    lenient: bool = False
+    """whether rows that cannot be computed are left out, and do not stop the query"""
+
+    @classmethod
+    def of(cls, config: Config, known: Statistics) -> Planning:
+        """As the settings say."""
+        return cls(config.rules, config.relations, known, config.on_error == "row")
 
 
-def ways_to_plan(rules: bool, relations: Forms, known: Statistics) -> Iterator[Planning]:
+def ways_to_plan(now: Planning) -> Iterator[Planning]:
     """All ways in which a query may have been planned, the present one first."""
     ways = product(
-        dict.fromkeys((rules, not rules)),
-        dict.fromkeys((relations, "auto", "intervals", "changes")),
-        dict.fromkeys((bool(known), False)),
+        dict.fromkeys((now.rules, not now.rules)),
+        dict.fromkeys((now.relations, "auto", "intervals", "changes")),
+        dict.fromkeys((bool(now.known), False)),
     )
     for by_rules, form, measured in ways:
-        yield Planning(by_rules, form, known if measured else UNKNOWN)
+        yield Planning(by_rules, form, now.known if measured else UNKNOWN, now.lenient)
 
 
 @dataclass(frozen=True)
@@ -55,5 +66,13 @@ def plan_query(
     """The way from a bound query to what runs: rules, then the physical plan."""
     plan, trace = run_rules(bound.plan, OPTIMIZE if how.rules else (), disabled, how.known, why_slow)
     physical = plan_physical(plan, how.relations)
+    if how.lenient:
+        physical = without_failing_rows(physical)
     program = ReadyQuery(name, physical, bound.names, sink, isinstance(bound.plan, Validity), view, bound.plan)
     return Planned(program, text, uses, tuple(trace.changes))
+
+
+def errors_of(program: ReadyQuery) -> FailedRows | None:
+    """What ERRORS(q) reads: the rows that a query leaves out, if there may be any."""
+    rows = failed_rows(program.plan)
+    return None if rows is None else FailedRows(program.name, tuple(streams_of(program.plan)), rows)

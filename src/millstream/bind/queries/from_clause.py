@@ -19,14 +19,16 @@ from millstream.bind.relations.windows import bind_windowed
 from millstream.bind.scope import Scope
 from millstream.bind.windows.tables import bind_window_table
 from millstream.catalog import DerivedDef, StreamDef, TableDef, ViewDef
-from millstream.expressions.nodes import Column
+from millstream.expressions.nodes import Column, Literal
 from millstream.plan import nodes as P
 from millstream.plan.events.algebra import Since
+from millstream.plan.failed import FailedRows
 from millstream.sql import to_sql
 from millstream.sql.event_nodes import EventExpression
 from millstream.sql.nodes import SideStream, WindowTable
 from millstream.sql.patterns import MatchRecognize, SequenceMatch
 from millstream.sql.relations import Windowed
+from millstream.types import VARCHAR
 
 
 def bind_from(select: exp.Select, context: Context) -> tuple[P.Node, Scope]:
@@ -130,6 +132,8 @@ def _bind_item(node: exp.Expr, context: Context, join: exp.Join | None) -> FromE
         rows = _bind_source(node.this.this, context, None)
         plan = bind_window_table(node.this, rows.plan, rows.alias, context)
         return FromEntry(plan, node.alias or rows.alias, rows.name, node, join)
+    if isinstance(node.this, SideStream) and (failed := _failed_rows(node, context)) is not None:
+        return FromEntry(failed, node.alias or node.this.name, "", node, join)
     side = _side(node, context)
     if side is not None:
         which, stream = side
@@ -196,6 +200,27 @@ def _side(node: exp.Table, context: Context) -> tuple[str, StreamDef] | None:
         hint = context.catalog.suggest(call.name) if entry is None else f"{call.kind} exists for declared streams only"
         context.fail(f"{call.name} is not a declared stream", node, hint=hint)
     return call.kind.lower(), entry
+
+
+def _failed_rows(node: exp.Table, context: Context) -> P.Node | None:
+    """What ERRORS(q) reads, if q is a running query."""
+    name = str(node.this.name)
+    if node.this.kind != "ERRORS" or context.catalog.find(name) is not None or not context.catalog.is_query(name):
+        return None
+    rows = context.catalog.errors_of(name)
+    if not isinstance(rows, FailedRows):
+        context.fail(
+            f"query {name} leaves no rows out",
+            node,
+            detail="it stops at an error, or computes nothing that could fail",
+            hint="SET on_error = 'row' before it starts",
+        )
+    context.uses.update(rows.streams)
+    columns = (
+        *((field.name, Column(field.type, field.name)) for field in rows.schema),
+        ("origin", Literal(VARCHAR, name)),
+    )
+    return P.Project(rows, columns)
 
 
 def _check_aliases(sources: list[FromEntry], context: Context) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.expressions.arrow import casts, conditional, numeric, temporal, text
+from millstream.expressions.arrow import casts, conditional, numeric, temporal, text, tried
 from millstream.expressions.arrow.node import (
     Datum,
     InputRows,
@@ -28,7 +28,13 @@ from millstream.types import SqlType
 Compile = Callable[[Expr], Node | None]
 _TRUE, _FALSE = boolean(True), boolean(False)
 Builder = Callable[[Call, Compile], Node | None]
-_BUILDERS: dict[str, Builder] = {**conditional.BUILDERS, **numeric.BUILDERS, **text.BUILDERS, **temporal.BUILDERS}
+_BUILDERS: dict[str, Builder] = {
+    **conditional.BUILDERS,
+    **numeric.BUILDERS,
+    **text.BUILDERS,
+    **temporal.BUILDERS,
+    "try": tried.build,
+}
 
 
 def compile_node(expr: Expr, schema: Schema) -> Node | None:

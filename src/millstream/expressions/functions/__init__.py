@@ -14,7 +14,7 @@ from millstream.expressions.functions.conditional import case
 from millstream.expressions.functions.literals import interval, literal
 from millstream.expressions.functions.longtail import resolve_in_duckdb, signature
 from millstream.expressions.functions.registry import FUNCTIONS, REFUSED, Function, known_names, lookup, unify
-from millstream.expressions.nodes import Call, Cast, Expr, Literal
+from millstream.expressions.nodes import CATCHING, Call, Cast, Expr, Literal
 
 __all__ = [
     "FUNCTIONS",
@@ -105,6 +105,8 @@ def can_fail(expr: Expr) -> bool:
     if isinstance(expr, Cast) and not expr.safe and cast_can_fail(expr.arg.type, expr.type):
         return True
     if isinstance(expr, Call):
+        if expr.fn in CATCHING:
+            return False
         function = lookup(expr.fn)
         if function is None or function.fails(expr):
             return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millstream.errors import BindError
+from millstream.errors import BindError, UnsupportedError
 from millstream.expressions.functions.casts import coerce
 from millstream.expressions.functions.registry import Rule, comparable, define, unify
 from millstream.expressions.nodes import Call, Case, Expr
@@ -46,8 +46,24 @@ def _coalesce(args: tuple[Expr, ...]) -> Expr | None:
     return same[0] if len(same) == 1 else Call(same[0].type, "coalesce", same)
 
 
+def _not_in_spark(call: Call, args: tuple[str, ...]) -> str:
+    raise UnsupportedError(
+        f"{call.fn} is not allowed in the condition of a join on Spark", hint="compute it in a query in FROM"
+    )
+
+
+def _try(args: tuple[Expr, ...]) -> Expr | None:
+    return Call(args[0].type, "try", args)
+
+
+def _failed(args: tuple[Expr, ...]) -> Expr | None:
+    return Call(BOOLEAN, "$failed", args)
+
+
 define("coalesce(x [, ...])", _coalesce, kernel=True, aliases=("ifnull", "nvl"))
 define("nullif(x, y)", _same_type("nullif"), kernel=True)
 define("greatest(x [, ...])", _same_type("greatest"), kernel=True)
 define("least(x [, ...])", _same_type("least"), kernel=True)
 define("if(condition, then, otherwise)", _if, aliases=("iff",), kernel=True)
+define("try(x)", _try, duckdb="TRY({0})", spark=_not_in_spark)
+define("$failed(x)", _failed, duckdb="(TRY(({0}) IS NULL) IS NULL)")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from millstream.expressions.functions import can_fail, lookup
-from millstream.expressions.nodes import Call, Case, Cast, Column, Expr, Literal
+from millstream.expressions.nodes import CATCHING, Call, Case, Cast, Column, Expr, Literal, walk
 from millstream.expressions.sql import casts as sql_casts
 from millstream.expressions.sql import literals as sql_literals
 from millstream.types import SqlType
@@ -36,6 +36,11 @@ def to_spark_sql(expr: Expr) -> str:
     The session must have the time zone UTC and ANSI mode on, which is Spark's default.
     """
     return _emit(expr, _SPARK)
+
+
+def in_spark_sql(expr: Expr) -> bool:
+    """Whether Spark SQL can say it; what it cannot is computed by Python workers."""
+    return not any(isinstance(part, Call) and part.fn in CATCHING for part in walk(expr))
 
 
 def quote_duckdb(name: str) -> str:

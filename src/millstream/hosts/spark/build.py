@@ -9,6 +9,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from millstream.errors import EngineError
+from millstream.expressions.sql.text import in_spark_sql
 from millstream.hosts.spark.arrive import ReadFiles
 from millstream.hosts.spark.blobs import SEQ, TIME
 from millstream.hosts.spark.branches import ORDER_BITS, Branch, Clockwork, merged, width_of
@@ -223,6 +224,8 @@ def is_exchange(node: Physical) -> bool:
 def computed(branch: Branch, node: Compute) -> Branch:
     """Filter, then project: where the rows are."""
     schema = node.input.schema
+    if branch.opening is None and not all(map(in_spark_sql, node.expressions)):
+        branch = in_workers(branch)
     if branch.opening is not None:
         from millstream.kernels.compute import ComputeStage
 
@@ -238,11 +241,17 @@ def computed(branch: Branch, node: Compute) -> Branch:
     return replace(branch, df=branch.df.selectExpr(TIME, SEQ, *columns), schema=node.schema)
 
 
+def in_workers(branch: Branch) -> Branch:
+    """The branch with its rows in the hands of Python workers."""
+    if branch.opening is not None:
+        return branch
+    own = () if branch.source is None else (branch.source,)
+    return replace(branch, opening=FromRows(branch.schema), steps=own, source=None)
+
+
 def staged(branch: Branch, node: Staged) -> Branch:
     """Work on rows and their times; copies of a row are numbered apart while there are bits for that."""
-    if branch.opening is None:
-        own = () if branch.source is None else (branch.source,)
-        branch = replace(branch, opening=FromRows(branch.schema), steps=own, source=None)
+    branch = in_workers(branch)
     spread = (node.stage.most - 1).bit_length()
     if branch.bits + spread >= ORDER_BITS:
         spread = 0

@@ -1,0 +1,106 @@
+"""Filters and projections that go on without the rows they cannot compute. No state, so no exchange."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.arrays import to_numpy
+from millstream.errors import DataError
+from millstream.expressions.nodes import Expr, columns_of, told
+from millstream.kernels.batch import Batch, Ints
+from millstream.kernels.compute import Computation, ComputeStage
+from millstream.plan.failed import FAILED_SCHEMA
+from millstream.schema import Schema
+
+log = logging.getLogger("millstream")
+
+
+@dataclass(frozen=True)
+class LenientStage:
+    """A ComputeStage without the rows that it fails on; or with `failed` these rows, as text, with the reason."""
+
+    compute: ComputeStage
+    failed: bool = False
+
+    by_instant = True
+    most = 1
+
+    @property
+    def output(self) -> Schema:
+        return FAILED_SCHEMA if self.failed else self.compute.output
+
+    def numbered(self, spread: int) -> LenientStage:
+        return self
+
+    def describe(self) -> str:
+        return f"{'Failed rows of' if self.failed else 'Without failing rows'}: {self.compute.describe()}"
+
+    @cached_property
+    def _computation(self) -> Computation:
+        return self.compute.build()
+
+    def step(self, batch: Batch) -> Batch:
+        try:
+            made = self._computation.step(batch)
+        except DataError as error:
+            failing = _failing(self.compute, batch.rows)
+            if not failing:
+                raise
+            failed = np.array(sorted(failing), np.int64)
+            if self.failed:
+                return _told(batch.take(failed), [failing[place] for place in failed])
+            _warn(self, len(failed), error)
+            return self._computation.step(batch.take(np.setdiff1d(np.arange(len(batch)), failed)))
+        return Batch.empty(FAILED_SCHEMA.arrow, batch.upto, batch.port) if self.failed else made
+
+
+def _failing(compute: ComputeStage, rows: pa.RecordBatch) -> dict[int, Expr]:
+    """The positions of rows that fail, and an expression that does. Columns count where the predicate holds."""
+    from millstream.expressions.evaluator import compile_filter, failing_rows
+
+    every = np.arange(rows.num_rows)
+    found: dict[int, Expr] = {}
+
+    def look(exprs: list[Expr], places: Ints) -> Ints:
+        failing = failing_rows(exprs, rows.take(pa.array(places)), compute.input)
+        for place, which in zip(*np.nonzero(failing.T), strict=True):
+            found.setdefault(int(places[place]), exprs[which])
+        return places[~failing.any(axis=0)]
+
+    if compute.predicate is not None:
+        every = look([compute.predicate], every)
+        holds = compile_filter(compute.predicate, compute.input)
+        every = every[to_numpy(holds(rows.take(pa.array(every)))).astype(bool)] if len(every) else every
+    if compute.columns is not None and len(every):
+        look([expr for _, expr in compute.columns], every)
+    return found
+
+
+def _told(batch: Batch, failing: list[Expr]) -> Batch:
+    """Failed rows as what ERRORS(q) shows of them: the values that could not be computed with."""
+    reads = {expr: sorted(columns_of(expr)) for expr in failing}
+    rows = batch.rows.to_pylist()
+    texts = [
+        json.dumps({name: row[name] for name in reads[expr]}, default=str, ensure_ascii=False)
+        for row, expr in zip(rows, failing, strict=True)
+    ]
+    reasons = [f"cannot evaluate {told(expr)}" for expr in failing]
+    columns = [pa.array(reasons, pa.string()), pa.array(texts, pa.string())]
+    shown = pa.RecordBatch.from_arrays(columns, schema=FAILED_SCHEMA.arrow)
+    return replace(batch.with_rows(shown), other=None)
+
+
+_warned: set[LenientStage] = set()
+
+
+def _warn(stage: LenientStage, count: int, error: DataError) -> None:
+    """Say once that rows are left out."""
+    if stage not in _warned:
+        _warned.add(stage)
+        log.warning("%d row(s) left out: %s; ERRORS(query) has them", count, error.message)
