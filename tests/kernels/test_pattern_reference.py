@@ -90,7 +90,7 @@ def outcome(work: Any) -> Any:
     try:
         return work()
     except DataError as error:
-        return error.message.split(" TO ")[0].split(" would")[0]
+        return error.message.partition(" goes ")[2] or error.message
 
 
 def told_row(searched: Search, key: int, one: Told, rows: list[Any]) -> tuple[Any, ...]:
