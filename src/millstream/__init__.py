@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from millstream.connectors.access import Location
     from millstream.hosts.contract import Counts
     from millstream.session.database import Database
-    from millstream.session.python_aggregates import aggregate
+    from millstream.session.python_aggregates import aggregate, function
     from millstream.session.query import Query, Result
     from millstream.session.subscriptions import Reader
 
@@ -33,15 +33,16 @@ __version__ = "0.1.0"
 
 def connect(
     path: Any = None, *, engine: str = "embedded", spark: Any = None, clock: Any = None, aggregates: Any = (),
-    profile: str = "default", locations: Any = None, hosts: Any = (), brokers: Any = (), listen: Any = (),
+    functions: Any = (), profile: str = "default", locations: Any = None,
+    hosts: Any = (), brokers: Any = (), listen: Any = (),
     **settings: Any,
 ) -> Database:  # fmt: skip
     """Open a session.
 
     Without arguments it runs in this process and in memory. With `path` it keeps its catalog, tables, queries and their
     state in a directory. `engine="spark"` or `spark=session` runs the same calls on Spark. `clock` is a function that
-    returns µs since the epoch; it stamps streams ordered by `current_time`. `aggregates` are written in Python; open a
-    directory with all that its queries use. `settings` are those of SET: batch_rows, threads, jit, …
+    returns µs since the epoch; it stamps streams ordered by `current_time`. `aggregates` and `functions` are written in
+    Python; open a directory with all that its queries use. `settings` are those of SET: batch_rows, threads, jit, …
 
     With `profile="untrusted"`, SQL may come from anybody: it reaches files only in `locations` (directories by name),
     connects only to `hosts` and Kafka `brokers`, listens only on loopback and the addresses in `listen`, changes no
@@ -56,7 +57,7 @@ def connect(
     from millstream.session.opening import access_of, open_session
 
     access = access_of(profile, locations or {}, hosts, brokers, listen)
-    return open_session(path, engine, spark, clock, aggregates, settings, access)
+    return open_session(path, engine, spark, clock, (*aggregates, *functions), settings, access)
 
 
 _LATER = {
@@ -67,6 +68,7 @@ _LATER = {
     "Reader": "session.subscriptions",
     "Result": "session.query",
     "aggregate": "session.python_aggregates",
+    "function": "session.python_aggregates",
 }
 """Names whose modules are imported when they are asked for."""
 
@@ -98,4 +100,5 @@ __all__ = [
     "UnsupportedError",
     "aggregate",
     "connect",
+    "function",
 ]

@@ -11,8 +11,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
 
 from millstream.errors import CatalogError
+from millstream.expressions.python_calls import PythonCode
 from millstream.plan.nodes import Node
-from millstream.plan.programs.python import PythonCode
 from millstream.schema import Schema
 from millstream.types import VARCHAR, SqlType
 
@@ -119,12 +119,13 @@ class SinkDef:
 
 @dataclass(frozen=True)
 class FunctionDef:
-    """A scalar function written in SQL: calls are replaced by its body."""
+    """A scalar function: calls are replaced by its body in SQL, or run its code in Python."""
 
     name: str
     parameters: tuple[tuple[str, SqlType], ...]
     returns: SqlType | None
-    body: exp.Expr = field(compare=False)
+    body: exp.Expr | None = field(default=None, compare=False)
+    python: PythonCode | None = None
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ _LISTED = {
     "hosts.spark.job.kept_job": "KeptJob KeptQuery",
     "plan.aggregate_calls": "AggregateCall",
     "expressions.nodes": "Column Literal Call Cast Case",
+    "expressions.python_calls": "PythonCode PythonCall",
     "plan.events.algebra": "Times Since Next Fold FoldAggregate",
     "plan.events.automata": "AutomatonState AutomatonEdge Automaton",
     "plan.event_joins": "AtWindowEnd Lasting Starts AsofJoin",
@@ -42,7 +43,7 @@ _LISTED = {
     "plan.patterns.search": "Reach MatchSummary Skip Given Search Match",
     "plan.programs.nodes": "Range Order Rows Summary Exists InQuery ScalarQuery Insert Update Delete LocalTable "
     "Program",
-    "plan.programs.python": "PythonCode Instance Method Vectorised",
+    "plan.programs.python": "Instance Method Vectorised",
     "plan.relations": "RangeWindow RowsWindow Window Coarsen Join Summarize SetOperation ToEvents Validity",
     "plan.patterns.expressions": "Variable Sequence Either Repeat Excluded Edge Check",
     "plan.failed": "FailedRows",
@@ -271,7 +272,7 @@ class _Reader:
                 return {self.value(key): self.value(part) for key, part in items}
             case {"$": "PythonCode", "name": name, "digest": digest}:
                 if self._python is None:
-                    raise StateError(f"a plan needs aggregate {name}, which is written in Python")
+                    raise StateError(f"a plan needs {name}, which is written in Python")
                 return self._python(name, digest)
             case {"$": "WindowCall", "name": name, "arg": arg, "frame": frame, "type": type_, **others}:
                 # what a call over a frame was before it became an AggregateCall

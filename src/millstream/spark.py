@@ -108,6 +108,8 @@ class Millstream:
         """
         self._database.register_aggregate(made)
 
+    register_function = register_aggregate
+
     def execute(self, sql: str, params: Parameters | None = None) -> Query | Result | None:
         """Run statements such as CREATE STREAM … AS, CREATE TABLE or INSERT, separated by `;`.
 

@@ -276,7 +276,7 @@ def test_an_aggregate_in_python_that_changed_is_refused(tmp_path: Path) -> None:
     with ms.connect(tmp_path, aggregates=[made(2)]) as db:
         db.execute(STREAM)
         db.sql("SELECT scaled(v) OVER (ROWS 2 PRECEDING) AS x FROM s", name="q")
-    with pytest.raises(ms.StateError, match="aggregate scaled has changed since"):
+    with pytest.raises(ms.StateError, match="scaled has changed since"):
         ms.connect(tmp_path, aggregates=[made(3)])
     with ms.connect(tmp_path, aggregates=[made(2)]) as db:
         db.push("s", [(1, 4, 1)])

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import millstream as ms
@@ -36,6 +38,21 @@ def test_the_same_rows_as_in_process(spark: Any, name: str) -> None:
     assert len(expected) > 3
     # between keys, rows of one time may come in any order
     assert sorted(rows_of(ms.connect(spark=spark, aggregates=PYTHON_TWINS), text)) == sorted(expected)
+
+
+@ms.function("scaled", parameters={"x": "DOUBLE", "by": "DOUBLE"}, returns="DOUBLE")
+def scaled(x: pa.Array, by: pa.Array) -> pa.Array:
+    return pc.multiply(x, by)
+
+
+def test_functions_are_the_same_as_in_process(spark: Any) -> None:
+    text = "SELECT k, scaled(x, 2) AS y, sum(scaled(x, 0.5)) OVER (PARTITION BY k ROWS 1 PRECEDING) AS z FROM s"
+    expected = rows_of(ms.connect(functions=[scaled]), text)
+    assert sorted(rows_of(ms.connect(spark=spark, functions=[scaled]), text)) == sorted(expected)
+    m = Millstream(spark)
+    m.register_function(scaled)
+    m.register("s", spark.createDataFrame(ROWS, "k string, kind string, x double, ts timestamp_ntz"), time="ts")
+    assert sorted(map(tuple, m.sql(text).collect())) == sorted(expected)
 
 
 def test_a_streaming_query_keeps_its_objects(spark: Any, tmp_path: Path) -> None:

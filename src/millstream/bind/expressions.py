@@ -16,6 +16,7 @@ from millstream.errors import BindError
 from millstream.expressions import functions
 from millstream.expressions.functions.literals import fits
 from millstream.expressions.nodes import Case, Cast, Column, Expr, Literal, Parameter
+from millstream.expressions.python_calls import PythonCall
 from millstream.plan import aggregates
 from millstream.sql import duration_us, to_sql
 from millstream.sql.functions import function_name
@@ -249,6 +250,10 @@ class ExpressionBinder:
                 parameter.lower(): functions.cast(arg, type_)
                 for (parameter, type_), arg in zip(definition.parameters, args, strict=True)
             }
+            if definition.python is not None and definition.returns is not None:
+                called = f"python {definition.python.digest}"
+                return PythonCall(definition.returns, called, tuple(bound.values()), code=definition.python)
+            assert definition.body is not None
             inner = ExpressionBinder(self.context, None, None, bound, self.depth + 1)
             body = inner.bind(definition.body)
             return body if definition.returns is None else functions.cast(body, definition.returns)

@@ -13,6 +13,7 @@ from millstream.expressions.arrow.node import Node, as_array, chosen, data_error
 from millstream.expressions.duckdb_batch import DuckBatch
 from millstream.expressions.functions import can_fail
 from millstream.expressions.nodes import Call, Expr
+from millstream.expressions.python_calls import by_halves, calls_python
 from millstream.schema import Schema
 from millstream.types import BOOLEAN
 
@@ -46,6 +47,10 @@ class Evaluator:
         """How each expression is evaluated: 'arrow' or 'duckdb'."""
         return tuple("duckdb" if i in self._slow else "arrow" for i in range(len(self.exprs)))
 
+    def first(self, rows: pa.RecordBatch) -> pa.Array:
+        """The values of the first expression."""
+        return self(rows)[0]
+
     def __call__(self, rows: pa.RecordBatch) -> list[pa.Array]:
         count = rows.num_rows
         if count == 0:
@@ -66,10 +71,14 @@ class Evaluator:
 def failing_rows(exprs: Sequence[Expr], rows: pa.RecordBatch, schema: Schema) -> Bools:
     """Which expressions fail on which rows: a line for each expression."""
     failing = np.zeros((len(exprs), rows.num_rows), bool)
-    doubtful = [i for i, expr in enumerate(exprs) if can_fail(expr)]
+    doubtful = [i for i, expr in enumerate(exprs) if can_fail(expr) and not calls_python(expr)]
     answers = DuckBatch([Call(BOOLEAN, "$failed", (exprs[i],)) for i in doubtful])(rows) if doubtful else []
     for i, answer in zip(doubtful, answers, strict=True):
         failing[i] = to_numpy(answer)
+    for i, expr in enumerate(exprs):
+        if calls_python(expr):
+            evaluate = Evaluator((expr,), schema)
+            failing[i, by_halves(evaluate.first, rows, expr.type.arrow)[1]] = True
     return failing
 
 

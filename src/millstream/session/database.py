@@ -392,14 +392,14 @@ class Database(Guarded):
 
     @in_turn
     def register_aggregate(self, made: Any) -> None:
-        """Register an aggregate written in Python: a class or a function decorated with `@millstream.aggregate`.
-
-        The same one may be registered again; drop another one of the same name first.
-        """
+        """Register what is written in Python, decorated with `@millstream.aggregate` or `@millstream.function`; the
+        same one may be registered again. Drop another one of the same name first."""
         from millstream.session.python_aggregates import definitions_of
 
         for entry in (entry for entry in definitions_of(made) if self.catalog.like(entry) != entry):
             self.perform(act.Define(entry))
+
+    register_function = register_aggregate
 
     # -- declarations ----------------------------------------------------------------------------------------------
 

@@ -11,9 +11,10 @@ from threading import Lock
 
 from millstream import limits
 from millstream.bind import actions as act
-from millstream.catalog import Catalog, Options, SinkDef, StreamDef
+from millstream.catalog import Catalog, FunctionDef, Options, SinkDef, StreamDef
 from millstream.connectors.access import Access, Location
 from millstream.errors import BindError, MillstreamError, internal_error
+from millstream.expressions.python_calls import PythonCode
 from millstream.limits import Limits, Work
 
 _operator: ContextVar[bool] = ContextVar("operator", default=False)
@@ -48,6 +49,12 @@ class Guard:
                     "settings are the operator's here",
                     detail="this session has the profile untrusted",
                     hint="ask for them when it is opened: ms.connect(…, setting=value)",
+                )
+            case act.Define(entry=FunctionDef(python=PythonCode()) as function) if not self.is_free:
+                raise BindError(
+                    f"function {function.name} is written in Python, and only the operator may register it",
+                    detail="this session has the profile untrusted",
+                    hint="with db.as_operator(): db.register_function(…), if its code can be trusted with any input",
                 )
             case act.Define(entry=StreamDef(source=source) as stream) if source:
                 return replace(action, entry=replace(stream, source=self._granted(source)))

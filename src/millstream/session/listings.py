@@ -45,7 +45,14 @@ def listing(kind: str, catalog: Catalog, queries: Sequence[Query], trouble: Mapp
         case "SINKS":
             return _rows(("name", "options"), [(s.name, _options_of(s)) for s in entries if isinstance(s, SinkDef)])
         case "FUNCTIONS":
-            return _rows(("name", "body"), [(f.name, f.body.sql()) for f in entries if isinstance(f, FunctionDef)])
+            return _rows(
+                ("name", "body"),
+                [
+                    (f.name, str(f.python) if f.body is None else f.body.sql())
+                    for f in entries
+                    if isinstance(f, FunctionDef)
+                ],
+            )
         case "AGGREGATES":
             aggregates = [(a.name, a.signature, a.version) for a in entries if isinstance(a, AggregateDef)]
             return _rows(("name", "signature", "version"), aggregates)

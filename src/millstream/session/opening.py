@@ -41,7 +41,7 @@ def _listed(given: Iterable[str]) -> Iterable[str]:
 
 
 def open_session(
-    path: str | Path | None, engine: str, spark: Any, clock: Callable[[], int] | None, aggregates: Iterable[Any],
+    path: str | Path | None, engine: str, spark: Any, clock: Callable[[], int] | None, code: Iterable[Any],
     settings: dict[str, Any], access: Access = Access(),
 ) -> Database:  # fmt: skip
     """The session that `millstream.connect` describes."""
@@ -53,17 +53,17 @@ def open_session(
             refuse_setting(name)
     for name, value in settings.items():
         config = config.with_setting(name, value)
-    aggregates = tuple(aggregates)
+    code = tuple(code)
     given = {*settings, *(() if access.is_open else BOUNDED)}
-    database = _open(path, engine, spark, config, clock or wall_clock, aggregates, given)
+    database = _open(path, engine, spark, config, clock or wall_clock, code, given)
     database.guard.access = access
-    for made in aggregates:
-        database.register_aggregate(made)
+    for made in code:
+        database.register_function(made)
     return database
 
 
 def _open(
-    path: str | Path | None, engine: str, spark: Any, config: Config, now: Callable[[], int], aggregates: Iterable[Any],
+    path: str | Path | None, engine: str, spark: Any, config: Config, now: Callable[[], int], code: Iterable[Any],
     given: Iterable[str],
 ) -> Database:  # fmt: skip
     if spark is not None or engine == "spark":
@@ -75,7 +75,7 @@ def _open(
     if path is not None:
         from millstream.session.persistent import open_persistent
 
-        return open_persistent(Path(path).expanduser(), config, now, aggregates, given)
+        return open_persistent(Path(path).expanduser(), config, now, code, given)
     tables = TableStore(config=config)
     return Database(EmbeddedHost(tables, config, now), tables, config)
 

@@ -206,7 +206,7 @@ class SessionKeeper:
 
     def _definition(self, action: act.Define, text: str, planned: Planned | None) -> Record:
         match action.entry:
-            case AggregateDef(python=code) if code is not None:
+            case AggregateDef(python=code) | FunctionDef(python=code) if code is not None:
                 return {"python": code.made.__module__}
             case FunctionDef() | AggregateDef():
                 return {"text": text}
@@ -349,7 +349,7 @@ class SessionKeeper:
                     raise StateError(
                         f"{version} {name} is written in Python, which is not saved in {self._journal.directory}",
                         detail=f"it was in module {module}",
-                        hint="open the session with it: ms.connect(directory, aggregates=[…])",
+                        hint=f"open the session with it: ms.connect(directory, {version.split()[-1]}s=[…])",
                     )
                 self._database.adopt(code, frozenset())
 
@@ -398,9 +398,9 @@ class SessionKeeper:
         code = next((e.python for e in self._given.values() if e.python is not None and e.python.name == name), None)
         if code is None or code.digest != digest:
             raise StateError(
-                f"aggregate {name} has changed since {self._journal.directory} was saved",
+                f"{name} has changed since {self._journal.directory} was saved",
                 detail="its source changed, so the saved state may not fit it",
-                hint="open the session with the old aggregate, or start in a new directory",
+                hint="open the session with the old code, or start in a new directory",
             )
         return code
 

@@ -1,4 +1,4 @@
-"""Aggregates written in Python: the decorator that makes one of a class or of a function."""
+"""Aggregates and functions written in Python: the decorators that make one of a class or of a function."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import replace
 from types import CodeType, FunctionType
 from typing import Any, TypeVar
 
-from millstream.catalog import AggregateDef
+from millstream.catalog import AggregateDef, FunctionDef
 from millstream.errors import CatalogError
-from millstream.plan.programs.python import PythonCode
+from millstream.expressions.python_calls import PythonCode
 from millstream.types import SqlType, parse_type
 
 Made = TypeVar("Made", bound=Callable[..., Any])
@@ -21,6 +21,7 @@ _GIVEN = ("window", "oldest")
 """What an object finds in `self` while a tuple is worked on."""
 _DEFINITIONS = "__millstream_aggregate__"
 
+FUNCTION_EXAMPLE = '@ms.function("plus_one", parameters={"x": "DOUBLE"}, returns="DOUBLE")'
 EXAMPLE = '@ms.aggregate("total", parameters={"x": "DOUBLE"}, returns="DOUBLE")'
 
 
@@ -60,11 +61,34 @@ def aggregate(
     return decorate
 
 
-def definitions_of(made: Any) -> tuple[AggregateDef, ...]:
-    """The versions of an aggregate that the decorator made of a class or of a function."""
-    found: list[AggregateDef] | None = getattr(made, "__dict__", {}).get(_DEFINITIONS)
+def function(name: str, *, parameters: Mapping[str, str], returns: str) -> Callable[[Made], Made]:
+    """Make a scalar function of SQL of a function in Python; `register_function` makes it known to a session.
+
+    It is called with Arrow arrays, one for each parameter with a value for each row, and returns as many values: an
+    Arrow array, or what `pyarrow.array` takes. `parameters` are SQL types by name, `returns` is a SQL type. What it
+    returns for a row must depend on the values of that row alone.
+    """
+    given = tuple((each, _type(name, each, text)) for each, text in parameters.items())
+    result = _type(name, "its result", returns)
+
+    def decorate(made: Made) -> Made:
+        if not isinstance(made, FunctionType):
+            raise CatalogError(f"function {name} is not a function in Python")
+        _check_arguments(name, made, len(given))
+        setattr(made, _DEFINITIONS, [FunctionDef(name, given, result)])
+        return made
+
+    return decorate
+
+
+def definitions_of(made: Any) -> tuple[AggregateDef | FunctionDef, ...]:
+    """The function, or the versions of an aggregate, that a decorator made of a class or of a function."""
+    found: list[AggregateDef | FunctionDef] | None = getattr(made, "__dict__", {}).get(_DEFINITIONS)
     if found is None:
-        raise CatalogError(f"{getattr(made, '__name__', made)} is not an aggregate", hint=f"write {EXAMPLE} above it")
+        raise CatalogError(
+            f"{getattr(made, '__name__', made)} is not an aggregate or a function of SQL",
+            hint=f"write {EXAMPLE} or {FUNCTION_EXAMPLE} above it",
+        )
     code = PythonCode(found[0].name, _digest(made), made)
     return tuple(replace(definition, python=code) for definition in found)
 
@@ -72,7 +96,7 @@ def definitions_of(made: Any) -> tuple[AggregateDef, ...]:
 def _type(name: str, column: str, text: str) -> SqlType:
     type_ = parse_type(text) if isinstance(text, str) else None
     if type_ is None:
-        raise CatalogError(f"aggregate {name}: no type {text} for {column}", hint="a type of SQL, such as 'DOUBLE'")
+        raise CatalogError(f"{name}: no type {text} for {column}", hint="a type of SQL, such as 'DOUBLE'")
     return type_
 
 

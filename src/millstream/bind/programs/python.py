@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from millstream.catalog import AggregateDef
 from millstream.expressions.nodes import Column, Literal
+from millstream.expressions.python_calls import PythonCode
 from millstream.plan.programs.nodes import (
     WINDOW,
     Insert,
@@ -17,7 +18,7 @@ from millstream.plan.programs.nodes import (
     Update,
     parameter,
 )
-from millstream.plan.programs.python import OBJECT, Instance, Method, PythonCode, Vectorised
+from millstream.plan.programs.python import OBJECT, Instance, Method, Vectorised
 from millstream.schema import Field, Schema
 from millstream.types import BLOB, BOOLEAN
 

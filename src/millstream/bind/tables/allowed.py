@@ -29,6 +29,13 @@ def check_calls(node: exp.Expr, context: Context) -> None:
         if column.name.lower() in _CALLED_BARE and not _is_column(column.name.lower(), node, context):
             context.fail(f"no column {column.name}", column)
     for call in node.find_all(exp.Func):
+        definition = context.catalog.function(function_name(call))
+        if definition is not None and definition.python is not None:
+            context.refuse(
+                f"{definition.name} is written in Python, and a query over stored tables cannot call it",
+                call,
+                hint="push the rows into a stream: INSERT INTO s SELECT … FROM t",
+            )
         if not _is_allowed(call, context):
             context.refuse(f"{function_name(call)} is not allowed in a statement over stored tables", call)
 

@@ -78,7 +78,7 @@ def _what(entry: Entry) -> str:
             from millstream.sql import to_sql
 
             parameters = ", ".join(f"{name} {type_}" for name, type_ in entry.parameters)
-            return f"({parameters}) {to_sql(entry.body)}"
+            return f"({parameters}) {entry.python if entry.body is None else to_sql(entry.body)}"
         case AggregateDef():
             return f"{entry.signature} ({entry.version})"
     return str(entry.schema)

@@ -22,6 +22,7 @@ from millstream.expressions.arrow.node import (
 )
 from millstream.expressions.functions import can_fail
 from millstream.expressions.nodes import Call, Case, Cast, Column, Expr, Literal
+from millstream.expressions.python_calls import PythonCall, calls_python
 from millstream.schema import Schema
 from millstream.types import SqlType
 
@@ -33,7 +34,7 @@ _BUILDERS: dict[str, Builder] = {
     **numeric.BUILDERS,
     **text.BUILDERS,
     **temporal.BUILDERS,
-    "try": tried.build,
+    "try": tried.build_try,
 }
 
 
@@ -50,13 +51,16 @@ def compile_node(expr: Expr, schema: Schema) -> Node | None:
                 return casts.build(part, compile_)
             case Case():
                 return _case(part, compile_)
+            case PythonCall():
+                return tried.build_python(part, compile_)
             case Call():
                 builder = _BUILDERS.get(part.fn)
                 node = builder(part, compile_) if builder else None
                 return failing(node, part) if node and can_fail(part) else node
         return None
 
-    return compile_(expr)
+    node = compile_(expr)
+    return tried.around_python(expr, compile_) if node is None and calls_python(expr) else node
 
 
 def _column(index: int) -> Node:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from millstream.errors import UnsupportedError
 from millstream.expressions.functions import can_fail, lookup
 from millstream.expressions.nodes import CATCHING, Call, Case, Cast, Column, Expr, Literal, walk
+from millstream.expressions.python_calls import PythonCall, calls_python
 from millstream.expressions.sql import casts as sql_casts
 from millstream.expressions.sql import literals as sql_literals
 from millstream.types import SqlType
@@ -40,7 +42,7 @@ def to_spark_sql(expr: Expr) -> str:
 
 def in_spark_sql(expr: Expr) -> bool:
     """Whether Spark SQL can say it; what it cannot is computed by Python workers."""
-    return not any(isinstance(part, Call) and part.fn in CATCHING for part in walk(expr))
+    return not calls_python(expr) and not any(isinstance(part, Call) and part.fn in CATCHING for part in walk(expr))
 
 
 def quote_duckdb(name: str) -> str:
@@ -63,6 +65,12 @@ def _emit(expr: Expr, engine: _Engine) -> str:
             return engine.cast(_emit(expr.arg, engine), expr.arg.type, expr.type, expr.safe)
         case Case():
             return _case(expr, engine)
+        case PythonCall():
+            raise UnsupportedError(
+                f"{expr.code.name} is written in Python, and cannot be used here",
+                detail="other engines compute conditions of joins on Spark, and what is asked of stored tables",
+                hint="compute it in a query in FROM",
+            )
         case Call():
             if expr.fn in ("and", "or") and not engine.keeps_order and can_fail(expr.args[1]):
                 return _in_order(expr, engine)

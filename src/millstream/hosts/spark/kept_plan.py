@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from millstream import plan_form
 from millstream.catalog import StreamDef
 from millstream.errors import StateError
+from millstream.expressions.python_calls import PythonCode
 from millstream.hosts.contract import ReadyQuery
 from millstream.hosts.spark.stage import Stage
-from millstream.plan.programs.python import PythonCode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

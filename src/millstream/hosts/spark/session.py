@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from millstream.errors import EngineError
+from millstream.expressions.python_calls import PythonCode
 from millstream.hosts.spark.quiet import StartupOutput
-from millstream.plan.programs.python import PythonCode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -91,9 +91,9 @@ def send_whole(codes: Iterable[PythonCode]) -> None:
             cloudpickle.dumps(code.made)
         except Exception as error:
             raise EngineError(
-                f"aggregate {code.name} cannot be sent to other processes",
+                f"{code.name} cannot be sent to other processes",
                 detail=f"{type(error).__name__}: {error}",
-                hint="open files and connections inside its methods, not in the module around it",
+                hint="open files and connections inside it, not in the module around it",
             ) from error
 
 

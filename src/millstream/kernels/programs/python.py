@@ -10,9 +10,10 @@ from typing import Any
 
 from millstream.errors import DataError, MillstreamError, StateError
 from millstream.expressions.object_values import to_arrow
+from millstream.expressions.python_calls import PythonCode
 from millstream.kernels.programs import plain_values
 from millstream.kernels.programs.python_values import PLAIN, from_python, to_python
-from millstream.plan.programs.python import Method, PythonCode, Vectorised
+from millstream.plan.programs.python import Method, Vectorised
 from millstream.schema import Schema
 
 _HIDDEN_COLUMNS = 2

@@ -15,6 +15,7 @@ from millstream.expressions.functions import can_fail
 from millstream.expressions.nodes import Column, Expr, conjuncts, walk
 from millstream.expressions.object_values import float_key
 from millstream.expressions.objects import Objects
+from millstream.expressions.python_calls import PythonCode
 from millstream.kernels.programs.python import caller, loaded_object, new_object, saved_object
 from millstream.kernels.programs.rows_queries import finished, is_in, once, only_value
 from millstream.kernels.programs.rows_summaries import finisher
@@ -41,7 +42,7 @@ from millstream.plan.programs.nodes import (
     oldest_of,
     queries_of,
 )
-from millstream.plan.programs.python import Instance, Method, PythonCode
+from millstream.plan.programs.python import Instance, Method
 
 Row = list[Any]
 Tables = list[list[Row]]

@@ -7,26 +7,14 @@ it. A function over whole columns is an aggregate over the rows of a table (`Vec
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from millstream.expressions.nodes import Expr, walk
+from millstream.expressions.python_calls import PythonCode
 from millstream.plan.programs.nodes import Program, Summary, expressions_of
 from millstream.schema import Schema
 
 OBJECT = "$python"
 """The table that holds a group's object, in its only column."""
-
-
-@dataclass(frozen=True, slots=True)
-class PythonCode:
-    """A class or a function; what it is told by is its text, so that it is the same in another process."""
-
-    name: str
-    digest: str
-    made: Any = field(compare=False, repr=False)
-
-    def __str__(self) -> str:
-        return f"Python {self.made.__name__}"
 
 
 @dataclass(frozen=True, slots=True)

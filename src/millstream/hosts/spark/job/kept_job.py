@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from millstream import plan_form
 from millstream.catalog import StreamDef
+from millstream.expressions.python_calls import PythonCode
 from millstream.hosts.contract import ReadyQuery
 from millstream.hosts.spark.job.graph import JobGraph, JobQuery
 from millstream.hosts.spark.kept_plan import KeptStage, another_query, read_text, told_stage, write_text
 from millstream.physical.nodes import Source
-from millstream.plan.programs.python import PythonCode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
