@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,10 +26,14 @@ class SqlType:
     scale: int = 0
     element: SqlType | None = None
     """what an ARRAY holds"""
+    fields: tuple[tuple[str, SqlType], ...] = ()
+    """the names and types of a STRUCT's fields; of a MAP, those of `key` and `value`"""
 
     def __str__(self) -> str:
         if self.element is not None:
             return f"{self.element}[]"
+        if self.fields:
+            return self._nested(str, _quoted)
         return f"{self.name}({self.precision}, {self.scale})" if self.name == "DECIMAL" else self.name
 
     __repr__ = __str__
@@ -39,6 +44,10 @@ class SqlType:
             return pa.decimal128(self.precision, self.scale)
         if self.element is not None:
             return pa.list_(self.element.arrow)
+        if self.name == "MAP":
+            return pa.map_(*(type_.arrow for _, type_ in self.fields))
+        if self.name == "STRUCT":
+            return pa.struct([(name, type_.arrow) for name, type_ in self.fields])
         return _ROWS[self.name].arrow
 
     @property
@@ -50,13 +59,24 @@ class SqlType:
     def duckdb(self) -> str:
         if self.element is not None:
             return f"{self.element.duckdb}[]"
+        if self.fields:
+            return self._nested(lambda type_: type_.duckdb, _quoted)
         return f"DECIMAL({self.precision}, {self.scale})" if self.name == "DECIMAL" else _ROWS[self.name].duckdb
 
     @property
     def spark(self) -> str:
         if self.element is not None:
             return f"ARRAY<{self.element.spark}>"
+        if self.name == "MAP":
+            return f"MAP<{', '.join(type_.spark for _, type_ in self.fields)}>"
+        if self.name == "STRUCT":
+            return f"STRUCT<{', '.join(f'`{name}`: {type_.spark}' for name, type_ in self.fields)}>"
         return f"DECIMAL({self.precision}, {self.scale})" if self.name == "DECIMAL" else _ROWS[self.name].spark
+
+    def _nested(self, spelled: Callable[[SqlType], str], quoted: Callable[[str], str]) -> str:
+        names = [f"{quoted(name)} " * (self.name == "STRUCT") for name, _ in self.fields]
+        parts = [name + spelled(type_) for name, (_, type_) in zip(names, self.fields, strict=True)]
+        return f"{self.name}({', '.join(parts)})"
 
     @property
     def is_integer(self) -> bool:
@@ -73,6 +93,30 @@ class SqlType:
     @property
     def is_array(self) -> bool:
         return self.element is not None
+
+    @property
+    def is_struct(self) -> bool:
+        return self.name == "STRUCT"
+
+    @property
+    def is_map(self) -> bool:
+        return self.name == "MAP"
+
+    @property
+    def is_nested(self) -> bool:
+        """An ARRAY, STRUCT or MAP: values that are passed on and taken apart, but not compared."""
+        return self.element is not None or bool(self.fields)
+
+    @property
+    def parts(self) -> tuple[SqlType, ...]:
+        """The types of the values inside a nested one."""
+        return tuple(type_ for _, type_ in self.fields) if self.element is None else (self.element,)
+
+    def with_parts(self, parts: Sequence[SqlType]) -> SqlType:
+        """A type of the same form around other types."""
+        if self.element is not None:
+            return ARRAY(parts[0])
+        return replace(self, fields=tuple((name, part) for (name, _), part in zip(self.fields, parts, strict=True)))
 
     @property
     def is_coded(self) -> bool:
@@ -109,8 +153,10 @@ _ROWS: dict[str, _Row] = {
     "DATE": _Row(pa.date32(), "int64", "DATE", "DATE"),
     "TIME": _Row(pa.time64("us"), "int64", "TIME", "TIME"),
     "INTERVAL": _Row(pa.duration("us"), "int64", "INTERVAL", "INTERVAL DAY TO SECOND"),
-    # kernels pass arrays on and never look at them
+    # kernels pass nested values on and never look at them
     "ARRAY": _Row(pa.list_(pa.null()), "int64", "LIST", "ARRAY"),
+    "STRUCT": _Row(pa.struct([]), "int64", "STRUCT", "STRUCT"),
+    "MAP": _Row(pa.map_(pa.string(), pa.null()), "int64", "MAP", "MAP"),
 }
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
 
@@ -140,6 +186,30 @@ def ARRAY(element: SqlType) -> SqlType:
     return SqlType("ARRAY", element=element)
 
 
+def STRUCT(*fields: tuple[str, SqlType]) -> SqlType:
+    return SqlType("STRUCT", fields=fields)
+
+
+def MAP(key: SqlType, value: SqlType) -> SqlType:
+    return SqlType("MAP", fields=(("key", key), ("value", value)))
+
+
+def nested_fault(type_: SqlType) -> str | None:
+    """Why there are no arrays, structs or maps of such parts; None if there are."""
+    names = [name.lower() for name, _ in type_.fields]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        return f"two fields {twice}"
+    if type_.element is not None and type_.element.is_array:
+        return "arrays of arrays are not supported"
+    if INTERVAL in type_.parts:
+        return f"{type_.name.lower()}s of intervals are not supported"
+    if type_.is_map and type_.parts[0] == NULL:
+        return "an empty map needs types"
+    if type_.is_map and type_.parts[0].is_nested:
+        return "the keys of a map are plain values"
+    return None
+
+
 # Spellings accepted in declarations. REAL and FLOAT are kept in double precision, as the SQL standard allows;
 # the length of CHAR(n) and VARCHAR(n) is accepted and not enforced. JSON is text, which functions of JSON read.
 _SPELLINGS = {
@@ -161,11 +231,11 @@ def parse_type(text: str) -> SqlType | None:
 
     >>> parse_type("char(10)"), parse_type("decimal(10,2)"), parse_type("int[]"), parse_type("geometry")
     (VARCHAR, DECIMAL(10, 2), INTEGER[], None)
+    >>> parse_type("struct(a int, b map(text, double)[])")
+    STRUCT(a INTEGER, b MAP(VARCHAR, DOUBLE)[])
     """
-    if text.rstrip().endswith("[]"):
-        inner = text.rstrip()[:-2]
-        element = NULL if inner == "NULL" else parse_type(inner)
-        return None if element is None else _array_of(element)
+    if nested := re.fullmatch(r"\s*(.*)\[\]\s*|\s*(STRUCT|MAP)\((.*)\)\s*", text, re.IGNORECASE | re.DOTALL):
+        return _parse_nested(nested[1], nested[2], nested[3])
     match = re.fullmatch(r"\s*([A-Za-z_][A-Za-z0-9_ ]*?)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?\s*", text)
     if match is None:
         return None
@@ -173,6 +243,47 @@ def parse_type(text: str) -> SqlType | None:
     if name in ("DECIMAL", "NUMERIC", "DEC"):
         return DECIMAL(int(match[2] or 18), int(match[3] or (0 if match[2] else 3)))
     return _SPELLINGS.get(name)
+
+
+def _parse_nested(element: str | None, word: str | None, inside: str) -> SqlType | None:
+    """An array of `element`, or a STRUCT or MAP with what stands in its parentheses."""
+    named = word is not None and word.upper() == "STRUCT"
+    names, types = [], []
+    for part in [element] if element is not None else _split(inside):
+        found = re.fullmatch(r'\s*("(?:[^"]|"")*"|\w+)\s+(.*)' if named else r"()(.*)", part, re.DOTALL)
+        type_ = None if found is None else NULL if found[2].strip() == "NULL" else parse_type(found[2])
+        if found is None or type_ is None:
+            return None
+        names.append(found[1][1:-1].replace('""', '"') if found[1].startswith('"') else found[1])
+        types.append(type_)
+    if word is None:
+        return sound(ARRAY(types[0]))
+    if not named:
+        return sound(MAP(*types)) if len(types) == 2 else None
+    return sound(STRUCT(*zip(names, types, strict=True)))
+
+
+def _split(text: str) -> list[str]:
+    """The parts between commas that stand in no parentheses and no quotes."""
+    parts, depth, quoted = [""], 0, False
+    for letter in text:
+        quoted ^= letter == '"'
+        depth += 0 if quoted else (letter == "(") - (letter == ")")
+        if letter == "," and not depth and not quoted:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
+
+
+def _quoted(name: str) -> str:
+    """The name of a field as SQL, in quotes where it needs them."""
+    return name if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) else '"' + name.replace('"', '""') + '"'
+
+
+def sound(type_: SqlType) -> SqlType | None:
+    """The nested type, or None if there is no such."""
+    return None if nested_fault(type_) else type_
 
 
 def from_arrow(type_: pa.DataType) -> SqlType | None:
@@ -183,7 +294,14 @@ def from_arrow(type_: pa.DataType) -> SqlType | None:
         return DECIMAL(type_.precision, type_.scale) if type_.precision <= 38 else None
     if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_):
         element = from_arrow(type_.value_type)
-        return None if element is None else _array_of(element)
+        return None if element is None else sound(ARRAY(element))
+    if pa.types.is_struct(type_) or pa.types.is_map(type_):
+        inner = [type_.key_field, type_.item_field] if pa.types.is_map(type_) else list(type_)
+        parts = [from_arrow(field.type) for field in inner]
+        known = [(field.name, part) for field, part in zip(inner, parts, strict=True) if part is not None]
+        if not parts or len(known) < len(parts):
+            return None
+        return sound(STRUCT(*known) if pa.types.is_struct(type_) else MAP(known[0][1], known[1][1]))
     if pa.types.is_timestamp(type_):
         return TIMESTAMPTZ if type_.tz else TIMESTAMP
     tests: tuple[tuple[Any, SqlType], ...] = (
@@ -195,10 +313,6 @@ def from_arrow(type_: pa.DataType) -> SqlType | None:
         (pa.types.is_time, TIME), (pa.types.is_duration, INTERVAL), (pa.types.is_null, NULL),
     )  # fmt: skip
     return next((sql for test, sql in tests if test(type_)), None)
-
-
-def _array_of(element: SqlType) -> SqlType | None:
-    return None if element.is_array or element == INTERVAL else ARRAY(element)
 
 
 def common_type(left: SqlType, right: SqlType) -> SqlType | None:
@@ -215,12 +329,19 @@ def common_type(left: SqlType, right: SqlType) -> SqlType | None:
         whole = max(_digits(left) - left.scale, _digits(right) - right.scale)
         scale = max(left.scale, right.scale)
         return DECIMAL(min(38, whole + scale), scale)
-    if left.element is not None and right.element is not None:
-        element = common_type(left.element, right.element)
-        return None if element is None else ARRAY(element)
+    if alike(left, right):
+        parts = [common_type(*pair) for pair in zip(left.parts, right.parts, strict=True)]
+        known = [part for part in parts if part is not None]
+        return left.with_parts(known) if len(known) == len(parts) else None
     if {left.name, right.name} <= {"DATE", "TIMESTAMP", "TIMESTAMPTZ"}:
         return TIMESTAMPTZ if TIMESTAMPTZ in (left, right) else TIMESTAMP
     return None
+
+
+def alike(left: SqlType, right: SqlType) -> bool:
+    """Whether both are arrays, both maps, or both structs with the same names."""
+    names = [[name.lower() for name, _ in type_.fields] for type_ in (left, right)]
+    return left.is_nested and left.name == right.name and names[0] == names[1]
 
 
 def _digits(type_: SqlType) -> int:

@@ -10,10 +10,13 @@ import millstream as ms
 from millstream.expressions import functions
 from millstream.expressions.nodes import Column, Expr, Literal
 from millstream.plan.nodes import Project
-from millstream.types import ARRAY, BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, TIMESTAMP, VARCHAR
+from millstream.types import ARRAY, BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, MAP, STRUCT, TIMESTAMP, VARCHAR
 from tests.support.plans import plan_of
 
-COLUMNS = {"i": BIGINT, "d": DOUBLE, "t": VARCHAR, "b": BOOLEAN, "ts": TIMESTAMP, "day": DATE, "a": ARRAY(BIGINT)}
+COLUMNS = {
+    "i": BIGINT, "d": DOUBLE, "t": VARCHAR, "b": BOOLEAN, "ts": TIMESTAMP, "day": DATE, "a": ARRAY(BIGINT),
+    "m": MAP(VARCHAR, BIGINT), "p": STRUCT(("hour", BIGINT)),
+}  # fmt: skip
 ARGUMENTS: list[tuple[str, Expr]] = [
     *((name, Column(type_, name)) for name, type_ in COLUMNS.items()),
     ("'hour'", Literal(VARCHAR, "hour")),
@@ -21,7 +24,20 @@ ARGUMENTS: list[tuple[str, Expr]] = [
     ("'$.a'", Literal(VARCHAR, "$.a")),
     ("1", Literal(INTEGER, 1)),
 ]
-SYNTAX = {"and", "or", "not", "in", "like", "ilike", "neg", "is_null", "is_distinct", "position", "extract"}
+SYNTAX = {
+    "and",
+    "or",
+    "not",
+    "in",
+    "like",
+    "ilike",
+    "neg",
+    "is_null",
+    "is_distinct",
+    "position",
+    "extract",
+    "struct_pack",
+}
 """These have a form of their own in SQL, and are called in tests of expressions."""
 
 

@@ -251,3 +251,6 @@ SELECT INTERVAL '1-2' YEAR TO MONTH, INTERVAL '-1 2:03:04.5' DAY TO SECOND, INTE
 CREATE STREAM listed (a INT[], b VARCHAR(10)[], c DECIMAL(10, 2)[], ts TIMESTAMP) ORDER BY ts;
 SELECT [1, 2], ARRAY['a', b], [], a[1], a[-1], s.a[b + 1], (a)[1], f(a)[2], a[1] + 1, CAST(a AS bigint[]), a::int[] FROM s;
 SELECT id, tag FROM s, UNNEST(s.tags) AS u(tag) CROSS JOIN UNNEST([1, 2]) AS n;
+CREATE STREAM nested (a STRUCT(x INT, "y z" VARCHAR(3)[]), b MAP(VARCHAR, STRUCT(q DOUBLE)), ts TIMESTAMP) ORDER BY ts;
+CREATE STREAM nested (a ROW<x INT, y ROW(z INT)>, b MAP<INT, INT>, c STRUCT<x INT>[], ts TIMESTAMP) ORDER BY ts;
+SELECT {'a': 1, b: {'c d': x}}, MAP {'a': 1, x: 2}, struct_pack(a := 1, b => 2), ROW(1, 2), a.b.c.d.e, (a).b, f(a).b[1].c, {'a': 1}.a, CAST(a AS STRUCT(x INT)), a.*, t.a.* FROM t;

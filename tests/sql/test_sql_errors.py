@@ -132,7 +132,7 @@ def test_deep_nesting_is_an_error_and_long_chains_are_not() -> None:
         "SELECT a FROM t PIVOT (sum(x) FOR y IN (1))",
         "SELECT [1 2]",
         "SELECT a[1:2]",
-        "SELECT {'a': 1}",
+        "SELECT {1: 'a'}",
         "SELECT $1",
         "SELECT @x",
         "SELECT #1",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import NoReturn
@@ -10,6 +10,7 @@ from typing import NoReturn
 from sqlglot import exp
 
 from millstream.bind.context import Context
+from millstream.bind.nested import bind_type, packed, split_path
 from millstream.bind.patterns.outside import refuse_outside
 from millstream.bind.scope import Scope
 from millstream.errors import BindError
@@ -30,7 +31,6 @@ from millstream.types import (
     VARCHAR,
     SqlType,
     common_type,
-    parse_type,
 )
 
 OPERATORS: dict[type[exp.Expr], str] = {
@@ -72,7 +72,10 @@ class ExpressionBinder:
             case exp.Paren():
                 return self.bind(node.this)
             case exp.Column():
-                return self._column(node)
+                column, path = split_path(node, self.scope)
+                return self._fields(self._column(column), path, node)
+            case exp.Dot() if isinstance(node.expression, exp.Identifier):
+                return self._fields(self.bind(node.this), [node.expression], node)
             case exp.Literal() | exp.Null() | exp.Boolean() | exp.Interval():
                 return self._literal(node)
             case exp.Neg():
@@ -140,6 +143,13 @@ class ExpressionBinder:
         if self.scope is None:
             self.context.fail(f"no column {node.sql()}", node, hint="there is no FROM clause")
         return self.scope.resolve(node)
+
+    def _fields(self, value: Expr, path: Sequence[exp.Expr], node: exp.Expr) -> Expr:
+        """The field of a struct that a path of names leads to."""
+        with self.context.blaming(node):
+            for name in path:
+                value = functions.field(value, name.name)
+        return value
 
     def _literal(self, node: exp.Expr) -> Expr:
         match node:
@@ -236,6 +246,8 @@ class ExpressionBinder:
             )
         if any(isinstance(argument, exp.Star) for argument in arguments):
             self.context.fail(f"no function {name}(*)", node, hint="use count(*) to count rows")
+        if name == "struct_pack":
+            return packed(node, self.bind, self.context)
         definition = self.context.catalog.function(name)
         args = tuple(self.bind(argument) for argument in arguments)
         if definition is None:
@@ -330,33 +342,3 @@ def coerce(expr: Expr, type_: SqlType) -> Expr:
     if isinstance(expr, Literal) and expr.value is None:
         return Literal(type_, None)
     return Cast(type_, expr)
-
-
-def bind_type(context: Context, node: exp.Expr) -> SqlType:
-    """The SQL type a declaration or CAST names."""
-    if node.args.get("nested") and node.this is exp.DType.ARRAY:
-        return _bind_array_type(context, node)
-    word = node.args.get("kind") or getattr(node.this, "value", node.this)
-    sizes = ", ".join(str(size.this.this) for size in node.expressions if isinstance(size, exp.DataTypeParam))
-    text = f"{word}({sizes})" if sizes else str(word)
-    try:
-        type_ = parse_type(text)
-    except ValueError as error:
-        context.fail(str(error), node)
-    if type_ is None and text.upper() in ("ARRAY", "LIST"):
-        context.fail("an array needs the type of its elements", node, hint="INTEGER[], VARCHAR[], DOUBLE[] …")
-    if type_ is None:
-        context.fail(
-            f"no type {text}",
-            node,
-            hint="types: BOOLEAN, INTEGER, BIGINT, DOUBLE, DECIMAL(p, s), VARCHAR, TIMESTAMP, DATE, TIME, BLOB",
-        )
-    return type_
-
-
-def _bind_array_type(context: Context, node: exp.Expr) -> SqlType:
-    if node.args.get("values"):
-        context.refuse("arrays have no fixed length", node, hint="leave the length out: INTEGER[]")
-    element = bind_type(context, node.expressions[0])
-    with context.blaming(node):
-        return functions.array_of(element)

@@ -27,7 +27,8 @@ from millstream.bind.actions import (
 )
 from millstream.bind.context import Context
 from millstream.bind.delivery import delivered
-from millstream.bind.expressions import ExpressionBinder, bind_type
+from millstream.bind.expressions import ExpressionBinder
+from millstream.bind.nested import bind_type
 from millstream.bind.patterns.outside import check_stars
 from millstream.bind.programs import define_aggregate
 from millstream.bind.queries.outputs import Bound
@@ -36,6 +37,7 @@ from millstream.bind.reads import reads_only, require_known, tables_of
 from millstream.bind.scope import did_you_mean
 from millstream.bind.tables.aggregates import in_store_terms, own_aggregates
 from millstream.bind.tables.constraints import constraints_of, refuse_constraints
+from millstream.bind.tables.text import store_sql
 from millstream.catalog import (
     AggregateDef,
     Catalog,
@@ -485,7 +487,7 @@ def _on_tables(node: exp.Expr, context: Context, *, is_query: bool) -> OnTables:
             context.fail(f"no table {table.name}", table, hint=context.catalog.suggest(table.name))
     node = in_store_terms(node, context)
     own = own_aggregates(node, context)
-    sql = node.sql(dialect="duckdb") if own is None else ""
+    sql = store_sql(node) if own is None else ""
     return OnTables(sql, frozenset(reads), is_query, own=own, views=tuple(views))
 
 

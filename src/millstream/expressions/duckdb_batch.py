@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from millstream import limits, sealed_duckdb
+from millstream.arrays import from_numpy
 from millstream.errors import DataError
 from millstream.expressions.nodes import CATCHING, Call, Expr, told, walk
 from millstream.expressions.sql.text import to_duckdb_sql
@@ -66,9 +68,16 @@ def _run(query: str, rows: pa.RecordBatch, tries: bool) -> pa.Table:
     work = limits.current()
     connection = _connection(0 if work is None else work.limits.memory, tries)
     # not as a variable that DuckDB finds by its name: a connection that looks for those also looks for files
-    connection.register("millstream_rows", rows)
+    connection.register("millstream_rows", _whole(rows))
     with nullcontext() if work is None else work.interruptible(connection.interrupt):
         return connection.sql(query).to_arrow_table()
+
+
+def _whole(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows with structs of their own: DuckDB takes none from the middle of an array."""
+    if not any(column.offset and pa.types.is_struct(column.type) for column in rows.columns):
+        return rows
+    return rows.take(from_numpy(np.arange(rows.num_rows)))
 
 
 def _connection(memory: int, tries: bool) -> Any:

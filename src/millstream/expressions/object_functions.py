@@ -80,8 +80,12 @@ def of_batch(expr: Call | Cast) -> Function:
         rows = pa.RecordBatch.from_arrays(columns, schema=schema.arrow) if columns else _NO_COLUMNS
         return to_values(evaluate(rows)[0], expr.type)[0]
 
-    # -0.0 and 0.0 would be one key, and arrays are none.
-    return run if any(field.type.name in ("DOUBLE", "ARRAY") for field in schema) else lru_cache(_REMEMBERED)(run)
+    # -0.0 and 0.0 would be one key, and nested values are none.
+    return (
+        run
+        if any(field.type.name == "DOUBLE" or field.type.is_nested for field in schema)
+        else lru_cache(_REMEMBERED)(run)
+    )
 
 
 _NO_COLUMNS = pa.record_batch([pa.nulls(1, pa.bool_())], names=["row"])

@@ -14,8 +14,8 @@ from millstream.kernels.streams.session import SessionSpec
 from millstream.kernels.streams.ties import TieOrderSpec
 from millstream.kernels.streams.unnest import UnnestStage
 from millstream.kernels.streams.yields import YieldSpec
-from millstream.physical.arrays import refuse_arrays
 from millstream.physical.events import instants, plan_automaton, plan_since, plan_times, points
+from millstream.physical.nested import refuse_nested
 from millstream.physical.nodes import Apply, Physical, Source, Staged, TableJoin
 from millstream.physical.scalars import filtered, projected
 from millstream.physical.stored import stored_table
@@ -45,7 +45,7 @@ def _plan(node: P.Node, forms: R.Forms) -> Physical:
         """What operators take that know events as points in time."""
         return plan_physical(node, forms)
 
-    refuse_arrays(node)
+    refuse_nested(node)
     match node:
         case A.Next() | A.Fold():
             return plan_automaton(automaton_of(node), planned)

@@ -24,7 +24,7 @@ from millstream.kernels.relations.stages import CoarsenStage, RangeStage, Validi
 from millstream.kernels.relations.summary import SummarySpec
 from millstream.kernels.relations.time_changes import RangeChangesSpec
 from millstream.kernels.streams.merge import MergeSpec
-from millstream.physical.arrays import refuse_arrays
+from millstream.physical.nested import refuse_nested
 from millstream.physical.nodes import Apply, Physical, Staged, TableJoin
 from millstream.physical.scalars import filtered, projected
 from millstream.physical.stored import stored_table
@@ -77,7 +77,7 @@ class RelationPlanner:
 
     def plan(self, node: P.Node) -> Physical:
         """The operators of a relation in this planner's form."""
-        refuse_arrays(node)
+        refuse_nested(node)
         match node:
             case R.Window(input=events, window=window):
                 return self._window(self._below(events), window)

@@ -71,7 +71,7 @@ def result_type(fn: str, distinct: bool, arg_type: SqlType | None) -> SqlType | 
     if fn in RANKS:
         return BIGINT if arg_type is None and not distinct else None
     # Values are 64 bits inside kernels, which hold decimals of up to 18 digits.
-    if arg_type is None or arg_type.is_array or (arg_type.name == "DECIMAL" and arg_type.precision > 18):
+    if arg_type is None or arg_type.is_nested or (arg_type.name == "DECIMAL" and arg_type.precision > 18):
         return None
     if fn == "count":
         return BIGINT

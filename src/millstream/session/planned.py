@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -9,9 +10,11 @@ from itertools import product
 from millstream.bind.queries.outputs import Bound
 from millstream.catalog import SinkDef
 from millstream.config import Config
+from millstream.errors import Span
 from millstream.hosts.contract import ReadyQuery
 from millstream.kernels.programs.spec import why_slow
 from millstream.physical.failing import failed_rows, without_failing_rows
+from millstream.physical.nested import NestedError
 from millstream.physical.nodes import streams_of
 from millstream.physical.planner import plan_physical
 from millstream.plan.costs.statistics import UNKNOWN, Statistics
@@ -65,11 +68,23 @@ def plan_query(
 ) -> Planned:  # fmt: skip
     """The way from a bound query to what runs: rules, then the physical plan."""
     plan, trace = run_rules(bound.plan, OPTIMIZE if how.rules else (), disabled, how.known, why_slow)
-    physical = plan_physical(plan, how.relations)
+    try:
+        physical = plan_physical(plan, how.relations)
+    except NestedError as error:
+        error.span, error.sql = error.span or _place_of(error.column, text), text
+        raise
     if how.lenient:
         physical = without_failing_rows(physical)
     program = ReadyQuery(name, physical, bound.names, sink, isinstance(bound.plan, Validity), view, bound.plan)
     return Planned(program, text, uses, tuple(trace.changes))
+
+
+def _place_of(column: str, text: str) -> Span:
+    """Where a query names a column that planning cannot place: last, or by a star, or all of it."""
+    for pattern in (rf"\b{re.escape(column)}\b", r"\*"):
+        if found := list(re.finditer(pattern, text, re.IGNORECASE)):
+            return Span(*found[-1].span())
+    return Span(0, len(text))
 
 
 def errors_of(program: ReadyQuery) -> FailedRows | None:

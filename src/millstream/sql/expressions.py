@@ -11,15 +11,14 @@ from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokenizer_core import TokenType
 
 from millstream.sql import functions
-from millstream.sql.intervals import IntervalParser
+from millstream.sql.nested import NestedParser
 from millstream.sql.nodes import Oldest
 from millstream.sql.spans import cover
 
-_WINDOW_WORDS = ("RANGE", "ROWS")
 _WRAPPERS = (exp.Window, exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)
 
 
-class ExpressionParser(IntervalParser):
+class ExpressionParser(NestedParser):
     """What may stand in a SELECT list or a condition."""
 
     PRIMARY_PARSERS: ClassVar = {
@@ -51,7 +50,7 @@ class ExpressionParser(IntervalParser):
     SIGNED_TO_UNSIGNED_TYPE_TOKEN: ClassVar[dict[TokenType, TokenType]] = {}
     JSON_OPERATORS: ClassVar[dict[TokenType, Callable[..., Any]]] = {}
     ASSIGNMENT: ClassVar[dict[TokenType, type[exp.Expr]]] = {}
-    BRACKETS: ClassVar[frozenset[TokenType]] = frozenset((TokenType.L_BRACKET,))
+    BRACKETS: ClassVar[frozenset[TokenType]] = frozenset((TokenType.L_BRACKET, TokenType.L_BRACE))
 
     def _parse_expression(self) -> exp.Expr | None:
         # DuckDB's prefix alias (`name: value`) is left out: a colon belongs to the bodies of aggregates.
@@ -71,28 +70,6 @@ class ExpressionParser(IntervalParser):
             cover(node, first, self._prev)
         return node
 
-    def _parse_bracket(self, this: exp.Expr | None = None) -> exp.Expr | None:
-        """`[1, 2]` and `ARRAY[1, 2]`, which are calls of list_value, and `a[1]`, which is one of list_extract."""
-        first = self._curr
-        # behind a table, brackets hold a window
-        if isinstance(this, exp.Table) or first.token_type is not TokenType.L_BRACKET:
-            return this
-        after = self._tokens[self._index + 2 : self._index + 3]
-        if self._next.text.upper() in _WINDOW_WORDS and after and after[0].token_type is TokenType.NUMBER:
-            self.unexpected()
-        self._advance()
-        if this is None or _is_word_array(this):
-            is_empty = self._match(TokenType.R_BRACKET, advance=False)
-            values = [] if is_empty else self._parse_list(self._parse_disjunction, "an expression")
-            node = exp.Anonymous(this="list_value", expressions=values)
-        else:
-            node = exp.Anonymous(this="list_extract", expressions=[this, self._parse_operand()])
-        self._expect(TokenType.R_BRACKET, "']'")
-        cover(node, first, self._prev)
-        if this is not None and "start" in this.meta:
-            node.meta["start"] = this.meta["start"]
-        return self._parse_bracket(node)
-
     def _parse_types(
         self,
         check_func: bool = False,
@@ -101,10 +78,13 @@ class ExpressionParser(IntervalParser):
         with_collation: bool = False,
     ) -> exp.Expr | None:
         first = self._curr
-        if allow_identifiers and first.token_type is TokenType.VAR:
+        node: exp.Expr | None = None if check_func else self._parse_nested_type()
+        if node is not None:
+            node = self._parse_array_of(node)
+        elif allow_identifiers and first.token_type is TokenType.VAR:
             # A type we do not know by name; the binder says so, with the place.
             self._advance()
-            node: exp.Expr | None = exp.DataType(this=exp.DType.USERDEFINED, kind=first.text)
+            node = self._parse_array_of(exp.DataType(this=exp.DType.USERDEFINED, kind=first.text))
         elif first.token_type is TokenType.INTERVAL:
             # Before a literal it is the INTERVAL of a time span, and a name anywhere else in an expression.
             node = None if check_func else exp.DataType(this=exp.DType.INTERVAL)
@@ -139,12 +119,6 @@ class ExpressionParser(IntervalParser):
         self._expect(TokenType.END, "END")
         node = self.expression(exp.Case(this=operand, ifs=branches, default=default))
         cover(node, first, self._prev)
-        return node
-
-    def _parse_operand(self) -> exp.Expr:
-        node = self._parse_disjunction()
-        if node is None:
-            self.unexpected("an expression")
         return node
 
     def _parse_cast(self, strict: bool, safe: bool | None = None) -> exp.Expr:
@@ -233,10 +207,12 @@ class ExpressionParser(IntervalParser):
 
     def _parse_lambda(self, alias: bool = False) -> exp.Expr | None:
         """One argument: `name => value`, `DISTINCT x, …`, or an expression, maybe with ORDER BY or IGNORE NULLS."""
-        if self._next.token_type is TokenType.FARROW:
+        after = self._tokens[self._index + 1 : self._index + 3]
+        is_assigned = [token.token_type for token in after] == [TokenType.COLON, TokenType.EQ]
+        if self._next.token_type is TokenType.FARROW or is_assigned:
             name = self._parse_name("the name of a parameter")
-            self._advance()
-            return self.expression(exp.Kwarg(this=exp.var(name.name), expression=self._parse_operand()))
+            self._advance(1 + is_assigned)
+            return self.expression(exp.Kwarg(this=name, expression=self._parse_operand()))
         if self._match(TokenType.DISTINCT):
             values = self._parse_list(self._parse_disjunction, "an expression")
             argument: exp.Expr | None = self.expression(exp.Distinct(expressions=values))
@@ -252,7 +228,3 @@ class ExpressionParser(IntervalParser):
 def _member(function: str, document: exp.Expr, path: exp.Expr) -> exp.Anonymous:
     """`document -> path`, said as a call."""
     return exp.Anonymous(this=function, expressions=[document, path])
-
-
-def _is_word_array(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Column) and not node.table and not node.this.quoted and node.name.upper() == "ARRAY"

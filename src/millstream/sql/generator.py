@@ -109,6 +109,8 @@ class MillstreamGenerator(Generator):
     def datatype_sql(self, expression: exp.DataType) -> str:
         if expression.this is exp.DType.ARRAY and expression.expressions:
             return f"{self.sql(expression.expressions[0])}[{self.expressions(expression, key='values', flat=True)}]"
+        if expression.this in (exp.DType.STRUCT, exp.DType.MAP) and expression.expressions:
+            return f"{expression.this.value}({self.expressions(expression, flat=True)})"
         return super().datatype_sql(expression)
 
     def create_stream(self, node: nodes.CreateStream) -> str:

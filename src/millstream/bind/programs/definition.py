@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from millstream.bind.context import Context
-from millstream.bind.expressions import bind_type
+from millstream.bind.nested import bind_type
 from millstream.bind.scope import did_you_mean
 from millstream.catalog import AggregateDef
 from millstream.plan.programs.nodes import WINDOW

@@ -6,6 +6,7 @@ from sqlglot import exp
 
 from millstream.bind.expressions import ExpressionBinder
 from millstream.bind.scope import Scope, did_you_mean
+from millstream.expressions import functions
 from millstream.expressions.nodes import Expr
 
 
@@ -17,7 +18,7 @@ def star_of(node: exp.Expr) -> exp.Star | None:
 
 def starred(node: exp.Expr, star: exp.Star, scope: Scope, expressions: ExpressionBinder) -> list[tuple[str, Expr]]:
     """The columns that `*` or `q.*` stands for, without some, with others in their places or under other names."""
-    columns: list[tuple[str, Expr]] = list(scope.star(node.table if isinstance(node, exp.Column) else "", node))
+    columns = _columns(node, scope, expressions)
     names = [name for name, _ in columns]
 
     def meant(part: exp.Expr, name: str) -> str:
@@ -38,3 +39,16 @@ def starred(node: exp.Expr, star: exp.Star, scope: Scope, expressions: Expressio
         )
         for name, expr in kept
     ]
+
+
+def _columns(node: exp.Expr, scope: Scope, expressions: ExpressionBinder) -> list[tuple[str, Expr]]:
+    """The columns of `*` or `q.*`, or the fields of a struct `s.*`."""
+    path = list(node.parts)[:-1] if isinstance(node, exp.Column) else []
+    qualifier = path[-1].name if path else ""
+    if path and (len(path) > 1 or (not scope.has(qualifier) and scope.knows(qualifier))):
+        table = path[-2].copy() if len(path) > 1 else None
+        struct = exp.Column(this=path[-1].copy(), table=table)
+        value = expressions.bind(struct)
+        with scope.context.blaming(node):
+            return [(name, functions.field(value, name)) for name in functions.field_names(value)]
+    return list(scope.star(qualifier, node))

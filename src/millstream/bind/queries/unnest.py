@@ -10,6 +10,7 @@ from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder
 from millstream.bind.queries.outputs import alias_columns
 from millstream.bind.scope import Item, Scope
+from millstream.expressions import functions
 from millstream.expressions.nodes import Column
 from millstream.plan import nodes as P
 from millstream.plan.unnest import Unnest
@@ -48,22 +49,41 @@ def _unnested(plan: P.Node, scope: Scope, join: exp.Join, context: Context) -> t
     if len(arguments) != 1:
         context.fail("UNNEST takes one array", table, hint="FROM s, UNNEST(tags) AS u(tag)")
     array = ExpressionBinder(context, scope).bind(arguments[0])
+    is_map = array.type.is_map
+    if is_map:
+        array = functions.resolve("map_entries", (array,))
     if array.type.element is None:
-        context.fail(f"UNNEST takes an array, not {array.type}", arguments[0], hint="FROM s, UNNEST(tags) AS u(tag)")
-    columns = alias_columns(table) or (table.alias or "unnest",)
-    if len(columns) != 1:
-        context.fail(f"{len(columns)} names for one column", table.args["alias"], hint="AS u(tag)")
+        context.fail(
+            f"UNNEST takes an array or a map, not {array.type}", arguments[0], hint="FROM s, UNNEST(tags) AS u(tag)"
+        )
     alias = table.alias or "unnest"
+    fields = [name for name, _ in array.type.element.fields]
+    columns = alias_columns(table) or (tuple(fields) if is_map else (alias,))
+    if len(columns) not in ({2} if is_map else {1, len(fields)} - {0}):
+        wanted = "two columns" if is_map else "one column"
+        hint = "AS u(k, v)" if is_map else "one name for the struct, or one for each field" if fields else "AS u(tag)"
+        given = f"{len(columns)} name{'s' * (len(columns) > 1)}"
+        context.fail(f"{given} for {wanted}", table.args["alias"], hint=hint)
     if any(item.alias.lower() == alias.lower() for item in scope.items):
         context.fail(f"{alias} appears twice in FROM", table, hint="give one of them an alias with AS")
     prefix = f"${len(scope.items)}.{alias}."
     if not isinstance(array, Column):
         plan = P.Project(plan, (*P.passthrough(plan.schema), (f"{prefix}$array", array)))
         array = Column(array.type, f"{prefix}$array")
-    plan = Unnest(plan, array.name, prefix + columns[0])
-    element = plan.schema[prefix + columns[0]].type
-    item = Item(alias, Schema((Field(columns[0], element),)), prefix)
+    if len(columns) == 1:
+        plan = Unnest(plan, array.name, prefix + columns[0])
+    else:
+        plan = _apart(Unnest(plan, array.name, f"{prefix}$element"), f"{prefix}$element", prefix, columns)
+    item = Item(alias, Schema(tuple(Field(name, plan.schema[prefix + name].type) for name in columns)), prefix)
     return plan, replace(scope, items=(*scope.items, item))
+
+
+def _apart(plan: P.Node, element: str, prefix: str, columns: tuple[str, ...]) -> P.Node:
+    """The fields of a struct, instead of it, under names of their own."""
+    struct = Column(plan.schema[element].type, element)
+    fields = (functions.field(struct, name) for name, _ in struct.type.fields)
+    kept = (kept for kept in P.passthrough(plan.schema) if kept[0] != element)
+    return P.Project(plan, (*kept, *zip((prefix + name for name in columns), fields, strict=True)))
 
 
 def _check_join(join: exp.Join, plan: P.Node, context: Context) -> None:

@@ -14,6 +14,7 @@ from sqlglot import exp
 from millstream.bind.context import Context
 from millstream.bind.expressions import call_of
 from millstream.bind.programs.python import has_state
+from millstream.bind.tables.text import store_sql
 from millstream.catalog import AggregateDef, FunctionDef, TableDef, ViewDef
 from millstream.sql.nodes import CreateAggregate
 
@@ -68,7 +69,7 @@ class TableAggregates:
         ]
         # an aggregate without arguments still needs to know how many rows there are
         some = named or [exp.alias_(exp.Literal.number(1), "c")]
-        return str(self.source.copy().select(*some, copy=False).sql(dialect="duckdb"))
+        return store_sql(self.source.copy().select(*some, copy=False))
 
 
 def own_aggregates(node: exp.Expr, context: Context) -> TableAggregates | None:

@@ -13,6 +13,7 @@ from millstream.bind.queries.outputs import Bound
 from millstream.bind.reads import from_alone, is_made, reads_only, require_known, tables_of
 from millstream.bind.scope import Scope
 from millstream.bind.tables.aggregates import own_aggregates
+from millstream.bind.tables.text import store_sql
 from millstream.catalog import TableDef
 from millstream.errors import BindError
 from millstream.expressions.nodes import Column
@@ -51,9 +52,9 @@ def bind_table_query(node: exp.Expr, context: Context) -> Bound:
         )
     written = _with_local(node, context)
     names = tuple(dict.fromkeys(_stored_names(written, context)))
-    given, schema = _described(written.sql(dialect="duckdb"), names, node, context)
+    given, schema = _described(store_sql(written), names, node, context)
     listed = ", ".join(exp.to_identifier(field.name, quoted=True).sql(dialect="duckdb") for field in schema)
-    sql = f"SELECT * FROM ({written.sql(dialect='duckdb')}) AS q({listed})"
+    sql = f"SELECT * FROM ({store_sql(written)}) AS q({listed})"
     context.uses.update(names)
     return Bound(P.TableQuery(sql, names, schema), given)
 

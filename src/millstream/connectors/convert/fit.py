@@ -21,7 +21,7 @@ from millstream.connectors.convert.common import (
 from millstream.connectors.convert.text import parse_text
 from millstream.errors import DataError
 from millstream.schema import Schema
-from millstream.types import SqlType, from_arrow
+from millstream.types import STRUCT, SqlType
 
 _TICKS_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
@@ -71,8 +71,10 @@ def fit_column(array: pa.Array, name: str, type_: SqlType, rules: Rules) -> tupl
     source = array.type
     if array.type == target:
         return array, {}
-    if type_.element is not None and from_arrow(source) is not None and not pa.types.is_string(source):
-        return _fit_arrays(array, name, type_, type_.element, rules)
+    if type_.is_nested and pa.types.is_string(source):
+        return parse_text(array, type_, rules)
+    if type_.is_nested:
+        return _fit_nested(array, name, type_, rules)
     if pa.types.is_string(source) and (type_.is_temporal or type_.name in ("DECIMAL", "INTERVAL")):
         return parse_text(array, type_, rules)
     convert = _converter(source, type_)
@@ -83,17 +85,50 @@ def fit_column(array: pa.Array, name: str, type_: SqlType, rules: Rules) -> tupl
     return values, {row: not_a(array[row].as_py(), type_) for row in failed}
 
 
-def _fit_arrays(array: pa.Array, name: str, type_: SqlType, element: SqlType, rules: Rules) -> tuple[pa.Array, Reasons]:
-    """Lists with elements of another Arrow type: all elements are fitted as one column."""
-    if not pa.types.is_nested(array.type):
-        hint = f"declare {name} with a type that holds {array.type}, or convert the data first"
-        raise DataError(f"column {name} is {array.type}, which does not convert to {type_}", hint=hint)
+def _fit_nested(array: pa.Array, name: str, type_: SqlType, rules: Rules) -> tuple[pa.Array, Reasons]:
+    """Lists, maps and structs with parts of other Arrow types: what all of them hold is fitted as one column."""
+    is_ = pa.types
+    if type_.is_struct and is_.is_struct(array.type):
+        return _fit_structs(array, name, type_, rules)
+    if type_.is_map and is_.is_map(array.type):
+        pairs = pa.list_(pa.struct([("key", array.type.key_type), ("value", array.type.item_type)]))
+        entries, wrong = _fit_lists(array.cast(pairs), name, STRUCT(*type_.fields), rules, "a map")
+        keys, values = entries.values.flatten()
+        offsets = pc.if_else(entries.is_valid(), entries.offsets[:-1], pa.scalar(None, pa.int32()))
+        offsets = pa.concat_arrays([offsets, entries.offsets[-1:]])
+        return pa.MapArray.from_arrays(offsets, keys, values, type=type_.arrow), wrong
+    if type_.element is not None and (is_.is_list(array.type) or is_.is_large_list(array.type) or _is_fixed(array)):
+        return _fit_lists(array, name, type_.element, rules, "an array")
+    hint = f"declare {name} with a type that holds {array.type}, or convert the data first"
+    raise DataError(f"column {name} is {array.type}, which does not convert to {type_}", hint=hint)
+
+
+def _is_fixed(array: pa.Array) -> bool:
+    return bool(pa.types.is_fixed_size_list(array.type))
+
+
+def _fit_lists(array: pa.Array, name: str, element: SqlType, rules: Rules, place: str) -> tuple[pa.Array, Reasons]:
     elements, wrong = fit_column(pc.list_flatten(array), name, element, rules)
     parents = pc.list_parent_indices(array)
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
     offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
-    values = pa.ListArray.from_arrays(offsets, elements, type_.arrow, mask=array.is_null())
-    return values, {int(parents[place].as_py()): f"in an array: {reason}" for place, reason in reversed(wrong.items())}
+    values = pa.ListArray.from_arrays(offsets, elements, pa.list_(element.arrow), mask=array.is_null())
+    return values, {int(parents[each].as_py()): f"in {place}: {reason}" for each, reason in reversed(wrong.items())}
+
+
+def _fit_structs(array: pa.Array, name: str, type_: SqlType, rules: Rules) -> tuple[pa.Array, Reasons]:
+    """Fields are found by their names; others are left out, as other columns are."""
+    places = {array.type[i].name.lower(): i for i in reversed(range(array.type.num_fields))}
+    children = array.flatten()
+    columns, reasons = [], Reasons()
+    for field, inner in type_.fields:
+        place = places.get(field.lower())
+        given = pa.nulls(len(array), inner.arrow) if place is None else children[place]
+        column, wrong = fit_column(given, f"{name}.{field}", inner, rules)
+        columns.append(column)
+        for row, reason in wrong.items():
+            reasons.setdefault(row, f"{field}: {reason}")
+    return pa.StructArray.from_arrays(columns, fields=list(type_.arrow), mask=array.is_null()), reasons
 
 
 def _plain_text(array: pa.Array) -> pa.Array:

@@ -51,8 +51,8 @@ def parse_text(texts: pa.Array, type_: SqlType, rules: Rules) -> tuple[pa.Array,
     """The texts as values of the type, with the reasons of those that are not."""
     if type_.name == "VARCHAR":
         return texts, {}
-    if type_.is_array:
-        return _arrays(texts, type_, rules)
+    if type_.is_nested:
+        return _nested(texts, type_, rules)
     failed: Iterable[int]
     if type_.name in ("TIMESTAMP", "TIMESTAMPTZ"):
         values, failed = _timestamps(texts, rules)
@@ -111,8 +111,8 @@ def _seconds(digits: str) -> timedelta:
     return timedelta(seconds=int(whole)) - micros if whole.startswith("-") else timedelta(seconds=int(whole)) + micros
 
 
-def _arrays(texts: pa.Array, type_: SqlType, rules: Rules) -> tuple[pa.Array, Reasons]:
-    """Arrays as JSON."""
+def _nested(texts: pa.Array, type_: SqlType, rules: Rules) -> tuple[pa.Array, Reasons]:
+    """Arrays, structs and maps as JSON."""
     # values are read with the help of texts, and here it is the other way round
     from millstream.connectors.convert.values import values_to_column
 
@@ -121,7 +121,7 @@ def _arrays(texts: pa.Array, type_: SqlType, rules: Rules) -> tuple[pa.Array, Re
     for row, text in enumerate(texts.to_pylist()):
         try:
             value = None if text is None else json.loads(text)
-            if not isinstance(value, list | None):
+            if not isinstance(value, (list if type_.is_array else dict) | None):
                 raise ValueError
             values.append(value)
         except (ValueError, RecursionError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
 from itertools import chain
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from millstream.arrays import from_values
+from millstream.arrays import from_values, to_numpy
 from millstream.connectors.convert.common import CAST_ERRORS, Reasons, Rules, not_a
 from millstream.connectors.convert.text import fits_interval, parse_text
 from millstream.types import SqlType
@@ -46,6 +46,10 @@ def values_to_column(values: list[Any], type_: SqlType, rules: Rules) -> tuple[p
     """The values as an Arrow column, NULL where a value does not fit, with the reasons."""
     if type_.element is not None:
         return _arrays(values, type_, type_.element, rules)
+    if type_.is_map:
+        return _maps(values, type_, rules)
+    if type_.is_struct:
+        return _structs(values, type_, rules)
     kinds = set(map(type, values)) - {type(None)}
     if kinds <= _EXACT[type_.name]:
         try:
@@ -79,6 +83,70 @@ def _arrays(values: list[Any], type_: SqlType, element: SqlType, rules: Rules) -
         offsets, elements, type_.arrow, mask=pa.array([not fit for fit in fits], pa.bool_())
     )
     return column, dict(sorted(reasons.items()))
+
+
+def _maps(values: list[Any], type_: SqlType, rules: Rules) -> tuple[pa.Array, Reasons]:
+    """Dicts as maps: all their keys are one column, and all their values another. Pairs, as Arrow gives maps, too."""
+    given = [value if isinstance(value, Mapping) else _of_pairs(value) for value in values]
+    dicts = [value or {} for value in given]
+    parts = [list(chain.from_iterable(part(each) for each in dicts)) for part in (Mapping.keys, Mapping.values)]
+    columns = [values_to_column(part, inner, rules) for part, inner in zip(parts, type_.parts, strict=True)]
+    ends = np.cumsum([0, *map(len, dicts)])
+    reasons = _misfits(values, given, type_)
+    for _, wrong in columns:
+        for place, reason in wrong.items():
+            reasons.setdefault(int(np.searchsorted(ends, place, side="right")) - 1, f"in a map: {reason}")
+    keys = columns[0][0]
+    for missing in np.flatnonzero(to_numpy(keys.is_null())):
+        reasons.setdefault(int(np.searchsorted(ends, missing, side="right")) - 1, "in a map: a key is NULL")
+    if keys.null_count:
+        # a map cannot have such keys, not even in a row that is left out
+        rest = _maps([None if row in reasons else value for row, value in enumerate(values)], type_, rules)
+        return rest[0], dict(sorted(reasons.items()))
+    offsets = pa.array([None if value is None else end for value, end in zip(given, ends, strict=False)] + [ends[-1]])
+    column = pa.MapArray.from_arrays(offsets.cast(pa.int32()), keys, columns[1][0], type=type_.arrow)
+    return column, dict(sorted(reasons.items()))
+
+
+def _of_pairs(value: Any) -> dict[Any, Any] | None:
+    try:
+        return dict(value) if isinstance(value, list) else None
+    except (TypeError, ValueError):
+        return None
+
+
+def _structs(values: list[Any], type_: SqlType, rules: Rules) -> tuple[pa.Array, Reasons]:
+    """Dicts as structs, by the names of their keys, and tuples in the order of the fields."""
+    names = [name for name, _ in type_.fields]
+    given = [_of_fields(value, names, rules) for value in values]
+    reasons = _misfits(values, given, type_)
+    columns = []
+    for place, (name, inner) in enumerate(type_.fields):
+        column, wrong = values_to_column([None if row is None else row[place] for row in given], inner, rules)
+        columns.append(column)
+        for row, reason in wrong.items():
+            reasons.setdefault(row, f"{name}: {reason}")
+    mask = pa.array([row is None for row in given], pa.bool_())
+    column = pa.StructArray.from_arrays(columns, fields=list(type_.arrow), mask=mask)
+    return column, dict(sorted(reasons.items()))
+
+
+def _of_fields(value: Any, names: list[str], rules: Rules) -> list[Any] | None:
+    """The values of a struct's fields; None if it is no such struct. In JSON, other names are left out."""
+    if isinstance(value, Mapping):
+        lower = {str(key).lower(): each for key, each in value.items()}
+        known = {name.lower() for name in names}
+        return [lower.get(name.lower()) for name in names] if rules.json or lower.keys() <= known else None
+    return list(value) if isinstance(value, tuple) and len(value) == len(names) else None
+
+
+def _misfits(values: list[Any], fitted: list[Any], type_: SqlType) -> Reasons:
+    """The reasons of values that are there and do not fit."""
+    return {
+        row: not_a(value, type_)
+        for row, (value, fit) in enumerate(zip(values, fitted, strict=True))
+        if fit is None and value is not None and not _is_missing(value)
+    }
 
 
 def _value_by_value(values: list[Any], type_: SqlType, rules: Rules) -> tuple[pa.Array, Reasons]:

@@ -34,17 +34,37 @@ def as_text(array: pa.Array) -> pa.Array:
     if pa.types.is_null(kind):
         return pa.nulls(len(array), pa.string())
     if pa.types.is_list(kind):
-        return _lists(array)
+        return _joined(array, json_values, "[]")
+    if pa.types.is_map(kind):
+        pairs = pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)]))
+        return _joined(array.cast(pairs), _map_entries, "{}")
+    if pa.types.is_struct(kind):
+        return _structs(array)
     return pc.cast(array, pa.string())
 
 
-def _lists(array: pa.Array) -> pa.Array:
-    """Lists as JSON."""
+def _structs(array: pa.Array) -> pa.Array:
+    """Structs as JSON."""
+    names = [json.dumps(field.name, ensure_ascii=False) for field in array.type]
+    parts: list[pa.Array | str] = []
+    for place, (name, child) in enumerate(zip(names, array.flatten(), strict=True)):
+        parts += [f"{',' if place else '{'}{name}:", json_values(child)]
+    text = pc.binary_join_element_wise(*parts, "}", "")
+    return pc.if_else(array.is_null(), pa.scalar(None, pa.string()), text)
+
+
+def _map_entries(entries: pa.Array) -> pa.Array:
+    keys, values = entries.flatten()
+    return pc.binary_join_element_wise('"', _escaped(as_text(keys)), '":', json_values(values), "")
+
+
+def _joined(array: pa.Array, written: Callable[[pa.Array], pa.Array], signs: str) -> pa.Array:
+    """Lists as JSON, with their elements as `written`, between two signs."""
     lengths = pc.list_value_length(array).fill_null(0)
     ends = pc.cumulative_sum(lengths.cast(pa.int32()))
     offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
-    elements = pa.ListArray.from_arrays(offsets, json_values(pc.list_flatten(array)))
-    text = pc.binary_join_element_wise("[", pc.binary_join(elements, ","), "]", "")
+    elements = pa.ListArray.from_arrays(offsets, written(pc.list_flatten(array)))
+    text = pc.binary_join_element_wise(signs[0], pc.binary_join(elements, ","), signs[1], "")
     return pc.if_else(array.is_null(), pa.scalar(None, pa.string()), text)
 
 
@@ -68,7 +88,7 @@ def json_values(array: pa.Array) -> pa.Array:
         for word, name in (("nan", '"NaN"'), ("-nan", '"NaN"'), ("inf", '"Infinity"'), ("-inf", '"-Infinity"')):
             text = pc.if_else(pc.equal(text, word), name, text)
     elif not (
-        pa.types.is_list(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_decimal(kind)
+        pa.types.is_nested(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_decimal(kind)
     ):
         text = pc.binary_join_element_wise('"', _escaped(text), '"', "")
     return text.fill_null("null")

@@ -33,6 +33,7 @@ from millstream.connectors.text.decoder import (
     show,
 )
 from millstream.schema import Field, Schema
+from millstream.types import SqlType
 
 _FEW = 64
 """Below this many lines, a block that Arrow refuses is read by Python."""
@@ -173,11 +174,14 @@ class JsonDecoder:
 
     @cached_property
     def _has_read_elements(self) -> bool:
-        """Whether there are arrays of what Arrow's reader does not convert as it is converted here."""
-        return any(
-            field.type.element is not None
-            and self._json_type(Field(field.name, field.type.element)) != field.type.element.arrow
-            for field in self._schema
+        """Whether there are nested values with what Arrow's reader does not convert as it is converted here."""
+        return any(field.type.is_nested and not self._reads_parts(field.type) for field in self._schema)
+
+    def _reads_parts(self, type_: SqlType) -> bool:
+        # Arrow's reader knows no maps, and finds the fields of a struct by their exact names only
+        return not type_.fields and all(
+            self._reads_parts(part) if part.is_nested else self._json_type(Field("", part)) == part.arrow
+            for part in type_.parts
         )
 
     def _json_type(self, field: Field) -> pa.DataType:

@@ -39,7 +39,7 @@ def build(expr: Cast, compile_: Compile) -> Node | None:
 
 def _conversion(source: SqlType, target: SqlType) -> Convert | None:
     type_ = target.arrow
-    if source.is_array:
+    if source.is_nested:
         return None
     if target.is_text:
         return _to_text(source)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.expressions.arrow import casts, conditional, numeric, temporal, text, tried
+from millstream.expressions.arrow import casts, conditional, nested, numeric, temporal, text, tried
 from millstream.expressions.arrow.node import (
     Datum,
     InputRows,
@@ -34,6 +34,7 @@ _BUILDERS: dict[str, Builder] = {
     **numeric.BUILDERS,
     **text.BUILDERS,
     **temporal.BUILDERS,
+    **nested.BUILDERS,
     "try": tried.build_try,
 }
 

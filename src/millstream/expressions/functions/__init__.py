@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from millstream.errors import BindError, UnsupportedError
 from millstream.expressions.functions import arrays, conditional, json, numeric, operators, temporal, text  # noqa: F401  (they fill the table)
-from millstream.expressions.functions.arrays import array_of
 from millstream.expressions.functions.casts import cast, cast_can_fail, coerce, widens
 from millstream.expressions.functions.conditional import case
 from millstream.expressions.functions.literals import interval, literal
 from millstream.expressions.functions.longtail import resolve_in_duckdb, signature
+from millstream.expressions.functions.nested import array_of, field, field_names, nested, struct
 from millstream.expressions.functions.registry import FUNCTIONS, REFUSED, Function, known_names, lookup, unify
 from millstream.expressions.nodes import CATCHING, Call, Cast, Expr, Literal
 
@@ -24,11 +24,15 @@ __all__ = [
     "case",
     "cast",
     "coerce",
+    "field",
+    "field_names",
     "interval",
     "known_names",
     "literal",
     "lookup",
+    "nested",
     "resolve",
+    "struct",
     "unify",
     "widens",
 ]

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from millstream.errors import BindError, UnsupportedError
+from millstream.errors import BindError
 from millstream.expressions.functions.casts import cast, coerce
+from millstream.expressions.functions.nested import array_of, size, subscript
 from millstream.expressions.functions.registry import Rule, define, unify
 from millstream.expressions.nodes import Call, Expr
-from millstream.types import ARRAY, BIGINT, BOOLEAN, NULL, SqlType
-
-
-def array_of(element: SqlType) -> SqlType:
-    """The type of arrays of such elements; UnsupportedError if there is none."""
-    if element.is_array:
-        raise UnsupportedError("arrays of arrays are not supported", hint="keep the inner ones as JSON text")
-    if element.name == "INTERVAL":
-        raise UnsupportedError("arrays of intervals are not supported", hint="keep their length: epoch_us(…)")
-    return ARRAY(element)
+from millstream.types import BIGINT, BOOLEAN, NULL, SqlType
 
 
 def _value(args: tuple[Expr, ...]) -> Expr | None:
@@ -24,17 +16,14 @@ def _value(args: tuple[Expr, ...]) -> Expr | None:
 
 
 def _element(args: tuple[Expr, ...]) -> Expr | None:
+    if (found := subscript(*args)) is not None:
+        return found
     array, place = args[0], coerce(args[1], BIGINT)
     if array.type.element is None:
         raise BindError(f"{array.type} is not an array", hint="a[1] is the first element of the array a")
     if place is None:
         raise BindError(f"elements are counted, so {args[1].type} is no place of one", hint="a[1] is the first")
     return Call(array.type.element, "list_extract", (array, place))
-
-
-def length(args: tuple[Expr, ...]) -> Expr | None:
-    """How many elements an array has."""
-    return Call(BIGINT, "array_length", args) if args[0].type.is_array else None
 
 
 def _with_value(name: str, type_: SqlType | None) -> Rule:
@@ -62,10 +51,11 @@ define(
     "list_extract(array, place)", _element, duckdb="list_extract({0}, {1})",
     # there is no element 0, and Spark counts with an INT
     spark="try_element_at({0}, CAST(CASE WHEN abs({1}) BETWEEN 1 AND 2147483647 THEN {1} END AS INT))",
-    aliases=("list_element",),
+    aliases=("list_element", "array_extract"),
 )  # fmt: skip
 define(
-    "array_length(array)", length, duckdb="len({0})",
+    "array_length(array)", size,
+    duckdb=lambda call, args: f"CAST({'cardinality' if call.args[0].type.is_map else 'len'}({args[0]}) AS BIGINT)",
     spark="CASE WHEN {0} IS NOT NULL THEN CAST(size({0}) AS BIGINT) END",
     aliases=("cardinality",),
 )  # fmt: skip

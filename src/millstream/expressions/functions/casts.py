@@ -16,8 +16,8 @@ from decimal import Decimal
 
 from millstream.errors import BindError
 from millstream.expressions.functions.literals import decimal_value, fits, literal
-from millstream.expressions.nodes import Cast, Column, Expr, Literal
-from millstream.types import NULL, VARCHAR, SqlType
+from millstream.expressions.nodes import Call, Cast, Column, Expr, Literal
+from millstream.types import NULL, VARCHAR, SqlType, alike
 
 _DAY = 86_400_000_000
 _NUMBERS = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "DOUBLE", "DECIMAL"})
@@ -33,6 +33,8 @@ _CASTS: dict[str, frozenset[str]] = {
     "INTERVAL": frozenset(),
     "NULL": frozenset(),
     "ARRAY": frozenset(),
+    "STRUCT": frozenset(),
+    "MAP": frozenset(),
 }
 
 
@@ -42,10 +44,12 @@ def cast(expr: Expr, type_: SqlType, safe: bool = False) -> Expr:
         return expr
     if isinstance(expr, Literal) and expr.value is None:
         return Literal(type_, None)
-    is_text = expr.type.is_text and isinstance(expr, Literal) and not type_.is_array
-    if expr.type.element is not None and type_.element is not None and expr.type.element != NULL:
-        # elements are cast as values are: by a cast that is known for them
-        cast(Column(expr.type.element, "element"), type_.element)
+    is_text = expr.type.is_text and isinstance(expr, Literal) and not type_.is_nested
+    if isinstance(expr, Call) and expr.fn == "struct_pack" and _is_row_of(expr.type, type_):
+        values = zip(expr.args, type_.parts, strict=True)
+        return Call(type_, expr.fn, tuple(cast(value, part, safe) for value, part in values))
+    if expr.type.is_nested and type_.is_nested:
+        _check_parts(expr.type, type_)
     if type_.name not in (*_CASTS[expr.type.name], expr.type.name) and not is_text:
         raise BindError(f"cannot cast {expr.type} to {type_}", hint=_instead(expr.type, type_))
     if isinstance(expr, Literal):
@@ -58,6 +62,23 @@ def cast(expr: Expr, type_: SqlType, safe: bool = False) -> Expr:
         if folded is not None:
             return folded
     return Cast(type_, expr, safe)
+
+
+def _check_parts(source: SqlType, target: SqlType) -> None:
+    """What nested values hold is cast as other values are: by a cast that is known for it."""
+    if not alike(source, target):
+        are_structs = source.is_struct and target.is_struct
+        hint = "the fields must have the same names in the same order" if are_structs else None
+        raise BindError(f"cannot cast {source} to {target}", hint=hint)
+    for part, wanted in zip(source.parts, target.parts, strict=True):
+        if part != NULL:
+            cast(Column(part, "part"), wanted)
+
+
+def _is_row_of(source: SqlType, target: SqlType) -> bool:
+    """Whether ROW(…), which gives no names, has as many fields as a struct."""
+    unnamed = tuple(f"col{place}" for place in range(1, len(target.fields) + 1))
+    return target.is_struct and source.is_struct and tuple(name for name, _ in source.fields) == unnamed
 
 
 def coerce(expr: Expr, type_: SqlType) -> Expr | None:
@@ -89,8 +110,9 @@ def widens(source: SqlType, target: SqlType) -> bool:
         return target.scale >= source.scale and target.precision - target.scale >= source.precision - source.scale
     if target.name == "DOUBLE":
         return source.is_numeric
-    if source.element is not None and target.element is not None:
-        return source.element == NULL or widens(source.element, target.element)
+    if alike(source, target):
+        pairs = zip(source.parts, target.parts, strict=True)
+        return all(part in (NULL, wanted) or widens(part, wanted) for part, wanted in pairs)
     times = ("DATE", "TIMESTAMP", "TIMESTAMPTZ")
     return source.name in times and target.name in times and times.index(source.name) <= times.index(target.name)
 
@@ -101,8 +123,11 @@ def cast_can_fail(source: SqlType, target: SqlType) -> bool:
         return source.name == "BLOB"
     if source.is_text:
         return target.name != "BLOB"
-    if source.element is not None and target.element is not None:
-        return source.element != NULL and cast_can_fail(source.element, target.element)
+    if source.is_nested and target.is_nested:
+        return any(
+            part not in (NULL, wanted) and cast_can_fail(part, wanted)
+            for part, wanted in zip(source.parts, target.parts, strict=True)
+        )
     if target.name == "BOOLEAN" or source.name == "BOOLEAN" or source.is_temporal:
         return False
     return not widens(source, target)

@@ -60,10 +60,9 @@ def resolve_in_duckdb(name: str, args: tuple[Expr, ...]) -> Expr:
     if found is None:
         raise BindError(f"no function {signature(name, args)}", hint="cast the arguments to the types it takes")
     type_ = _WIDER.get(found) or parse_type(found)
-    if type_ is None:
-        raise UnsupportedError(
-            f"{name} gives {found}, which no column can hold", hint="take a plain value out of it in DuckDB's terms"
-        )
+    if type_ is None or any(part.fields for part in (type_, *(arg.type for arg in args))):
+        # structs and maps would need a translation for Spark
+        raise UnsupportedError(f"{signature(name, args)}, which gives {found}, is not supported")
     return Call(type_, name, args)
 
 

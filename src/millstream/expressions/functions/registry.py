@@ -122,12 +122,17 @@ def unify(args: tuple[Expr, ...]) -> tuple[Expr, ...] | None:
 
 
 def comparable(args: tuple[Expr, ...]) -> tuple[Expr, ...] | None:
-    """Arguments that are compared, converted to their common type; arrays are not compared."""
-    if any(arg.type.is_array for arg in args):
-        raise UnsupportedError(
-            "arrays cannot be compared", hint="compare elements: a[1] = …, array_contains(a, …), array_length(a) = …"
-        )
+    """Arguments that are compared, converted to their common type; arrays, structs and maps are not compared."""
+    if nested := next((arg.type for arg in args if arg.type.is_nested), None):
+        raise UnsupportedError(f"{nested.name.lower()}s cannot be compared", hint=_COMPARED_BY[nested.name])
     return unify(args)
+
+
+_COMPARED_BY = {
+    "ARRAY": "compare elements: a[1] = …, array_contains(a, …), array_length(a) = …",
+    "STRUCT": "compare fields: s.name = …",
+    "MAP": "compare values: m['key'] = …, map_contains(m, …), cardinality(m) = …",
+}
 
 
 def constant(expr: Expr) -> object:

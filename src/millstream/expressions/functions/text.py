@@ -7,8 +7,8 @@ depends on the neighbours (a final Σ, and İ).
 from __future__ import annotations
 
 from millstream.errors import BindError
-from millstream.expressions.functions.arrays import length as array_length
 from millstream.expressions.functions.casts import cast
+from millstream.expressions.functions.nested import size
 from millstream.expressions.functions.regex import (
     check_regex,
     group_count,
@@ -28,7 +28,7 @@ def spark_text(text: str) -> str:
 
 
 def _length(args: tuple[Expr, ...]) -> Expr | None:
-    return array_length(args) or overloads("length", ((VARCHAR,), BIGINT))(args)
+    return size(args) or overloads("length", ((VARCHAR,), BIGINT))(args)
 
 
 def _text(name: str, *params: SqlType) -> Rule:

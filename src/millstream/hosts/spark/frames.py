@@ -18,14 +18,17 @@ from millstream.types import (
     DOUBLE,
     INTEGER,
     INTERVAL,
+    MAP,
     NULL,
     SMALLINT,
+    STRUCT,
     TIME,
     TIMESTAMP,
     TIMESTAMPTZ,
     TINYINT,
     VARCHAR,
     SqlType,
+    sound,
 )
 
 if TYPE_CHECKING:
@@ -79,9 +82,8 @@ def sql_type(text: str) -> SqlType | None:
     >>> sql_type("decimal(10,2)"), sql_type("varchar(5)"), sql_type("array<int>")
     (DECIMAL(10, 2), VARCHAR, INTEGER[])
     """
-    if match := re.fullmatch(r"array<([^<>]*)>", text):
-        element = sql_type(match[1])
-        return None if element is None or element == INTERVAL else ARRAY(element)
+    if match := re.fullmatch(r"(array|map|struct)<(.*)>", text):
+        return _nested_type(match[1], _between_commas(match[2]))
     if match := re.fullmatch(r"decimal\((\d+),(\d+)\)", text):
         return DECIMAL(int(match[1]), int(match[2]))
     if re.fullmatch(r"(varchar|char)\(\d+\)|string collate \S+", text):
@@ -91,3 +93,25 @@ def sql_type(text: str) -> SqlType | None:
     if re.fullmatch(r"interval (day|hour|minute|second)( to (hour|minute|second))?", text):
         return INTERVAL
     return _TYPES.get(text)
+
+
+def _nested_type(word: str, parts: list[str]) -> SqlType | None:
+    named = [part.partition(":") if word == "struct" else ("", "", part) for part in parts]
+    types = [(name, sql_type(text)) for name, _, text in named]
+    known = [(name, type_) for name, type_ in types if type_ is not None]
+    if len(known) < len(types):
+        return None
+    inner = [type_ for _, type_ in known]
+    return sound(ARRAY(inner[0]) if word == "array" else MAP(*inner) if word == "map" else STRUCT(*known))
+
+
+def _between_commas(text: str) -> list[str]:
+    """The parts of a list, whose own parts may have commas between brackets."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "<(") - (letter in ">)")
+        if letter == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts

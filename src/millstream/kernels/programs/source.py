@@ -70,7 +70,7 @@ def generate(program: Program, mode: Mode, keyed: bool, nulls: bool = True) -> G
     """The source of a program; NotCompilable if it has none. Without `nulls` it serves as long as no argument has ever
     been NULL, which saves much asking."""
     schemas = (program.parameters, program.result, *(table.schema for table in program.tables))
-    if any(field.type.is_array for schema in schemas for field in schema):
+    if any(field.type.is_nested for schema in schemas for field in schema):
         raise NotCompilable("it has an array")
     layout = ProgramLayout(program, mode, keyed)
     exact = returns_one_row(program, mode)

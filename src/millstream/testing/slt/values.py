@@ -18,14 +18,13 @@ _TOKEN = re.compile(
     r"""\s*(?:
       (?P<typed>(?P<type>TIME|DECIMAL|INTERVAL)\s*'(?P<text>[^']*)')
     | (?P<blob>x'(?P<hex>[0-9a-fA-F]*)')
-    | (?P<array>\[(?P<elements>(?:'(?:[^']|'')*'|[^'\]])*)\])
     | (?P<string>'(?:[^']|'')*')
     | (?P<timestamp>\d{4}-\d\d-\d\d[ T]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:\d\d)?)
     | (?P<date>\d{4}-\d\d-\d\d)
     | (?P<time>\d{1,2}:\d\d(?::\d\d(?:\.\d{1,6})?)?(?P<zone>Z)?)
     | (?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)
     | (?P<word>[+-]?[A-Za-z]+)
-    )\s*(?:,|$)""",
+    )\s*""",
     re.VERBOSE,
 )
 _WORDS: dict[str, Any] = {
@@ -39,22 +38,47 @@ def parse_row(line: str) -> tuple[Any, ...] | dict[str, Any]:
 
     >>> parse_row("7, 'it''s', NULL, 1.5")
     (7, "it's", None, 1.5)
-    >>> parse_row("1, ['a', NULL], []")
-    (1, ['a', None], [])
+    >>> parse_row("1, ['a', NULL], [], {'x': [1], 'y': {'z': 2}}")
+    (1, ['a', None], [], {'x': [1], 'y': {'z': 2}})
     >>> parse_row("10:00:05")
     (datetime.datetime(2020, 1, 1, 10, 0, 5),)
     """
     if line.lstrip().startswith("{"):
         return dict(json.loads(line))
-    values: list[Any] = []
-    position = 0
-    while position < len(line):
-        match = _TOKEN.match(line, position)
-        if match is None:
-            raise ValueError(f"no literal at {line[position:]!r}")
-        values.append(_value(match))
-        position = match.end()
+    values, _ = _list(line, 0, "")
     return tuple(values)
+
+
+def _list(line: str, position: int, closing: str) -> tuple[list[Any], int]:
+    """The literals from a position on, up to a sign or the end, and where that is; `a: b` is a pair."""
+    values: list[Any] = []
+    while not _is_at(line, position, closing):
+        value, position = _literal(line, position)
+        if _is_at(line, position, ":"):
+            second, position = _literal(line, line.index(":", position) + 1)
+            value = (value, second)
+        values.append(value)
+        if _is_at(line, position, ","):
+            position = line.index(",", position) + 1
+        elif not _is_at(line, position, closing):
+            raise ValueError(f"no comma at {line[position:]!r}")
+    return values, len(line) if not closing else line.index(closing, position) + 1
+
+
+def _literal(line: str, position: int) -> tuple[Any, int]:
+    for signs, made in (("[]", list), ("{}", dict)):
+        if _is_at(line, position, signs[0]):
+            inside, end = _list(line, line.index(signs[0], position) + 1, signs[1])
+            return made(inside), end
+    match = _TOKEN.match(line, position)
+    if match is None:
+        raise ValueError(f"no literal at {line[position:]!r}")
+    return _value(match), match.end()
+
+
+def _is_at(line: str, position: int, sign: str) -> bool:
+    rest = line[position:].lstrip()
+    return rest.startswith(sign) if sign else not rest
 
 
 def parse_time(text: str) -> dt.datetime | int:
@@ -70,8 +94,6 @@ def _value(match: re.Match[str]) -> Any:
         return _TYPED[match["type"]](match["text"])
     if match["blob"]:
         return bytes.fromhex(match["hex"])
-    if match["array"]:
-        return list(parse_row(match["elements"]))
     if match["string"]:
         return match["string"][1:-1].replace("''", "'")
     if match["timestamp"]:
@@ -113,7 +135,7 @@ def _python_values(column: pa.ChunkedArray) -> list[Any]:
     # pyarrow gives pandas' types for nanoseconds; the engine's times are µs, whoever made the column
     if pa.types.is_timestamp(column.type) and column.type.unit != "us":
         column = column.cast(pa.timestamp("us", column.type.tz))
-    return list(column.to_pylist())
+    return list(column.to_pylist(maps_as_pydicts="strict"))
 
 
 def format_value(value: Any) -> str:
@@ -129,6 +151,9 @@ def format_value(value: Any) -> str:
             return str(value).upper()
         case list():
             return f"[{', '.join(map(format_value, value))}]"
+        case dict():
+            parts = (f"{format_value(key)}: {format_value(part)}" for key, part in value.items())
+            return f"{{{', '.join(parts)}}}"
         case str():
             return "'" + value.replace("'", "''").replace("\n", "\\n") + "'"
         case bytes():

@@ -1,4 +1,5 @@
-"""Which operators pass arrays on: no kernel looks at one, and those that hold values by column cannot hold any."""
+"""Which operators pass arrays, structs and maps on: no kernel looks at one, and those that hold values by column cannot
+hold any."""
 
 from __future__ import annotations
 
@@ -26,8 +27,14 @@ _WHOLE: dict[type[P.Node], str] = {
 """operators that look at whole rows"""
 
 
-def refuse_arrays(node: P.Node) -> None:
-    """UnsupportedError if an operator would compare arrays, or hold them in a form that they do not have."""
+class NestedError(UnsupportedError):
+    """An array, struct or map where none can be; `column` is its name."""
+
+    column = ""
+
+
+def refuse_nested(node: P.Node) -> None:
+    """NestedError if an operator would compare nested values, or hold them in a form that they do not have."""
     if node.kind is Kind.RELATION:
         _refuse(node.schema, "a relation cannot hold")
     elif isinstance(node, Ties):
@@ -41,11 +48,19 @@ def refuse_arrays(node: P.Node) -> None:
 
 
 def _refuse(schema: Schema, reason: str, compared: frozenset[str] | None = None) -> None:
-    """UnsupportedError if there are arrays, or some that are `compared`."""
+    """NestedError if there are nested values, or some that are `compared`."""
     for field in schema:
-        if field.type.is_array and (compared is None or field.name in compared):
+        if field.type.is_nested and (compared is None or field.name in compared):
             name = field.name.rpartition(".")[2]
-            raise UnsupportedError(
-                f"{name} is an array, which {reason}",
-                hint=f"leave {name} out in a subquery, or take it apart there: FROM …, UNNEST({name}) AS u(x)",
-            )
+            what, apart = _APART[field.type.name]
+            hint = f"leave {name} out in a subquery, or take it apart there: {apart.format(name)}"
+            error = NestedError(f"{name} is {what}, which {reason}", hint=hint)
+            error.column = name
+            raise error
+
+
+_APART = {
+    "ARRAY": ("an array", "FROM …, UNNEST({0}) AS u(x)"),
+    "STRUCT": ("a struct", "SELECT {0}.name"),
+    "MAP": ("a map", "SELECT {0}['key'], or FROM …, UNNEST({0}) AS u(k, v)"),
+}
