@@ -87,6 +87,11 @@ class Work:
     _interrupts: list[Callable[[], None]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
+    def begin(self, limits: Limits) -> None:
+        """The time of work that is done again and again runs from now on."""
+        self.limits = limits
+        self.deadline = time.monotonic() + limits.seconds if limits.seconds else float("inf")
+
     def check(self) -> None:
         if self.is_cancelled:
             raise cancelled()
@@ -159,12 +164,28 @@ def check() -> None:
         work.check()
 
 
+def check_made(rows: int) -> None:
+    """Whether an operator that has made so many rows of a batch, or is about to, may go on; it raises if not."""
+    _allowed.get().check_rows(rows)
+    check()
+
+
+def enter(work: Work) -> Token[Work | None]:
+    return _current.set(work)
+
+
+def leave(token: Token[Work | None]) -> None:
+    """Take back what `enter` did."""
+    _current.reset(token)
+
+
 @contextmanager
 def working(limits: Limits) -> Iterator[Work]:
     """A piece of work of its own."""
-    work = Work(limits, time.monotonic() + limits.seconds if limits.seconds else float("inf"))
-    token = _current.set(work)
+    work = Work()
+    work.begin(limits)
+    token = enter(work)
     try:
         yield work
     finally:
-        _current.reset(token)
+        leave(token)

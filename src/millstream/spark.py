@@ -10,22 +10,20 @@ m.sql("SELECT symbol, avg(price) OVER (PARTITION BY symbol RANGE 1 MINUTE PRECED
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millstream.bind.reads import tables_of
 from millstream.catalog import TableDef
-from millstream.config import Config
 from millstream.errors import BindError, EngineError
 from millstream.hosts.spark.frames import KnownFrame, known_frame, view_of
 from millstream.hosts.spark.host import SparkHost
 from millstream.hosts.spark.job.views import MaintainedView
 from millstream.hosts.spark.rescale import rescale
 from millstream.hosts.spark.session import get_session
-from millstream.hosts.tables import TableStore
-from millstream.session.database import Database
+from millstream.session.opening import access_of, open_session
 from millstream.session.times import Moment, ordered_stream
 from millstream.sql import parse
 
@@ -38,12 +36,20 @@ if TYPE_CHECKING:
 
 
 class Millstream:
-    """Continuous SQL over the DataFrames of one Spark session; without one, a local session is started."""
+    """Continuous SQL over the DataFrames of one Spark session; without one, a local session is started.
 
-    def __init__(self, spark: SparkSession | None = None) -> None:
-        tables = TableStore()
-        self._host = SparkHost(spark or get_session(), tables.read)
-        self._database = Database(self._host, tables, Config())
+    With `profile="untrusted"`, SQL may come from anybody: it reaches the DataFrames that were registered and what
+    `access` names (`locations`, `hosts`, `brokers`, `listen`, as in `millstream.connect`), and nothing else of the
+    session. What else is given are settings.
+    """
+
+    def __init__(self, spark: SparkSession | None = None, *, profile: str = "default", **access: Any) -> None:
+        named = {name: access.pop(name, ()) for name in ("locations", "hosts", "brokers", "listen")}
+        allowed = access_of(profile, **{**named, "locations": named["locations"] or {}})
+        self._database = open_session(None, "spark", spark or get_session(), None, (), access, allowed)
+        host = self._database._host
+        assert isinstance(host, SparkHost)
+        self._host = host
         self._views: set[str] = set()
         self._left_out: dict[str, dict[str, str]] = {}
         """of each DataFrame, the columns whose types have no SQL type here"""
@@ -84,8 +90,13 @@ class Millstream:
 
     @contextmanager
     def _knowing(self, text: str) -> Iterator[None]:
-        """Bind a text: temporary views of the session are known in it, and columns that were left out are told."""
-        for name in dict.fromkeys(table.name for part in parse(text) for table in tables_of(part.ast)):
+        """Bind a text: temporary views of the session are known in it, unless anybody may have written it, and columns
+        that were left out are told."""
+        for name in (
+            ()
+            if not self._database.guard.is_free
+            else dict.fromkeys(table.name for part in parse(text) for table in tables_of(part.ast))
+        ):
             if name in self._views or self._database.catalog.find(name) is None:
                 view = view_of(self.spark, name)
                 if view is not None:
@@ -100,6 +111,10 @@ class Millstream:
                         error.detail = f"column {column} of {name} is {type_}, which has no SQL type here"
                         error.hint = "extract its fields with select() before you register the DataFrame"
             raise
+
+    def as_operator(self) -> AbstractContextManager[None]:
+        """Inside of it, this thread is the operator of a session for untrusted SQL: nothing needs leave."""
+        return self._database.as_operator()
 
     def register_aggregate(self, made: Any) -> None:
         """Register an aggregate written in Python: a class or a function decorated with `@millstream.aggregate`.

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pytest
 
 import millstream as ms
@@ -240,3 +241,75 @@ def test_wide_statements_are_taken_or_refused(db: ms.Database, joined: str, coun
 def test_a_text_that_is_too_long_is_refused(db: ms.Database) -> None:
     with pytest.raises(ms.LimitError, match="characters"):
         db.execute("SELECT '" + "x" * 5_000_000 + "' FROM t")
+
+
+SLOW = "SELECT a.v FROM s [RANGE 1000000] AS a, s [RANGE 1000000] AS b WHERE a.v + b.v = -1"
+"""of n rows, n * n pairs"""
+
+
+def many(rows: int) -> pa.Table:
+    return pa.table({"k": ["a"] * rows, "v": range(rows), "at": range(rows)})
+
+
+def test_a_batch_that_takes_too_long_ends_at_the_limit_and_others_get_their_rows(db: ms.Database) -> None:
+    slow, others = db.sql(SLOW), db.sql("SELECT v FROM s")
+    db.execute("SET statement_timeout = 0.5")
+    begin = time.process_time()
+    db.push("s", many(100_000))
+    assert time.process_time() - begin < 3
+    assert others.fetch().num_rows == 100_000
+    with pytest.raises(ms.LimitError, match="statement_timeout"):
+        slow.fetch()
+
+
+def test_a_batch_that_emits_too_much_ends_before_memory_does(db: ms.Database) -> None:
+    db.execute("INSERT INTO t SELECT unnest(range(20000)) FROM t LIMIT 20000")
+    pairs, others = db.sql("SELECT v, i FROM s, t"), db.sql("SELECT v FROM s")
+    db.execute("SET max_output_rows = 100000")
+    begin = time.process_time()
+    db.push("s", many(100_000))  # 2,000,000,000 pairs
+    assert time.process_time() - begin < 3
+    assert others.fetch().num_rows == 100_000
+    with pytest.raises(ms.LimitError, match="max_output_rows"):
+        pairs.fetch()
+
+
+def test_a_batch_that_keeps_too_much_ends_within_it(db: ms.Database) -> None:
+    db.execute("SET memory_limit = '1 MB'")
+    kept, others = db.sql("SELECT k, count(*) AS n FROM s [RANGE 1000000] GROUP BY k"), db.sql("SELECT v FROM s")
+    rows = 300
+    db.push("s", pa.table({"k": [f"{i:010000}" for i in range(rows)], "v": range(rows), "at": range(rows)}))
+    assert others.fetch().num_rows == rows
+    with pytest.raises(ms.LimitError, match="memory_limit"):
+        kept.fetch()
+
+
+def test_a_query_is_cancelled_within_a_batch(db: ms.Database) -> None:
+    slow, twin, others = db.sql(SLOW), db.sql(SLOW), db.sql("SELECT v FROM s")
+    pushing = threading.Thread(target=db.push, args=("s", many(100_000)))
+    pushing.start()
+    time.sleep(0.3)
+    slow.cancel()
+    time.sleep(0.1)
+    assert pushing.is_alive(), "another query still needs the work"
+    twin.cancel()
+    pushing.join(20)
+    assert not pushing.is_alive()
+    assert others.fetch().num_rows == 100_000
+    for query in (slow, twin):
+        with pytest.raises(ms.CancelledError):
+            query.fetch()
+    again = db.sql(SLOW.replace("-1", "1"))
+    db.push("s", [("a", 0, 100_000), ("a", 1, 100_001)])
+    db.finish()
+    assert again.fetch().num_rows == 2
+
+
+def test_a_query_like_one_that_failed_starts_anew(db: ms.Database) -> None:
+    failed = db.sql("SELECT CAST(k AS INT) AS n FROM s")
+    db.push("s", [("x", 1, 1)])
+    with pytest.raises(ms.DataError):
+        failed.fetch()
+    again = db.sql("SELECT CAST(k AS INT) AS n FROM s")
+    db.push("s", [("7", 1, 2)])
+    assert again.fetch().to_pylist() == [{"n": 7}]

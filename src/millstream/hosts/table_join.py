@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from millstream import limits
 from millstream.arrays import one_batch
 from millstream.errors import DataError
 from millstream.expressions.evaluator import compile_filter
@@ -174,14 +175,16 @@ class TableMatches:
 
     def _matches(self, rows: pa.RecordBatch) -> tuple[Any, pa.RecordBatch]:
         """The numbers of the rows that have matches, in order, and the rows of the table that they match."""
-        if self._node.pairs or self._rest is None:
+        if self._node.pairs:
             return self._tested(rows, *self._index.match(rows))
         # not all pairs at once: they may be many, and few of them match
         many = max(_MOST_PAIRS // max(len(self._index), 1), 1)
-        parts = []
+        parts, made = [], 0
         for start in range(0, rows.num_rows, many):
             left, right = self._index.match(rows.slice(start, many))
             parts.append(self._tested(rows, left + start, right))
+            made += len(parts[-1][0])
+            limits.check_made(made)
         return np.concatenate([left for left, _ in parts]), one_batch([right for _, right in parts])
 
     def _tested(self, rows: pa.RecordBatch, left: Any, right: pa.RecordBatch) -> tuple[Any, pa.RecordBatch]:

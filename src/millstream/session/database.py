@@ -8,7 +8,6 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from dataclasses import replace as replaced
 from functools import cached_property
-from threading import RLock
 from typing import TYPE_CHECKING, Any, overload
 
 import pyarrow as pa
@@ -39,7 +38,7 @@ from millstream.session.publishing import publish
 from millstream.session.query import Query, Result, text_table
 from millstream.session.stored import StoredStatements
 from millstream.session.times import Moment, instant_of, ordered_stream
-from millstream.session.turns import in_turn
+from millstream.session.turns import StatementTurn, in_turn
 from millstream.sql.parameters import Parameters
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ class Database(Guarded):
         self.catalog = Catalog()
         self.config = tables.config = config
         self.tables = tables
-        self.turn = RLock()
+        self.turn = StatementTurn()
         self._host = host
         self.listener: Listener | None = None
         self._queries: dict[str, Query] = {}
@@ -63,7 +62,7 @@ class Database(Guarded):
         self.numbered = 0
         """how many queries got their names from the session"""
         self._closed = False
-        self._stored = StoredStatements(self.catalog, tables, lambda view: host.content(view, None))
+        self._stored = StoredStatements(self.catalog, tables, lambda view: host.content(view, None), self.turn)
 
     # -- SQL -------------------------------------------------------------------------------------------------------
 

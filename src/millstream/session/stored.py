@@ -13,15 +13,19 @@ from millstream.connectors.registry import make_source
 from millstream.errors import CatalogError, ConnectorError, DataError
 from millstream.hosts.tables import TableStore
 from millstream.session.query import Result
+from millstream.session.turns import StatementTurn
 
 
 class StoredStatements:
     """Runs what asks or changes stored tables; `content` gives the rows that a view holds now."""
 
-    def __init__(self, catalog: Catalog, tables: TableStore, content: Callable[[str], pa.Table]) -> None:
+    def __init__(
+        self, catalog: Catalog, tables: TableStore, content: Callable[[str], pa.Table], turn: StatementTurn
+    ) -> None:
         self._catalog = catalog
         self._tables = tables
         self._content = content
+        self._turn = turn
 
     def perform(self, action: act.OnTables) -> Result | None:
         """Answer a query, make a table of its answer, or change a table."""
@@ -29,7 +33,8 @@ class StoredStatements:
             self._create(action, *action.create)
             return None
         if action.is_query:
-            return Result(self._answer(action))
+            with self._tables.lent(self._contents(action.views)), self._turn.let_others():
+                return Result(self._answer(action))
         with self._tables.lent(self._contents(action.views)):
             self._tables.change(action.sql, action.reads)
         return None
@@ -59,7 +64,8 @@ class StoredStatements:
             with self._tables.lent(self._contents(action.views)):
                 schema = self._tables.create_as(name, action.sql)
         else:
-            schema = self._tables.create_from(name, self._answer(action))
+            with self._tables.lent(self._contents(action.views)):
+                schema = self._tables.create_from(name, self._answer(action))
         self._catalog.add(TableDef(name, schema), replace=replace)
 
     def _contents(self, views: tuple[str, ...]) -> dict[str, pa.Table]:
@@ -69,5 +75,4 @@ class StoredStatements:
     def _answer(self, action: act.OnTables) -> pa.Table:
         from millstream.hosts.table_aggregates import answer
 
-        with self._tables.lent(self._contents(action.views)):
-            return self._tables.query(action.sql) if action.own is None else answer(action.own, self._tables)
+        return self._tables.query(action.sql) if action.own is None else answer(action.own, self._tables)

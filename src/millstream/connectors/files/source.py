@@ -15,7 +15,7 @@ from millstream.connectors.contract import Chunk, Offset
 from millstream.connectors.convert.common import Rules, empty
 from millstream.connectors.files.binary_file import ArrowFile, ParquetFile
 from millstream.connectors.files.listing import FileKind, confined, kind_of, list_files
-from millstream.connectors.files.marks import is_same, mark_of
+from millstream.connectors.files.marks import FileMarker, Mark, is_same
 from millstream.connectors.files.path_csv import PathCsv
 from millstream.connectors.files.path_values import path_values
 from millstream.connectors.files.pieces import FileReader, Position
@@ -67,6 +67,7 @@ class FileSource:
         self._follow = follow
         self._poll_seconds = poll_ms / 1000
         self._readers: dict[str, FileReader] = {}
+        self._markers: dict[str, FileMarker] = {}
         self.warnings: list[str] = []
 
     @staticmethod
@@ -93,7 +94,7 @@ class FileSource:
 
     def _but(self, **changes: Any) -> FileSource:
         other = copy.copy(self)
-        other.__dict__.update(changes, _readers={}, warnings=[])
+        other.__dict__.update(changes, _readers={}, _markers={}, warnings=[])
         return other
 
     @property
@@ -143,6 +144,7 @@ class FileSource:
                 continue
             position = {key: value for key, value in offset.items() if key != "file"} if name == reached else {}
             reader = self._reader(path)
+            self._markers.setdefault(name, FileMarker(path, position.get("mark")))
             for piece in reader.read(position, limit, final=True):
                 yield Chunk(piece.rows, {"file": name, **self._marked(path, piece.position)}, piece.rejected)
                 if stop():
@@ -155,7 +157,8 @@ class FileSource:
         return next((n for n, place in read.items() if "mark" in place and not is_same(Path(n), place["mark"])), None)
 
     def _marked(self, path: Path, position: Position) -> Position:
-        return {**position, "mark": mark_of(path, int(position["at"]) if self._grows(path) else 0)}
+        marker = self._markers[str(path)]
+        return {**position, "mark": marker.mark(int(position["at"]) if self._grows(path) else 0)}
 
     def _read_following(self, offset: Offset, stop: Callable[[], bool], limit: int) -> Iterator[Chunk]:
         positions: dict[str, Position] = dict(offset.get("files", {}))
@@ -168,6 +171,7 @@ class FileSource:
                     continue
                 reader = self._reader(path)
                 whole = not self._grows(path)
+                self._markers.setdefault(name, FileMarker(path, positions.get(name, {}).get("mark")))
                 for piece in reader.read(positions.get(name, {}), limit, final=whole):
                     positions[name] = self._marked(path, piece.position)
                     quiet = False
@@ -200,12 +204,17 @@ class FileSource:
         if not self._grows(path):
             # Such a file makes sense only as a whole: wait until its size stands still between two looks.
             return not position.get("done") and before == size
-        if size < int(position.get("at", 0)) or ("mark" in position and not is_same(path, position["mark"])):
+        if size < int(position.get("at", 0)) or ("mark" in position and not self._is_same(path, position["mark"])):
             self._warn(f"{name} was replaced: the new file is read from its beginning")
             positions.pop(name)
             self._readers.pop(name, None)
+            self._markers.pop(name, None)
             return size > 0
         return size > int(position.get("at", 0)) and size != before
+
+    def _is_same(self, path: Path, mark: Mark) -> bool:
+        # what this source has not read itself is looked at as a whole, once
+        return is_same(path, mark, thorough=str(path) not in self._markers)
 
     def _grows(self, path: Path) -> bool:
         kind = kind_of(path, self._form)

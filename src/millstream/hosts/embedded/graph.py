@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from threading import Lock
 
 import pyarrow as pa
 
@@ -19,9 +20,11 @@ from millstream.hosts.embedded.operators import (
     RunStage,
     SelectColumns,
 )
+from millstream.hosts.pieces import Pace, in_pieces
 from millstream.hosts.tables import TableStore
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, concat
 from millstream.kernels.contract import KernelSpec
+from millstream.limits import Work
 from millstream.physical.nodes import Apply, Compute, Physical, Source, Staged, StoredTable, TableJoin
 
 Key = tuple[Physical, tuple[str, ...], int]
@@ -43,6 +46,11 @@ class Vertex:
     outlets: dict[str, Outlet] = field(default_factory=dict)
     group: VertexGroup | None = None
     """the filters that it is evaluated together with"""
+    paces: dict[int, Pace] = field(default_factory=lambda: defaultdict(Pace))
+    """by input: rows of one may wait for those of another, and cost nothing"""
+    error: MillstreamError | None = None
+    """why it goes no further: it failed, or all queries behind it were cancelled"""
+    work: Work = field(default_factory=Work)
 
     @property
     def in_use(self) -> bool:
@@ -79,6 +87,8 @@ class Graph:
         self._made = 0
         self._ready: dict[KernelSpec, RunKernel] = {}
         self._known: set[int] = set()
+        self._giving_up = Lock()
+        """queries are cancelled without waiting for a turn"""
 
     def new_id(self) -> str:
         """An id that no vertex has."""
@@ -96,11 +106,18 @@ class Graph:
     def attach(self, name: str, plan: Physical, outlet: Outlet, ids: list[str] | None = None) -> Vertex:
         """Add a query; `ids` (from a checkpoint) say which saved vertices it runs on, in the order of `vertices`."""
         wanted = iter(ids) if ids is not None else None
-        top = self._build(plan, wanted)
+        with self._giving_up:
+            top = self._build(plan, wanted)
+            top.outlets[name] = outlet
         self._ready.clear()
-        top.outlets[name] = outlet
         top.rewired()
         return top
+
+    def give_up(self, name: str, top: Vertex, error: MillstreamError) -> None:
+        """From any thread: what works for this query alone ends, also within a batch."""
+        with self._giving_up:
+            top.outlets.pop(name, None)
+            _end(top, error)
 
     def detach(self, name: str, top: Vertex) -> None:
         """Remove a query and every vertex that only it used."""
@@ -151,7 +168,11 @@ class Graph:
         key = (node, tuple(vertex.id for vertex in inputs), since)
         known = self._shared.get(key)
         saved = next(ids) if ids is not None else None
-        if known is not None and (not known.operator.touched if saved is None else known.id == saved):
+        if (
+            known is not None
+            and known.error is None
+            and (not known.operator.touched if saved is None else known.id == saved)
+        ):
             return known
         vertex = Vertex(saved or self.new_id(), make(), inputs, key)
         if saved is not None:
@@ -201,7 +222,7 @@ def emit(vertex: Vertex, batch: Batch) -> None:
 def _ask(vertex: Vertex, consumers: list[tuple[Vertex, int]], batch: Batch) -> None:
     for consumer, port in list(consumers):
         try:
-            result = _stepped(consumer.operator, batch.on_port(port))
+            result = _stepped(consumer, batch.on_port(port))
         except Exception as error:
             # also one that is nobody's fault but ours: half the queries with a push and half without it would be worse
             _cut(consumer, ours(error))
@@ -210,20 +231,25 @@ def _ask(vertex: Vertex, consumers: list[tuple[Vertex, int]], batch: Batch) -> N
         emit(consumer, result)
 
 
-def _stepped(operator: Operator, batch: Batch) -> Batch:
+def _stepped(vertex: Vertex, batch: Batch) -> Batch:
     """A step within the limits of the session whose turn it is. Each operator has them for itself: what one query
     costs is not held against others."""
-    allowed = limits.allowed()
-    if not allowed:
-        return operator.step(batch)
-    begin = time.perf_counter()
-    with limits.working(allowed):
-        result = operator.step(batch)
-    allowed.check_seconds(time.perf_counter() - begin)
-    allowed.check_rows(len(result))
-    if allowed.memory and isinstance(operator, RunKernel):
-        operator.check_memory(allowed, len(batch))
-    return result
+    operator, allowed = vertex.operator, limits.allowed()
+
+    def may_go_on(taken: Batch) -> None:
+        if vertex.error is not None:
+            raise vertex.error
+        if allowed.memory and isinstance(operator, RunKernel):
+            operator.check_memory(allowed, taken)
+
+    if vertex.error is not None:
+        raise vertex.error
+    vertex.work.begin(allowed)
+    token = limits.enter(vertex.work)
+    try:
+        return in_pieces(operator.step, batch, vertex.paces[batch.port], allowed, may_go_on)
+    finally:
+        limits.leave(token)
 
 
 def tell_progress(top: Vertex, reached: Mapping[Vertex, int], deliver: Deliver) -> None:
@@ -244,7 +270,17 @@ def tell_progress(top: Vertex, reached: Mapping[Vertex, int], deliver: Deliver) 
         deliver(batch)
 
 
+def _end(vertex: Vertex, error: MillstreamError) -> None:
+    """End a vertex that nobody needs, and those before it that nobody else needs."""
+    if vertex.inputs and not vertex.outlets and all(taker.error is not None for taker, _ in vertex.consumers.all):
+        vertex.error = error
+        vertex.work.cancel()
+        for source in vertex.inputs:
+            _end(source, error)
+
+
 def _cut(vertex: Vertex, error: MillstreamError) -> None:
+    vertex.error = vertex.error or error
     for outlet in vertex.outlets.values():
         outlet.fail(error)
     for consumer, _ in vertex.consumers.all:

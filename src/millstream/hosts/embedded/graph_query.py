@@ -10,10 +10,11 @@ from millstream.connectors.contract import Offset, Sink
 from millstream.errors import LimitError, MillstreamError, ours
 from millstream.hosts.contract import ReadyQuery
 from millstream.hosts.embedded.content import ValidRows
-from millstream.hosts.embedded.graph import Vertex
+from millstream.hosts.embedded.graph import Graph, Vertex
 from millstream.hosts.embedded.streams import Stream
 from millstream.hosts.results import ResultLog
 from millstream.kernels.batch import FOREVER, Batch
+from millstream.limits import cancelled
 
 log = logging.getLogger("millstream")
 
@@ -90,6 +91,11 @@ class GraphQuery:
             return
         with suppress(MillstreamError, OSError) if self.error is not None else nullcontext():
             self.sink.close()
+
+    def cancel(self, graph: Graph) -> None:
+        """From any thread."""
+        self.fail(cancelled())
+        graph.give_up(self.program.name, self.top, cancelled())
 
     def fail(self, error: MillstreamError) -> None:
         if self.error is None:

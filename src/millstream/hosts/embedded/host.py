@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from millstream import limits
 from millstream.catalog import Clock, StreamDef
 from millstream.config import Config
 from millstream.connectors.contract import MissingSource, Offset, Rejected, RowSource
@@ -365,7 +364,7 @@ class EmbeddedHost:
 
     def cancel(self, name: str) -> None:
         """Without waiting for a turn: the query may be what takes so long."""
-        self._running(name).fail(limits.cancelled())
+        self._running(name).cancel(self.graph)
 
     def progress(self) -> Progress:
         with self.lock:

@@ -111,13 +111,14 @@ class RunKernel:
         self.kernel: Kernel = spec.build()
         self.state = self.kernel.open()
         self.touched = False
-        self._unmeasured = 0
+        self._rows = self._bytes = 0
 
-    def check_memory(self, allowed: Limits, rows: int) -> None:
-        """Measure the state now and then: after every so many rows."""
-        self._unmeasured += rows
-        if self._unmeasured >= _MEASURED_EVERY:
-            self._unmeasured = 0
+    def check_memory(self, allowed: Limits, taken: Batch) -> None:
+        """Measure the state now and then: after so many rows, or so many bytes, that it may have grown too large."""
+        self._rows += len(taken)
+        self._bytes += taken.rows.nbytes
+        if self._rows >= _MEASURED_EVERY or self._bytes >= allowed.memory // 8:
+            self._rows = self._bytes = 0
             allowed.check_memory(size_of(self.state))
 
     def step(self, batch: Batch) -> Batch:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from millstream import limits
 from millstream.errors import DataError
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
 from millstream.kernels.events import loops
@@ -99,6 +100,7 @@ class AutomatonKernel:
                 )  # fmt: skip
                 if at == count:
                     break
+                limits.check_made(int(state.meta[loops.OUT]))
                 state.make_room(int(state.meta[loops.NEED_ROWS]), int(state.meta[loops.NEED_MARKS]))
                 wanted = int(state.meta[loops.OUT] + state.meta[loops.NEED_OUT])
                 if wanted > len(out):

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from millstream import limits
 from millstream.arrays import one_batch
 from millstream.expressions.evaluator import compile_arrow
 from millstream.kernels.batch import Ints
@@ -30,6 +31,8 @@ LEAST, MOST = -(2**63), 2**63 - 1
 _GROWTH = 4
 _DEPTH = 200
 """twice the height of a tree over as many rows as there can be, and more"""
+_MOST_PAIRS = 1 << 26
+"""so many pairs at once count as rows, for limits: they need a gigabyte"""
 
 _fill_tops = compile_kernel(source_of(match_loops), "fill_tops")
 _find_matches = compile_kernel(source_of(match_loops), "find_matches")
@@ -72,12 +75,14 @@ class Level:
             )  # fmt: skip
             if row == rows:
                 return out_row[: found[0]], out_entry[: found[0]]
+            _check_pairs(2 * len(out_row))
             out_row, out_entry = (np.concatenate([array, np.empty_like(array)]) for array in (out_row, out_entry))
 
     def _whole_runs(self, slots: Ints) -> tuple[Ints, Ints]:
         """Every entry of the run of each row: without an order there is nothing to search."""
         found = np.flatnonzero(slots >= 0)
         counts = self.counts[slots[found]]
+        _check_pairs(int(counts.sum()))
         left = np.repeat(found, counts)
         within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         entries = np.repeat(self.firsts[slots[found]], counts) + within
@@ -85,6 +90,11 @@ class Level:
             return left, entries
         alive = self.alive[entries] != 0
         return left[alive], entries[alive]
+
+
+def _check_pairs(pairs: int) -> None:
+    """Many pairs need not become many rows, but they need memory."""
+    limits.check_made(pairs if pairs > _MOST_PAIRS else 0)
 
 
 class MatchIndex:

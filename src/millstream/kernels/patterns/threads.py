@@ -36,6 +36,7 @@ from millstream.kernels.patterns.row_by_row import RowByRow
 from millstream.kernels.patterns.telling import told_by_loop
 from millstream.kernels.patterns.thread_state import FIRST_ROOM, MOST_WAYS, ThreadState
 from millstream.kernels.patterns.threads_source import generate
+from millstream.limits import check
 from millstream.plan.patterns.search import MATCH_NUMBER, MatchSummary, Search
 
 _unroll = compile_kernel(source_of(cell_loops), "unroll")
@@ -113,6 +114,7 @@ class ThreadMachine:
                 results.append(self._flush(state, log, env))
             if status == loops.DONE:
                 break
+            check()
             # Where a second try does not get on either, it is one row alone that needs so much.
             k = int(touched[state.meta[loops.AT_SLOT]]) * loops.SLOT
             place = (k, *state.slots[[k + loops.START, k + loops.AT]].tolist())

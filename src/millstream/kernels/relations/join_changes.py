@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
+from millstream import limits
 from millstream.kernels.batch import BEGIN, Batch, Ints, concat
 from millstream.kernels.jit import as_input, compile_kernel, source_of
 from millstream.kernels.keys import KeyTable
@@ -113,6 +114,7 @@ class ChangesJoinKernel:
         where = np.array([0, 0, join_change_loops.ANEW, -1])
         size = len(left[0]) + len(right[0])
         mine, theirs = state.sides
+        made = 0
         while where[LEFT] < len(left[0]) or where[RIGHT] < len(right[0]):
             out = tuple(np.empty(_PAIRS_AT_ONCE, dtype=np.int64) for _ in range(6))
             count = _match(
@@ -130,7 +132,10 @@ class ChangesJoinKernel:
             if len(pairs[0]):
                 sources = self._sources(state, pairs[_LEFT_VALUE], pairs[_RIGHT_VALUE])
                 mask = self._columns.holds(sources, len(pairs[0]))
-                yield pairs if mask is None else tuple(values[mask] for values in pairs)
+                pairs = pairs if mask is None else tuple(values[mask] for values in pairs)
+                yield pairs
+            made += len(pairs[0])
+            limits.check_made(made)
 
     def _covered(self, state: BagState, number: int, events: Events, met: list[tuple[Ints, ...]]) -> Iterator[Batch]:
         side = state.sides[number]

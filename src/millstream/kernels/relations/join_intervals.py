@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from millstream import limits
 from millstream.kernels.batch import BEGIN, Batch, Ints, concat
 from millstream.kernels.jit import compile_kernel, source_of
 from millstream.kernels.keys import KeyTable
@@ -105,6 +106,7 @@ class JoinKernel:
         left, right = state.sides
         stops = [side.until(state.now) for side in state.sides]
         where = np.array([left.entered, right.entered, join_loops.ANEW, -1])
+        made = 0
         while where[LEFT] < stops[LEFT] or where[RIGHT] < stops[RIGHT]:
             out = tuple(np.empty(_PAIRS_AT_ONCE, dtype=np.int64) for _ in range(4))
             count = _match(
@@ -114,6 +116,8 @@ class JoinKernel:
                 where, *out,
             )  # fmt: skip
             pairs = self._fulfilling(state, (out[0][:count], out[1][:count], out[2][:count], out[3][:count]))
+            made += len(pairs[0])
+            limits.check_made(made)
             if len(pairs[0]):
                 yield pairs
         left.entered, right.entered = stops

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
+from millstream import limits
 from millstream.errors import DataError
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
 from millstream.kernels.contract import KernelSpec
@@ -106,6 +107,7 @@ class UnrollKernel:
         total = int(copies.sum())
         if total > _MOST:
             raise DataError(f"{total} rows at once", hint="use a coarser GRANULARITY, or ISTREAM or DSTREAM")
+        limits.check_made(total)
         which = np.repeat(np.arange(len(rows)), copies)
         turn = np.arange(total) - np.repeat(np.cumsum(copies) - copies, copies)
         time = first[which] + turn * step

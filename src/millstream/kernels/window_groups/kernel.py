@@ -10,6 +10,7 @@ from math import gcd
 import numpy as np
 import pyarrow as pa
 
+from millstream import limits
 from millstream.kernels.accumulators.records import RecordLayout
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
 from millstream.kernels.jit import as_input, compile_kernel, source_of
@@ -144,6 +145,7 @@ class WindowGroupKernel:
         room = max(len(panes), min(_MOST_PAIRS, len(panes) * self.spec.windows.most))
         targets, sources, first, windows = (np.empty(room, dtype=np.int64) for _ in range(4))
         slots = np.empty(room, dtype=np.int32)
+        made = 0
         while True:
             _gather_windows(
                 len(panes), panes.slot_at, panes.pane_at, panes.first_at, panes.count, min(last, FOREVER), shape.grows,
@@ -153,6 +155,8 @@ class WindowGroupKernel:
             if not groups:
                 return
             panes.groups += groups
+            made += groups
+            limits.check_made(made)
             yield self._results(
                 state, targets[:pairs], sources[:pairs], slots[:groups], first[:groups], windows[:groups]
             )

@@ -1,0 +1,66 @@
+"""A large batch goes through an operator in pieces, so that limits and cancel hold within it.
+
+Results do not depend on how rows are batched, so it may be cut anywhere.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from millstream.kernels.batch import Batch, concat
+from millstream.limits import Limits
+
+_SECONDS, _SECONDS_LIMITED = 1.0, 0.1
+"""how long a piece should take, without limits and with them: so late may it be noticed that it shall end"""
+_FIRST, _FIRST_LIMITED = 2_048, 256
+"""rows of the first piece, while nobody knows how long it takes"""
+_GROWTH = 8
+"""a piece has at most so many times the rows of those before it: what rows cost may depend on the rows"""
+
+
+class Pace:
+    """How many rows an operator can take at once, by how long it took for others."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        """0: not known yet"""
+
+    def piece(self, allowed: Limits) -> int:
+        return self.rows or (_FIRST_LIMITED if allowed else _FIRST)
+
+    def learn(self, rows: int, emitted: int, seconds: float, allowed: Limits) -> None:
+        """It took so many rows, emitted so many, and needed so long."""
+        fits = rows * (_SECONDS_LIMITED if allowed else _SECONDS) / max(seconds, 1e-6)
+        if allowed.rows and emitted:
+            fits = min(fits, rows * allowed.rows / emitted)
+        self.rows = max(1, min(int(fits), max(_GROWTH * rows, self.piece(allowed))))
+
+
+def in_pieces(
+    step: Callable[[Batch], Batch], batch: Batch, pace: Pace, allowed: Limits, between: Callable[[Batch], None]
+) -> Batch:
+    """What an operator makes of a batch. `between` is told of each piece that it took, and raises an error if it shall
+    not go on; one that takes too long, or emits too much, raises a LimitError."""
+    begin = now = time.perf_counter()
+    done, emitted = 0, 0
+    found: list[Batch] = []
+    while not found or done < len(batch):
+        piece = _cut(batch, done, done + pace.piece(allowed))
+        result = step(piece)
+        before, now = now, time.perf_counter()
+        done, emitted = done + len(piece), emitted + len(result)
+        if len(piece):
+            pace.learn(len(piece), len(result), now - before, allowed)
+        found.append(result)
+        allowed.check_seconds(now - begin)
+        allowed.check_rows(emitted)
+        between(piece)
+    return concat([each for each in found if len(each)] or found[-1:], found[-1].upto)
+
+
+def _cut(batch: Batch, start: int, stop: int) -> Batch:
+    """Rows of a batch as one of its own; time has come to the next row behind them."""
+    if stop >= len(batch):
+        return batch if not start else batch.slice(start, len(batch))
+    return batch.slice(start, stop).with_upto(min(batch.upto, int(batch.time[stop])))
