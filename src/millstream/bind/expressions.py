@@ -20,6 +20,7 @@ from millstream.expressions.nodes import Case, Cast, Column, Expr, Literal, Para
 from millstream.expressions.python_calls import PythonCall
 from millstream.plan import aggregates
 from millstream.sql import duration_us, to_sql
+from millstream.sql.durations import months_and_us
 from millstream.sql.functions import function_name
 from millstream.types import (
     BIGINT,
@@ -66,6 +67,8 @@ class ExpressionBinder:
         if self.subquery is not None and asks_query(node):
             return self.subquery(node, self)
         operator = OPERATORS.get(type(node))
+        if isinstance(node, exp.Add | exp.Sub) and (later := self._months_later(node)) is not None:
+            return later
         if operator is not None:
             return self._resolve(operator, (self.bind(node.this), self.bind(node.expression)), node)
         match node:
@@ -110,12 +113,7 @@ class ExpressionBinder:
             case exp.Func():
                 return self._call(node)
             case exp.AtTimeZone():
-                self.context.refuse(
-                    "AT TIME ZONE is not supported",
-                    node,
-                    detail="times are in UTC",
-                    hint="CAST(ts AS TIMESTAMPTZ) takes a TIMESTAMP as UTC; add an INTERVAL for another zone",
-                )
+                return self._resolve("timezone", (self.bind(node.args["zone"]), self.bind(node.this)), node)
             case exp.Filter() | exp.WithinGroup():
                 self.bind(node.this)
                 word = "FILTER" if isinstance(node, exp.Filter) else "WITHIN GROUP"
@@ -161,7 +159,9 @@ class ExpressionBinder:
                 length = duration_us(node)
                 if length is None:
                     self.context.fail(
-                        f"{node.sql()} has no fixed length", node, hint="use weeks, days or smaller units"
+                        f"{node.sql()} has no fixed length",
+                        node,
+                        hint="use weeks, days or smaller units; ts + INTERVAL 1 MONTH adds months to a time",
                     )
                 if not fits(length, BIGINT):
                     self.context.fail(
@@ -178,6 +178,17 @@ class ExpressionBinder:
         if isinstance(node.this, exp.Literal) and not node.this.is_string:
             return number("-" + str(node.this.this))
         return self._resolve("neg", (self.bind(node.this),), node)
+
+    def _months_later(self, node: exp.Add | exp.Sub) -> Expr | None:
+        """A time plus or minus an interval of months, by the calendar; None for other sums."""
+        time, span = node.this, months_and_us(node.expression)
+        if span is None and isinstance(node, exp.Add):
+            time, span = node.expression, months_and_us(node.this)
+        if span is None:
+            return None
+        months, micros = span if isinstance(node, exp.Add) else (-span[0], -span[1])
+        moved = self._resolve("add_months", (self.bind(time), Literal(BIGINT, months)), node)
+        return self._resolve("+", (moved, Literal(INTERVAL, micros)), node) if micros else moved
 
     def _is(self, node: exp.Is) -> Expr:
         value = self.bind(node.this)

@@ -116,6 +116,37 @@ def _interval_us(node: exp.Interval) -> int | None:
     return None if magnitude is None else sign * magnitude
 
 
+def months_and_us(node: exp.Expr) -> tuple[int, int] | None:
+    """The months and the microseconds of a constant interval that counts months or years; None for other nodes."""
+    sign = 1
+    while isinstance(node, exp.Neg | exp.Paren):
+        sign = -sign if isinstance(node, exp.Neg) else sign
+        node = node.this
+    if not isinstance(node, exp.Interval) or not isinstance(node.this, exp.Literal):
+        return None
+    unit = node.args.get("unit")
+    parts = parts_of(node.this.name if unit is None else f"{node.this.name} {unit.name}") or []
+    if not any(unit in _MONTHS for _, unit in parts):
+        return None
+    months, micros = Fraction(0), 0
+    for amount, unit in parts:
+        if (
+            unit in _MONTHS
+            and AMOUNT.fullmatch(amount)
+            and len(amount) < _LARGEST_EXPONENT
+            and "e" not in amount.lower()
+        ):
+            months += Fraction(amount) * _MONTHS[unit]
+        elif (part := _amount_us(amount, unit)) is not None:
+            micros += part
+        else:
+            return None
+    return (sign * int(months), sign * micros) if months.denominator == 1 else None
+
+
+_MONTHS = {"MONTH": 1, "YEAR": 12}
+
+
 def parse_duration(text: str) -> int | None:
     """Microseconds of a length of time written out, like 5 seconds or 01:30:00; None if it has no fixed length."""
     if clock := CLOCK.fullmatch(text.strip()):

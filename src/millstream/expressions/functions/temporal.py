@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+from functools import cache
+
 from millstream.errors import BindError
 from millstream.expressions.functions.casts import coerce
 from millstream.expressions.functions.regex import java_time_format, time_codes
@@ -88,6 +91,65 @@ def _span(micros: int) -> Rule:
     return rule
 
 
+def _add_months(args: tuple[Expr, ...]) -> Expr | None:
+    moment = args[0] if args[0].type in _MOMENTS else coerce(args[0], TIMESTAMP)
+    months = coerce(args[1], BIGINT)
+    if moment is None:
+        raise BindError(f"months are added to times, not to {args[0].type}", hint="ts + INTERVAL '1 month'")
+    return None if months is None else Call(moment.type, "add_months", (moment, months))
+
+
+def _add_months_duckdb(call: Call, args: tuple[str, ...]) -> str:
+    months = f"to_months(CAST({args[1]} AS INTEGER))"
+    if call.type == TIMESTAMPTZ:
+        return f"timezone('UTC', timezone('UTC', {args[0]}) + {months})"
+    return f"({args[0]} + {months})"
+
+
+def _timezone(args: tuple[Expr, ...]) -> Expr | None:
+    zone, moment = args
+    name = constant(zone)
+    if not isinstance(name, str):
+        raise BindError("the name of a time zone is constant text", hint="ts AT TIME ZONE 'Europe/Berlin'")
+    if name not in known_zones():
+        close = difflib.get_close_matches(name, known_zones(), n=1)
+        raise BindError(f"no time zone {name}", hint=f"did you mean {close[0]}?" if close else "as in 'Europe/Berlin'")
+    if moment.type == TIMESTAMPTZ:
+        return Call(TIMESTAMP, "timezone", (zone, moment))
+    local = coerce(moment, TIMESTAMP)
+    if local is None:
+        raise BindError(f"a time zone is for times, not for {moment.type}", hint="ts AT TIME ZONE 'Europe/Berlin'")
+    return Call(TIMESTAMPTZ, "timezone", (zone, local))
+
+
+@cache
+def known_zones() -> frozenset[str]:
+    """The names of time zones."""
+    from millstream import sealed_duckdb
+
+    with sealed_duckdb.connect(threads=1) as store:
+        return frozenset(name for (name,) in store.execute("SELECT name FROM pg_timezone_names()").fetchall())
+
+
+def _timezone_spark(call: Call, args: tuple[str, ...]) -> str:
+    """Spark takes a local time that occurs twice for the first of them; everyone else for the second."""
+    zone, time = args
+    if call.type == TIMESTAMP:
+        return f"CAST(from_utc_timestamp({time}, {zone}) AS TIMESTAMP_NTZ)"
+    local = f"unix_micros(CAST({time} AS TIMESTAMP))"
+
+    def read(offset_at: str) -> str:
+        """The instant, with the offset that the zone has a day before or after."""
+        there = (
+            f"unix_micros(from_utc_timestamp(timestamp_micros({local} {offset_at}), {zone})) - ({local} {offset_at})"
+        )
+        return f"timestamp_micros({local} - ({there}))"
+
+    before, after = read("- 86400000000L"), read("+ 86400000000L")
+    is_right = f"unix_micros(from_utc_timestamp({after}, {zone})) = {local}"
+    return f"CASE WHEN {is_right} THEN {after} ELSE {before} END"
+
+
 _KERNEL_PARTS = (
     "hour",
     "minute",
@@ -123,6 +185,9 @@ define("make_timestamp(microseconds)", overloads("make_timestamp", ((BIGINT,), T
 define("strftime(time, format)", _strftime,
        spark=lambda call, args:
        f"date_format({args[0]}, {spark_text(java_time_format(str(constant(call.args[1]))))})")  # fmt: skip
+define("add_months(time, months)", _add_months, duckdb=_add_months_duckdb, fails=always,
+       spark="({0} + make_ym_interval(0, CAST({1} AS INT)))")  # fmt: skip
+define("timezone(zone, time)", _timezone, spark=_timezone_spark)
 for _unit, _micros in (("microseconds", 1), ("milliseconds", 1_000), ("seconds", 1_000_000), ("minutes", 60_000_000),
                        ("hours", 3_600_000_000), ("days", 86_400_000_000), ("weeks", 604_800_000_000)):  # fmt: skip
     define(f"to_{_unit}(amount)", _span(_micros), kernel=True)
