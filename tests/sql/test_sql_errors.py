@@ -124,7 +124,6 @@ def test_deep_nesting_is_an_error_and_long_chains_are_not() -> None:
         "BEGIN",
         "COPY t TO 'x'",
         "GRANT ALL ON t TO u",
-        "FROM s",
         "KILL 5",
         "USE x",
         "MERGE INTO t",

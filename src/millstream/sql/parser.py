@@ -59,8 +59,8 @@ class MillstreamParser(AggregateParser):
     def _parse_any_statement(self) -> exp.Expr:
         if self._curr.token_type in _QUERY_STARTS or self._at_stream_operator():
             return self._parse_query()
-        if self._match(TokenType.FROM, advance=False) and (events := self._parse_events_alone()) is not None:
-            return events
+        if self._match(TokenType.FROM, advance=False):
+            return self._parse_query()
         if self._match_texts(self.STATEMENTS):
             return self.STATEMENTS[self._prev.text.upper()](self)
         return self._unknown_statement()

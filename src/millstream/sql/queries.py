@@ -84,9 +84,6 @@ class QueryParser(EventParser):
         consume_pipe: bool = True,
     ) -> exp.Expr | None:
         first = self._curr
-        if first.token_type is TokenType.FROM:
-            # DuckDB's FROM without SELECT is not of our language.
-            return None
         node = super()._parse_select(nested, table, parse_subquery_alias, parse_set_operation, consume_pipe)
         if node is not None:
             cover(node, first, self._prev)

@@ -20,6 +20,7 @@ from millstream.sql.parameters import Parameters, is_parameter, with_values
 from millstream.sql.parser import MillstreamParser
 from millstream.sql.pattern_tokens import settle_patterns
 from millstream.sql.spans import span_of
+from millstream.sql.spellings import settle_spellings
 
 _DIALECT = Millstream()
 _OPENING = {TokenType.L_PAREN: ")", TokenType.L_BRACKET: "]", TokenType.L_BRACE: "}"}
@@ -113,7 +114,7 @@ def _tokenize(text: str) -> list[Token]:
         tokens = _DIALECT.tokenize(text)
     except sqlglot.errors.TokenError as error:
         raise _lexical_failure(text, error) from None
-    tokens = list(settle_events(list(settle_patterns(tokens))))
+    tokens = list(settle_spellings(list(settle_events(list(settle_patterns(tokens))))))
     for token in tokens:
         # sqlglot carries comments into the tree and takes some of them for instructions.
         token.comments = []

@@ -156,7 +156,7 @@ class GroupedExpressions(ExpressionBinder):
         for node in group.expressions:
             if isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets):
                 self.context.refuse(
-                    "GROUPING SETS, ROLLUP and CUBE are not supported on streams",
+                    "GROUPING SETS, ROLLUP and CUBE are not supported in a query that refers to another one",
                     node,
                     hint="write one query per set of keys, and combine them with UNION ALL",
                 )

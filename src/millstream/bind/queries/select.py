@@ -12,11 +12,13 @@ from millstream.bind.expressions import ExpressionBinder
 from millstream.bind.patterns.sequences import SequenceBinder, sequence_of
 from millstream.bind.queries.exists import with_semi_joins
 from millstream.bind.queries.from_clause import bind_entry, bind_from, with_joined_conditions
+from millstream.bind.queries.grouping_sets import bind_grouping_sets, has_grouping_sets
 from millstream.bind.queries.outputs import Bound, alias_columns, deliver, outputs_of
 from millstream.bind.queries.parenthesised import without_parentheses
 from millstream.bind.queries.qualify import bind_qualified
 from millstream.bind.queries.set_operations import bind_set_operation
 from millstream.bind.queries.subqueries import Subqueries, asks_streams
+from millstream.bind.queries.window_limit import bind_window_limit, limits_windows
 from millstream.bind.relations.snapshots import bind_snapshots, is_over_relations
 from millstream.bind.relations.windows import to_events
 from millstream.bind.tables.queries import bind_table_query, is_table_query
@@ -107,6 +109,8 @@ def _bind_select(node: exp.Select, context: Context) -> Bound:
         return SequenceBinder(node, sequence, context, lambda entry: bind_entry(entry, context)).build()
     if node.args.get("qualify") is not None and context.domain is None:
         return bind_qualified(node, context, lambda plain: _bind_select(plain, context))
+    if has_grouping_sets(node) and context.domain is None:
+        return bind_grouping_sets(node, context, lambda plain: _bind_select(plain, context))
     domain, context = context.domain, context.within(None)
     node = with_joined_conditions(without_parentheses(node, context))
     plan, scope = bind_from(node, context)
@@ -125,6 +129,8 @@ def _bind_select(node: exp.Select, context: Context) -> Bound:
         )
     if is_over_relations(node, plan, context):
         return bind_snapshots(node, plan, scope, context)
+    if limits_windows(node, plan):
+        return bind_window_limit(node, context, lambda whole: _bind_select(whole, context))
     grouped = is_grouped(node, plan, context)
     named = {window.name.lower(): window for window in node.args.get("windows") or []}
     running = not grouped and any(calls_own(part, OwnCalls(context, str)) for part in node.expressions)
