@@ -1,7 +1,7 @@
 """A file system that fails on command: at a step, with an error, half a write, or the death of the process.
 
 Everything that a session writes below a directory goes through functions of `os` (DuckDB's own file aside). While a
-`FailingDisk` is entered these are counted, and one or all from one on fail.
+`FailingDisk` is entered these are counted, and one or all from one on fail. With `reads`, reading counts, too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class Crash(BaseException):
 class FailingDisk:
     """Counts and fails what is written below `root`."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, reads: bool = False) -> None:
+        self._reads = reads
         self._root = os.path.realpath(root)
         self._paths: dict[int, str] = {}
         self._real = {name: getattr(os, name) for name in _PATCHED}
@@ -107,9 +108,14 @@ class FailingDisk:
 
     def _io_open(self, file: Any, mode: str = "r", *args: Any, **named: Any) -> Any:
         flags = {"wb": os.O_WRONLY | os.O_TRUNC, "w+b": os.O_RDWR | os.O_TRUNC, "r+b": os.O_RDWR}.get(mode)
-        if flags is None or isinstance(file, int) or self._ours(file) is None:
+        if isinstance(file, int) or self._ours(file) is None:
             return self._open(file, mode, *args, **named)
-        return self._open_file(file, flags)
+        if flags is not None:
+            return self._open_file(file, flags)
+        if self._reads and mode in ("rb", "r"):
+            reading = _Reading(str(file), lambda: self._step("read", str(file)))
+            return reading if mode == "rb" else io.TextIOWrapper(io.BufferedReader(reading))
+        return self._open(file, mode, *args, **named)
 
     def _fdopen(self, handle: int, mode: str = "r", *args: Any, **named: Any) -> Any:
         if handle in self._paths and "b" in mode and "r" not in mode:
@@ -138,6 +144,26 @@ class FailingDisk:
 
 _PATCHED = ("open", "fdopen", "write", "fsync", "fdatasync", "ftruncate", "link", "mkdir", "replace", "rename",
             "unlink", "rmdir")  # fmt: skip
+
+
+class _Reading(io.FileIO):
+    """A file whose reads are steps."""
+
+    def __init__(self, path: str, step: Callable[[], None]) -> None:
+        super().__init__(path, "rb")
+        self._step = step
+
+    def read(self, size: int | None = -1) -> bytes:
+        self._step()
+        return super().read(-1 if size is None else size)
+
+    def readall(self) -> bytes:
+        self._step()
+        return super().readall()
+
+    def readinto(self, buffer: Any) -> int:
+        self._step()
+        return super().readinto(buffer)
 
 
 class _File:

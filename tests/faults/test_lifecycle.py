@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -57,3 +59,9 @@ def test_the_disk_fails_when_it_is_told_to(tmp_path: Path) -> None:
         life.disk.heal()
         assert path.read_bytes() == b"wholeha"
     life.close()
+
+
+def test_processes_that_are_killed_lose_nothing(tmp_path: Path) -> None:
+    """In a process of its own, which forks those that are killed."""
+    program = "import sys; from pathlib import Path; from tests.faults import kills; kills.run(Path(sys.argv[1]), 3, 6)"
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, cwd=Path(__file__).parents[2])

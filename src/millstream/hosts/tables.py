@@ -16,7 +16,7 @@ import pyarrow as pa
 from millstream import limits, sealed_duckdb
 from millstream.arrays import one_batch
 from millstream.config import Config
-from millstream.errors import DataError
+from millstream.errors import DataError, StateError
 from millstream.expressions.sql.text import to_duckdb_sql
 from millstream.hosts.table_join import Added, Removed
 from millstream.physical.nodes import StoredTable
@@ -206,8 +206,22 @@ class TableStore:
     def _duckdb(self) -> Any:
         with self._opening:
             if self._connection is None:
-                self._connection = sealed_duckdb.connect(self._path, memory=self.config.memory_limit)
+                self._connection = self._connected()
             return self._connection
+
+    def _connected(self) -> Any:
+        import duckdb
+
+        try:
+            return sealed_duckdb.connect(self._path, memory=self.config.memory_limit)
+        except duckdb.Error as error:
+            if self._path is None:
+                raise
+            raise StateError(
+                f"cannot open {self._path}, which has the rows of tables",
+                detail=str(error).splitlines()[0],
+                hint="restore it from a copy of the directory",
+            ) from None
 
 
 @contextmanager

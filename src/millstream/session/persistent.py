@@ -311,6 +311,7 @@ class SessionKeeper:
         for name, value in manifest.get("settings", {}).items():
             self._set(name, value)
         self._kept = dict(manifest["kept"])
+        self._miss_tables()
         for key, record in self._kept.items():
             self._define_again(key, record)
         restore_streams(self._host, saved, blobs)
@@ -322,6 +323,18 @@ class SessionKeeper:
         for record in self._kept.values():
             if "query" in record:
                 self._go_on(record, start)
+
+    def _miss_tables(self) -> None:
+        """Tables are not made anew, empty, where their file is gone."""
+        if self._journal.tables_path.exists():
+            return
+        for record in self._kept.values():
+            entry = self._read(record["entry"]) if "entry" in record else None
+            if isinstance(entry, TableDef):
+                raise StateError(
+                    f"{self._journal.tables_path} is gone, with the rows of table {entry.name}",
+                    hint="restore it from a copy of the directory",
+                )
 
     def _go_on(self, record: Record, start: Callable[[ReadyQuery], None]) -> None:
         planned: Planned = self._read(record["query"])

@@ -179,7 +179,10 @@ class Joining:
         if (on := join.args.get("on")) is not None:
             return ExpressionBinder(self.context, scope).condition(on)
         parts: list[Expr] = []
-        for name in _shared_names(join, scope, item):
+        names = _shared_names(join, scope, item)
+        if len({name.lower() for name in names}) < len(names):
+            self.context.fail("a column stands twice in USING", join, hint="name each column once")
+        for name in names:
             others = [other for other in scope.items if other is not item and name in other.schema]
             if not others or name not in item.schema:
                 self.context.fail(f"USING ({name}): both sides need that column", join)

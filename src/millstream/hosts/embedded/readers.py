@@ -122,7 +122,7 @@ def read_in_order(
             except Empty:  # it may take its time, to sort for instance; look whether this is still wanted
                 continue
             if isinstance(item, Exception):
-                raise item
+                raise ours(item) if isinstance(item, OSError) else item
             if item is None:
                 del queues[name]
             yield name, item
