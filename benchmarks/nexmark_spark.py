@@ -1,19 +1,17 @@
 """NEXMark q5 and q8 embedded, on the Spark host, and by Spark's own streaming operators: the same files, one run.
 
-    python benchmarks/nexmark_spark.py [--rows 10000000] [--only q5,overlap] [--per-trigger 2] [--data DIR]
+    python benchmarks/nexmark_spark.py [--sizes 10000,100000,400000,1000000] [--files 10] [--only q5,overlap]
     python benchmarks/nexmark_spark.py --memory 20000000
 
-Spark runs on local[2] and reads some files per micro-batch; the rate is that of the median micro-batch, after the query
-ran once to warm up and without the first of each run. Embedded reads all files from beginning to end, the best of some
+Spark runs on local[2] and reads one file per micro-batch, for each size of micro-batches. Queries run once to warm up,
+then in turn; the rate is that of the median micro-batch, without the first of each run. Spark's own operators run on
+both of its state stores, and the better one counts. Embedded reads all files from beginning to end, the best of some
 runs. Read the ratios, not the rates. With --memory, only the embedded engine runs, and tells how much memory it has.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import shutil
-import statistics
 import sys
 import tempfile
 import time
@@ -25,6 +23,7 @@ from typing import Any
 import millstream as ms
 from nexmark_spark_files import SCHEMAS, TIMES, make_files
 from nexmark_spark_memory import watch_memory
+from spark_stores import best_of, in_turn, on_stores
 
 HOP_COUNT = """SELECT window_start, auction, count(*) AS num FROM HOP(bid, date_time, {slide} SECONDS, 10 SECONDS)
     GROUP BY window_start, window_end, auction"""
@@ -93,7 +92,6 @@ class Bench:
     spark: Any
     data: Path
     files: int
-    per_trigger: int
     rounds: int
     counts: Mapping[str, int]
     rates: dict[str, float] = field(default_factory=dict)
@@ -115,7 +113,7 @@ class Bench:
         """The files as a streaming DataFrame of Spark's."""
         types = {"VARCHAR": "STRING", "TIMESTAMPTZ": "TIMESTAMP"}
         schema = ", ".join(f"{name} {types.get(type_, type_)}" for name, type_ in SCHEMAS[table].items())
-        reader = self.spark.readStream.schema(schema).option("maxFilesPerTrigger", self.per_trigger)
+        reader = self.spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
         return reader.parquet(str(self.data / table))
 
     # -- running ---------------------------------------------------------------------------------------------------
@@ -130,29 +128,20 @@ class Bench:
                 spent.append(time.perf_counter() - began)
         self.note(f"{name}: embedded", self.rows(work) / min(spent), f"best of {self.rounds}, {results:,} results")
 
-    def streaming(self, name: str, work: Workload, make: Callable[[], Any]) -> None:
-        """Rows per second of a streaming query."""
-        self._micro_batches(make())
-        spent = [seconds for _ in range(self.rounds) for seconds in self._micro_batches(make())[1:]]
-        rows = self.rows(work) / self.files * self.per_trigger
-        self.note(name, rows / statistics.median(spent), f"median of {len(spent)} micro-batches of {rows:,.0f}")
-
-    def _micro_batches(self, df: Any) -> list[float]:
-        """Run a streaming query over all files: the seconds of each micro-batch with input."""
-        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as checkpoint:
-            writer = df.writeStream.format("noop").option("checkpointLocation", checkpoint)
-            query = writer.trigger(availableNow=True).start()
-            query.awaitTermination()
-            entries = [json.loads(entry.json) for entry in query.recentProgress]
-        return [entry["durationMs"]["triggerExecution"] / 1000 for entry in entries if entry["numInputRows"]]
+    def streaming(self, work: Workload, variants: Mapping[str, Callable[[], Any]]) -> None:
+        """Rows per second of streaming queries."""
+        rows = self.rows(work) / self.files
+        for name, seconds in in_turn(variants, self.rounds).items():
+            self.note(name, rows / seconds, f"{seconds:.3f} s per micro-batch of {rows:,.0f}")
 
     def note(self, name: str, rate: float, how: str) -> None:
         self.rates[name] = rate
         print(f"  {name:<40} {rate / 1e6:8.3f} M rows/s   ({how})", flush=True)
 
     def ratio(self, what: str, over: str, under: str, wanted: float) -> None:
-        if over in self.rates and under in self.rates:
-            print(f"  {what:<56} {self.rates[over] / self.rates[under]:7.2f}x   (wanted: {wanted}x)", flush=True)
+        base = best_of(self.rates, under)
+        if over in self.rates and base is not None:
+            print(f"  {what:<56} {self.rates[over] / base:7.2f}x   (wanted: {wanted}x)", flush=True)
 
 
 def run(bench: Bench, chosen: Callable[[str], bool]) -> None:
@@ -162,14 +151,15 @@ def run(bench: Bench, chosen: Callable[[str], bool]) -> None:
         if not chosen(name):
             continue
         bench.embedded(name, work)
-        bench.streaming(
-            f"{name}: Spark host",
-            work,
-            lambda work=work: bench.declare(Millstream(bench.spark), work, follow=True).sql(work.sql),
-        )
+        variants = {
+            f"{name}: Spark host": lambda work=work: bench.declare(Millstream(bench.spark), work, follow=True).sql(
+                work.sql
+            )
+        }
         if work.native is not None:
-            bench.streaming(f"{name}: Spark's own", work, lambda work=work: work.native(bench))
-    print("\nratios to Spark's own operators, streaming")
+            variants |= on_stores(bench.spark, f"{name}: Spark's own", lambda work=work: work.native(bench))
+        bench.streaming(work, variants)
+    print("ratios to Spark's own operators, streaming")
     for name, work in WORKLOADS.items():
         bench.ratio(f"{name}: embedded", f"{name}: embedded", f"{name}: Spark's own", work.embedded)
         bench.ratio(f"{name}: Spark host", f"{name}: Spark host", f"{name}: Spark's own", work.host)
@@ -177,11 +167,9 @@ def run(bench: Bench, chosen: Callable[[str], bool]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=10_000_000, help="bids, and as many quotes; 87%% as many for q8")
-    parser.add_argument("--files", type=int, default=20)
-    parser.add_argument("--per-trigger", type=int, default=2)
+    parser.add_argument("--sizes", default="10000,100000,400000,1000000", help="bids or quotes of micro-batches")
+    parser.add_argument("--files", type=int, default=10, help="micro-batches of a run")
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--data", type=Path)
     parser.add_argument("--only", default="")
     parser.add_argument("--memory", type=int, default=0, metavar="ROWS")
     arguments = parser.parse_args()
@@ -189,20 +177,21 @@ def main() -> None:
         return watch_memory(arguments.memory)
     words = [word.strip() for word in arguments.only.split(",") if word]
     works = {name: work for name, work in WORKLOADS.items() if not words or name in words}
-    made = arguments.data is None
-    data = Path(tempfile.mkdtemp()) if made else arguments.data
     tables = {table for work in works.values() for table in work.tables}
-    counts = make_files(data, arguments.rows, arguments.files, tables)
     from millstream.hosts.spark.session import get_session
 
-    spark = get_session("local[2]", {"spark.millstream.filesPerTrigger": str(arguments.per_trigger)})
+    spark = get_session("local[2]", {"spark.millstream.filesPerTrigger": "1"})
     try:
-        bench = Bench(spark, data, arguments.files, arguments.per_trigger, arguments.rounds, counts)
-        run(bench, lambda name: name in works)
+        for size in map(int, arguments.sizes.split(",")):
+            with tempfile.TemporaryDirectory() as data:
+                counts = make_files(Path(data), size * arguments.files, arguments.files, tables)
+                print(
+                    f"\nmicro-batches of {size:,} bids, or quotes; {0.87 * size:,.0f} people and auctions", flush=True
+                )
+                bench = Bench(spark, Path(data), arguments.files, arguments.rounds, counts)
+                run(bench, lambda name: name in works)
     finally:
         spark.stop()
-        if made:
-            shutil.rmtree(data)
     return None
 
 

@@ -1,9 +1,10 @@
 """A pipeline of five queries over one source on Spark: one job, beside five separate streaming queries.
 
-python benchmarks/spark_pipeline.py [--rows 2000000] [--files 10] [--cores 2]
+python benchmarks/spark_pipeline.py [--rows 1000000] [--files 4] [--cores 2]
 
-Both read the same Parquet files, one per micro-batch, and write Parquet. Printed are rows of input per second of wall
-time and of processor time (driver, Java and workers), how often each input row was read, and the ratio.
+Both read the same Parquet files, one per micro-batch, and write Parquet. Separate queries run one after the other, each
+with all cores. Printed are rows of input per second of wall time and of processor time (driver, Java and workers), how
+often each input row was read, and the ratio. What was measured is printed at once.
 """
 
 from __future__ import annotations
@@ -107,10 +108,19 @@ def written(folder: Path) -> dict[str, int]:
     }
 
 
+def told(name: str, run: tuple[float, float, int], rows: int) -> None:
+    seconds, worked, read = run
+    print(
+        f"{name:>14}: {rows / seconds / 1e6:6.3f} M rows/s  {worked / rows * 1e6:7.2f} µs CPU a row  "
+        f"each row read {read / rows:.0f} times  ({seconds:.1f} s)",
+        flush=True,
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rows", type=int, default=2_000_000)
-    parser.add_argument("--files", type=int, default=10)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--files", type=int, default=4)
     parser.add_argument("--cores", type=int, default=2)
     args = parser.parse_args()
     spark = get_session(f"local[{args.cores}]", {"spark.millstream.filesPerTrigger": "1"})
@@ -118,19 +128,17 @@ def main() -> None:
         base = Path(scratch)
         for name, rows in (("warm", args.rows // 10), ("in", args.rows)):
             (base / name).mkdir()
-            write_input(base / name, rows, 2 if name == "warm" else args.files)
+            write_input(base / name, rows, 1 if name == "warm" else args.files)
         apart = [{name: text} for name, text in QUERIES.items()]
-        run(spark, base / "warm", base / "w1", [QUERIES])
-        run(spark, base / "warm", base / "w2", apart)
+        print(f"{args.rows:,} rows in {args.files} micro-batches, {args.cores} cores", flush=True)
+        run(spark, base / "warm", base / "warm1", [QUERIES])
+        run(spark, base / "warm", base / "warm5", apart)
         one = run(spark, base / "in", base / "one", [QUERIES])
+        told("one job", one, args.rows)
         five = run(spark, base / "in", base / "five", apart)
+        told("five queries", five, args.rows)
         if written(base / "one") != written(base / "five"):
             raise SystemExit(f"results differ: {written(base / 'one')} and {written(base / 'five')}")
-    print(f"{args.rows:,} rows in {args.files} micro-batches, {args.cores} cores")
-    for name, (seconds, worked, read) in (("one job", one), ("five queries", five)):
-        rate = args.rows / seconds / 1e6
-        cost, times = worked / args.rows * 1e6, read / args.rows
-        print(f"{name:>14}: {rate:6.3f} M rows/s  {cost:7.2f} µs CPU a row  each row read {times:.0f} times")
     print(f"one job: {five[0] / one[0]:.2f} x the throughput, {one[1] / five[1]:.2f} x the processor time")
     print(f"peak memory of the driver: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MB")
 

@@ -128,19 +128,22 @@ class PretendedSpark:
     keyed=st.booleans(),
     beating=st.booleans(),
     seed=st.integers(0, 5),
+    near=st.sampled_from([0, 1500, 1 << 16]),
 )
 def test_micro_batches_give_what_the_kernel_gives(
-    cuts: list[int], restarts: set[int], buckets: int, keyed: bool, beating: bool, seed: int
+    cuts: list[int], restarts: set[int], buckets: int, keyed: bool, beating: bool, seed: int, near: int
 ) -> None:
     rows = random_trades(80, seed, disorder=3 * SECOND)
     spec = over(("symbol",) if keyed else ())
     spark = PretendedSpark(spec, buckets if keyed else 1, slack=4 * SECOND, beating=beating)
     places = [0, *sorted(cuts), 80]
-    for number, (a, b) in enumerate(itertools.pairwise(places)):
-        spark.micro_batch(rows[a:b])
-        if number in restarts:
-            spark.restart()
-    spark.micro_batch([])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(state, "NEAR_BYTES", near)
+        for number, (a, b) in enumerate(itertools.pairwise(places)):
+            spark.micro_batch(rows[a:b])
+            if number in restarts:
+                spark.restart()
+        spark.micro_batch([])
     assert spark.rows() == in_process(spec, rows, upto=spark.reached)
     assert len(spark.rows()) > 40
 
@@ -193,7 +196,8 @@ def test_rows_wait_only_for_the_slack() -> None:
     assert len(spark.rows()) == 19 and head is not None and head.waiting_rows == 11
 
 
-def test_only_changed_pieces_are_written() -> None:
+def test_only_changed_pieces_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "NEAR_BYTES", 0)
     store = PretendedStore()
     kept = state.SoleStore(store)
     head = state.Head("f")
@@ -205,6 +209,25 @@ def test_only_changed_pieces_are_written() -> None:
     assert store.writes == 4
     assert kept.pieces(head) == {1: b"BBB"} and head.kernel_bytes == 3
     assert len(store.maps["kernel", 0]) == 1
+
+
+def test_small_pieces_are_written_with_the_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "NEAR_BYTES", 8)
+    store = PretendedStore()
+    kept = state.SoleStore(store)
+    head = state.Head("f")
+    kept.put_pieces(head, {0: b"aaaa", 1: b"bb"})
+    kept.hold(head, 0, 5, 1, b"w")
+    assert store.writes == 0 and head.kernel_bytes == 6
+    kept.put_pieces(head, {0: b"a" * 9})
+    assert store.maps["kernel", 0] == {(0,): (b"a" * 9,)}
+    kept.put_head(head)
+    again = kept.head()
+    assert again is not None
+    assert kept.pieces(again) == {0: b"a" * 9, 1: b"bb"}
+    assert kept.due(again, 6) == [(0, b"w")]
+    kept.put_pieces(again, {0: b"a", 1: None})
+    assert store.maps["kernel", 0] == {} and kept.pieces(again) == {0: b"a"} and again.near == {"k0": b"a"}
 
 
 def test_live_state_is_used_only_where_it_was_left() -> None:
@@ -235,5 +258,6 @@ def test_state_of_another_format_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     spark = PretendedSpark(over(), 1, slack=0)
     spark.micro_batch([("a", 1.0, SECOND)])
     monkeypatch.setattr(state, "FORMAT", 99)
-    with pytest.raises(StateError, match="format 4, this version reads format 99"):
+    monkeypatch.setattr(state, "READABLE", (99,))
+    with pytest.raises(StateError, match="format 5, this version reads format 99"):
         spark.micro_batch([("a", 1.0, 2 * SECOND)])

@@ -71,7 +71,7 @@ def metered_stages(packed: DataFrame, numbers: Sequence[int]) -> DataFrame:
 def metered_rows(output: DataFrame, name: str, columns: list[str]) -> DataFrame:
     """The rows that the last stage gave out as they are, in these columns; its metrics are observed under that name."""
     told = [f"CAST(get_json_object(told, '$.{metric}') AS BIGINT)" for metric in _TOLD]
-    return output.observe(name, *_sums(told)).where("told IS NULL").selectExpr(*columns)
+    return output.observe(name, *_sums(told)).where("row").selectExpr(*columns)
 
 
 def _sums(columns: Sequence[str]) -> list[Column]:

@@ -13,9 +13,19 @@ from typing import Any
 
 from pyspark import cloudpickle
 from pyspark.sql.streaming import StatefulProcessor
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 Declared = tuple[str, tuple[str, ...]]
 """A call that declares a state variable: which kind, and its name and schemas."""
+
+
+_TYPES = {"INT": IntegerType, "BIGINT": LongType, "STRING": StringType, "BINARY": BinaryType}
+
+
+def _columns(schema: str) -> StructType:
+    """The columns of a state variable. Given as text, Spark's Java side would be asked about them in every task."""
+    named = (column.split() for column in schema.split(", "))
+    return StructType([StructField(name, _TYPES[type_]()) for name, type_ in named])
 
 
 class StageProcessor(StatefulProcessor):  # type: ignore[misc]
@@ -29,7 +39,9 @@ class StageProcessor(StatefulProcessor):  # type: ignore[misc]
 
     def init(self, handle: Any) -> None:
         self._handle = handle
-        self._variables = {call: getattr(handle, call[0])(*call[1]) for call in self._declared}
+        self._variables = {
+            call: getattr(handle, call[0])(call[1][0], *map(_columns, call[1][1:])) for call in self._declared
+        }
 
     @cached_property
     def _processor(self) -> Any:

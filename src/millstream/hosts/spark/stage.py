@@ -12,7 +12,7 @@ from millstream.kernels.contract import Kernel, KernelSpec
 from millstream.kernels.one_input import KeepsColumns
 from millstream.kernels.saving.signatures import signature_of
 
-FORMAT = 4
+FORMAT = 5
 """The version of what a stage keeps in the state store."""
 
 

@@ -2,15 +2,16 @@
 
 Both are kept in pieces, so that a micro-batch reads and writes only what it needs: waiting rows by blob, with an
 index of their times in the head; the kernel's state in the pieces that the kernel divides it into, of which only
-changed ones are written.
+changed ones are written. Each access is a message to Java and back, so what is small is kept in the head itself.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from base64 import b64decode, b64encode
 from collections import OrderedDict
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,12 @@ from millstream.kernels.saving import states as saving
 
 LIVE_BUCKETS = 256
 """Buckets whose kernel state a worker process keeps at hand."""
+
+NEAR_BYTES = 1 << 16
+"""Bytes of a stage's blobs and pieces that the head of a bucket may hold: they are written with it, changed or not."""
+
+READABLE = (4, FORMAT)
+"""Formats of heads: 4 has no blobs and pieces in it."""
 
 
 @dataclass
@@ -45,6 +52,8 @@ class Head:
     """of each waiting blob: its number, its port, its earliest time, its rows"""
     pieces: dict[str, int] = field(default_factory=dict)
     """the bytes of each piece of the kernel's state"""
+    near: dict[str, bytes] = field(default_factory=dict)
+    """blobs (w and their number) and pieces (k and their number) that are kept here"""
 
     @staticmethod
     def first(stage: Stage, now: int) -> Head:
@@ -73,14 +82,30 @@ class Head:
     def kernel_bytes(self) -> int:
         return sum(self.pieces.values())
 
+    def put_near(self, name: str, blob: bytes) -> bool:
+        """Keep a blob or piece here, in place of the one of that name; False if it is too much."""
+        others = sum(len(held) for key, held in self.near.items() if key != name)
+        if others + len(blob) > NEAR_BYTES:
+            self.near.pop(name, None)
+            return False
+        self.near[name] = blob
+        return True
+
+    def saved(self) -> dict[str, Any]:
+        """The head as JSON has it."""
+        near = {name: b64encode(blob).decode() for name, blob in self.near.items()}
+        return {**{entry.name: getattr(self, entry.name) for entry in fields(self)}, "near": near}
+
     @staticmethod
     def read(saved: dict[str, Any]) -> Head:
-        if saved.get("format") != FORMAT:
+        if saved.get("format") not in READABLE:
             raise StateError(
                 f"the checkpoint has format {saved.get('format')}, this version reads format {FORMAT}",
                 hint="finish the query with the version that started it, or start with a new checkpoint directory",
             )
-        return Head(**{**saved, "waiting": [tuple(entry) for entry in saved["waiting"]]})
+        waiting = [tuple(entry) for entry in saved["waiting"]]
+        near = {name: b64decode(blob) for name, blob in saved.get("near", {}).items()}
+        return Head(**{**saved, "format": FORMAT, "waiting": waiting, "near": near})
 
 
 class Store:
@@ -96,41 +121,58 @@ class Store:
 
     def hold(self, head: Head, port: int, earliest: int, rows: int, blob: bytes) -> None:
         """Keep a blob of rows that wait for their time."""
-        self._blobs.updateValue((*self._slot, head.next_blob), (blob,))
+        if not head.put_near(f"w{head.next_blob}", blob):
+            self._blobs.updateValue((*self._slot, head.next_blob), (blob,))
         head.waiting.append((head.next_blob, port, earliest, rows))
         head.next_blob += 1
 
     def due(self, head: Head, upto: int) -> list[tuple[int, bytes]]:
         """Take out the waiting blobs (with their ports) that hold rows below `upto`."""
         taken = [entry for entry in head.waiting if entry[2] < upto]
-        found = [(port, bytes(self._blobs.getValue((*self._slot, number))[0])) for number, port, _, _ in taken]
-        for number, _, _, _ in taken:
-            self._blobs.removeKey((*self._slot, number))
+        found = [(port, self._taken(head, number)) for number, port, _, _ in taken]
         head.waiting = [entry for entry in head.waiting if entry[2] >= upto]
         return found
 
+    def _taken(self, head: Head, number: int) -> bytes:
+        near = head.near.pop(f"w{number}", None)
+        if near is not None:
+            return near
+        blob = bytes(self._blobs.getValue((*self._slot, number))[0])
+        self._blobs.removeKey((*self._slot, number))
+        return blob
+
     def pieces(self, head: Head) -> dict[int, bytes]:
         """All pieces of the kernel's state."""
-        found = {int(number): self._pieces.getValue((*self._slot, int(number))) for number in head.pieces}
-        return {number: bytes(piece[0]) for number, piece in found.items()}
+        return {int(number): self._piece(head, int(number)) for number in head.pieces}
+
+    def _piece(self, head: Head, number: int) -> bytes:
+        near = head.near.get(f"k{number}")
+        return bytes(self._pieces.getValue((*self._slot, number))[0]) if near is None else near
 
     def put_pieces(self, head: Head, changes: dict[int, bytes | None]) -> None:
         """Write the pieces that changed."""
         for number, piece in changes.items():
+            name = f"k{number}"
+            far = str(number) in head.pieces and name not in head.near
             if piece is None:
-                if head.pieces.pop(str(number), None) is not None:
-                    self._pieces.removeKey((*self._slot, number))
+                head.pieces.pop(str(number), None)
+                head.near.pop(name, None)
             else:
-                self._pieces.updateValue((*self._slot, number), (piece,))
                 head.pieces[str(number)] = len(piece)
+            if piece is not None and not head.put_near(name, piece):
+                self._pieces.updateValue((*self._slot, number), (piece,))
+            elif far:
+                self._pieces.removeKey((*self._slot, number))
         head.token = os.urandom(8).hex()
 
     def clear(self, head: Head) -> None:
         """Forget everything: the stage is no more."""
         for number, _, _, _ in head.waiting:
-            self._blobs.removeKey((*self._slot, number))
+            if f"w{number}" not in head.near:
+                self._blobs.removeKey((*self._slot, number))
         for piece in head.pieces:
-            self._pieces.removeKey((*self._slot, int(piece)))
+            if f"k{piece}" not in head.near:
+                self._pieces.removeKey((*self._slot, int(piece)))
 
 
 class SoleStore(Store):
@@ -148,7 +190,7 @@ class SoleStore(Store):
         return None if found is None else Head.read(json.loads(found[0]))
 
     def put_head(self, head: Head) -> None:
-        self._head.update((json.dumps(asdict(head)),))
+        self._head.update((json.dumps(head.saved()),))
 
 
 _LIVE: OrderedDict[tuple[str, int], tuple[str, State]] = OrderedDict()

@@ -22,13 +22,14 @@ from millstream.kernels.saving import states as saving
 
 
 def output_ddl(stage: Stage) -> str:
-    """What a bucket gives in a micro-batch: its rows, packed as blobs or as they are, and one row that tells about it.
+    """What a bucket gives in a micro-batch: its rows, packed as blobs or as they are, and what there is to tell.
 
-    That row has a bucket, and how far its time has come (no later row of it is below `upto`), or in the last stage the
-    same as JSON: rows that came in, late ones among them, those that wait, and the bytes of the kernel's state.
+    Packed rows come with one that has a bucket, and how far its time has come (no later row of it is below `upto`),
+    rows that came in, late ones among them, those that wait, and the bytes of the kernel's state. In the last stage
+    these numbers are JSON in the first row, which is none (`row` is false) if there are no others.
     """
     if stage.wide:
-        return f"told STRING, {wire_ddl(stage.spec.output)}"
+        return f"told STRING, row BOOLEAN, {wire_ddl(stage.spec.output)}"
     return "bucket INT, upto BIGINT, rows BIGINT, late BIGINT, waiting BIGINT, state BIGINT, blob BINARY"
 
 
@@ -203,16 +204,19 @@ class KernelProcessor(StatefulProcessor):  # type: ignore[misc]
                 }
             )
             return
-        for rows in [pa.RecordBatch.from_pylist([], blobs.layout_of(self._stage.spec.output)), *out]:
+        if not out:
+            nothing = pa.RecordBatch.from_pylist([], blobs.layout_of(self._stage.spec.output))
+            columns = wire_columns(nothing.select(nothing.schema.names[2:]))
+            yield pd.DataFrame({"told": [json.dumps(told)], "row": [False], **{name: [None] for name in columns}})
+        for number, rows in enumerate(out):
             columns = wire_columns(rows.select(rows.schema.names[2:]))
-            if rows.num_rows:
-                yield pd.DataFrame({"told": empty_text(rows.num_rows), **columns})
-            else:
-                yield pd.DataFrame({"told": [json.dumps(told)], **{name: [None] for name in columns}})
+            text = text_once(json.dumps(told) if number == 0 else None, rows.num_rows)
+            yield pd.DataFrame({"told": text, "row": np.ones(rows.num_rows, dtype=bool), **columns})
 
 
-def empty_text(count: int) -> Any:
-    """A column of so many NULLs."""
+def text_once(text: str | None, count: int) -> Any:
+    """A column of so many NULLs, of which the first may be a text."""
     import pandas as pd
 
-    return pd.Series(pd.arrays.ArrowExtensionArray(pa.chunked_array([pa.nulls(count, pa.string())])))
+    column = pa.concat_arrays([pa.array([text], pa.string()), pa.nulls(count - 1, pa.string())])
+    return pd.Series(pd.arrays.ArrowExtensionArray(pa.chunked_array([column])))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from time import time_ns
 from typing import Any
 
@@ -120,7 +120,7 @@ class LevelStore:
             del self._slots[name]
 
     def save(self) -> None:
-        heads = {name: asdict(head) for name, head in self.heads.items()}
+        heads = {name: head.saved() for name, head in self.heads.items()}
         self._head.update((json.dumps({"format": JOB_FORMAT, "slots": self._slots, "heads": heads}),))
 
 
