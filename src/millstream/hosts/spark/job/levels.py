@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from time import time_ns
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.streaming import StatefulProcessor
@@ -81,6 +82,9 @@ class BoundedLevel:
 
 JOB_FORMAT = 1
 """The version of what a bucket of a level keeps in the state store; each stage in it has a format of its own."""
+
+FRAME_BYTES = 1 << 26
+"""Packed rows that leave a bucket as one frame: each costs a millisecond or two on its way to Spark."""
 
 
 class LevelStore:
@@ -173,14 +177,21 @@ class StreamingLevel:
         if not met:
             return
         self._store.load()
+        packed: list[pa.RecordBatch] = []
         for number in met:
-            yield from self._advance(number, bucket, arrived.get(number, []), beats.get(number, []), now)
+            for part in self._advance(number, bucket, arrived.get(number, []), beats.get(number, []), now):
+                packed.append(part)
+                if sum(rows.nbytes for rows in packed) > FRAME_BYTES:
+                    yield _frame(packed)
+                    packed = []
         self._store.forget_others(self._names)
         self._store.save()
+        if packed:
+            yield _frame(packed)
 
     def _advance(
         self, number: int, bucket: int, arrived: list[tuple[int, bool, bytes]], beats: list[tuple[int, int]], now: int
-    ) -> Iterator[Any]:
+    ) -> Arrows:
         own, run = self._stages[number], self._runs[number]
         place = own.bucket(bucket)
         turn = run.begin(place, self._store.heads.get(own.name))
@@ -191,19 +202,20 @@ class StreamingLevel:
         fan = FanRun(own.fan, self._spread, bucket)
         schema = own.stage.spec.output
         for rows in out:
-            for packed in fan.take(blobs.to_batch(rows, schema, promise, place)):
-                yield _frame(packed)
-        for packed in fan.take(Batch.empty(schema.arrow, promise, place)):
-            yield _frame(packed)
-        for packed in fan.end():
-            yield _frame(packed)
+            yield from fan.take(blobs.to_batch(rows, schema, promise, place))
+        yield from fan.take(Batch.empty(schema.arrow, promise, place))
+        yield from fan.end()
         told = [{"bucket": bucket, "stage": number, "port": TOLD, **turn.told}]
-        yield _frame(packed_rows(told, self._spread))
+        yield packed_rows(told, self._spread)
 
 
-def _frame(packed: pa.RecordBatch) -> Any:
+def _frame(parts: list[pa.RecordBatch]) -> Any:
     """Packed rows for pandas: they have no NULL but in `blob`."""
     import pandas as pd
 
-    columns = {name: packed.column(name).to_numpy(zero_copy_only=False) for name in PACKED_SCHEMA.names[:-1]}
-    return pd.DataFrame({**columns, "blob": pd.Series(packed.column("blob").to_pylist(), dtype=object)})
+    columns: dict[str, Any] = {
+        name: np.concatenate([part.column(name).to_numpy(zero_copy_only=False) for part in parts])
+        for name in PACKED_SCHEMA.names[:-1]
+    }
+    packed = [blob for part in parts for blob in part.column("blob").to_pylist()]
+    return pd.DataFrame({**columns, "blob": pd.Series(packed, dtype=object)})
