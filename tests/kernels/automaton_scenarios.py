@@ -36,6 +36,10 @@ EXPRESSIONS = (
     "FILTER{low < 3}((SELECT k, v FROM s) FOLD{$2.k = $.k, $.low IS NULL OR $2.v > $.low, min($2.v) AS low} "
     "(SELECT k, v FROM r)) NEXT{$1.k = $2.k AND $2.v > $1.low} s",
     "(SELECT *, name AS path FROM s) FOLD{$2.flag, $2.v > $.v, $.path || $2.name AS path} s",
+    "s FOLD{lower($.name) = $2.name OR contains($2.name, reverse($1.name)), $2.d + $.d < 9, $2.x * $.d AS y, "
+    "max($2.name || $.name) AS best} s",
+    "(SELECT k AS a, name AS b FROM s) NEXT{$1.a = $2.k AND starts_with($1.b, $2.name)} r "
+    "NEXT{upper($1.b) = $2.name} s",
 )
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from unittest.mock import patch
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import millstream as ms
 from millstream import plan_form
-from millstream.kernels.batch import Batch
-from millstream.kernels.events.instances import Instances
+from millstream.kernels.batch import Batch, Ints
+from millstream.kernels.events.asking import Asking
+from millstream.kernels.events.instances import Codes, Instances
 from millstream.kernels.events.kernel import AutomatonKernel
 from millstream.kernels.events.spec import AutomatonSpec
 from millstream.kernels.saving.signatures import signature_of
@@ -28,8 +30,6 @@ def spec_of(query: str, streams: str = STREAM) -> AutomatonSpec:
 
 
 def batch_of(spec: AutomatonSpec, rows: list[tuple[object, ...]], times: list[int]) -> Batch:
-    import pyarrow as pa
-
     columns = [pa.array([row[i] for row in rows], field.type.arrow) for i, field in enumerate(spec.inputs[0])]
     made = pa.RecordBatch.from_arrays(columns, schema=spec.inputs[0].arrow)
     time = np.array(times, dtype=np.int64)
@@ -59,18 +59,70 @@ def test_a_text_is_kept_once_and_while_an_instance_has_it() -> None:  # TV-064
     assert "same" not in state.codes.texts.values(state.codes.texts.live()).to_pylist()
 
 
+def asked_by(query: str, rows: list[tuple[object, ...]]) -> tuple[list[int], int]:
+    """How many questions Python answers at once, each time; and how many rows are found."""
+    asked, answered = [], Asking.answered
+
+    def counted(self: Asking, number: int, questions: Ints, codes: Codes) -> object:
+        asked.append(len(questions))
+        return answered(self, number, questions, codes)
+
+    with patch.object(Asking, "answered", counted), ms.connect() as db:
+        db.execute(STREAM)
+        running = db.sql(query)
+        db.push("s", [(*row, place) for place, row in enumerate(rows)])
+        db.finish()
+        return asked, running.fetch().num_rows
+
+
 def test_python_is_asked_only_about_what_compiled_conditions_leave() -> None:
-    spec = spec_of("SELECT k_1, v FROM s NEXT{contains($2.k, $1.k) AND $2.v = $1.v + 1} s")
-    kernel = AutomatonKernel(spec)
-    asked = []
+    rows: list[tuple[object, ...]] = [(f"k{i}", 10 * i) for i in range(50)] + [("k7", 71)]
+    query = "SELECT k_1, v FROM s NEXT{contains($2.k, $1.k) AND $2.v = $1.v + 1} s"
+    assert asked_by(query, rows) == ([1], 1)
 
-    def of(codes: object) -> Callable[..., bool]:
-        return lambda number, values, nulls: asked.append(values) is None
 
-    with patch.object(kernel._asking, "of", of):
-        rows: list[tuple[object, ...]] = [(f"k{i}", 10 * i) for i in range(50)] + [("k7", 71)]
-        found = kernel.step(kernel.open(), batch_of(spec, rows, list(range(51))))
-    assert len(asked) == 1 and len(found) == 1
+def test_python_is_asked_about_many_pairs_at_once() -> None:
+    rows: list[tuple[object, ...]] = [("x", 1)] * 40 + [(f"y{i}", 0) for i in range(2_000)] + [("wxw", 0)]
+    asked, found = asked_by("SELECT v_1 FROM FILTER{v = 1}(s) NEXT{contains($2.k, $1.k) AND $2.v = 0} s", rows)
+    # 40 instances, but one text that they ask about: a question is asked once
+    assert found == 40 and sum(asked) == 2_001
+    assert len(asked) < 20
+
+
+def test_a_condition_may_fail_for_an_event_that_no_instance_meets() -> None:
+    rows: list[tuple[object, ...]] = [("12", 1), ("34", 2), ("x", 3)]
+    query = "SELECT v_1 FROM FILTER{v = 1}(s) NEXT{CAST($2.k || $1.k AS INT) > 0} s"
+    assert asked_by(query, rows)[1] == 1
+
+
+def test_functions_in_python_take_columns() -> None:
+    called = []
+
+    @ms.function("near", parameters={"one": "BIGINT", "other": "BIGINT"}, returns="BOOLEAN")
+    def near(one: pa.Array, other: pa.Array) -> pa.Array:
+        called.append(len(one))
+        return pc.less(pc.abs(pc.subtract(one, other)), 3)
+
+    with ms.connect(functions=[near]) as db:
+        db.execute(STREAM)
+        query = db.sql("SELECT v_1, v FROM s NEXT{$1.k = $2.k AND near($1.v, $2.v)} s")
+        db.push("s", [(f"k{i % 10}", i % 7, i) for i in range(1_000)])
+        db.finish()
+        found = query.fetch().to_pylist()
+    assert len(found) > 900 and all(abs(row["v_1"] - row["v"]) < 3 for row in found)
+    assert len(called) < 100
+
+
+def test_more_questions_than_there_is_room_for() -> None:
+    rows: list[tuple[object, ...]] = [(f"x{i}", 1) for i in range(3_000)] + [("x2999", 0)] * 2
+    query = "SELECT v_1 FROM FILTER{v = 1}(s) NEXT{contains($2.k, $1.k) AND $2.v = 0} s"
+    assert asked_by(query, rows)[1] == 4
+
+
+def test_what_an_instance_decides_alone_is_computed_when_it_is_bound() -> None:
+    assert spec_of("SELECT k_1, v FROM s NEXT{upper($1.k) = upper($2.k)} s").keys is not None
+    spec = spec_of("SELECT k_1, v FROM s FOLD{lower($.k) = $2.k AND reverse($1.k) <> $2.k, , } s")
+    assert all(spec.indexes) and AutomatonKernel(spec)._asking is None
 
 
 def test_a_bound_around_the_whole_bounds_every_state() -> None:

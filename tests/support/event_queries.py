@@ -289,8 +289,12 @@ class Queries:
             return Test(f"DUR {op} {bound}", lambda _values, duration: _OPS[op](duration, bound))
         if pairs is not None and kind < 0.65:
             left, right = self.random.choice(list(pairs[0])), self.random.choice(list(pairs[1]))
-            op = self.random.choice(("=", "=", "=", "<", ">="))
+            op = self.random.choice(("=", "=", "=", "<", ">=", "contains"))
             one, two = known[left], known[right]
+            if op == "contains":
+                # what compiled loops do not know
+                text = f"contains(CAST({left} AS VARCHAR), CAST({right} AS VARCHAR))"
+                return Test(text, lambda v, _d: None if None in (v[one], v[two]) else str(v[two]) in str(v[one]))
             return Test(f"{left} {op} {right}", lambda v, _d: _compared(op, v[one], v[two]))
         left, op, constant = self.random.choice(columns), self.random.choice(list(_OPS)), self.random.randint(0, 4)
         own = known[left]

@@ -8,14 +8,13 @@ from dataclasses import replace
 from millstream.expressions.nodes import Column, Expr, Literal, columns_of
 from millstream.kernels.events.spec import AutomatonSpec
 from millstream.kernels.events.stages import InstantsStage, PointsStage, SinceStage, TimesStage
+from millstream.physical.event_bindings import is_brought, with_bound_columns
 from millstream.physical.nodes import Apply, Physical, Staged
 from millstream.physical.scalars import projected
 from millstream.plan import nodes as P
 from millstream.plan.events.algebra import Since, Times
 from millstream.plan.events.automata import (
-    AGGREGATED,
     EVENT,
-    INSTANCE,
     Automaton,
     AutomatonEdge,
     AutomatonState,
@@ -51,6 +50,7 @@ def instants(child: Physical) -> Physical:
 
 def plan_automaton(automaton: Automaton, plan: Callable[[P.Node], Physical]) -> Physical:
     """A kernel for the automaton, each of its streams with the columns that it reads."""
+    automaton = with_bound_columns(automaton)
     hoist = _Hoist(automaton)
     states = tuple(
         AutomatonState(
@@ -149,19 +149,6 @@ def _of_stream(expr: Expr) -> Expr:
 def _index(automaton: Automaton, number: int) -> Equality | None:
     """An equality of a state by which its instances can be found: one of what events brought."""
     for pair in equalities(automaton.states[number]):
-        if _is_brought(automaton, number, pair[1], set()):
+        if is_brought(automaton, number, pair[1]):
             return pair
     return None
-
-
-def _is_brought(automaton: Automaton, number: int, name: str, seen: set[tuple[int, str]]) -> bool:
-    if (number, name) in seen:
-        return True
-    seen.add((number, name))
-    for edge in automaton.entering(number):
-        value = dict(edge.values)[name]
-        if not isinstance(value, Column) or value.name.startswith(AGGREGATED):
-            return False
-        if value.name.startswith(INSTANCE) and not _is_brought(automaton, edge.source, value.name[2:], seen):
-            return False
-    return True

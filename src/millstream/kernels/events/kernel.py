@@ -12,7 +12,7 @@ from millstream import limits
 from millstream.errors import DataError
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
 from millstream.kernels.events import loops
-from millstream.kernels.events.asking import Asking
+from millstream.kernels.events.asking import Answers, Asking
 from millstream.kernels.events.forgetting import forget_codes
 from millstream.kernels.events.instances import Instances
 from millstream.kernels.events.layout import AutomatonLayout
@@ -39,7 +39,9 @@ class AutomatonKernel:
         self.layout = AutomatonLayout(spec)
         self._source = AutomatonSource(self.layout)
         self._run = compile_kernel(self._source.source, "run")
-        self._asking = Asking(self._source.asked) if self._source.asked else None
+        asked = self._source.expressions.asked
+        self._asking = Asking(asked) if asked else None
+        self._look = compile_kernel(self._source.source, "look")
         self._bounds = np.array([-1 if bound is None else bound for bound in spec.bounds], dtype=np.int64)
 
     def open(self) -> Instances:
@@ -82,24 +84,28 @@ class AutomatonKernel:
         """Take events in, and give out what automata found."""
         ports, places, starts, ends, seq = _together(events)
         columns = [array for port, batch in enumerate(events) for array in self._columns(state, port, batch)]
-        constants: tuple[Any, ...] = self._source.constants.arrays(state.codes.of_texts)
-        if self.layout.compares_texts:
-            constants = (*constants, *map(as_input, state.codes.texts.arrays))
+        constants = self._constants(state)
         state.hold(state.codes.size)
         out = np.zeros((max(64, len(ends) // 8), self.layout.output_width), dtype=np.int64)
         state.meta[loops.OUT] = 0
         at, count = 0, len(ends)
-        run = self._run.form(count) if self._asking is None else self._run.as_python()
-        constants = constants if self._asking is None else (*constants, self._asking.of(state.codes))
+        run = self._run.form(count)
+        answers = None if self._asking is None else Answers(self._asking, state.codes)
         try:
             while True:
-                at = run(
-                    at, count, upto, ports, places, starts, ends, *columns,
+                given = (
+                    upto, ports, places, starts, ends, *columns,
                     state.rows, state.rows.view(np.float64), state.lists, state.meta, state.marked,
                     out, out.view(np.float64), *constants,
                 )  # fmt: skip
+                at = run(at, count, *given, *(answers.arrays if answers else ()))
                 if at == count:
                     break
+                if answers is not None and answers.are_wanted:
+                    answers.give(self._look.form(0), given, at, count)
+                    # answers may be new texts
+                    constants = self._constants(state)
+                    continue
                 limits.check_made(int(state.meta[loops.OUT]))
                 state.make_room(int(state.meta[loops.NEED_ROWS]), int(state.meta[loops.NEED_MARKS]))
                 wanted = int(state.meta[loops.OUT] + state.meta[loops.NEED_OUT])
@@ -110,6 +116,12 @@ class AutomatonKernel:
         except OverflowError as error:
             raise DataError("a number is too large", detail=str(error)) from error
         return self._results(state, events, out[: int(state.meta[loops.OUT])], (places, ends, seq), upto)
+
+    def _constants(self, state: Instances) -> tuple[Any, ...]:
+        arrays: tuple[Any, ...] = self._source.expressions.constants.arrays(state.codes.of_texts)
+        if self.layout.compares_texts:
+            arrays = (*arrays, *map(as_input, state.codes.texts.arrays))
+        return arrays
 
     def _columns(self, state: Instances, port: int, batch: Batch) -> Columns:
         arrays: Columns = []

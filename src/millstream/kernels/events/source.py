@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-from millstream.expressions.kernel.coded_text import NotCompilable
-from millstream.expressions.kernel.helpers import helper_source
-from millstream.expressions.kernel.source import KernelExpr
-from millstream.expressions.nodes import Column, Expr, columns_of, may_fail, walk
+from millstream.expressions.nodes import Column, Expr, columns_of
 from millstream.kernels.accumulators import Place
 from millstream.kernels.accumulators import imports as accumulator_imports
-from millstream.kernels.events import loops
+from millstream.kernels.events import loops, questions
+from millstream.kernels.events.expressions import QUESTIONS, TABLE, Expressions
 from millstream.kernels.events.layout import AutomatonLayout, is_pair
-from millstream.kernels.patterns.conditions import Constants
 from millstream.kernels.source.passes import imports_of
 from millstream.kernels.source.writer import Writer
 from millstream.plan.events.algebra import DUR
@@ -30,15 +27,15 @@ _TOO_LARGE = 'raise OverflowError("the sum does not fit its type")'
 
 
 class AutomatonSource:
-    """Writes `run`, which takes events in order of their ends, and gives back the first that there was no room for."""
+    """Writes `run`, which takes events in order of their ends, and gives back the first that there was no room for, or
+    an answer of Python is missing for. `look` asks what `run` would ask, and changes nothing."""
 
     def __init__(self, layout: AutomatonLayout) -> None:
         self.layout = layout
         self.spec = layout.spec
-        self.constants = Constants()
-        self._helpers: set[str] = set()
-        self.asked: list[tuple[Expr, tuple[Column, ...]]] = []
-        """what has no form in loops, with the columns that it reads; if there is any, the source does not compile"""
+        self.expressions = Expressions(layout)
+        self._looks = False
+        """whether it is `look` that is written"""
         self.source = self._module()
 
     @property
@@ -60,32 +57,56 @@ class AutomatonSource:
             "whole",
             "real",
             *(_TEXTS if self.layout.compares_texts else ()),
-            *(["ask"] if self.asked else []),
+            *(TABLE if self.expressions.asked else ()),
         ]
 
     def _module(self) -> str:
-        body = self._run()
-        own = "\n\n".join(part for part in (helper_source(self._helpers), body) if part)
+        body = Writer(2)
+        self._event(body)
+        looks = []
+        if self.expressions.asked:
+            self._looks = True
+            looking = Writer(2)
+            self._event(looking)
+            looks = [self._look(looking)]
+        own = "\n\n".join(part for part in (*self.expressions.helpers(), *looks, self._run(body)) if part)
         imports = "".join(f"{line}\n" for line in imports_of(loops.__name__, _LOOPS, own))
+        if looks:
+            imports += "".join(f"{line}\n" for line in imports_of(questions.__name__, QUESTIONS, own))
         if any(self.layout.accumulators):
             imports = accumulator_imports(own) + imports
         return f"import numpy as np\n{imports}\n\n{own}"
 
-    def _run(self) -> str:
+    def _look(self, body: Writer) -> str:
         write = Writer(0)
-        body = Writer(2)
-        self._event(body)
-        constants = self.constants.lines()
+        with write.block(f"def look({', '.join(self.parameters)}):"):
+            write(*self.expressions.constants.lines(), *self._texts())
+            with write.block("for i in range(first, stop):"):
+                write("now = ends[i]", "began = starts[i]", self._place())
+                write.lines += body.lines
+                with write.block("if counts[FULL] or counts[OPENED] >= 4096:"):
+                    write("return i + 1")
+            write("return stop")
+        return write.text
+
+    def _place(self) -> str:
+        return "r = places[i]" if len(self.spec.inputs) > 1 else "r = i"
+
+    def _run(self, body: Writer) -> str:
+        write = Writer(0)
         with write.block(f"def run({', '.join(self.parameters)}):"):
-            write(*constants, *self._texts())
+            write(*self.expressions.constants.lines(), *self._texts())
             with write.block("for i in range(first, stop):"):
                 write("now = ends[i]")
                 with write.block("if now > meta[EPOCH]:"):
                     with write.block("if meta[MARKED] > 0:"):
                         write("commit(rows, lists, meta, marked)")
                     write("meta[EPOCH] = now")
-                write("began = starts[i]")
-                write("r = places[i]" if len(self.spec.inputs) > 1 else "r = i")
+                write("began = starts[i]", self._place())
+                if self.expressions.asked:
+                    write(f"look(i, i + 1, {', '.join(self.parameters[2:])})")
+                    with write.block("if counts[OPENED] or counts[FULL]:"):
+                        write("return i")
                 # no other event ends now
                 write("alone = ends[i + 1] > now if i + 1 < stop else upto > now")
                 write.lines += body.lines
@@ -110,25 +131,34 @@ class AutomatonSource:
             write(f"v_e{port}_{k} = a{port}_{k}[r]", f"n_e{port}_{k} = not b{port}_{k}[r]")
         states = [number for number, state in enumerate(self.spec.states) if state.port == port]
         starts = [edge for edge in self.layout.starts if edge.port == port]
-        self._room(write, port, states, len(starts))
+        if self._looks:
+            states = [number for number in states if self.expressions.asks(number)]
+            starts = starts if self.expressions.asks(None) else []
+        for number in states:
+            self._here(write, port, number)
+        if not self._looks:
+            self._room(write, states, len(starts))
         for number in states:
             with write.when(f"here{number}"):
                 self._instances(write, number)
         for edge in starts:
             self._start(write, edge)
 
-    def _room(self, write: Writer, port: int, states: list[int], starts: int) -> None:
-        """Which lists an event looks at, and whether there is room for all that may come of it."""
+    def _here(self, write: Writer, port: int, number: int) -> None:
+        """Which instances of a state an event looks at, if any."""
+        write(f"code{number} = {self._event_code(port, number)}")
+        state, pair = self.spec.states[number], self.spec.indexes[number]
+        conditions = [c for c in state.conditions if not is_pair(c, pair) and _of_event_alone(c)]
+        known = [] if pair is None else [f"code{number} >= 0"]
+        tests = [self.expressions.condition(condition, port, None) for condition in conditions]
+        write(f"here{number} = {' and '.join([*known, *tests]) or 'True'}")
+        with write.block(f"if here{number} and lists[{number}, code{number}, 2] == 0:"):
+            write(f"here{number} = False")
+
+    def _room(self, write: Writer, states: list[int], starts: int) -> None:
+        """Whether there is room for all that may come of an event."""
         rows, out, marks = [str(starts)], ["0"], ["0"]
         for number in states:
-            write(f"code{number} = {self._event_code(port, number)}")
-            state, pair = self.spec.states[number], self.spec.indexes[number]
-            conditions = [c for c in state.conditions if not is_pair(c, pair) and _of_event_alone(c)]
-            known = [] if pair is None else [f"code{number} >= 0"]
-            tests = [self._condition(condition, port, None) for condition in conditions]
-            write(f"here{number} = {' and '.join([*known, *tests]) or 'True'}")
-            with write.block(f"if here{number} and lists[{number}, code{number}, 2] == 0:"):
-                write(f"here{number} = False")
             edges = self.spec.leaving(number)
             ends = sum(edge.target == self.spec.end for edge in edges)
             count = f"(lists[{number}, code{number}, 2] if here{number} else 0)"
@@ -165,17 +195,17 @@ class AutomatonSource:
             write("following = rows[x, NEXT]")
             with write.block("if began > rows[x, END]:"):
                 write("v_d = now - rows[x, START]")
-                inside = write
                 if bound is not None:
-                    place = self.constants.number(("bound", number), bound)
+                    place = self.expressions.constants.number(("bound", number), bound)
                     with write.block(f"if v_d > v_i{place}:"):
-                        with write.block("if rows[x, SUCCESSOR] == UNTOUCHED:"):
-                            write("unlink(rows, lists, x)", "give_back(rows, meta, x)")
+                        if not self._looks:
+                            with write.block("if rows[x, SUCCESSOR] == UNTOUCHED:"):
+                                write("unlink(rows, lists, x)", "give_back(rows, meta, x)")
                         write("x = following", "continue")
-                self._load(inside, number)
+                self._load(write, number)
                 pair = spec.indexes[number]
                 conditions = [c for c in state.conditions if not is_pair(c, pair) and not _of_event_alone(c)]
-                with write.when(self._all(conditions, state.port, number)):
+                with write.when(self.expressions.all(conditions, state.port, number)):
                     self._affected(write, number)
             write("x = following")
 
@@ -202,6 +232,8 @@ class AutomatonSource:
         for edge in rebinds:
             with self._taking(write, edge, number):
                 self._rebind(write, edge, number)
+        if self._looks:
+            return
         with write.block("if not stays:"):
             with write.block("if alone and rows[x, SUCCESSOR] == UNTOUCHED:"):
                 write("unlink(rows, lists, x)", "give_back(rows, meta, x)")
@@ -221,9 +253,9 @@ class AutomatonSource:
         them fails before."""
         late = [c for c in edge.conditions if any(name.startswith(AGGREGATED) for name in columns_of(c))]
         early = [condition for condition in edge.conditions if condition not in late]
-        with write.when(self._all(early, edge.port, number)):
+        with write.when(self.expressions.all(early, edge.port, number)):
             self._aggregate(write, edge, number)
-            with write.when(self._all(late, edge.port, number)):
+            with write.when(self.expressions.all(late, edge.port, number)):
                 yield
 
     def _aggregate(self, write: Writer, edge: AutomatonEdge, number: int) -> None:
@@ -240,7 +272,7 @@ class AutomatonSource:
                 write(f"{at[lane.name]} = {_read(column.type, 'rows', 'reals', 'x', word)}")
             value, known = "", "True"
             if own.arg is not None:
-                value, null = self._value(write, own.arg, edge.port, number, f"z{number}_{place}")
+                value, null = self.expressions.value(write, own.arg, edge.port, number, f"z{number}_{place}")
                 value = f"(1 if {value} else 0)" if own.arg.type.kernel == "bool" else value
                 known = "True" if null == "False" else f"not {null}"
             write(*accumulator.state.enter(at, value, known))
@@ -254,7 +286,7 @@ class AutomatonSource:
     def _start(self, write: Writer, edge: AutomatonEdge) -> None:
         if any(DUR in columns_of(condition) for condition in edge.conditions):
             write("v_d = now - began")
-        with write.when(self._all(edge.conditions, edge.port, None)):
+        with write.when(self.expressions.all(edge.conditions, edge.port, None)):
             if edge.target == self.spec.end:
                 self._emit(write, edge, None)
             else:
@@ -262,6 +294,9 @@ class AutomatonSource:
 
     def _create(self, write: Writer, edge: AutomatonEdge, source: int | None) -> None:
         """A new instance; none if it has no value by which it could be found."""
+        if self._looks:
+            self._ask_values(write, edge, source)
+            return
         write(f"code = {self._new_code(edge)}")
         with write.when("code >= 0" if self.spec.indexes[edge.target] is not None else "True"):
             write("y = take(rows, meta)")
@@ -270,6 +305,9 @@ class AutomatonSource:
             write(f"append(rows, lists, meta, {edge.target}, code, y)")
 
     def _rebind(self, write: Writer, edge: AutomatonEdge, number: int) -> None:
+        if self._looks:
+            self._ask_values(write, edge, number)
+            return
         write(f"code = {self._new_code(edge)}")
         with write.block("if alone and rows[x, SUCCESSOR] == UNTOUCHED and code == rows[x, CODE]:"):
             self._values(write, edge, number, "x")
@@ -304,7 +342,7 @@ class AutomatonSource:
         target = edge.target
         made = []
         for place, (name, value) in enumerate(edge.values):
-            made.append((name, value.type, *self._value(write, value, edge.port, source, f"w{place}")))
+            made.append((name, value.type, *self.expressions.value(write, value, edge.port, source, f"w{place}")))
         for place in range(len(self.spec.states[target].aggregates)):
             made += self._lane_values(target, place, goes_on=source == target)
         codes = []
@@ -335,13 +373,21 @@ class AutomatonSource:
             found.append((column.name, column.type, value, null))
         return found
 
+    def _ask_values(self, write: Writer, edge: AutomatonEdge, source: int | None) -> None:
+        for place, (_, value) in enumerate(edge.values):
+            if self.expressions.is_asked(value, edge.port, source):
+                self.expressions.answer(write, value, edge.port, source, f"w{place}")
+
     def _emit(self, write: Writer, edge: AutomatonEdge, source: int | None) -> None:
+        if self._looks:
+            self._ask_values(write, edge, source)
+            return
         write("o = meta[OUT]", "out[o, 0] = i", f"out[o, 1] = {'began' if source is None else 'rows[x, START]'}")
         nulls: dict[int, list[str]] = {}
         for place, (column, (_, value)) in enumerate(zip(self.layout.outputs, edge.values, strict=True)):
             if column.word is None:
                 continue
-            text, null = self._value(write, value, edge.port, source, f"u{place}")
+            text, null = self.expressions.value(write, value, edge.port, source, f"u{place}")
             write(_assign(value.type, "out", "out_reals", "o", column.word, text))
             word, bit = self.layout.output_null(place)
             if null != "False":
@@ -349,71 +395,6 @@ class AutomatonSource:
         for word in range(2, 2 + self.layout.output_nulls):
             write(f"out[o, {word}] = {' | '.join(nulls.get(word, ['0']))}")
         write("meta[OUT] = o + 1")
-
-    # -- expressions -----------------------------------------------------------------------------------------------
-
-    def _value(self, write: Writer, value: Expr, port: int, source: int | None, name: str) -> tuple[str, str]:
-        """The text of a value that may be evaluated anywhere, and of whether it is NULL."""
-        names = self._names(port, source)
-        if isinstance(value, Column):
-            own = names[value.name]
-            return f"v_{own}", "False" if own == "d" else f"n_{own}"
-        try:
-            compiled = self._compiled(("value", value, port, source), value, names)
-        except NotCompilable:
-            write(f"{name} = {self._ask(value, names)}", f"{name}n = {name} is None")
-            write(f"{name} = 0 if {name}n else {name}")
-            return name, f"{name}n"
-        if compiled.null == "False":
-            write(f"{name} = {compiled.value}")
-            return name, "False"
-        write(f"{name}n = {compiled.null}")
-        write(
-            f"{name} = {'0.0' if value.type.kernel == 'float64' else 'False' if value.type.kernel == 'bool' else '0'}"
-        )
-        with write.block(f"if not {name}n:"):
-            write(f"{name} = {compiled.value}")
-        return name, f"{name}n"
-
-    def _all(self, conditions: Sequence[Expr], port: int, source: int | None) -> str:
-        """Whether all conditions hold. Python is asked last, about what the others leave; but if a condition may fail,
-        one before it may be there to guard it."""
-        tests = [self._condition(condition, port, source) for condition in conditions]
-        if not any(map(may_fail, conditions)):
-            tests.sort(key=lambda test: "ask(" in test)
-        return " and ".join(tests) or "True"
-
-    def _condition(self, condition: Expr, port: int, source: int | None) -> str:
-        names = self._names(port, source)
-        if isinstance(condition, Column):
-            return f"(not n_{names[condition.name]} and v_{names[condition.name]})"
-        try:
-            return self._compiled(("condition", condition, port, source), condition, names).holds
-        except NotCompilable:
-            return f"({self._ask(condition, names)} is True)"
-
-    def _ask(self, expr: Expr, names: dict[str, str]) -> str:
-        """The text that asks for a value, None if it is NULL."""
-        read = tuple(dict.fromkeys(part for part in walk(expr) if isinstance(part, Column)))
-        self.asked.append((expr, read))
-        values = "".join(f"v_{names[column.name]}, " for column in read)
-        nulls = "".join("False, " if column.name == DUR else f"n_{names[column.name]}, " for column in read)
-        return f"ask({len(self.asked) - 1}, ({values}), ({nulls}))"
-
-    def _compiled(self, place: tuple[object, ...], expr: Expr, names: dict[str, str]) -> KernelExpr:
-        compiled = self.constants.compiled(place, expr, names, ("d",))
-        self._helpers |= compiled.helpers
-        return compiled
-
-    def _names(self, port: int, source: int | None) -> dict[str, str]:
-        names = {DUR: "d"}
-        names |= {EVENT + name: f"e{port}_{k}" for k, name in enumerate(self.layout.looked_at[port])}
-        if source is not None:
-            columns = self.spec.states[source].columns.names
-            names |= {INSTANCE + name: f"q{source}_{k}" for k, name in enumerate(columns)}
-            own = self.spec.states[source].aggregates
-            names |= {AGGREGATED + each.name: f"t{source}_{k}" for k, each in enumerate(own)}
-        return names
 
 
 def _lanes(state: int, place: int) -> Place:
