@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from dataclasses import replace as replaced
 from datetime import timedelta
 from enum import Enum
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from millstream.errors import CatalogError
 from millstream.expressions.python_calls import PythonCode
@@ -38,6 +38,25 @@ ERRORS_SCHEMA = Schema.of(error=VARCHAR, row=VARCHAR, origin=VARCHAR)
 
 
 @dataclass(frozen=True)
+class Retention:
+    """How much of a stream's past is kept (KEEP): all of it, so many rows or bytes, or a length of time."""
+
+    unit: Literal["all", "rows", "bytes", "time"]
+    amount: int = 0
+
+    def __post_init__(self) -> None:
+        if self.unit != "all" and self.amount <= 0:
+            raise ValueError("what is kept is positive")
+
+
+@dataclass(frozen=True)
+class FromHistory:
+    """What a query asks for that also sees rows that came before it: from an instant on, or all that are kept."""
+
+    since: int | None = None
+
+
+@dataclass(frozen=True)
 class StreamDef:
     """A declared stream. `slack` (µs, or a number as its time is) is how much out of order its rows may be; `source`
     is None if rows are pushed."""
@@ -50,6 +69,8 @@ class StreamDef:
     source: Options | None = None
     since: str | None = None
     """the column that tells when events start, which end at `time_column`; None: they are points in time"""
+    keep: Retention | None = None
+    """how much of its past is kept for queries that come later; None: nothing"""
 
     @property
     def given(self) -> Schema:
@@ -230,6 +251,10 @@ class Catalog:
             self._check_unused(key)
         self._entries[key] = entry
         self.hold(entry.name, uses)
+
+    def redefine(self, entry: Entry) -> None:
+        """Put a definition in the place of the one that has its name, for whoever uses it."""
+        self._entries[entry.name.lower()] = entry
 
     def find(self, name: str) -> Entry | None:
         return self._entries.get(name.lower())

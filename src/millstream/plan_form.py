@@ -25,7 +25,7 @@ FORMAT = 1
 
 _LISTED = {
     "schema": "Field Schema",
-    "catalog": "Clock StreamDef DerivedDef ViewDef TableDef SinkDef",
+    "catalog": "Clock Retention FromHistory StreamDef DerivedDef ViewDef TableDef SinkDef",
     "hosts.contract": "Query:ReadyQuery",
     "session.planned": "Planned",
     "session.query_sets": "CohortDef QuerySetDef",

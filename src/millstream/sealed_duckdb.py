@@ -11,8 +11,6 @@ _SEALED = {
     "autoload_known_extensions": False,
     "allow_community_extensions": False,
     "allow_persistent_secrets": False,
-    # ORDER BY 'constant' is odd, but no error elsewhere
-    "order_by_non_integer_literal": True,
 }
 
 

@@ -67,7 +67,7 @@ def acknowledge(name: str) -> Call:
 
 CHECKPOINT = Call("checkpoint", lambda db, out: db.checkpoint(), own=True)
 CLOSE = Call("close", lambda db, out: db.close(), own=True)
-STREAM = "CREATE STREAM s (k INT, v INT, t INT) ORDER BY t"
+STREAM = "CREATE STREAM s (k INT, v INT, t INT) ORDER BY t KEEP ALL"
 SMALL = (
     statement(STREAM),
     query("sums", "SELECT k, sum(v) OVER (PARTITION BY k ROWS 2 PRECEDING) AS n FROM s"),
@@ -227,7 +227,10 @@ class Lifecycle:
         """All that can be seen of a session, without changing it."""
         host: Any = db._host
         host.settle()
-        streams = {name: (each.rows, each.rejected, each.late) for name, each in host.streams.items()}
+        streams = {
+            name: (each.rows, each.rejected, each.late, db.sql(f"SELECT * FROM HISTORY({name})").fetch().to_pylist())
+            for name, each in host.streams.items()
+        }
         queries = {}
         for each in db.queries():
             running = host.queries[each.name.lower()]
@@ -238,7 +241,16 @@ class Lifecycle:
             rows = [row for batch in log.unfetched() for row in batch.to_pylist()]
             held = sorted(map(repr, each.snapshot().to_pylist())) if "valid_from" in each.schema.names else None
             error = None if running.error is None else running.error.message
-            queries[each.name] = (log.end, log.fetched_to, log.acknowledged(), rows, held, error)
+            queries[each.name] = (
+                log.end,
+                log.fetched_to,
+                log.acknowledged(),
+                rows,
+                held,
+                error,
+                each.state,
+                each.coverage,
+            )
         tables = {
             row["name"]: sorted(map(repr, db.sql(f"SELECT * FROM {row['name']}").fetch().to_pylist()))
             for row in db.sql("SHOW TABLES").fetch().to_pylist()
@@ -319,11 +331,13 @@ TEMPLATES = (
 
 def random_call(rng: random.Random, life: Lifecycle, made: list[int]) -> Call:
     running = [each.name for each in life.twin.queries() if each.name != SINK]
-    match rng.choices(("push", "start", "stop", "fetch", "reader", "ack", "table", "set", "sink", "save", "close"),
-                      (10, 4, 2, 4, 1, 2, 2, 1, 1, 3, 2))[0]:  # fmt: skip
+    match rng.choices(("push", "start", "stop", "fetch", "reader", "ack", "table", "set", "sink", "save", "close",
+                       "pause"), (10, 4, 2, 4, 1, 2, 2, 1, 1, 3, 2, 2))[0]:  # fmt: skip
         case "start" if len(running) < 5:
             made[0] += 1
-            return query(f"q{made[0]}", rng.choice(TEMPLATES))
+            return query(f"q{made[0]}", rng.choice(TEMPLATES) + rng.choice(("", " WITH HISTORY")))
+        case "pause" if running:
+            return statement(f"{rng.choice(('PAUSE', 'RESUME'))} {rng.choice(running)}")
         case "stop" if running:
             name = rng.choice(running)
             return Call(f"stop {name}", lambda db, out: db.stop(name))
@@ -363,7 +377,7 @@ def random_life(place: Path, seed: int, calls: int = 25) -> Counter[str]:
         with life.disk:
             life.open(rng.randrange(-6, 12), rng.choice(KINDS))
             for text in (
-                "CREATE STREAM s (k INT, v INT, t INT) ORDER BY t SLACK 2",
+                "CREATE STREAM s (k INT, v INT, t INT) ORDER BY t SLACK 2 KEEP ALL",
                 "CREATE TABLE names (k INT, name VARCHAR)",
                 "CREATE SINK w WITH (connector = 'file', path = '{out}', format = 'jsonl')",
             ):

@@ -71,7 +71,7 @@ def play(seed: int, waiting: bool) -> list[Any]:
     with ms.connect() as db:
         db.execute(DECLARED)
         queries = {name: db.sql(text, name=name) for name, text in QUERIES.items()}
-        db._host._watched = not waiting  # type: ignore[attr-defined]
+        db._host.is_watched = not waiting  # type: ignore[attr-defined]
         for what, given in steps(seed):
             match what:
                 case "fetch":

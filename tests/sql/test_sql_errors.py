@@ -9,7 +9,12 @@ from millstream.sql import parse
 CASES = [
     ("⟨SELEC⟩ x", "expected a statement, found 'SELEC'", "did you mean SELECT?"),
     ("SELECT 1; ⟨CRATE⟩ STREAM s (a int)", "expected a statement, found 'CRATE'", "did you mean CREATE?"),
-    ("⟨ALTER⟩ TABLE t ADD x int", "expected a statement, found 'ALTER'", None),
+    ("ALTER ⟨TABLE⟩ t ADD x int", "expected QUERY or STREAM, found 'TABLE'", None),
+    (
+        "CREATE STREAM s (v int) KEEP ⟨v⟩",
+        "expected how much is kept, found 'v'",
+        "KEEP 1 DAY, KEEP 10 GB, KEEP 1000000 ROWS or KEEP ALL",
+    ),
     ("⟨VACUUM⟩", "expected a statement, found 'VACUUM'", None),
     ("⟨x⟩ + 1", "expected a statement, found 'x'", None),
     ("SELECT a FORM ⟨s⟩", "unexpected 's'", "did you mean FROM instead of FORM?"),
@@ -79,7 +84,7 @@ CASES = [
         "expected STREAMS, TABLES, VIEWS, QUERIES, SINKS, FUNCTIONS, AGGREGATES or SHARING, found 'STREAM'",
         "did you mean STREAMS?",
     ),
-    ("EXPLAIN ⟨DROP⟩ TABLE t", "only queries, INSERT and CREATE … AS can be explained", None),
+    ("EXPLAIN ⟨DROP⟩ TABLE t", "only queries, INSERT, CREATE … AS and ALTER QUERY can be explained", None),
     ("SET x⟨⟩", "expected '=', found the end of the statement", None),
     ("SELECT sum(x) OVER (ROWS 3 ⟨)⟩ FROM s", "expected PRECEDING, found ')'", None),
     ("SELECT sum(x) OVER (ROWS BETWEEN 3 PRECEDING⟨)⟩ FROM s", "expected AND, found ')'", None),

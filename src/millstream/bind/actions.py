@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+from sqlglot import exp
 
 from millstream.bind.queries.outputs import Bound
 from millstream.bind.tables.aggregates import TableAggregates
-from millstream.catalog import Entry, Options, SinkDef
+from millstream.catalog import Entry, FromHistory, Options, Retention, SinkDef
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class Define:
     """whether it replaces one that others use: they are about to be replaced, too"""
     rows_from: Options | None = None
     """a table's first rows: the options of a source that ends"""
+    history: FromHistory | None = None
+    """what a view also sees of its streams' past"""
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,42 @@ class StartQuery:
     uses: frozenset[str]
     sink: SinkDef | None = None
     replace: bool = False
+    history: FromHistory | None = None
+
+
+@dataclass(frozen=True)
+class AlterQuery:
+    """Let a query take the place of the running one of that name, with its sink and its readers; `text` is the new
+    definition."""
+
+    name: str
+    query: StartQuery
+    text: str
+
+
+@dataclass(frozen=True)
+class AlterWindow:
+    """Give a running query another window on a stream in FROM; `stream` is None if it has only one."""
+
+    name: str
+    stream: str | None
+    window: exp.Expr
+
+
+@dataclass(frozen=True)
+class AlterStream:
+    """Keep more or less of a stream's past."""
+
+    name: str
+    keep: Retention | None
+
+
+@dataclass(frozen=True)
+class PauseQuery:
+    """Let a query rest, or go on."""
+
+    name: str
+    resume: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,15 +102,17 @@ class OnTables:
     own: TableAggregates | None = None
     """instead of `sql`, a query that calls aggregates written in SQL or Python"""
     views: tuple[str, ...] = ()
+    histories: tuple[str, ...] = ()
+    """the streams whose kept rows it reads"""
 
 
 @dataclass(frozen=True)
 class ChangeRows:
-    """Rows come into a stored table whose changes are remembered, or go by their numbers."""
+    """Rows come into a stored table whose changes are remembered, or go by their `keys`."""
 
     table: str
     rows: pa.Table | None
-    gone: pa.RecordBatch | None
+    keys: pa.RecordBatch | None
 
 
 @dataclass(frozen=True)
@@ -84,7 +125,7 @@ class PushRows:
 
 @dataclass(frozen=True)
 class ExplainPlan:
-    of: StartQuery
+    of: StartQuery | AlterQuery | AlterWindow
     mode: str
 
 
@@ -138,6 +179,10 @@ Action = (
     Define
     | Remove
     | StartQuery
+    | AlterQuery
+    | AlterWindow
+    | AlterStream
+    | PauseQuery
     | Publish
     | OnTables
     | ChangeRows

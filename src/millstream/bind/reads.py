@@ -21,6 +21,11 @@ def is_made(table: exp.Table) -> bool:
     return isinstance(table.this, exp.Func) and function_name(table.this) in GIVE_TABLES
 
 
+def is_kept(table: exp.Table) -> bool:
+    """Whether it is HISTORY(s): rows that are stored, at this moment."""
+    return isinstance(table.this, SideStream) and table.this.kind == "HISTORY"
+
+
 def tables_of(node: exp.Expr) -> list[exp.Table]:
     """What a statement reads or changes by name, its own WITH queries left out."""
     return [table for table in node.find_all(exp.Table) if table.name and not is_made(table) and not _is_local(table)]
@@ -29,13 +34,13 @@ def tables_of(node: exp.Expr) -> list[exp.Table]:
 def reads_only(node: exp.Expr, context: Context, kinds: tuple[type[Entry], ...] = (TableDef,)) -> bool:
     """Whether a query reads nothing but entries of these kinds, as they are at a moment."""
     tables = [table for table in node.find_all(exp.Table) if not is_made(table)]
-    if any(not table.name or isinstance(table.this, SideStream) for table in tables):
+    if any(not table.name or (isinstance(table.this, SideStream) and not is_kept(table)) for table in tables):
         return False
     if any(isinstance(part, Windowed) or part.args.get("stream_of") for part in node.find_all(Windowed, exp.Query)):
         return False
     if node.find(Matching, SequenceMatch, EventExpression) is not None:
         return False
-    for table in tables:
+    for table in [table for table in tables if not is_kept(table)]:
         known = context.local.get(table.name.lower())
         if known is not None and known.kind is not Kind.TABLE:
             return False

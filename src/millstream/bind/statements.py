@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
 from sqlglot import exp
 
 from millstream.bind.actions import (
     Action,
+    AlterQuery,
+    AlterStream,
+    AlterWindow,
     ChangeRows,
     ChangeSetting,
     Define,
@@ -16,6 +20,7 @@ from millstream.bind.actions import (
     ForgetSet,
     KeepSet,
     OnTables,
+    PauseQuery,
     Publish,
     PushRows,
     Remove,
@@ -28,24 +33,29 @@ from millstream.bind.actions import (
 from millstream.bind.context import Context
 from millstream.bind.delivery import delivered
 from millstream.bind.expressions import ExpressionBinder
+from millstream.bind.history import (
+    asked_history,
+    bind_alter_query,
+    bind_alter_stream,
+    history_name,
+    with_histories,
+)
 from millstream.bind.nested import bind_type
 from millstream.bind.patterns.outside import check_stars
 from millstream.bind.programs import define_aggregate
 from millstream.bind.queries.outputs import Bound
 from millstream.bind.queries.select import bind_named, bind_query
 from millstream.bind.reads import reads_only, require_known, tables_of
-from millstream.bind.scope import did_you_mean
+from millstream.bind.streams import columns_of, create_stream, options_given, require_stream
 from millstream.bind.tables.aggregates import in_store_terms, own_aggregates
-from millstream.bind.tables.constraints import constraints_of, refuse_constraints
+from millstream.bind.tables.constraints import constraints_of
 from millstream.bind.tables.text import store_sql
 from millstream.catalog import (
     AggregateDef,
     Catalog,
-    Clock,
     DerivedDef,
     Entry,
     FunctionDef,
-    Options,
     SinkDef,
     StreamDef,
     TableDef,
@@ -55,8 +65,8 @@ from millstream.catalog import (
 from millstream.errors import refusing_depth
 from millstream.expressions.nodes import Column
 from millstream.plan.nodes import Kind
-from millstream.schema import Field, Schema
-from millstream.sql import duration_us, options_of, to_sql
+from millstream.sql import history as H
+from millstream.sql import to_sql
 from millstream.sql.nodes import (
     CreateAggregate,
     CreateSink,
@@ -69,10 +79,13 @@ from millstream.sql.nodes import (
     Stop,
 )
 from millstream.sql.relations import CreateView
-from millstream.types import DATE, TIMESTAMP, TIMESTAMPTZ, VARCHAR, SqlType, common_type
+from millstream.types import SqlType, common_type
 
 __all__ = [
     "Action",
+    "AlterQuery",
+    "AlterStream",
+    "AlterWindow",
     "ChangeRows",
     "ChangeSetting",
     "Define",
@@ -81,6 +94,7 @@ __all__ = [
     "ForgetSet",
     "KeepSet",
     "OnTables",
+    "PauseQuery",
     "Publish",
     "PushRows",
     "StartQuery",
@@ -92,8 +106,6 @@ __all__ = [
     "changes",
     "delivered",
 ]
-
-CURRENT_TIME = "current_time"
 
 STORED: tuple[type[Entry], ...] = (TableDef, ViewDef)
 """what has a content at this moment"""
@@ -116,7 +128,7 @@ def bind(node: exp.Expr, catalog: Catalog, sql: str, parameters: Mapping[str, Sq
     check_stars(node, context)
     match node:
         case CreateStream():
-            return _create_stream(node, context)
+            return create_stream(node, context)
         case CreateView():
             return _create_view(node, context)
         case CreateSink():
@@ -142,6 +154,12 @@ def bind(node: exp.Expr, catalog: Catalog, sql: str, parameters: Mapping[str, Sq
             return DescribeEntry(str(node.this.name))
         case Stop():
             return StopQuery(str(node.name))
+        case H.StreamAlteration():
+            return bind_alter_stream(node, context)
+        case H.QueryAlteration():
+            return bind_alter_query(node, _altered(node, context))
+        case H.Pause():
+            return PauseQuery(str(node.name), bool(node.args.get("resume")))
         case SetOption():
             return ChangeSetting(node.name.lower(), node.value)
         case SetLocation():
@@ -158,7 +176,8 @@ def bind_select_statement(node: exp.Expr, context: Context) -> StartQuery | Publ
     """A query over streams, or an ad-hoc query on stored tables and views."""
     if reads_only(node, context, STORED):
         return _on_tables(node, context, is_query=True)
-    query = StartQuery(_bind_stream(node, context), frozenset(context.uses))
+    bound = _bind_stream(node, context)
+    query = StartQuery(bound, frozenset(context.uses), history=asked_history(node, bound.plan, context))
     if not context.published:
         return query
     streams = tuple(Define(entry, uses=query.uses) for entry in context.published.values())
@@ -167,64 +186,31 @@ def bind_select_statement(node: exp.Expr, context: Context) -> StartQuery | Publ
 
 def _bind_stream(node: exp.Expr, context: Context) -> Bound:
     bound = bind_query(node, context)
-    _require_stream(bound, node, context)
+    require_stream(bound, node, context)
     return delivered(bound, context)
 
 
-def _require_stream(bound: Bound, node: exp.Expr, context: Context) -> None:
-    if bound.plan.kind is Kind.TABLE:
-        context.refuse(
-            "this query reads stored tables only, so it is not a stream",
-            node,
-            hint="run it once with SELECT, or store its rows with CREATE TABLE … AS",
-        )
+def _altered(node: H.QueryAlteration, context: Context) -> StartQuery | None:
+    """The query that is to take the place of another."""
+    query = node.args.get("query")
+    if query is None:
+        return None
+    bound = bind_select_statement(query, context)
+    if not isinstance(bound, StartQuery):
+        context.fail("a query over streams is expected here", query)
+    return bound
 
 
-def _explained(node: exp.Expr, catalog: Catalog, sql: str, context: Context) -> StartQuery:
+def _explained(node: exp.Expr, catalog: Catalog, sql: str, context: Context) -> StartQuery | AlterQuery | AlterWindow:
     action = bind(node, catalog, sql)
     match action:
-        case StartQuery():
+        case StartQuery() | AlterQuery() | AlterWindow():
             return action
         case Publish(query=query):
             return query
         case Define(entry=DerivedDef(plan=plan) | ViewDef(plan=plan), uses=uses):
             return StartQuery(delivered(Bound(plan, plan.schema.names), context), uses)
     return context.fail("EXPLAIN takes a query over streams", node)
-
-
-def _create_stream(node: CreateStream, context: Context) -> Define:
-    name = str(node.name)
-    replace, quiet = bool(node.args.get("or_replace")), bool(node.args.get("if_not_exists"))
-    query = node.args.get("query")
-    if query is not None:
-        listed = node.args.get("columns") or []
-        bound = bind_named(query, context, node, tuple(column.name for column in listed) or None)
-        _require_stream(bound, query, context)
-        clocks = context.clocks_of(bound.plan)
-        clock = Clock.LATENT if Clock.LATENT in clocks else Clock.EXTERNAL
-        return Define(DerivedDef(name, bound.plan, clock), replace, quiet, frozenset(context.uses))
-    declared = node.args.get("columns") or []
-    schema = _columns(declared, context, node)
-    refuse_constraints(declared, context)
-    clock, time = _clock(node, schema, context)
-    slack = 0 if node.slack is None else _slack(node.slack, clock, None if time is None else schema[time].type, context)
-    since = None if node.since is None else _since(node.since, schema, time, context)
-    return Define(StreamDef(name, schema, clock, time, slack, _source(node, context), since), replace, quiet)
-
-
-def _since(node: exp.Identifier, schema: Schema, time: str | None, context: Context) -> str:
-    """The column that tells when events start."""
-    if time is None:
-        context.fail("SINCE is for streams that are ordered by a column", node, hint="ORDER BY ended SINCE began")
-    if node.name not in schema:
-        context.fail(f"no column {node.name}", node, hint=did_you_mean(node.name, list(schema.names)))
-    if schema[node.name].type != schema[time].type:
-        context.fail(
-            f"{node.name} is {schema[node.name].type}, and events end at {schema[time].type}",
-            node,
-            hint="declare both columns with the same type",
-        )
-    return schema[node.name].name
 
 
 def _create_view(node: CreateView, context: Context) -> Define:
@@ -246,94 +232,17 @@ def _create_view(node: CreateView, context: Context) -> Define:
         )
     entry = ViewDef(str(node.name), bound.plan, bound.names, to_sql(node.query))
     replace, quiet = bool(node.args.get("or_replace")), bool(node.args.get("if_not_exists"))
-    return Define(entry, replace, quiet, frozenset(context.uses))
-
-
-def _columns(nodes: list[exp.ColumnDef], context: Context, at: exp.Expr) -> Schema:
-    fields: list[Field] = []
-    for column in nodes:
-        kind = column.args.get("kind")
-        type_ = VARCHAR if kind is None else bind_type(context, kind)
-        if any(column.name.lower() == other.name.lower() for other in fields):
-            context.fail(f"two columns are named {column.name}", column)
-        fields.append(Field(column.name, type_))
-    if not fields:
-        context.fail("a declaration needs columns", at)
-    return Schema(tuple(fields))
-
-
-def _clock(node: CreateStream, schema: Schema, context: Context) -> tuple[Clock, str | None]:
-    order = node.args.get("order_by")
-    if order is None:
-        return Clock.LATENT, None
-    name = order.name
-    if name.lower() == CURRENT_TIME:
-        if CURRENT_TIME not in schema:
-            context.fail("ORDER BY current_time needs a column of that name", order, hint="add current_time TIMESTAMP")
-        if schema[CURRENT_TIME].type not in (TIMESTAMP, TIMESTAMPTZ):
-            context.fail("current_time is a TIMESTAMP", order)
-        return Clock.INTERNAL, schema[CURRENT_TIME].name
-    if name not in schema:
-        context.fail(f"no column {name} to order by", order, hint=did_you_mean(name, list(schema.names)))
-    type_ = schema[name].type
-    if type_ not in (TIMESTAMP, TIMESTAMPTZ, DATE) and not type_.is_integer:
-        context.fail(f"a stream cannot be ordered by {type_}", order, hint="use a TIMESTAMP, DATE or integer column")
-    return Clock.EXTERNAL, schema[name].name
-
-
-def _slack(node: exp.Expr, clock: Clock, time: SqlType | None, context: Context) -> int:
-    """How much out of order rows may be: a length of time, or a number where the stream is ordered by one."""
-    if clock is not Clock.EXTERNAL or time is None:
-        context.fail("SLACK is for streams that are ordered by a column", node, hint="add ORDER BY column")
-    number = node.name if isinstance(node, exp.Literal) else None
-    if time.is_integer:
-        if number is None or not number.isdecimal():
-            context.fail("the stream is ordered by a number, so SLACK takes a number", node, hint="SLACK 5")
-        length: int | None = int(number)
-    elif number is not None:
-        context.fail("SLACK needs a unit of time", node, hint=f"SLACK {number} SECONDS")
-    else:
-        length = duration_us(node)
-    if length is None:
-        context.fail("SLACK takes a constant duration", node, hint="SLACK 5 SECONDS")
-    if not 0 <= length < 2**62:
-        context.fail("SLACK cannot be negative" if length < 0 else "this SLACK is too long", node)
-    return length
-
-
-def _source(node: CreateStream, context: Context) -> Options | None:
-    options = _options(node, context)
-    clause = node.args.get("source")
-    if clause is None:
-        return options or None
-    from millstream.connectors.registry import parse_source_clause
-
-    with context.blaming(clause):
-        if isinstance(clause, exp.Literal):
-            parsed = parse_source_clause(str(clause.this))
-        else:
-            arguments = [
-                argument.this if isinstance(argument, exp.Literal) else argument.sql()
-                for argument in clause.expressions
-            ]
-            parsed = parse_source_clause((clause.name, arguments))
-    return {**parsed, **options}
-
-
-def _options(node: exp.Expr, context: Context) -> dict[str, str | int | float | bool]:
-    options = {name.lower(): value for name, value in options_of(node).items()}
-    for name, value in options.items():
-        if value is None:
-            context.fail(f"option {name} is NULL", node, hint="leave it out for its default")
-    return {name: value for name, value in options.items() if value is not None}
+    history = asked_history(node.query, bound.plan, context)
+    return Define(entry, replace, quiet, frozenset(context.uses), history=history)
 
 
 def _create_sink(node: CreateSink, context: Context) -> Define | StartQuery:
-    sink = SinkDef(str(node.name), _options(node, context))
+    sink = SinkDef(str(node.name), options_given(node, context))
     query = node.args.get("query")
     if query is None:
         return Define(sink, bool(node.args.get("or_replace")), bool(node.args.get("if_not_exists")))
-    return StartQuery(_bind_stream(query, context), frozenset(context.uses), sink)
+    bound = _bind_stream(query, context)
+    return StartQuery(bound, frozenset(context.uses), sink, history=asked_history(query, bound.plan, context))
 
 
 def _create_table(node: exp.Create, context: Context) -> Define | OnTables:
@@ -349,13 +258,13 @@ def _create_table(node: exp.Create, context: Context) -> Define | OnTables:
                 "a table cannot be made from a stream that never ends", node.expression, hint="use CREATE STREAM … AS"
             )
         action = _on_tables(node.expression, context, is_query=True)
-        return OnTables(action.sql, action.reads, False, (target.name, replace), action.own, action.views)
+        return dataclasses.replace(action, is_query=False, create=(target.name, replace))
     schema = node.this
     table = schema.this if isinstance(schema, exp.Schema) else schema
     elements = schema.expressions if isinstance(schema, exp.Schema) else []
-    columns = _columns([each for each in elements if isinstance(each, exp.ColumnDef)], context, node)
+    columns = columns_of([each for each in elements if isinstance(each, exp.ColumnDef)], context, node)
     entry = TableDef(table.name, columns, constraints_of(elements, columns, context))
-    return Define(entry, replace, quiet, rows_from=_options(node, context) or None)
+    return Define(entry, replace, quiet, rows_from=options_given(node, context) or None)
 
 
 def _create_function(node: exp.Create, context: Context) -> Define:
@@ -411,7 +320,8 @@ def _insert(node: exp.Insert, context: Context) -> StartQuery | OnTables | PushR
             if not isinstance(node.expression, exp.Query):
                 context.fail("a sink takes the rows of a query", node, hint=f"INSERT INTO {entry.name} SELECT …")
             bound = _bind_stream(node.expression, context)
-            return StartQuery(bound, frozenset({*context.uses, entry.name}), entry)
+            history = asked_history(node.expression, bound.plan, context)
+            return StartQuery(bound, frozenset({*context.uses, entry.name}), entry, history=history)
         case TableDef():
             if isinstance(node.expression, exp.Query) and not reads_only(node.expression, context, STORED):
                 context.refuse(
@@ -474,8 +384,11 @@ def _on_tables(node: exp.Expr, context: Context, *, is_query: bool) -> OnTables:
     reads: set[str] = set()
     views: dict[str, None] = {}
     changed = None if is_query else _changed(node)
+    node, histories = with_histories(node, context)
     require_known(node, context)
     for table in tables_of(node):
+        if table.name in map(history_name, histories):
+            continue
         entry = context.catalog.find(table.name)
         if isinstance(entry, ViewDef) and table is changed:
             context.fail(f"{entry.name} is a view, and cannot be changed directly", table)
@@ -488,7 +401,7 @@ def _on_tables(node: exp.Expr, context: Context, *, is_query: bool) -> OnTables:
     node = in_store_terms(node, context)
     own = own_aggregates(node, context)
     sql = store_sql(node) if own is None else ""
-    return OnTables(sql, frozenset(reads), is_query, own=own, views=tuple(views))
+    return OnTables(sql, frozenset(reads), is_query, own=own, views=tuple(views), histories=histories)
 
 
 def _changed(node: exp.Expr) -> exp.Expr:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
-from millstream.catalog import SinkDef, StreamDef
+from millstream.catalog import FromHistory, SinkDef, StreamDef
 from millstream.connectors.contract import Rejected, RowSource
 from millstream.errors import CatalogError
 from millstream.hosts.results import ResultLog
@@ -31,6 +31,8 @@ class ReadyQuery:
     """whether nobody fetches its rows: it is there for its content"""
     bound: Node | None = None
     """the logical plan as it was bound, before any rule; None if physical operators were given as they are"""
+    history: FromHistory | None = None
+    """whether it also sees rows that came before it"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,16 @@ class Shared:
     how: str
 
 
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Since when a query has seen all rows of its streams, and from when on its answers are complete: instants, None if
+    unknown or never. `is_complete`: it has seen all rows that there ever were."""
+
+    since: int | None
+    complete_from: int | None
+    is_complete: bool
+
+
 Report = Callable[[Progress], None]
 
 
@@ -108,6 +120,46 @@ class Host(Protocol):
         ...
 
     def stop(self, name: str) -> None: ...
+
+    def prepare(self, program: ReadyQuery) -> None:
+        """Do ahead what takes long of starting a query or altering the one of its name; the others go on meanwhile."""
+        ...
+
+    def alter(self, program: ReadyQuery) -> None:
+        """Let a program take the place of the query of its name, which keeps its sink, its readers and its rows."""
+        ...
+
+    def explain_alteration(self, program: ReadyQuery) -> list[str]:
+        """What `alter` would reuse, and what it would compute anew."""
+        ...
+
+    def pause(self, name: str) -> None:
+        """Let a query rest: no rows reach it."""
+        ...
+
+    def go_on(self, name: str) -> None:
+        """Let a query that rests go on, with rows that were kept meanwhile."""
+        ...
+
+    def state(self, name: str) -> str:
+        """running, paused, failed or ended."""
+        ...
+
+    def coverage(self, name: str) -> Coverage:
+        """From when on the answers of a query are complete."""
+        ...
+
+    def keep(self, stream: StreamDef) -> None:
+        """Keep as much of a stream's past as its definition says."""
+        ...
+
+    def history(self, stream: str) -> Any:
+        """The kept rows of a stream: an Arrow data set or table."""
+        ...
+
+    def sources_of_history(self, program: ReadyQuery) -> list[str]:
+        """Where a query that starts now would take rows of the past from."""
+        ...
 
     def push(self, stream: str, rows: pa.RecordBatch, rejected: tuple[Rejected, ...]) -> Counts:
         """Rows of a stream, in order of arrival, with those that were refused on the way."""

@@ -78,6 +78,11 @@ class ResultLog:
         self._named: dict[str, Cursor] = {}
 
     @property
+    def has_readers(self) -> bool:
+        """Whether somebody reads it who holds on to its columns."""
+        return self._has_readers or bool(self._named)
+
+    @property
     def end(self) -> int:
         """The position behind the last row."""
         return self._open.start

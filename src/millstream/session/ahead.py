@@ -10,7 +10,7 @@ from millstream.bind.queries.outputs import Bound
 from millstream.bind.statements import delivered
 from millstream.catalog import ViewDef
 from millstream.errors import refusing_depth
-from millstream.hosts.embedded.host import EmbeddedHost
+from millstream.session.altering import planned_alteration
 from millstream.session.planned import Planned
 
 if TYPE_CHECKING:
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
 @refusing_depth()
 def planned_ahead(db: Database, action: act.Action, text: str, name: str | None) -> Planned | None:
-    """The query that a statement starts, if it starts one and does not replace another."""
+    """The query that a statement starts, or that takes the place of another by ALTER QUERY, if it has one."""
     planned = _planned(db, action, text, name)
-    host = db._host
-    if planned is not None and isinstance(host, EmbeddedHost):
-        with host.lock.aside():
-            host.graph.make_ready(planned.program.plan)
+    if planned is not None:
+        db._host.prepare(planned.program)
     return planned
 
 
 def _planned(db: Database, action: act.Action, text: str, name: str | None) -> Planned | None:
     match action:
+        case act.AlterQuery():
+            return planned_alteration(db, action)
         case act.StartQuery(bound=bound, uses=uses, sink=sink, replace=replace) if not replace or name is None:
-            return db.plan(db.free_name(name), bound, sink, uses, text)
+            return db.plan(db.free_name(name), bound, sink, uses, text, history=action.history)
         case act.Define(entry=ViewDef() as view, if_not_exists=lenient, replace=replace, uses=uses):
             if (lenient or not replace) and db.catalog.like(view) is not None:
                 return None
             if view.name.lower() not in db.views:
                 db.free_name(view.name)
             bound = delivered(Bound(view.plan, view.names), Context(db.catalog, view.sql))
-            return db.plan(view.name, bound, None, uses, view.sql, view=True)
+            return db.plan(view.name, bound, None, uses, view.sql, view=True, history=action.history)
     return None

@@ -16,7 +16,7 @@ from millstream import sql
 from millstream.bind import statements as act
 from millstream.bind.queries.select import Bound
 from millstream.bind.statements import bind
-from millstream.catalog import Catalog, Clock, Entry, SinkDef, StreamDef, TableDef, ViewDef
+from millstream.catalog import Catalog, Clock, Entry, FromHistory, SinkDef, StreamDef, TableDef, ViewDef
 from millstream.config import Config
 from millstream.connectors import rows as conversion
 from millstream.connectors.registry import make_sink
@@ -28,12 +28,14 @@ from millstream.physical.check import check_plan, is_relation
 from millstream.physical.nodes import Physical, Source, walk
 from millstream.plan.nodes import Node
 from millstream.rules import OPTIMIZE, run_rules
+from millstream.session import altering
 from millstream.session.ahead import planned_ahead
+from millstream.session.altering import HistoryAsked
 from millstream.session.explain import explainable, explained
 from millstream.session.guard import Guarded
 from millstream.session.listener import Listener, heard
 from millstream.session.listings import description, listing, sharing
-from millstream.session.planned import Planned, Planning, errors_of, plan_query, ways_to_plan
+from millstream.session.planned import Planned, Planning, errors_of, plan_query
 from millstream.session.publishing import publish
 from millstream.session.query import Query, Result, text_table
 from millstream.session.stored import StoredStatements
@@ -62,7 +64,9 @@ class Database(Guarded):
         self.numbered = 0
         """how many queries got their names from the session"""
         self._closed = False
-        self._stored = StoredStatements(self.catalog, tables, lambda view: host.content(view, None), self.turn)
+        self._stored = StoredStatements(
+            self.catalog, tables, lambda view: host.content(view, None), host.history, self.turn
+        )
 
     # -- SQL -------------------------------------------------------------------------------------------------------
 
@@ -82,27 +86,33 @@ class Database(Guarded):
         return result
 
     @overload
-    def sql(self, text: str, name: str, replace: bool = False, params: Parameters | None = None) -> Query: ...
+    def sql(
+        self, text: str, name: str, replace: bool = False, params: Parameters | None = None,
+        history: HistoryAsked = None,
+    ) -> Query: ...  # fmt: skip
     @overload
     def sql(
-        self, text: str, name: None = None, replace: bool = False, params: Parameters | None = None
-    ) -> Query | Result: ...
+        self, text: str, name: None = None, replace: bool = False, params: Parameters | None = None,
+        history: HistoryAsked = None,
+    ) -> Query | Result: ...  # fmt: skip
     @in_turn  # type: ignore[misc]
     def sql(
-        self, text: str, name: str | None = None, replace: bool = False, params: Parameters | None = None
-    ) -> Query | Result:
+        self, text: str, name: str | None = None, replace: bool = False, params: Parameters | None = None,
+        history: HistoryAsked = None,
+    ) -> Query | Result:  # fmt: skip
         """Start a continuous query, or answer an ad-hoc one on stored tables, EXPLAIN or SHOW.
 
         Only a continuous query takes a `name`. With `replace`, it replaces a running query of that name and continues
         with its state; names and stateless parts may differ, but not the state. `params` are values for `$name` (a
-        dict) or `?` (a list) in the text. They are constants and never become SQL.
+        dict) or `?` (a list) in the text. They are constants and never become SQL. With `history`, it first sees the
+        rows that are kept (True), or those from an instant on.
         """
         self._require_open()
         with self.guard.working(self.config.limits):
             parsed = sql.parse(text, params)
             if len(parsed) != 1:
                 raise BindError(f"one statement is expected, got {len(parsed)}", hint="use execute() for several")
-            action = bind(parsed[0].ast, self.catalog, text)
+            action = altering.with_history(self, bind(parsed[0].ast, self.catalog, text), history)
             if isinstance(action, act.Publish):
                 action = act.Publish(action.streams, action.query, is_stream=False)
             elif name is not None and not isinstance(action, act.StartQuery):
@@ -166,7 +176,7 @@ class Database(Guarded):
         self._require_open()
         if isinstance(action, act.Publish):
             return publish(self, action, text, name)
-        action = self.guard.admit(action, self.catalog)
+        action = altering.settled(self, self.guard.admit(action, self.catalog))
         self._host.settle()
         planned = planned_ahead(self, action, text, name)
         if self.listener is None or not act.changes(action):
@@ -176,7 +186,7 @@ class Database(Guarded):
     def _do(self, action: act.Action, text: str, name: str | None, planned: Planned | None) -> Query | Result | None:
         match action:
             case act.StartQuery(replace=True) if name is not None:
-                return self._replace(action, text, self.query(name).name)
+                return altering.replaced(self, action, text, self.query(name).name)
             case act.StartQuery():
                 assert planned is not None
                 return self.go_on(planned, self._host.start)
@@ -199,15 +209,17 @@ class Database(Guarded):
                 return listing(kind, self.catalog, self.queries(), self._host.trouble())
             case act.DescribeEntry(name=entry):
                 return description(entry, self.catalog)
-            case act.ChangeRows(table=table, rows=rows, gone=gone):
+            case act.ChangeRows(table=table, rows=rows, keys=keys):
                 if rows is not None:
                     self.tables.add_rows(table, rows)
-                if gone is not None:
-                    self.tables.remove_rows(table, gone)
+                if keys is not None:
+                    self.tables.remove_rows(table, keys)
             case act.ForgetSet(name=ended):
                 self.sets.forget(ended)
             case act.StopQuery(name=query):
                 self._stop(query)
+            case act.AlterQuery() | act.AlterWindow() | act.AlterStream() | act.PauseQuery():
+                return altering.perform(self, action, planned)
             case act.SetPlace(name=place, directory=directory, read_only=read_only):
                 self.guard.set_location(place, directory, read_only)
             case act.ChangeSetting(name=setting, value=value):
@@ -218,29 +230,17 @@ class Database(Guarded):
 
     def plan(
         self, name: str, bound: Bound, sink: SinkDef | None, uses: frozenset[str] = frozenset(), text: str = "",
-        how: Planning | None = None, view: bool = False,
+        how: Planning | None = None, view: bool = False, history: FromHistory | None = None,
     ) -> Planned:  # fmt: skip
         how = how or Planning.of(self.config, self._host.statistics())
-        return plan_query(name, bound, sink, how, self.config.disabled_rules, uses=uses, text=text, view=view)
+        rules = self.config.disabled_rules
+        return plan_query(name, bound, sink, how, rules, uses=uses, text=text, view=view, history=history)
 
     @refusing_depth()
-    def _explain(self, query: act.StartQuery, mode: str) -> str:
-        return explained(self.plan("query", query.bound, query.sink), mode, self.catalog, self._host)
+    def _explain(self, query: act.StartQuery | act.AlterQuery | act.AlterWindow, mode: str) -> str:
+        return altering.explained_statement(self, query, mode)
 
     # -- queries ---------------------------------------------------------------------------------------------------
-
-    @refusing_depth()
-    def _replace(self, action: act.StartQuery, text: str, name: str) -> Query:
-        """Plan a query such that it keeps what the one of its name keeps, as that was planned or as it would be now."""
-        refused: StateError | None = None
-        for how in ways_to_plan(Planning.of(self.config, self._host.statistics())):
-            planned = self.plan(name, action.bound, action.sink, action.uses, text, how)
-            try:
-                return self.go_on(planned, self._host.replace)
-            except StateError as error:
-                refused = refused or error
-        assert refused is not None
-        raise refused
 
     def go_on(self, planned: Planned, start: Callable[[ReadyQuery], None]) -> Query:
         """Start a query that is already planned."""

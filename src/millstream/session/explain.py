@@ -30,7 +30,10 @@ def explained(planned: Planned, mode: str, catalog: Catalog, host: Host) -> str:
     trace = Trace(program.bound, list(planned.changes))
     by_number = any(catalog.get(stream, StreamDef).is_by_number for stream in streams_of(program.plan))
     with lengths_told(by_number=by_number):
-        return explain_text(program.bound, trace, host.explain(program), mode, host.statistics())
+        text = explain_text(program.bound, trace, host.explain(program), mode, host.statistics())
+    if program.history is not None and mode != "COST":
+        text += "\n\n" + _part("history", "\n".join(host.sources_of_history(program)))
+    return text
 
 
 def explain_text(plan: Node, trace: Trace, stages: str, mode: str, known: Statistics = UNKNOWN) -> str:
@@ -118,7 +121,7 @@ def _part(title: str, body: str) -> str:
     return f"{title}:\n" + "\n".join("  " + line for line in body.splitlines())
 
 
-def explainable(action: act.Action, mode: str) -> tuple[act.StartQuery, str]:
+def explainable(action: act.Action, mode: str) -> tuple[act.StartQuery | act.AlterQuery | act.AlterWindow, str]:
     """The query that a statement given to `explain` starts, or stands for, and the mode."""
     match action:
         case act.ExplainPlan(of=query, mode=said):

@@ -28,7 +28,7 @@ def listing(kind: str, catalog: Catalog, queries: Sequence[Query], trouble: Mapp
     match kind:
         case "QUERIES":
             return _rows(
-                ("name", "sql", "status"), [(q.name, q.sql, trouble.get(q.name.lower(), "running")) for q in queries]
+                ("name", "sql", "status"), [(q.name, q.sql, trouble.get(q.name.lower(), q.state)) for q in queries]
             )
         case "STREAMS":
             streams = [

@@ -33,6 +33,7 @@ from millstream.errors import StateError
 from millstream.hosts.contract import ReadyQuery
 from millstream.hosts.embedded.checkpoint import SavedStates, replay, restore_query, restore_streams, save
 from millstream.hosts.embedded.host import EmbeddedHost, Now
+from millstream.hosts.embedded.kept import sweep
 from millstream.hosts.tables import TableStore
 from millstream.session.database import Database
 from millstream.session.journal import Journal
@@ -62,6 +63,7 @@ def open_persistent(
         tables = TableStore(journal.tables_path, config)
         opened.callback(tables.close)
         host = EmbeddedHost(tables, config, now)
+        host.home = directory / "history"
         opened.callback(host.close)
         database = Database(host, tables, config)
         keeper = SessionKeeper(database, host, journal, aggregates, given)
@@ -98,6 +100,8 @@ class SessionKeeper:
         """whether the statement at work has a note that must go if it fails"""
         self._defined: Record | None = None
         """what is kept of the entry that is being defined"""
+        self._seen_from: dict[str, int] = {}
+        """what the query that is being resumed has seen of its streams"""
 
     # -- what is noted ---------------------------------------------------------------------------------------------
 
@@ -147,6 +151,10 @@ class SessionKeeper:
                         # so that all it has written is known to be there before anybody sees the end of it
                         self.checkpoint()
                     self._note({"op": "stop", "name": name})
+            case act.PauseQuery(name=name, resume=resume):
+                if f"query:{name.lower()}" in self._kept:
+                    self._seen_from = dict(self._host.queries[name.lower()].covered)
+                    self._note({"op": "resume" if resume else "pause", "name": name})
             case act.ChangeSetting(name=name, value=value):
                 self._note({"op": "set", "name": name, "value": value})
 
@@ -158,12 +166,32 @@ class SessionKeeper:
     def after(self, action: act.Action, result: Query | Result | None) -> None:
         self._is_noted = False
         match action:
-            case act.StartQuery(uses=uses, replace=replace) if isinstance(result, Query) and not self._is_temporary(
-                uses
-            ):
-                self._started(result.name, replace)
+            case act.StartQuery(uses=uses) if isinstance(result, Query) and not self._is_temporary(uses):
+                if action.history is not None and not action.replace:
+                    self._started_with_history(result.name)
+                else:
+                    self._started(result.name, action.replace)
+            case act.AlterQuery(query=query) if isinstance(result, Query):
+                self._kept.pop(f"query:{result.name.lower()}", None)
+                if not self._is_temporary(query.uses):
+                    self._started(result.name, replaced=True)
+            case act.PauseQuery(name=name):
+                if (
+                    f"query:{name.lower()}" in self._kept
+                    and self._seen_from != self._host.queries[name.lower()].covered
+                ):
+                    # rows were missing, and in a replay others might be
+                    self._save_before_rows()
+            case act.AlterStream(name=name):
+                if f"entry:{name.lower()}" in self._kept:
+                    self._kept[f"entry:{name.lower()}"] = _record(
+                        self._database.catalog.get(name, StreamDef), frozenset()
+                    )
+                    self._save_before_rows()
             case act.Define(entry=entry):
                 self._was_defined(entry)
+                if action.history is not None:
+                    self._save_before_rows()
             case act.Remove(name=name, kinds=kinds):
                 for key in _keys(name, kinds):
                     self._kept.pop(key, None)
@@ -203,6 +231,17 @@ class SessionKeeper:
             self._database.withdraw(name)
             raise
         self._kept[key] = record
+
+    def _started_with_history(self, name: str) -> None:
+        """The journal could not tell which rows were kept, so all is saved at once."""
+        key = f"query:{name.lower()}"
+        self._kept[key] = {"query": plan_form.dumps(self._database.planned(name))}
+        try:
+            self.checkpoint()
+        except StateError:
+            del self._kept[key]
+            self._database.withdraw(name)
+            raise
 
     def _definition(self, action: act.Define, text: str, planned: Planned | None) -> Record:
         match action.entry:
@@ -267,6 +306,7 @@ class SessionKeeper:
             self._owed = False
             # what sinks have written is seen once it is known that it was: it is never taken back
             self._host.publish()
+            sweep(self._host)
 
     def before_close(self) -> None:
         self._host.stop_readers()
@@ -287,6 +327,7 @@ class SessionKeeper:
         with self._host.lock:
             if manifest is not None:
                 self._restore(manifest, blobs)
+            sweep(self._host)
             self._states = SavedStates(blobs)
             for note, rows in notes:
                 try:
@@ -384,6 +425,8 @@ class SessionKeeper:
             case {"op": "stop", "name": name}:
                 self._database.stop(name)
                 self._kept.pop(f"query:{name.lower()}", None)
+            case {"op": "pause" | "resume" as op, "name": name}:
+                (self._host.pause if op == "pause" else self._host.go_on)(name)
             case {"op": "forget set", "name": name}:
                 self._kept.pop(f"set:{name.lower()}", None)
             case {"op": "set", "name": name, "value": value}:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from millstream.bind.queries.outputs import Bound
-from millstream.catalog import SinkDef
+from millstream.catalog import FromHistory, SinkDef
 from millstream.config import Config
 from millstream.errors import Span
 from millstream.hosts.contract import ReadyQuery
@@ -65,6 +65,7 @@ class Planned:
 def plan_query(
     name: str, bound: Bound, sink: SinkDef | None, how: Planning, disabled: frozenset[str],
     *, uses: frozenset[str] = frozenset(), text: str = "", view: bool = False,
+    history: FromHistory | None = None,
 ) -> Planned:  # fmt: skip
     """The way from a bound query to what runs: rules, then the physical plan."""
     plan, trace = run_rules(bound.plan, OPTIMIZE if how.rules else (), disabled, how.known, why_slow)
@@ -75,7 +76,7 @@ def plan_query(
         raise
     if how.lenient:
         physical = without_failing_rows(physical)
-    program = ReadyQuery(name, physical, bound.names, sink, isinstance(bound.plan, Validity), view, bound.plan)
+    program = ReadyQuery(name, physical, bound.names, sink, isinstance(bound.plan, Validity), view, bound.plan, history)
     return Planned(program, text, uses, tuple(trace.changes))
 
 

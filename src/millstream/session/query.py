@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from millstream.bind.actions import PauseQuery
 from millstream.catalog import StreamDef
 from millstream.errors import CatalogError, DataError, UnsupportedError
 from millstream.hosts.contract import Counts, Host, ReadyQuery
@@ -19,7 +20,7 @@ from millstream.hosts.results import ResultLog, WhenFull
 from millstream.physical.nodes import streams_of
 from millstream.session.display import SHOWN, Displayed, as_html, as_text
 from millstream.session.subscriptions import Reader, await_news
-from millstream.session.times import Moment, instant_of
+from millstream.session.times import Completeness, Moment, completeness, instant_of
 
 if TYPE_CHECKING:
     from millstream.session.database import Database
@@ -42,6 +43,32 @@ class Query(Displayed):
     @property
     def name(self) -> str:
         return self._program.name
+
+    @property
+    def state(self) -> str:
+        """running, paused, failed or ended."""
+        return self._host.state(self.name)
+
+    @property
+    def coverage(self) -> Completeness:
+        """From when on its answers are complete: a query that starts late has missed rows, unless it began with
+        history."""
+        stream = self._database.catalog.get(next(iter(streams_of(self._program.plan))), StreamDef)
+        return completeness(self._host.coverage(self.name), stream)
+
+    def pause(self) -> None:
+        """Let it rest: no rows reach it, and its state stays as it is."""
+        self._database.perform(PauseQuery(self.name))
+
+    def resume(self) -> None:
+        """Let it go on after a pause. It catches up with rows that its streams have kept meanwhile."""
+        self._database.perform(PauseQuery(self.name, resume=True))
+
+    def become(self, other: Query) -> Query:
+        """Stand for another definition that took its place; whoever holds this object holds that one."""
+        self._program, self._explain, self.sql = other._program, other._explain, other.sql
+        self._database._queries[self.name.lower()] = self
+        return self
 
     @property
     def schema(self) -> pa.Schema:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pyarrow as pa
 
 from millstream.bind import statements as act
+from millstream.bind.history import history_name
 from millstream.catalog import Catalog, Options, TableDef
 from millstream.connectors.contract import RowSource
 from millstream.connectors.registry import make_source
@@ -17,14 +19,21 @@ from millstream.session.turns import StatementTurn
 
 
 class StoredStatements:
-    """Runs what asks or changes stored tables; `content` gives the rows that a view holds now."""
+    """Runs what asks or changes stored tables; `content` gives the rows that a view holds now, `history` those that are
+    kept of a stream."""
 
     def __init__(
-        self, catalog: Catalog, tables: TableStore, content: Callable[[str], pa.Table], turn: StatementTurn
+        self,
+        catalog: Catalog,
+        tables: TableStore,
+        content: Callable[[str], pa.Table],
+        history: Callable[[str], Any],
+        turn: StatementTurn,
     ) -> None:
         self._catalog = catalog
         self._tables = tables
         self._content = content
+        self._history = history
         self._turn = turn
 
     def perform(self, action: act.OnTables) -> Result | None:
@@ -33,9 +42,9 @@ class StoredStatements:
             self._create(action, *action.create)
             return None
         if action.is_query:
-            with self._tables.lent(self._contents(action.views)), self._turn.let_others():
+            with self._tables.lent(self._contents(action)), self._turn.let_others():
                 return Result(self._answer(action))
-        with self._tables.lent(self._contents(action.views)):
+        with self._tables.lent(self._contents(action)):
             self._tables.change(action.sql, action.reads)
         return None
 
@@ -61,16 +70,17 @@ class StoredStatements:
         if self._catalog.find(name) is not None and not replace:
             raise CatalogError(f"{name} already exists", hint="use CREATE OR REPLACE, or DROP it first")
         if action.own is None:
-            with self._tables.lent(self._contents(action.views)):
+            with self._tables.lent(self._contents(action)):
                 schema = self._tables.create_as(name, action.sql)
         else:
-            with self._tables.lent(self._contents(action.views)):
+            with self._tables.lent(self._contents(action)):
                 schema = self._tables.create_from(name, self._answer(action))
         self._catalog.add(TableDef(name, schema), replace=replace)
 
-    def _contents(self, views: tuple[str, ...]) -> dict[str, pa.Table]:
-        """What views hold at this moment."""
-        return {view: self._content(view) for view in views}
+    def _contents(self, action: act.OnTables) -> dict[str, Any]:
+        """What views hold at this moment, and what is kept of streams."""
+        histories = {history_name(stream): self._history(stream) for stream in action.histories}
+        return {**{view: self._content(view) for view in action.views}, **histories}
 
     def _answer(self, action: act.OnTables) -> pa.Table:
         from millstream.hosts.table_aggregates import answer

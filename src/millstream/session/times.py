@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import time as wall
+from dataclasses import dataclass
 
 from millstream import sql
 from millstream.catalog import Clock, StreamDef
 from millstream.errors import CatalogError, DataError
+from millstream.hosts.contract import Coverage
 from millstream.schema import Schema
 from millstream.types import DATE, TIMESTAMP, TIMESTAMPTZ, SqlType
 
@@ -39,6 +41,27 @@ def instant_of(stream: StreamDef, time: Moment) -> int:
     if stream.is_by_number and not isinstance(time, int):
         raise DataError(f"stream {stream.name} is ordered by a number, not {time!r}", hint="use an integer")
     return to_micros(time)
+
+
+@dataclass(frozen=True)
+class Completeness:
+    """From when on a query has seen all rows (`since`), and from when on its answers are complete (`complete_from`), in
+    the time of its streams. None: from the first row on if `is_complete`, otherwise never for certain."""
+
+    since: dt.datetime | int | None
+    complete_from: dt.datetime | int | None
+    is_complete: bool
+
+
+def completeness(known: Coverage, stream: StreamDef) -> Completeness:
+    """What a host knows, in the time of a stream."""
+
+    def told(instant: int | None) -> dt.datetime | int | None:
+        if instant is None or stream.is_by_number or stream.clock is Clock.LATENT:
+            return instant
+        return dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=instant)
+
+    return Completeness(told(known.since), told(known.complete_from), known.is_complete)
 
 
 def ordered_stream(name: str, schema: Schema, time: str, slack: str | dt.timedelta | int | None) -> StreamDef:

@@ -22,7 +22,7 @@ _SIMPLE_KEY = re.compile(r"[a-z_][a-z0-9_]*")
 _KEYS_AND_CHECKS = ("PRIMARY KEY", "FOREIGN KEY", "UNIQUE", "CHECK")
 
 # Clauses whose first word could be taken for a unit of time.
-_STREAM_CLAUSES = ("ORDERED", "SINCE", "SOURCE")
+_STREAM_CLAUSES = ("KEEP", "ORDERED", "SINCE", "SOURCE")
 
 
 class DefinitionParser(StreamOperatorParser):
@@ -94,6 +94,8 @@ class DefinitionParser(StreamOperatorParser):
             return "slack", self._parse_slack()
         if self._match_text_seq("SOURCE"):
             return "source", self._parse_source()
+        if self._match_text_seq("KEEP"):
+            return "keep", self._parse_keep()
         if self._match(TokenType.WITH):
             return "options", self._parse_options()
         return None

@@ -8,7 +8,7 @@ from typing import ClassVar
 from sqlglot import exp
 from sqlglot.generator import Generator
 
-from millstream.sql import nodes, relations
+from millstream.sql import history, nodes, relations
 from millstream.sql.event_text import EVENT_PRINTERS
 from millstream.sql.functions import PLAIN_CALLS
 from millstream.sql.pattern_text import PATTERN_PRINTERS, print_window_match
@@ -65,6 +65,17 @@ class MillstreamGenerator(Generator):
         exp.Trim: lambda self, node: self.func(_TRIMS.get(node.text("position"), "TRIM"), node.this, node.expression),
         **EVENT_PRINTERS,
         **PATTERN_PRINTERS,
+        history.QueryAlteration: lambda self, node: self.alter_query(node),
+        history.StreamAlteration: lambda self, node: (
+            f"ALTER STREAM {self.sql(node, 'this')} {self._clause('KEEP', node.args.get('keep')) or 'NO HISTORY'}"
+        ),
+        history.Keep: lambda self, node: node.text,
+        history.Pause: lambda self, node: (
+            f"{'RESUME' if node.args.get('resume') else 'PAUSE'} {self.sql(node, 'this')}"
+        ),
+        history.WithHistory: lambda self, node: " ".join(
+            filter(None, ("WITH HISTORY", self._clause("SINCE", node.args.get("since"))))
+        ),
         nodes.CreateAggregate: lambda self, node: self.create_aggregate(node),
         nodes.CreateSink: lambda self, node: self.create_sink(node),
         nodes.CreateStream: lambda self, node: self.create_stream(node),
@@ -104,7 +115,8 @@ class MillstreamGenerator(Generator):
 
     def query_modifiers(self, expression: exp.Expr, *sqls: str) -> str:
         publish = self._clause(" PUBLISH", expression.args.get("publish"))
-        return super().query_modifiers(expression, *sqls) + publish
+        asked = self._clause("", expression.args.get("history"))
+        return super().query_modifiers(expression, *sqls) + publish + asked
 
     def datatype_sql(self, expression: exp.DataType) -> str:
         if expression.this is exp.DType.ARRAY and expression.expressions:
@@ -119,6 +131,7 @@ class MillstreamGenerator(Generator):
             self._clause("ORDER BY", node.order_by),
             self._clause("SINCE", node.since),
             self._clause("SLACK", node.slack),
+            self._clause("KEEP", node.keep),
             self._clause("SOURCE", node.source),
             self._options(node.args.get("options")),
             self._clause("AS", node.query),
@@ -228,6 +241,13 @@ class MillstreamGenerator(Generator):
 
     def _options(self, options: list[nodes.Option] | None) -> str:
         return f"WITH ({', '.join(self.sql(option) for option in options)})" if options else ""
+
+    def alter_query(self, node: history.QueryAlteration) -> str:
+        if node.window is None:
+            return f"ALTER QUERY {self.sql(node, 'this')} AS {self.sql(node, 'query')}"
+        window = self.stream_window(node.window).removeprefix("WINDOW(").removesuffix(")")
+        on = self._clause("ON", node.args.get("item"))
+        return " ".join(filter(None, (f"ALTER QUERY {self.sql(node, 'this')} SET WINDOW", on, window)))
 
     def explain(self, node: nodes.Explain) -> str:
         return " ".join(filter(None, ("EXPLAIN", node.mode, self.sql(node, "this"))))

@@ -30,6 +30,7 @@ class CreateStream(exp.Expression):
     order_by: the Identifier after ORDER BY or ORDERED BY (`current_time`: stamped at arrival); None: latent timestamps
     since: the Identifier after SINCE: when events start
     slack: Interval, or a number
+    keep: the Keep after KEEP
     source: string Literal (`SOURCE 'port4445'`) or function call (`SOURCE f('a', 'b')`)
     options: Options of WITH (…)
     query: the query after AS
@@ -42,6 +43,7 @@ class CreateStream(exp.Expression):
         "order_by": False,
         "since": False,
         "slack": False,
+        "keep": False,
         "source": False,
         "options": False,
         "query": False,
@@ -64,6 +66,10 @@ class CreateStream(exp.Expression):
     @property
     def slack(self) -> exp.Expr | None:
         return self.args.get("slack")
+
+    @property
+    def keep(self) -> exp.Expr | None:
+        return self.args.get("keep")
 
     @property
     def source(self) -> exp.Expression | None:
@@ -91,7 +97,8 @@ class CreateSink(exp.Expression):
 
 
 class SideStream(exp.Expression):
-    """LATE(s) or ERRORS(s) in FROM, held by an exp.Table; `this` is the Identifier of s, `kind` LATE or ERRORS."""
+    """LATE(s), ERRORS(s) or HISTORY(s) in FROM, held by an exp.Table; `this` is the Identifier of s, `kind` the
+    word."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "kind": True}
 

@@ -8,24 +8,26 @@ from typing import ClassVar, NoReturn, cast
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from millstream.sql.aggregates import AggregateParser
+from millstream.sql.alterations import AlterationParser
 from millstream.sql.failures import STATEMENT_WORDS, did_you_mean, quoted
+from millstream.sql.history import QueryAlteration
 from millstream.sql.nodes import CreateSink, CreateStream, Explain, ResetOption, SetLocation, SetOption, Show, Stop
 from millstream.sql.relations import CreateView
 from millstream.sql.spans import cover
 
 _EXPLAIN_MODES = ("VERBOSE", "RULES", "COST")
 _SHOWABLE = ("STREAMS", "TABLES", "VIEWS", "QUERIES", "SINKS", "FUNCTIONS", "AGGREGATES", "SHARING")
-_EXPLAINABLE = (exp.Query, exp.Values, exp.Insert, exp.Create, CreateStream, CreateSink, CreateView)
+_EXPLAINABLE = (exp.Query, exp.Values, exp.Insert, exp.Create, CreateStream, CreateSink, CreateView, QueryAlteration)
 _QUERY_STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.VALUES, TokenType.L_PAREN)
 
 
-class MillstreamParser(AggregateParser):
+class MillstreamParser(AlterationParser):
     """One statement's tokens → its AST."""
 
     STATEMENTS: ClassVar[dict[str, Callable[[MillstreamParser], exp.Expr]]] = {
         "AGGREGATE": lambda self: self._parse_bare_aggregate(),
         "ALGEBRAIC": lambda self: self._parse_bare_aggregate(),
+        "ALTER": lambda self: self._parse_alteration(),
         "CREATE": lambda self: self._parse_create_statement(),
         "DELETE": lambda self: self._parse_delete_statement(),
         "DESC": lambda self: self._parse_describe_statement(),
@@ -33,7 +35,9 @@ class MillstreamParser(AggregateParser):
         "DROP": lambda self: self._parse_drop_statement(),
         "EXPLAIN": lambda self: self._parse_explain(),
         "INSERT": lambda self: self._parse_insert_statement(),
+        "PAUSE": lambda self: self._parse_pause(resume=False),
         "RESET": lambda self: self._parse_reset(),
+        "RESUME": lambda self: self._parse_pause(resume=True),
         "SET": lambda self: self._parse_set_option(),
         "SHOW": lambda self: self._parse_show_statement(),
         "STOP": lambda self: self._parse_stop(),
@@ -75,7 +79,7 @@ class MillstreamParser(AggregateParser):
         first = self._curr
         statement = self._parse_any_statement()
         if not isinstance(statement, _EXPLAINABLE):
-            raise self._failure("only queries, INSERT and CREATE … AS can be explained", first)
+            raise self._failure("only queries, INSERT, CREATE … AS and ALTER QUERY can be explained", first)
         cover(statement, first, self._prev)
         return self.expression(Explain(this=statement, mode=mode))
 

@@ -11,14 +11,14 @@ from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokenizer_core import TokenType
 
 from millstream.sql.event_nodes import EventExpression
-from millstream.sql.events import EventParser
 from millstream.sql.failures import quoted
+from millstream.sql.history import HistoryParser
 from millstream.sql.nodes import SideStream
 from millstream.sql.patterns import MatchRecognize, SequenceMatch
 from millstream.sql.relations import Windowed
 from millstream.sql.spans import cover
 
-_SIDE_STREAMS = ("LATE", "ERRORS")
+_SIDE_STREAMS = ("LATE", "ERRORS", "HISTORY")
 _SEVERAL_GROUPINGS: dict[str, type[exp.Expr]] = {"ROLLUP": exp.Rollup, "CUBE": exp.Cube}
 _CLAUSES = ("where", "group", "having", "windows", "qualify", "order", "limit", "offset")
 _FROM_ENDS = frozenset(
@@ -39,7 +39,7 @@ _FROM_ENDS = frozenset(
 )
 
 
-class QueryParser(EventParser):
+class QueryParser(HistoryParser):
     """SELECT statements and what stands in FROM."""
 
     SUPPORTS_TABLE_QUERY = False
@@ -130,6 +130,7 @@ class QueryParser(EventParser):
             or self._parse_relation()
         )
         node = self._parse_events(self._parse_matches(node, first), first)
+        self._note_history()
         if joins:
             self._append_joins(node)
         return node
@@ -196,7 +197,7 @@ class QueryParser(EventParser):
         return self.expression(exp.Tuple(expressions=values))
 
     def _parse_side_stream(self) -> exp.Table | None:
-        """LATE(s) or ERRORS(s)."""
+        """LATE(s), ERRORS(s) or HISTORY(s)."""
         if self._next.token_type is not TokenType.L_PAREN or not self._match_texts(_SIDE_STREAMS):
             return None
         first = self._prev
@@ -254,6 +255,7 @@ class QueryParser(EventParser):
             last = _CLAUSES.index(clause)
             this.set(clause, node)
         self._parse_publish(this)
+        self._give_history(this)
         return this
 
     def _append_joins(self, node: exp.Expr) -> None:

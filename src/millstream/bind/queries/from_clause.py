@@ -195,6 +195,12 @@ def _side(node: exp.Table, context: Context) -> tuple[str, StreamDef] | None:
                 "no such table function", node, hint="there are TUMBLE, HOP, CUMULATE, SESSION, LATE, ERRORS and UNNEST"
             )
         return None
+    if call.kind == "HISTORY":
+        context.refuse(
+            f"HISTORY({call.name}) is a stored table, and other inputs of this query are streams",
+            node,
+            hint=f"FROM {call.name} WITH HISTORY, or query HISTORY({call.name}) without streams",
+        )
     entry = context.catalog.find(call.name)
     if not isinstance(entry, StreamDef):
         hint = context.catalog.suggest(call.name) if entry is None else f"{call.kind} exists for declared streams only"

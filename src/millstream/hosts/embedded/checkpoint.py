@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import zip_longest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -18,9 +18,8 @@ from millstream.durable import from_ipc, to_ipc
 from millstream.errors import ConnectorError, DataError, StateError
 from millstream.hosts.contract import ReadyQuery
 from millstream.hosts.embedded.content import ValidRows
-from millstream.hosts.embedded.graph import nodes, vertices
+from millstream.hosts.embedded.graph import nodes, sources_of, unplug, vertices
 from millstream.hosts.embedded.graph_query import GraphQuery
-from millstream.hosts.embedded.host import EmbeddedHost
 from millstream.hosts.embedded.operators import Operator, RunKernel
 from millstream.hosts.embedded.streams import Stream
 from millstream.hosts.results import ResultLog
@@ -28,6 +27,9 @@ from millstream.kernels.batch import FOREVER
 from millstream.kernels.saving.signatures import signature_of
 from millstream.physical import nodes as physical
 from millstream.plan.costs.statistics import StreamObserver
+
+if TYPE_CHECKING:
+    from millstream.hosts.embedded.host import EmbeddedHost
 
 Saved = dict[str, Any]
 Blobs = Mapping[str, bytes]
@@ -147,7 +149,10 @@ def save(host: EmbeddedHost, states: SavedStates) -> Saved:
             "rows": stream.rows,
             "rejected": stream.rejected,
             "offset": host.offsets.get(key, {}),
+            "emitted": stream.emitted,
         }
+        if stream.definition.keep is not None and stream.history is not None:
+            streams[key]["history"] = stream.history.save()
         states.put(f"measured-{key}", to_ipc([stream.observer.saved()]))
         states.change(_side("main", key), stream.sides["main"].operator)
         # how far the late side is follows from the other, with every batch
@@ -175,6 +180,8 @@ def _description(host: EmbeddedHost, running: GraphQuery) -> Saved:
         "readers": running.results.acknowledged(),
         "held": running.held.since,
         "error": None if running.error is None else running.error.message,
+        "covered": running.covered,
+        "paused": running.paused,
         # the query ran on an earlier reading of a bounded source, which has ended
         "ended": not any(source in entries for vertex in placed for source in vertex.inputs),
     }
@@ -206,7 +213,7 @@ def replace_query(host: EmbeddedHost, program: ReadyQuery) -> None:
         _forget_held(running, saved, blobs)
     for name in (_produced(key), _held(key)):
         if rows := _saved_rows(blobs, name):
-            blobs[name] = to_ipc([_aligned(batch, running.program, program) for batch in rows])
+            blobs[name] = to_ipc([aligned(batch, running.program, program) for batch in rows])
     ids = [host.new_vertex_id() for _ in after]
     for (mine_at, _), (theirs_at, _) in zip(old, new, strict=True):
         _keep(blobs, _vertex(ids[theirs_at]), blobs.get(_vertex(saved["vertices"][mine_at])))
@@ -238,7 +245,7 @@ def _forget_held(running: GraphQuery, saved: Saved, blobs: dict[str, bytes]) -> 
     blobs.pop(_held(running.program.name), None)
 
 
-def _aligned(rows: pa.RecordBatch, before: ReadyQuery, after: ReadyQuery) -> pa.RecordBatch:
+def aligned(rows: pa.RecordBatch, before: ReadyQuery, after: ReadyQuery) -> pa.RecordBatch:
     """Rows that were delivered, under the columns of another program; those that they had not are NULL."""
     schema = after.plan.schema.arrow
     if rows.schema.types == schema.types:
@@ -261,6 +268,9 @@ def restore_streams(host: EmbeddedHost, saved: Saved, blobs: Blobs) -> None:
         stream.progress, stream.frontier = state["progress"], state["frontier"]
         stream.latest = state["latest"]
         stream.rows, stream.rejected = state["rows"], state["rejected"]
+        stream.emitted = state.get("emitted", 0)
+        if stream.history is not None and state.get("history") is not None:
+            stream.history.restore(state["history"])
         if f"measured-{key}" in blobs:
             stream.observer = StreamObserver.restored(from_ipc(blobs[f"measured-{key}"])[0])
         if key in host.offsets:
@@ -279,6 +289,7 @@ def restore_query(host: EmbeddedHost, program: ReadyQuery, saved: Saved, blobs: 
     host.streams.update(current)
     running = host.queries[program.name.lower()]
     running.rows = saved["rows"]
+    running.covered = saved.get("covered", {})
     if saved["error"] is not None:
         running.error = DataError(saved["error"])
     for vertex in vertices(running.top, program.plan):
@@ -292,6 +303,10 @@ def restore_query(host: EmbeddedHost, program: ReadyQuery, saved: Saved, blobs: 
     if saved["ended"] or running.error is not None or all(stream.ended for stream in running.streams):
         running.results.close(running.error)
     running.held = ValidRows(_saved_rows(blobs, _held(program.name)), saved["held"])
+    if saved.get("paused") is not None:
+        running.paused = saved["paused"]
+        for source in sources_of(running.top):
+            unplug(source)
 
 
 def replay(host: EmbeddedHost, note: dict[str, Any], rows: pa.RecordBatch | None) -> None:

@@ -89,6 +89,9 @@ class Graph:
         self._known: set[int] = set()
         self._giving_up = Lock()
         """queries are cancelled without waiting for a turn"""
+        self._apart: dict[Key, Vertex] | None = None
+        """the vertices of a query that is built apart"""
+        self._own: Mapping[Physical, Vertex] = {}
 
     def new_id(self) -> str:
         """An id that no vertex has."""
@@ -107,8 +110,21 @@ class Graph:
         """Add a query; `ids` (from a checkpoint) say which saved vertices it runs on, in the order of `vertices`."""
         wanted = iter(ids) if ids is not None else None
         with self._giving_up:
-            top = self._build(plan, wanted)
-            top.outlets[name] = outlet
+            return self._let_out(name, self._build(plan, wanted), outlet)
+
+    def attach_apart(
+        self, name: str, plan: Physical, outlet: Outlet, own: Mapping[Physical, Vertex] | None = None
+    ) -> Vertex:
+        """Add a query with vertices of its own that no rows reach yet (see `plug`), over those that it has already."""
+        with self._giving_up:
+            self._apart, self._own = {}, own or {}
+            try:
+                return self._let_out(name, self._build(plan, None), outlet)
+            finally:
+                self._apart, self._own = None, {}
+
+    def _let_out(self, name: str, top: Vertex, outlet: Outlet) -> Vertex:
+        top.outlets[name] = outlet
         self._ready.clear()
         top.rewired()
         return top
@@ -123,9 +139,10 @@ class Graph:
         """Remove a query and every vertex that only it used."""
         top.outlets.pop(name, None)
         top.rewired()
-        self._prune(top)
+        self.prune(top)
 
-    def _prune(self, vertex: Vertex) -> None:
+    def prune(self, vertex: Vertex) -> None:
+        """Remove a vertex that nobody uses, and those below that only it used."""
         if vertex.in_use or not vertex.inputs:
             return
         if vertex.key is not None and self._shared.get(vertex.key) is vertex:
@@ -133,12 +150,14 @@ class Graph:
         for source in vertex.inputs:
             source.consumers.remove(vertex)
             source.rewired()
-            self._prune(source)
+            self.prune(source)
 
     def _build(self, node: Physical, ids: Iterator[str] | None) -> Vertex:
+        if self._own and node in self._own:
+            return self._own[node]
         if isinstance(node, Source):
             stream, since = self._entry(node)
-            if ids is not None:
+            if ids is not None or self._apart is not None:
                 since = 0
             return self._place(node, (stream,), lambda: SelectColumns(node.schema, since), ids, since)
         match node:
@@ -166,6 +185,14 @@ class Graph:
         since: int = 0,
     ) -> Vertex:
         key = (node, tuple(vertex.id for vertex in inputs), since)
+        if self._apart is not None:
+            if key not in self._apart:
+                self._apart[key] = vertex = Vertex(self.new_id(), make(), inputs, key)
+                for port, source in enumerate(inputs):
+                    if source.inputs:  # streams are plugged in later
+                        source.consumers.add(vertex, port, node)
+                        source.rewired()
+            return self._apart[key]
         known = self._shared.get(key)
         saved = next(ids) if ids is not None else None
         if (
@@ -182,6 +209,32 @@ class Graph:
             source.rewired()
         self._shared[key] = vertex
         return vertex
+
+
+def plug(vertex: Vertex) -> None:
+    """Let the rows of its stream reach a vertex."""
+    assert vertex.key is not None
+    vertex.inputs[0].consumers.add(vertex, 0, vertex.key[0])
+    vertex.inputs[0].rewired()
+
+
+def unplug(vertex: Vertex) -> None:
+    """Let no more rows of its stream reach a vertex."""
+    vertex.inputs[0].consumers.remove(vertex)
+    vertex.inputs[0].rewired()
+
+
+def sources_of(top: Vertex) -> list[Vertex]:
+    """The vertices of a query that read streams, each once."""
+    found: dict[Vertex, None] = {}
+    rest = [top]
+    while rest:
+        vertex = rest.pop()
+        if vertex.key is not None and isinstance(vertex.key[0], Source):
+            found[vertex] = None
+        else:
+            rest += vertex.inputs
+    return list(found)
 
 
 def nodes(plan: Physical) -> list[Physical]:

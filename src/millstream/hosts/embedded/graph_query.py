@@ -33,6 +33,12 @@ class GraphQuery:
     held: ValidRows = field(default_factory=ValidRows)
     rows: int = 0
     error: MillstreamError | None = None
+    covered: dict[str, int] = field(default_factory=dict)
+    """of each stream, the instant from which on it has seen all rows; BEGIN: from the first one"""
+    paused: dict[str, int] | None = None
+    """while it rests: how many rows of each stream it has seen"""
+    is_muted: bool = False
+    """while what it gives was given before, by the query whose place it takes"""
 
     @property
     def now(self) -> int:
@@ -45,6 +51,8 @@ class GraphQuery:
         if self.program.relation:
             # a window that slides, or coarse time, is further than the streams it is of
             self.held.add(batch.rows, min(batch.upto, self.now))
+        if self.is_muted:
+            return
         self.rows += len(batch)
         if self.sink is not None and len(batch):
             try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -13,12 +14,14 @@ from millstream.config import Config
 from millstream.connectors.contract import MissingSource, Offset, Rejected, RowSource
 from millstream.connectors.convert.common import DEFAULT_RULES
 from millstream.connectors.convert.records import rows_to_batch
-from millstream.connectors.registry import make_sink, make_source
+from millstream.connectors.registry import make_source
 from millstream.errors import CatalogError, ConnectorError, DataError, ours
 from millstream.hosts.contract import Counts, Progress, ReadyQuery, Report, Shared, not_running
+from millstream.hosts.embedded import kept, starting
 from millstream.hosts.embedded.content import still_to_come
-from millstream.hosts.embedded.graph import Graph, Outlet, Vertex, as_table, tell_progress
+from millstream.hosts.embedded.graph import Graph, Vertex, as_table
 from millstream.hosts.embedded.graph_query import GraphQuery, log
+from millstream.hosts.embedded.lifecycle import Lifecycle
 from millstream.hosts.embedded.ordering import InOrder
 from millstream.hosts.embedded.readers import LiveReader, Take, read_in_order
 from millstream.hosts.embedded.sharing import shared_operators
@@ -39,7 +42,7 @@ Journal = Callable[[dict[str, Any], pa.RecordBatch | None], None]
 """Where inputs are noted before they take effect, so that they can be replayed after a crash."""
 
 
-class EmbeddedHost:
+class EmbeddedHost(Lifecycle):
     """Runs queries in this process. Calls from several threads take turns."""
 
     def __init__(self, tables: TableStore, config: Config, now: Now) -> None:
@@ -48,9 +51,12 @@ class EmbeddedHost:
         self.journal: Journal | None = None
         self.save: Callable[[], None] | None = None  # a checkpoint, of a session in a directory
         self.paused = False
+        self.home: Path | None = None  # where the history of streams is, of a session in a directory
+        self.ahead: dict[str, starting.CatchUp] = {}
+        """queries that are about to start with history, by name"""
         self._now = now
         self._waiting = SmallPushes()
-        self._watched = False
+        self.is_watched = False
         """whether somebody gets rows without asking: a reader or a sink"""
         self.lock = Turns(
             lambda: jit.session_policy(self.config.jit, self.config.threads), lambda: self.config.limits, self._let_in
@@ -70,7 +76,7 @@ class EmbeddedHost:
 
     def declare(self, stream: StreamDef) -> None:
         with self.lock:
-            self.streams[stream.name.lower()] = Stream(stream)
+            self.streams[stream.name.lower()] = kept.declared(stream, self.home)
             if stream.source is not None and stream.source.get("connector", "memory") != "memory":
                 try:
                     source: RowSource | None = make_source(stream.source, stream.given, stream.name)
@@ -104,24 +110,7 @@ class EmbeddedHost:
     def resume(self, program: ReadyQuery, ids: list[str] | None, committed: Offset) -> None:
         """Start a query, on saved vertices if `ids` are given; its sink goes on after `committed`."""
         with self.lock:
-            if ids is None:
-                self._rewind(program)
-            feeds, fetched = physical.streams_of(program.plan), program.sink is None and not program.view
-            results = ResultLog(feeds, self.gate, fetched, lambda: self.config.unfetched)
-            running = GraphQuery(program, [self.streams[name] for name in feeds], results)
-            if program.sink is not None:
-                self._watched = True
-                running.sink = make_sink(program.sink.options, program.sink.name)
-                running.sink.open(program.plan.schema, committed)
-                # where it begins is known from now on, also of an output that it is appended to
-                running.committed = committed or running.sink.prepare()
-            # relations go by time, also where nothing happens; others have nothing to do without rows
-            outlet = Outlet(running.deliver, running.fail, program.relation)
-            running.top = self.graph.attach(program.name, program.plan, outlet, ids)
-            self.queries[program.name.lower()] = running
-            if ids is None:
-                reached = {side: stream.frontier for stream in running.streams for side in stream.sides.values()}
-                tell_progress(running.top, reached, running.deliver)
+            starting.start(self, program, ids, committed)
             self._start_readers(program)
             log.info("query %s started", program.name)
 
@@ -141,6 +130,8 @@ class EmbeddedHost:
             self.graph.detach(running.program.name, running.top)
             running.close_sink(self.save is not None)
             running.results.close()
+            for stream in running.streams:
+                kept.release(stream, name)
             log.info("query %s stopped", running.program.name)
 
     def _entry(self, node: physical.Source) -> tuple[Vertex, int]:
@@ -148,20 +139,12 @@ class EmbeddedHost:
         stream = self.streams[node.stream.lower()]
         return stream.sides[node.side], self.arrivals if node.side == "main" and stream.holds_rows else 0
 
-    def _rewind(self, program: ReadyQuery) -> None:
-        """A bounded source that has been read is read again from the start for a query that comes later."""
-        for stream in physical.streams_of(program.plan):
-            source = self.sources.get(stream)
-            if source is not None and source.bounded and source.replayable and self.streams[stream].rows:
-                self.streams[stream] = Stream(self.streams[stream].definition)
-                self.offsets[stream] = {}
-
     # -- input -----------------------------------------------------------------------------------------------------
 
     def hold(self, stream: str, rows: Any) -> Counts | None:
         """Take a few rows that surely fit and are on time, to enter the graph with the next ones or when somebody
         looks; None if these must be pushed."""
-        if self._watched or self.journal is not None or self.config.limits:
+        if self.is_watched or self.journal is not None or self.config.limits:
             return None
         with self.lock.bare:
             entry = self.streams.get(stream.lower())
@@ -450,7 +433,7 @@ class EmbeddedHost:
             return {name: error.message for name, error in errors if error is not None}
 
     def results(self, name: str) -> ResultLog:
-        self._watched = True
+        self.is_watched = True
         self.settle()
         return self._running(name).results
 

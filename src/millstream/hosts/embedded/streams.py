@@ -13,6 +13,7 @@ from millstream.hosts.arrivals import refuse_untimed, times_of
 from millstream.hosts.contract import Counts
 from millstream.hosts.embedded.graph import Vertex, emit
 from millstream.hosts.embedded.operators import RunKernel, SelectColumns
+from millstream.hosts.history import StreamHistory
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
 from millstream.kernels.streams.reorder import LateSpec, ReorderSpec
 from millstream.plan.costs.statistics import StreamObserver
@@ -38,6 +39,12 @@ class Stream:
         self.observer = StreamObserver()
         self.rows = 0
         self.rejected = 0
+        self.emitted = 0
+        """how many rows have been put in order and passed on"""
+        self.history: StreamHistory | None = None
+        """the rows that it keeps for queries that come later"""
+        self.windows: dict[str, int] = {}
+        """how far back running queries look, by name: that much is kept of a stream without KEEP"""
 
     @property
     def ended(self) -> bool:
@@ -90,6 +97,10 @@ class Stream:
         ordered = self._reorder.step(batch)
         self.frontier = ordered.upto
         self.observer.observe(ordered.time, ordered.rows)
+        if len(ordered):
+            self.emitted += len(ordered)
+            if self.history is not None:
+                self.history.append(ordered)
         if before is not None:
             self._late.state = before
             emit(self.sides["late"], self._late.step(batch))

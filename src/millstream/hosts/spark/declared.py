@@ -81,6 +81,13 @@ class DeclaredInputs:
             raise CatalogError(f"no stream {stream}")
         return found
 
+    def hold(self, stream: str, rows: object) -> Counts | None:
+        """None waits in front of the driver."""
+        return None
+
+    def settle(self) -> None:
+        return
+
     def push(self, stream: str, rows: pa.RecordBatch, rejected: tuple[Rejected, ...] = ()) -> Counts:
         entry = self._find(stream)
         if self._finished:

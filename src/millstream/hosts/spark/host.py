@@ -20,9 +20,10 @@ from millstream.hosts.spark import streaming
 from millstream.hosts.spark.apart import WRITTEN, run_apart
 from millstream.hosts.spark.branches import Branch
 from millstream.hosts.spark.build import BranchBuilder, fused
-from millstream.hosts.spark.declared import DeclaredInputs, ReadTable, pushed_to
+from millstream.hosts.spark.declared import ReadTable, pushed_to
 from millstream.hosts.spark.explain import explained
 from millstream.hosts.spark.failures import telling
+from millstream.hosts.spark.history import SparkHistory
 from millstream.hosts.spark.job.bounded import run_together, settle
 from millstream.hosts.spark.job.graph import JobQuery
 from millstream.hosts.spark.job.outlets import TakeBatch
@@ -58,7 +59,7 @@ JOB = "job"
 log = logging.getLogger("millstream")
 
 
-class SparkHost(DeclaredInputs):
+class SparkHost(SparkHistory):
     """Runs queries on a Spark session.
 
     `checkpoint` is where streaming queries keep how far they came, `trigger` when their micro-batches start. With
@@ -88,19 +89,13 @@ class SparkHost(DeclaredInputs):
 
     # -- streams, tables and queries -------------------------------------------------------------------------------
 
-    def hold(self, stream: str, rows: object) -> Counts | None:
-        return None
-
-    def settle(self) -> None:
-        return
-
     def start(self, program: ReadyQuery) -> None:
         for node in physical.walk(program.plan):
             why = getattr(node.spec, "why", "") if isinstance(node, physical.Apply) else ""
             if why:
                 log.warning("%s: an automaton runs in one task, on one core: %s", program.name, why)
         results = ResultLog(physical.streams_of(program.plan), self._gate, program.sink is None)
-        self._queries[program.name.lower()] = StartedQuery(program, self._arrivals, results)
+        self._queries[program.name.lower()] = StartedQuery(program, self.begins(program), results)
 
     def replace(self, program: ReadyQuery) -> None:
         """Nothing is handed over here: state is in checkpoints, which know what fits them."""

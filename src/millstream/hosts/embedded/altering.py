@@ -1,0 +1,203 @@
+"""Queries that change while they run: another definition in the place of one, and queries that rest.
+
+What of the running operators still computes what the new definition asks for goes on as it is, with its state: their
+plans below are equal. If other operators keep state, the whole definition is computed anew from kept rows, silently, up
+to the instant at which it takes over; without kept rows those operators begin empty.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from millstream.errors import StateError
+from millstream.hosts.contract import ReadyQuery
+from millstream.hosts.embedded import kept
+from millstream.hosts.embedded.checkpoint import aligned
+from millstream.hosts.embedded.content import ValidRows
+from millstream.hosts.embedded.graph import Vertex, plug, sources_of, tell_progress, vertices
+from millstream.hosts.embedded.graph import nodes as vertex_nodes
+from millstream.hosts.embedded.graph_query import GraphQuery
+from millstream.hosts.embedded.starting import CatchUp, enter, opened, outlet_of
+from millstream.kernels.batch import BEGIN
+from millstream.physical import nodes as physical
+
+if TYPE_CHECKING:
+    from millstream.hosts.embedded.host import EmbeddedHost
+
+
+@dataclass(frozen=True)
+class Alteration:
+    """What becomes of the operators of a query when its definition changes."""
+
+    reused: dict[physical.Physical, Vertex] = field(default_factory=dict)
+    fresh: tuple[physical.Apply, ...] = ()
+    """the operators with state that the running query has not"""
+    replays: bool = False
+    """whether everything is computed anew from kept rows"""
+    rows: int = 0
+    """how many those are"""
+
+    def lines(self) -> list[str]:
+        """What is reused and what is computed anew, for EXPLAIN."""
+        if self.replays:
+            return [f"all operators: computed anew from {self.rows} kept rows"]
+        kernels = [node for node in self.reused if isinstance(node, physical.Apply)]
+        found = [f"{node.label()}: goes on with its state" for node in kernels]
+        found += [f"{node.label()}: begins empty, no history reaches back far enough" for node in self.fresh]
+        return found or ["no operator keeps state: the new definition takes over at once"]
+
+
+def alteration(host: EmbeddedHost, program: ReadyQuery) -> Alteration:
+    """What becomes of the running query of a program's name."""
+    running = host.queries[program.name.lower()]
+    placed = zip(vertex_nodes(running.program.plan), vertices(running.top, running.program.plan), strict=True)
+    own = dict(placed) if running.paused is None and running.error is None else {}
+    reused: dict[physical.Physical, Vertex] = {}
+    fresh: dict[physical.Apply, None] = {}
+
+    def look(node: physical.Physical) -> None:
+        if node in own:
+            reused[node] = own[node]
+            return
+        if isinstance(node, physical.Apply):
+            fresh[node] = None
+        for child in () if isinstance(node, physical.Source) else node.inputs:
+            if not isinstance(child, physical.StoredTable):
+                look(child)
+
+    look(program.plan)
+    kept_on = any(isinstance(below, physical.Apply) for node in reused for below in physical.walk(node))
+    streams = {name: host.streams[name] for name in physical.streams_of(program.plan)}
+    stores = {name: stream.history for name, stream in streams.items() if stream.history is not None}
+    reaches_back = len(stores) == len(streams) and all(
+        not kept_on or store.begins() <= running.covered.get(name, BEGIN) for name, store in stores.items()
+    )
+    replays = bool(fresh) and reaches_back and any(store.rows for store in stores.values())
+    rows = sum(store.rows for store in stores.values()) if replays else 0
+    return Alteration({} if replays else reused, tuple(fresh), replays, rows)
+
+
+def alter(host: EmbeddedHost, program: ReadyQuery) -> None:
+    """Let a program take the place of the running query of its name, at the instant that its streams have reached."""
+    ahead = host.ahead.pop(program.name.lower(), None)
+    found = alteration(host, program)
+    before = host.queries[program.name.lower()]
+    check_columns(before, program)
+    if found.replays:
+        catch_up = ahead or begin_silently(host, program)
+        catch_up.join()
+        after = catch_up.running
+        after.is_muted = False
+        _leave(host, before)
+    else:
+        after = opened_silently(host, program)
+        before.top.outlets.pop(before.program.name, None)
+        before.top.rewired()
+        after.top = host.graph.attach_apart(program.name, program.plan, outlet_of(after), found.reused)
+        reached = {side: stream.frontier for stream in after.streams for side in stream.sides.values()}
+        tell_progress(after.top, reached, after.deliver)
+        going_on = {source for vertex in found.reused.values() for source in sources_of(vertex)}
+        for source in sources_of(after.top):
+            if source not in going_on:
+                plug(source)
+        host.graph.prune(before.top)
+        now = {name: host.streams[name].latest + 1 for name in physical.streams_of(program.plan)}
+        after.covered = now if found.fresh else {name: before.covered.get(name, BEGIN) for name in now}
+        after.held = before.held if found.reused and not found.fresh else ValidRows([], max(now.values()) - 1)
+    _hand_over(host, before, after)
+    for stream in before.streams:
+        kept.release(stream, program.name)
+    enter(host, after)
+
+
+def opened_silently(host: EmbeddedHost, program: ReadyQuery) -> GraphQuery:
+    """A query whose sink is still another's."""
+    running = opened(host, replace(program, sink=None), {})
+    running.program = program
+    return running
+
+
+def begin_silently(host: EmbeddedHost, program: ReadyQuery) -> CatchUp:
+    """A query that computes its state from kept rows and gives nothing: another one gave that."""
+    with host.lock:
+        running = opened_silently(host, program)
+        running.is_muted = True
+        running.top = host.graph.attach_apart(program.name, program.plan, outlet_of(running))
+        return CatchUp(host, running, None, program.history.since if program.history is not None else None)
+
+
+def alter_ahead(host: EmbeddedHost, program: ReadyQuery) -> None:
+    """Compute the state of a definition that is about to take over, while the others go on."""
+    with host.lock:
+        check_columns(host.queries[program.name.lower()], program)
+        if not alteration(host, program).replays:
+            return
+        catch_up = host.ahead[program.name.lower()] = begin_silently(host, program)
+    with host.lock.aside():
+        catch_up.feed()
+
+
+def check_columns(before: GraphQuery, program: ReadyQuery) -> None:
+    """Refuse other columns while a sink or a reader relies on those that there are."""
+    if _columns(before.program) == _columns(program):
+        return
+    who = "its sink" if before.sink is not None else "its readers" if before.results.has_readers else None
+    if who is not None:
+        raise StateError(
+            f"query {program.name} cannot change its columns",
+            detail=f"{who} rely on ({', '.join(before.program.columns)})",
+            hint="select the same columns, or stop the query and start another",
+        )
+
+
+def _columns(program: ReadyQuery) -> tuple[object, ...]:
+    return program.columns, program.plan.schema.arrow, program.relation
+
+
+def _leave(host: EmbeddedHost, running: GraphQuery) -> None:
+    running.top.outlets.pop(running.program.name, None)
+    running.top.rewired()
+    host.graph.prune(running.top)
+
+
+def _hand_over(host: EmbeddedHost, before: GraphQuery, after: GraphQuery) -> None:
+    """Results that were not fetched, readers and the sink stay."""
+    after.sink, after.committed, after.rows = before.sink, before.committed, before.rows
+    if _columns(before.program) == _columns(after.program) and not before.results.closed:
+        after.results = before.results
+        after.results.feeds = frozenset(physical.streams_of(after.program.plan))
+        return
+    log = before.results
+    rows = [aligned(batch, before.program, after.program) for batch in log.rows_from(log.kept_from)]
+    after.results.restore(rows, before.rows, log.fetched_to, {}, log.unfetched_lost)
+
+
+# -- queries that rest -------------------------------------------------------------------------------------------------
+
+
+def pause(host: EmbeddedHost, name: str) -> None:
+    """Let no more rows reach a query. Its state becomes its own, and stays."""
+    running = host.queries[name.lower()]
+    if running.paused is not None:
+        return
+    plan, before = running.program.plan, running.top
+    states = [vertex.operator.snapshot() for vertex in vertices(before, plan)]
+    before.outlets.pop(running.program.name, None)
+    before.rewired()
+    running.top = host.graph.attach_apart(running.program.name, plan, outlet_of(running))
+    for vertex, state in zip(vertices(running.top, plan), states, strict=True):
+        if state is not None:
+            vertex.operator.restore(state)
+    host.graph.prune(before)
+    running.paused = {name: host.streams[name].emitted for name in physical.streams_of(plan)}
+
+
+def go_on(host: EmbeddedHost, name: str) -> None:
+    """Let a query that rests catch up with rows that were kept meanwhile, and go on."""
+    running = host.queries[name.lower()]
+    if running.paused is None:
+        return
+    catch_up = CatchUp(host, running, running.paused)
+    running.paused = None
+    catch_up.join()

@@ -1,0 +1,112 @@
+"""What the in-process host keeps of its streams' past: stores of those with KEEP, and what live windows hold."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from millstream.catalog import Retention, StreamDef
+from millstream.hosts.contract import ReadyQuery
+from millstream.hosts.embedded.streams import Stream
+from millstream.hosts.history import StreamHistory
+from millstream.kernels.batch import BEGIN
+from millstream.physical import nodes as physical
+from millstream.plan.reach import Reach, reaches
+
+if TYPE_CHECKING:
+    from millstream.hosts.embedded.host import EmbeddedHost
+
+WINDOW_ROWS = 65_536
+"""rows that are kept of a stream without KEEP while windows are open over it, at most: no more than a push is worth"""
+
+
+def declared(definition: StreamDef, home: Path | None) -> Stream:
+    """A stream as it begins, with its store if it keeps its rows; `home` is where stores of a session are."""
+    stream = Stream(definition)
+    if definition.keep is not None:
+        stream.history = StreamHistory(definition, definition.keep, _place(definition, home))
+    return stream
+
+
+def keep(stream: Stream, definition: StreamDef, home: Path | None) -> None:
+    """Keep more or less of a stream from now on."""
+    before, stream.definition = stream.history, definition
+    if definition.keep is None:
+        stream.history = None
+        _follow_windows(stream)
+    elif before is not None and before.directory == _place(definition, home):
+        before.keep, before.stream, before.most = definition.keep, definition, 0
+        before.expire()
+    else:
+        stream.history = _begun(stream, definition.keep, _place(definition, home))
+        if before is not None:
+            stream.history.take_over(before)
+
+
+def _place(definition: StreamDef, home: Path | None) -> Path | None:
+    return None if home is None else home / f"s-{quote(definition.name.lower(), safe='')}"
+
+
+def _begun(stream: Stream, retention: Retention, directory: Path | None = None, most: int = 0) -> StreamHistory:
+    """A store that begins now: what came before is missing."""
+    made = StreamHistory(stream.definition, retention, directory, start=stream.emitted, most=most)
+    made.lost = stream.latest if stream.rows else BEGIN
+    return made
+
+
+def reaches_of(program: ReadyQuery) -> dict[str, Reach]:
+    """How far back a query looks at each of its streams."""
+    if program.bound is None:
+        return dict.fromkeys(physical.streams_of(program.plan))
+    return reaches(program.bound)
+
+
+def hold_for(stream: Stream, query: str, reach: Reach) -> None:
+    """A query with a window looks at a stream: what that holds may fill the windows of others."""
+    if reach:
+        stream.windows[query.lower()] = reach
+        _follow_windows(stream)
+
+
+def release(stream: Stream, query: str) -> None:
+    if stream.windows.pop(query.lower(), None) is not None:
+        _follow_windows(stream)
+
+
+def _follow_windows(stream: Stream) -> None:
+    """Keep as much of a stream without KEEP as its longest window needs."""
+    if stream.definition.keep is not None:
+        return
+    longest = max(stream.windows.values(), default=0)
+    if not longest:
+        stream.history = None
+    elif stream.history is None:
+        stream.history = _begun(stream, Retention("time", longest), most=WINDOW_ROWS)
+    elif stream.history.keep.amount != longest:
+        stream.history.keep = Retention("time", longest)
+
+
+def sweep(host: EmbeddedHost) -> None:
+    """After a checkpoint: remove files of history that it does not name."""
+    if host.home is None or not host.home.exists():
+        return
+    used = {stream.history.directory: stream.history for stream in host.streams.values() if stream.history is not None}
+    for directory in host.home.iterdir():
+        history = used.get(directory)
+        if history is not None:
+            history.sweep()
+        else:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def told(stream: Stream) -> str:
+    """What is kept of a stream, and where."""
+    name, history = stream.definition.name, stream.history
+    if history is None:
+        return f"{name}: nothing is kept; KEEP, or a running RANGE window, would"
+    kind = "its store" if stream.definition.keep is not None else "what live windows hold"
+    where = "in memory" if history.directory is None else "in Parquet files"
+    whole = "all rows since the stream began" if history.lost == BEGIN else "not from the first row on"
+    return f"{name}: {history.rows} rows from {kind}, {where}, {whole}"

@@ -1,0 +1,89 @@
+"""What users ask of running queries and kept streams of the in-process host, beside rows and results."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from millstream.catalog import StreamDef
+from millstream.hosts.contract import Coverage, ReadyQuery
+from millstream.hosts.embedded import altering, kept, starting
+from millstream.kernels.batch import BEGIN, FOREVER
+from millstream.physical import nodes as physical
+
+if TYPE_CHECKING:
+    from millstream.hosts.embedded.host import EmbeddedHost
+
+
+class Lifecycle:
+    """The part of the host that changes what runs."""
+
+    def keep(self: EmbeddedHost, stream: StreamDef) -> None:  # type: ignore[misc]
+        """Keep as much of a stream as its definition says, from now on."""
+        with self.lock:
+            kept.keep(self._find(stream.name), stream, self.home)
+
+    def history(self: EmbeddedHost, stream: str) -> Any:  # type: ignore[misc]
+        """The kept rows of a stream as a data set."""
+        with self.lock:
+            history = self._find(stream).history
+            assert history is not None, "binding has checked it"
+            return history.dataset()
+
+    def prepare(self: EmbeddedHost, program: ReadyQuery) -> None:  # type: ignore[misc]
+        """Do what takes long of starting a query, or of altering the one of its name, while the others go on."""
+        with self.lock.aside():
+            self.graph.make_ready(program.plan)
+        if program.name.lower() in self.queries:
+            altering.alter_ahead(self, program)
+        elif program.history is not None:
+            starting.begin_ahead(self, program)
+
+    def alter(self: EmbeddedHost, program: ReadyQuery) -> None:  # type: ignore[misc]
+        """Let a program take the place of the running query of its name, with its sink and its readers."""
+        with self.lock:
+            altering.alter(self, program)
+            self._start_readers(program)
+
+    def explain_alteration(self: EmbeddedHost, program: ReadyQuery) -> list[str]:  # type: ignore[misc]
+        with self.lock:
+            return altering.alteration(self, program).lines()
+
+    def pause(self: EmbeddedHost, name: str) -> None:  # type: ignore[misc]
+        with self.lock:
+            altering.pause(self, self._running(name).program.name)
+
+    def go_on(self: EmbeddedHost, name: str) -> None:  # type: ignore[misc]
+        with self.lock:
+            altering.go_on(self, self._running(name).program.name)
+
+    def state(self: EmbeddedHost, name: str) -> str:  # type: ignore[misc]
+        """Whether a query is running, paused, failed or has ended."""
+        running = self._running(name)
+        if running.error is not None:
+            return "failed"
+        if running.paused is not None:
+            return "paused"
+        return "ended" if running.results.closed else "running"
+
+    def coverage(self: EmbeddedHost, name: str) -> Coverage:  # type: ignore[misc]
+        """From when on a query has seen all rows, and its answers are complete."""
+        with self.lock:
+            running = self._running(name)
+            reach = kept.reaches_of(running.program)
+            seen = {stream: running.covered.get(stream, BEGIN) for stream in physical.streams_of(running.program.plan)}
+        since = max(seen.values(), default=BEGIN)
+        ends = [
+            BEGIN if begin == BEGIN else FOREVER if reach.get(stream) is None else begin + (reach[stream] or 0)
+            for stream, begin in seen.items()
+        ]
+        complete = max(ends, default=BEGIN)
+        return Coverage(_told(since), _told(complete), complete == BEGIN)
+
+    def sources_of_history(self: EmbeddedHost, program: ReadyQuery) -> list[str]:  # type: ignore[misc]
+        """Where a query that starts now would take rows of the past from, stream by stream."""
+        with self.lock:
+            return [kept.told(self.streams[name]) for name in physical.streams_of(program.plan)]
+
+
+def _told(instant: int) -> int | None:
+    return None if instant in (BEGIN, FOREVER) else instant

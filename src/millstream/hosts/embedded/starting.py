@@ -1,0 +1,194 @@
+"""How queries begin: with the next row, where they were saved, or with rows of the past.
+
+A query that begins with history is built apart from the others. Kept rows pass through its own operators while the
+others go on; then, in one turn of the host, those that came meanwhile follow, and its streams are plugged in. So it
+sees every row once. A query that goes on after a pause catches up in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING
+
+from millstream.connectors.contract import Offset
+from millstream.connectors.registry import make_sink
+from millstream.errors import MillstreamError
+from millstream.hosts.contract import ReadyQuery
+from millstream.hosts.embedded import kept
+from millstream.hosts.embedded.graph import Outlet, emit, plug, sources_of, tell_progress
+from millstream.hosts.embedded.graph_query import GraphQuery
+from millstream.hosts.embedded.streams import Stream
+from millstream.hosts.history import Pinned
+from millstream.hosts.results import ResultLog
+from millstream.kernels.batch import BEGIN, Batch
+from millstream.physical import nodes as physical
+
+if TYPE_CHECKING:
+    from millstream.hosts.embedded.host import EmbeddedHost
+
+
+def start(host: EmbeddedHost, program: ReadyQuery, ids: list[str] | None, committed: Offset) -> None:
+    """In a turn of the host: start a query, on saved vertices if `ids` are given; its sink goes on after
+    `committed`."""
+    ahead = host.ahead.pop(program.name.lower(), None)
+    if ids is None and program.history is not None:
+        catch_up = ahead or begin_apart(host, program, committed)
+        catch_up.join()
+        running = catch_up.running
+    else:
+        if ids is None:
+            _rewind(host, program)
+        running = opened(host, program, committed)
+        running.top = host.graph.attach(program.name, program.plan, outlet_of(running), ids)
+        if ids is None:
+            reached = {side: stream.frontier for stream in running.streams for side in stream.sides.values()}
+            tell_progress(running.top, reached, running.deliver)
+            running.covered = {name: _from_now_on(host.streams[name]) for name in physical.streams_of(program.plan)}
+    enter(host, running)
+
+
+def enter(host: EmbeddedHost, running: GraphQuery) -> None:
+    """A query counts from now on."""
+    host.queries[running.program.name.lower()] = running
+    for stream, reach in kept.reaches_of(running.program).items():
+        if stream in host.streams:
+            kept.hold_for(host.streams[stream], running.program.name, reach)
+
+
+def opened(host: EmbeddedHost, program: ReadyQuery, committed: Offset) -> GraphQuery:
+    """A query with its results and its sink, but without operators."""
+    feeds, fetched = physical.streams_of(program.plan), program.sink is None and not program.view
+    results = ResultLog(feeds, host.gate, fetched, lambda: host.config.unfetched)
+    running = GraphQuery(program, [host.streams[name] for name in feeds], results)
+    if program.sink is not None:
+        host.is_watched = True
+        running.sink = make_sink(program.sink.options, program.sink.name)
+        running.sink.open(program.plan.schema, committed)
+        # where it begins is known from now on, also of an output that it is appended to
+        running.committed = committed or running.sink.prepare()
+    return running
+
+
+def outlet_of(running: GraphQuery) -> Outlet:
+    # relations go by time, also where nothing happens; others have nothing to do without rows
+    return Outlet(running.deliver, running.fail, running.program.relation)
+
+
+def begin_apart(host: EmbeddedHost, program: ReadyQuery, committed: Offset) -> CatchUp:
+    """A query with operators of its own that has seen nothing yet."""
+    with host.lock:
+        running = opened(host, program, committed)
+        running.top = host.graph.attach_apart(program.name, program.plan, outlet_of(running))
+        return CatchUp(host, running, None, program.history.since if program.history is not None else None)
+
+
+def begin_ahead(host: EmbeddedHost, program: ReadyQuery) -> None:
+    """Let the rows that are kept now pass through a query that is about to start, while the others go on."""
+    forget_ahead(host, program.name)
+    catch_up = begin_apart(host, program, {})
+    host.ahead[program.name.lower()] = catch_up
+    with host.lock.aside():
+        catch_up.feed()
+
+
+def forget_ahead(host: EmbeddedHost, name: str) -> None:
+    """A query that was about to start does not."""
+    found = host.ahead.pop(name.lower(), None)
+    if found is not None:
+        with suppress(MillstreamError, OSError):
+            found.running.close_sink(saved=True)
+
+
+class CatchUp:
+    """A query that no rows of its streams reach yet, on its way through those that are kept."""
+
+    def __init__(
+        self, host: EmbeddedHost, running: GraphQuery, seen: Mapping[str, int] | None = None, since: int | None = None
+    ) -> None:
+        self.running = running
+        self.rows = 0
+        self._host = host
+        self._since = since
+        self._sources = sources_of(running.top)
+        self._streams: dict[str, Stream] = {
+            name: host.streams[name] for name in physical.streams_of(running.program.plan)
+        }
+        # what windows hold is not saved: a query that goes on after a pause would not find it again after a crash
+        self._stores = {
+            name: stream.history for name, stream in self._streams.items() if seen is None or stream.definition.keep
+        }
+        self._seen = {name: (seen or {}).get(name, 0) for name in self._streams}
+        for name, stream in self._streams.items():
+            running.covered[name] = self._covered(name, stream)
+
+    def _covered(self, name: str, stream: Stream) -> int:
+        """From when on the query has all rows of a stream: what it has seen, and what is kept."""
+        before = self.running.covered.get(name, BEGIN)
+        if stream.emitted <= self._seen[name]:
+            return before
+        history = self._stores.get(name)
+        if history is None:
+            return _from_now_on(stream)
+        if self._seen[name] and history.start <= self._seen[name]:
+            return before
+        return history.begins(self._since)
+
+    def feed(self) -> None:
+        """Let all rows that are kept now, and were not seen, pass through the query."""
+        with ExitStack() as pins:
+            with self._host.lock:
+                waiting = {
+                    name: pins.enter_context(history.pinned(self._seen[name], self._since))
+                    for name, history in self._stores.items()
+                    if history is not None
+                }
+                self._seen = {name: stream.emitted for name, stream in self._streams.items()}
+            for name, batch in in_order(waiting):
+                self.rows += len(batch)
+                self._give(name, batch)
+
+    def join(self) -> None:
+        """In a turn of the host: what came meanwhile, and how far time is; from now on rows come by themselves."""
+        self.feed()
+        for vertex in self._sources:
+            node = vertex.key[0] if vertex.key is not None else None
+            assert isinstance(node, physical.Source)
+            stream = self._streams[node.stream.lower()]
+            if stream.frontier > BEGIN:
+                emit(vertex, vertex.operator.step(Batch.empty(vertex.inputs[0].operator.schema.arrow, stream.frontier)))
+            plug(vertex)
+
+    def _give(self, stream: str, batch: Batch) -> None:
+        side = self._streams[stream].sides["main"]
+        for vertex in self._sources:
+            if vertex.inputs[0] is side:
+                emit(vertex, vertex.operator.step(batch))
+
+
+def in_order(waiting: Mapping[str, Pinned]) -> Iterator[tuple[str, Batch]]:
+    """The rows of several streams, the stream that is furthest behind first."""
+    readers = {name: iter(pinned) for name, pinned in waiting.items()}
+    heads = {name: batch for name, reader in readers.items() if (batch := next(reader, None)) is not None}
+    while heads:
+        name = min(heads, key=lambda name: heads[name].upto)
+        yield name, heads[name]
+        following = next(readers[name], None)
+        if following is None:
+            del heads[name]
+        else:
+            heads[name] = following
+
+
+def _from_now_on(stream: Stream) -> int:
+    """From when on a query that starts now sees all rows of a stream."""
+    return stream.latest + 1 if stream.rows else BEGIN
+
+
+def _rewind(host: EmbeddedHost, program: ReadyQuery) -> None:
+    """A bounded source that has been read is read again from the start for a query that comes later."""
+    for name in physical.streams_of(program.plan):
+        source = host.sources.get(name)
+        if source is not None and source.bounded and source.replayable and host.streams[name].rows:
+            host.streams[name] = kept.declared(host.streams[name].definition, host.home)
+            host.offsets[name] = {}

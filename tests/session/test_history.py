@@ -1,0 +1,210 @@
+"""Streams that keep their past, queries that begin with it, and queries that change while they run."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from pathlib import Path
+
+import pytest
+
+import millstream as ms
+from millstream.hosts import history
+from tests.support.histories import late_case, random_life
+from tiers import examples
+
+STREAM = "CREATE STREAM s (v INT, t INT) ORDER BY t KEEP ALL"
+
+
+def rows(first: int, last: int) -> list[tuple[int, int]]:
+    return [(t, t) for t in range(first, last)]
+
+
+def content(query: ms.Query) -> list[tuple[object, ...]]:
+    return [tuple(row.values()) for row in query.snapshot().to_pylist()]
+
+
+def test_late_queries_give_what_early_ones_give() -> None:
+    met = {late_case(seed).rpartition(", ")[2] for seed in range(examples(60))}
+    assert {"complete", "covered relation"} <= met
+
+
+@pytest.mark.parametrize("seed", range(examples(5)))
+def test_lives_of_queries(seed: int) -> None:
+    assert random_life(seed, 20)
+
+
+def test_history_is_a_stored_table() -> None:
+    with ms.connect() as db:
+        db.execute(STREAM)
+        db.push("s", rows(0, 10))
+        db.execute("CREATE TABLE names (v INT, name VARCHAR); INSERT INTO names VALUES (3, 'three')")
+        found = db.sql("SELECT s.v, name FROM HISTORY(s) JOIN names ON s.v = names.v WHERE t BETWEEN 2 AND 5")
+        assert found.fetch().to_pylist() == [{"v": 3, "name": "three"}]
+        db.execute("CREATE TABLE copied AS SELECT * FROM HISTORY(s) WHERE v > 7")
+        assert db.sql("SELECT count(*) AS n FROM copied").fetch().to_pylist() == [{"n": 2}]
+
+
+def test_segments_are_files_that_conditions_on_time_skip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "SEGMENT_ROWS", 100)
+    day = dt.datetime(2026, 1, 1)
+    with ms.connect(tmp_path / "kept") as db:
+        db.execute("CREATE STREAM s (v INT, ts TIMESTAMP) ORDER BY ts KEEP ALL")
+        for start in range(0, 500, 50):
+            db.push("s", [(v, day + dt.timedelta(hours=v)) for v in range(start, start + 50)])
+            db.checkpoint()
+        files = sorted((tmp_path / "kept" / "history" / "s-s").iterdir())
+        assert len(files) == 5
+        for file in files[:-1]:
+            file.write_bytes(b"not looked at")
+        count = "SELECT count(*) AS n FROM HISTORY(s) WHERE ts >= "
+        assert db.sql(f"{count} TIMESTAMP '2026-01-18'").fetch().to_pylist() == [{"n": 92}]
+        with pytest.raises(ms.MillstreamError):
+            db.sql(f"{count} TIMESTAMP '2026-01-02'").fetch()
+
+
+def test_small_files_are_written_together_and_old_ones_go(tmp_path: Path) -> None:
+    home = tmp_path / "kept" / "history" / "s-s"
+    with ms.connect(tmp_path / "kept") as db:
+        db.execute("CREATE STREAM s (v INT, t INT) ORDER BY t KEEP 60 ROWS")
+        for start in range(0, 160, 5):
+            db.push("s", rows(start, start + 5))
+            db.checkpoint()
+            assert len(list(home.iterdir())) <= 8
+        kept = db.sql("SELECT min(v) AS first, max(v) AS last FROM HISTORY(s)").fetch().to_pylist()[0]
+        assert kept["last"] == 159
+        assert 0 < kept["first"] <= 100
+        late = db.sql("SELECT count(*) AS n FROM s [RANGE 20] WITH HISTORY")
+        assert late.coverage.since == kept["first"]
+        assert late.coverage.complete_from == kept["first"] + 19
+        db.execute("DROP QUERY " + late.name)
+        db.execute("DROP STREAM s")
+        db.checkpoint()
+        assert not home.exists()
+
+
+def test_a_stream_keeps_more_from_now_on() -> None:
+    with ms.connect() as db:
+        db.execute("CREATE STREAM s (v INT, t INT) ORDER BY t")
+        db.push("s", rows(0, 5))
+        with pytest.raises(ms.MillstreamError, match="keeps no history"):
+            db.sql("SELECT * FROM HISTORY(s)")
+        db.execute("ALTER STREAM s KEEP ALL")
+        db.push("s", rows(5, 9))
+        late = db.sql("SELECT v FROM s WITH HISTORY")
+        assert late.coverage.since == 5
+        assert late.fetch()["v"].to_pylist() == [5, 6, 7, 8]
+        db.execute("ALTER STREAM s NO HISTORY")
+        assert db.sql("SELECT v FROM s WITH HISTORY").fetch().num_rows == 0
+
+
+def test_an_altered_query_keeps_readers_sink_and_results(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with ms.connect(tmp_path / "kept") as db:
+        db.execute(STREAM)
+        db.execute(f"CREATE SINK w WITH (connector = 'file', path = '{out}', format = 'jsonl')")
+        stored = db.sql("INSERT INTO w SELECT v FROM s WHERE v % 2 = 0", name="stored")
+        q = db.sql("SELECT v FROM s WHERE v < 3", name="q")
+        reader = q.subscribe()
+        db.push("s", rows(0, 5))
+        db.execute("ALTER QUERY q AS SELECT v FROM s WHERE v > 5")
+        db.execute("ALTER QUERY stored AS SELECT v FROM s WHERE v % 2 = 1")
+        db.push("s", rows(5, 9))
+        assert q.fetch()["v"].to_pylist() == [0, 1, 2, 6, 7, 8]
+        batch = reader.next(timeout=1)
+        assert batch is not None
+        assert batch["v"].to_pylist() == [0, 1, 2, 6, 7, 8]
+        with pytest.raises(ms.StateError, match="cannot change its columns"):
+            db.execute("ALTER QUERY q AS SELECT v, t FROM s")
+        assert stored.state == "running"
+    text = "".join(part.read_text() for part in sorted(out.glob("part-*")))
+    assert text.split() == ['{"v":0}', '{"v":2}', '{"v":4}', '{"v":5}', '{"v":7}']
+
+
+def test_what_is_reused_is_told_before() -> None:
+    with ms.connect() as db:
+        db.execute("CREATE STREAM s (v INT, t INT) ORDER BY t")
+        q = db.sql("SELECT v, x FROM (SELECT v, sum(v) OVER (ROWS 2 PRECEDING) AS x FROM s) WHERE x > 1", name="q")
+        db.push("s", rows(0, 4))
+        other = "ALTER QUERY q AS SELECT v, x FROM (SELECT v, sum(v) OVER (ROWS {} PRECEDING) AS x FROM s) WHERE x > 8"
+        dry = db.sql("EXPLAIN " + other.format(2)).fetch()["plan"].to_pylist()
+        assert "goes on with its state" in dry[1]
+        assert "begins empty" in db.sql("EXPLAIN " + other.format(1)).fetch()["plan"].to_pylist()[1]
+        q.fetch()
+        db.execute(other.format(2))
+        db.push("s", rows(4, 6))
+        assert q.fetch()["x"].to_pylist() == [9, 12]
+        assert q.coverage.is_complete
+        db.execute(other.format(1))
+        assert not q.coverage.is_complete
+
+
+def test_windows_grow_shrink_and_slide_differently() -> None:
+    with ms.connect() as db:
+        db.execute(STREAM)
+        q = db.sql("SELECT count(*) AS n FROM s [RANGE 3]", name="q")
+        db.push("s", rows(0, 20))
+        for window, expected in (("RANGE 10", 10), ("RANGE 2", 2), ("[ROWS 7]", 7), ("RANGE 6 SLIDE 4", 6)):
+            db.execute(f"ALTER QUERY q SET WINDOW ON s {window}")
+            assert content(q) == [(expected,)]
+
+
+def test_a_window_without_a_store_shrinks_to_what_it_holds_itself() -> None:
+    with ms.connect() as db:
+        db.execute("CREATE STREAM s (v INT, t INT) ORDER BY t")
+        q = db.sql("SELECT count(*) AS n FROM s [RANGE 8]", name="q")
+        db.push("s", rows(0, 20))
+        db.execute("ALTER QUERY q SET WINDOW RANGE 3")
+        assert content(q) == [(3,)]
+
+
+def test_a_paused_query_catches_up_with_what_is_kept() -> None:
+    with ms.connect() as db:
+        db.execute(STREAM)
+        db.execute("CREATE STREAM r (v INT, t INT) ORDER BY t")
+        kept, skipped = (db.sql(f"SELECT v FROM {stream} WHERE v % 2 = 0") for stream in "sr")
+        for query in (kept, skipped):
+            query.pause()
+            assert query.state == "paused"
+        for stream in "sr":
+            db.push(stream, rows(0, 4))
+        assert kept.fetch().num_rows == 0
+        for query in (kept, skipped):
+            query.resume()
+        for stream in "sr":
+            db.push(stream, rows(4, 6))
+        assert kept.fetch()["v"].to_pylist() == [0, 2, 4]
+        assert skipped.fetch()["v"].to_pylist() == [4]
+        assert skipped.coverage.since == 4
+
+
+def test_pushes_go_on_while_a_query_is_filled() -> None:
+    """Rows that come while history passes through a new query are seen once, too."""
+    with ms.connect(jit="off") as db:
+        db.execute(STREAM)
+        db.push("s", rows(0, 40_000))
+        done = threading.Event()
+        pushed = [40_000]
+
+        def push() -> None:
+            while not done.is_set():
+                db.push("s", rows(pushed[0], pushed[0] + 7))
+                pushed[0] += 7
+
+        thread = threading.Thread(target=push)
+        thread.start()
+        late = db.sql("SELECT v, count(*) OVER (ROWS UNBOUNDED PRECEDING) AS n FROM s WITH HISTORY")
+        done.set()
+        thread.join()
+        found = late.fetch()
+        assert pushed[0] > 40_000
+        assert found["v"].to_pylist() == list(range(pushed[0]))
+        assert found["n"].to_pylist() == list(range(1, pushed[0] + 1))
+
+
+def test_a_view_begins_with_history() -> None:
+    with ms.connect() as db:
+        db.execute(STREAM)
+        db.push("s", rows(0, 9))
+        db.execute("CREATE VIEW latest AS SELECT count(*) AS n FROM s [RANGE 4] WITH HISTORY")
+        assert db.sql("SELECT n FROM latest").fetch().to_pylist() == [{"n": 4}]
