@@ -1,4 +1,4 @@
-"""Draws the pictures of results.md from what the engine delivers: python docs/images/make.py."""
+"""Draws the pictures of results.md and events.md from what the engine delivers: python docs/images/make.py."""
 
 from __future__ import annotations
 
@@ -95,7 +95,23 @@ def _bar(text: str, start: int, end: int | None, y: float, fill: str, last: int)
     return [shape, *ends, f'<text x="{x1 + 9}" y="{y + 14}">{escape(text)}</text>']
 
 
+AUTOMATON = """
+    SELECT Name, MaxPrice, MinPrice, Price AS FinalPrice FROM FILTER{Price > 1.05 * MinPrice_1} (
+        FILTER{DUR >= 10} (
+            SELECT Name, Price_1 AS MaxPrice, Price AS MinPrice
+            FROM FILTER{Volume > 10000}(Stock) FOLD{$2.Name = $.Name, $2.Price < $.Price, } Stock)
+        NEXT{$2.Name = $1.Name} Stock)
+"""
+
+
+def automaton() -> None:
+    with ms.connect() as db:
+        db.execute("CREATE STREAM Stock (Name VARCHAR, Price DOUBLE, Volume INT, t BIGINT) ORDER BY t")
+        (Path(__file__).parent / "automaton.svg").write_text(db.sql(AUTOMATON).explain(format="svg"))
+
+
 def main() -> None:
+    automaton()
     _, amber, green, violet = FILLS
     draw(
         "snapshots",

@@ -273,6 +273,7 @@ def test_slack_holds_events_back() -> None:  # TV-059, TV-060
         )
         query, late = db.sql("SELECT n FROM FILTER{n > 0}(S)"), db.sql("SELECT n FROM LATE(S)")
         first_in = db.sql("SELECT n FROM FILTER{n > 0}(F)")
+        pairs = db.sql("SELECT n_1, n FROM S NEXT S")
 
         def after(*times: int) -> list[int]:
             db.push("S", [(time, time) for time in times])
@@ -281,6 +282,8 @@ def test_slack_holds_events_back() -> None:  # TV-059, TV-060
         # the paper waits one tick longer: an event leaves once no earlier one is in time, not only none of its time
         assert [after(12, 10), after(15), after(16), after(17)] == [[], [10], [], [12]]
         assert after(12) == [12] and late.fetch().num_rows == 0
+        # ... and one of its time that comes then is of the same instant
+        assert [(row["n_1"], row["n"]) for row in pairs.fetch().to_pylist()] == [(10, 12), (10, 12)]
         assert after(11) == [] and late.fetch()["n"].to_pylist() == [11]
         # without slack, events come as they are pushed
         db.push("F", [(3, 1), (1, 1), (2, 2)])

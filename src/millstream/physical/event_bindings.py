@@ -36,7 +36,7 @@ def _with_columns(automaton: Automaton, number: int, names: dict[Expr, str]) -> 
             return expr.with_children(tuple(map(part, expr.children())))
         if has_kernel_form(expr) or may_fail(expr):
             return expr
-        return Column(expr.type, INSTANCE + names.setdefault(expr, f"$bound{len(names)}"))
+        return Column(expr.type, INSTANCE + names.setdefault(expr, f"$bound{len(names)}"), str(expr))
 
     states = list(automaton.states)
     states[number] = _state(state, part)

@@ -113,7 +113,7 @@ class _Hoist:
         if all(name.startswith(EVENT) for name in read):
             own = self._made[port]
             name = own.setdefault(expr, f"${len(own)}")
-            return Column(expr.type, EVENT + name)
+            return Column(expr.type, EVENT + name, str(expr))
         return expr.with_children(tuple(self.changed(child, port) for child in expr.children()))
 
     def schema(self, port: int) -> Schema:

@@ -6,7 +6,7 @@ from html import escape
 from typing import Literal as OneOf
 
 from millstream.errors import BindError
-from millstream.expressions.nodes import Expr
+from millstream.expressions.nodes import Expr, told
 from millstream.kernels.events.spec import AutomatonSpec
 from millstream.physical.nodes import Apply, Physical, walk
 from millstream.plan.events.automata import START, AutomatonEdge
@@ -30,7 +30,7 @@ def _name(spec: AutomatonSpec, number: int) -> str:
 
 
 def _conditions(conditions: tuple[Expr, ...]) -> list[str]:
-    return [str(condition) for condition in conditions] or ["TRUE"]
+    return [told(condition) for condition in conditions] or ["TRUE"]
 
 
 def _loops(spec: AutomatonSpec, number: int) -> tuple[list[str], list[str] | None]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal as OneOf
 
-from millstream.expressions.nodes import Expr, Literal, columns_of
+from millstream.expressions.nodes import Expr, Literal, columns_of, told
 from millstream.plan.node import Binary, Kind, Node, Unary
 from millstream.schema import Field, Schema
 from millstream.types import BOOLEAN, SqlType
@@ -122,7 +122,7 @@ class FoldAggregate:
         return Literal(self.type, 0 if self.fn == "count" else None)
 
     def __str__(self) -> str:
-        return f"{self.name} := {self.fn}({'*' if self.arg is None else self.arg})"
+        return f"{self.name} := {self.fn}({'*' if self.arg is None else told(self.arg)})"
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from millstream.expressions.nodes import Call, Column, Expr, columns_of
+from millstream.expressions.nodes import told as in_words
 from millstream.plan.events.algebra import DUR, Assignments, FoldAggregate
 from millstream.plan.node import Kind, Node
 from millstream.schema import Field, Schema
@@ -193,7 +194,7 @@ def _name(automaton: Automaton, number: int) -> str:
 
 
 def _when(conditions: tuple[Expr, ...]) -> str:
-    return f" if {' AND '.join(map(str, conditions))}" if conditions else ""
+    return f" if {' AND '.join(map(in_words, conditions))}" if conditions else ""
 
 
 # -- by which values instances are found -----------------------------------------------------------------------------
