@@ -142,6 +142,7 @@ def changes(count: int, draw: np.random.Generator) -> None:
     many = db.sql_many(TEXT, constants(count, draw), key="id")
     event = [("S0", 9.5, 0)]
     db.push("quotes", event)
+    many.fetch()
     spent: dict[str, list[float]] = {"add": [], "drop": []}
     for i in range(100):
         begun = time.process_time()

@@ -38,3 +38,38 @@ def test_what_cannot_be_computed(query: str, words: str) -> None:
             db.finish()
             running.fetch()
     assert caught.value.message == f"cannot evaluate CAST({words} AS INTEGER)"
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("SELECT date_trunc(n, 'hour') FROM s", "date_trunc takes the unit first", "date_trunc('hour', ts)"),
+        ("SELECT to_char(n, 'YYYY') FROM s", "no function to_char(INTEGER, VARCHAR)", "strftime("),
+        ("CREATE STREAM z (x ENUM('a'), n INT) ORDER BY n", "ENUM is not supported", "use VARCHAR"),
+        ("SELECT v FROM s LIMIT 3", "LIMIT is not supported on a stream", "until you stop it"),
+        ("SELECT v FROM s [RANGE 10] ORDER BY v LIMIT 3", "LIMIT is not supported on a relation", "CREATE VIEW v AS"),
+        ("SELECT k, count(*) FROM s GROUP BY k", "GROUP BY over a whole stream never ends", "[UNBOUNDED]"),
+        ("SELECT sum(v) OVER (ROWS BETWEEN 1 PRECEDING AND v FOLLOWING) FROM s", "not a column", "ROWS 10 PRECEDING"),
+        (MATCH.format("n AS x", "PREV(v, -1) > 1"), "PREV takes a number of rows from 0", "NEXT(…, 1)"),
+        (MATCH.format("n AS x", "arbitrary(v) > 1"), "cannot be used here as a function of one row", "any_value"),
+        (MATCH.replace("PATTERN", "AFTER MATCH SKIP TO C PATTERN").format("n AS x", "true"), "no variable C", "A, B"),
+        ("SELECT v = 'x' FROM s", "'x' is not a valid INTEGER", None),
+    ],
+)
+def test_words_of_refusals(text: str, message: str, hint: str | None) -> None:
+    with ms.connect() as db:
+        db.execute("CREATE STREAM s (k VARCHAR, v INT, n INT) ORDER BY n")
+        with pytest.raises(ms.MillstreamError) as caught:
+            db.execute(text)
+    assert message in caught.value.message
+    assert hint is None or hint in str(caught.value.hint)
+
+
+def test_what_had_misleading_errors_works() -> None:
+    with ms.connect() as db:
+        db.execute("CREATE TABLE t AS SELECT range a FROM range(3)")
+        assert db.sql("SELECT string_agg('ä', ',' ORDER BY 'ä') AS x FROM t").fetch()["x"].to_pylist() == ["ä,ä,ä"]
+        db.execute("CREATE STREAM s (name VARCHAR, n INT) ORDER BY n")
+        q = db.sql("SELECT list_extract(string_split(name, ','), 1) AS first FROM s")
+        db.push("s", [("a,b", 1)])
+        assert q.fetch()["first"].to_pylist() == ["a"]

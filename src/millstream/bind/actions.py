@@ -108,11 +108,11 @@ class OnTables:
 
 @dataclass(frozen=True)
 class ChangeRows:
-    """Rows come into a stored table whose changes are remembered, or go by their `keys`."""
+    """Rows come into a stored table whose changes are remembered, or go by their numbers."""
 
     table: str
     rows: pa.Table | None
-    keys: pa.RecordBatch | None
+    gone: pa.RecordBatch | None
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from millstream.errors import DataError
 from millstream.expressions.evaluator import compile_filter
 from millstream.expressions.nodes import Column, columns_of, conjunction
 from millstream.kernels.batch import Batch
-from millstream.kernels.keys import KeyTable
 from millstream.kernels.matching import MatchIndex, split_condition
 from millstream.physical.nodes import SEVERAL_ROWS, StoredTable, TableJoin
 from millstream.schema import Schema
@@ -29,9 +28,9 @@ class Added:
 
 @dataclass(frozen=True)
 class Removed:
-    """Rows that left a table, by the columns that tell them apart."""
+    """Rows that left a table: a batch of their numbers."""
 
-    keys: pa.RecordBatch
+    rows: pa.RecordBatch
 
 
 class ReadTables(Protocol):
@@ -43,8 +42,8 @@ class ReadTables(Protocol):
         """A number that grows with every change of the table."""
         ...
 
-    def keys_of(self, name: str) -> tuple[str, ...]:
-        """The columns that tell the rows of a table apart, each alone, if its changes are remembered."""
+    def number_of(self, name: str) -> str | None:
+        """The column with the number of each row of a table, if its changes are remembered."""
         ...
 
     def changes(self, name: str, since: int) -> list[Added | Removed] | None:
@@ -64,8 +63,8 @@ class FixedTable:
     def version(self, name: str) -> int:
         return 0
 
-    def keys_of(self, name: str) -> tuple[str, ...]:
-        return ()
+    def number_of(self, name: str) -> str | None:
+        return None
 
     def changes(self, name: str, since: int) -> None:
         return None
@@ -126,56 +125,54 @@ class TableMatches:
         if versions == self._seen:
             return
         changes = None if self._seen is None else self._changes(self._seen[0])
-        if changes is None:
-            self._index = MatchIndex(self._condition, self._node.input.schema, self._node.table.schema, self._columns)
-            self._numbers: KeyTable | None = None
-            rows = self._tables.read(self._node.table)
-            if self._asks_rows and not self._node.pairs:
-                rows = rows.slice(0, 1)
-            changes = [Added(batch) for batch in rows.combine_chunks().to_batches()]
         self._seen = versions
+        if changes is None:
+            self._read_all()
+            return
         for change in changes:
             self._apply(change)
 
+    def _read_all(self) -> None:
+        self._index = MatchIndex(self._condition, self._node.input.schema, self._node.table.schema, self._columns)
+        rows = self._tables.read(self._node.table)
+        if self._asks_rows and not self._node.pairs:
+            rows = rows.slice(0, 1)
+        for batch in rows.combine_chunks().to_batches():
+            self._apply(Added(batch))
+        # they were held twice for a moment
+        del rows
+        pa.default_memory_pool().release_unused()
+
     def _changes(self, seen: int) -> list[Added | Removed] | None:
         table = self._node.table.table
-        return None if table is None or self._key is None else self._tables.changes(table, seen)
+        return None if table is None or self._number is None else self._tables.changes(table, seen)
 
     @property
-    def _key(self) -> tuple[str, str] | None:
-        """A column that tells the table's rows apart, by its name here and there; None if changes are not followed."""
+    def _number(self) -> str | None:
+        """The column with the number of each row of the table; None if changes are not followed."""
         table = self._node.table
         if table.table is None or table.predicate is not None:
             return None
         if not all(isinstance(expr, Column) for _, expr in table.columns):
             return None
-        keys = self._tables.keys_of(table.table)
-        named = ((name, expr.name) for name, expr in table.columns if isinstance(expr, Column))
-        return next(((name, column) for name, column in named if column in keys), None)
+        number = self._tables.number_of(table.table)
+        return next((name for name, expr in table.columns if isinstance(expr, Column) and expr.name == number), None)
 
     def _apply(self, change: Added | Removed) -> None:
-        table, key = self._node.table, self._key
-        if isinstance(change, Added):
-            rows = change.rows
-            if rows.schema != table.schema.arrow:
-                columns = [rows.column(expr.name) for _, expr in table.columns if isinstance(expr, Column)]
-                rows = pa.RecordBatch.from_arrays(columns, schema=table.schema.arrow)
-            first = len(self._index)
-            numbers = np.arange(first, first + rows.num_rows)
-            if key is not None:
-                self._numbers = self._numbers or KeyTable((table.schema[key[0]].type,))
-                numbers = self._numbers.encode([rows.column(key[0])]).astype(np.int64)
-            self._index.add(rows, numbers)
-        elif key is not None and self._numbers is not None:
-            numbers = self._numbers.lookup([change.keys.column(key[1])]).astype(np.int64)
-            # their numbers stay theirs: to release a few costs as much as to release half of them
-            self._index.drop(numbers[numbers >= 0])
-            if len(self._numbers) > 2 * max(len(self._index), 1_024):
-                self._seen = None
+        if isinstance(change, Removed):
+            self._index.drop(change.rows.column(0).to_numpy())
+            return
+        table, rows = self._node.table, change.rows
+        if rows.schema != table.schema.arrow:
+            columns = [rows.column(expr.name) for _, expr in table.columns if isinstance(expr, Column)]
+            rows = pa.RecordBatch.from_arrays(columns, schema=table.schema.arrow)
+        number, first = self._number, len(self._index)
+        numbers = np.arange(first, first + rows.num_rows) if number is None else rows.column(number).to_numpy()
+        self._index.add(rows, numbers)
 
     def _matches(self, rows: pa.RecordBatch) -> tuple[Any, pa.RecordBatch]:
         """The numbers of the rows that have matches, in order, and the rows of the table that they match."""
-        if self._node.pairs:
+        if self._node.pairs or self._condition.ranges:
             return self._tested(rows, *self._index.match(rows))
         # not all pairs at once: they may be many, and few of them match
         many = max(_MOST_PAIRS // max(len(self._index), 1), 1)

@@ -24,6 +24,7 @@ from millstream.schema import Field, Schema
 from millstream.types import from_arrow
 
 _MOST_CHANGES = 1_024
+_MOST_CHANGED_ROWS = 1 << 17
 """changes of a table that are remembered for its readers; who is further behind reads the table again"""
 _ROWS_AT_ONCE = 1 << 16
 _CLOSING_SECONDS = 10.0
@@ -42,7 +43,7 @@ class TableStore:
         self._running: set[Any] = set()
         self._lent: ContextVar[Mapping[str, Any]] = ContextVar("lent", default={})  # noqa: B039
         self._versions: dict[str, int] = {}
-        self._keys: dict[str, tuple[str, ...]] = {}
+        self._numbers: dict[str, str] = {}
         self._changes: dict[str, deque[tuple[int, Added | Removed]]] = {}
 
     def create(
@@ -74,14 +75,14 @@ class TableStore:
             self._run(f"INSERT INTO {quoted(name)} SELECT * FROM __rows")
         self._touch([name])
 
-    def tell_changes(self, name: str, keys: tuple[str, ...]) -> None:
-        """Remember what comes into a table and goes, for those who read it; each of `keys` tells its rows apart."""
-        self._keys[name.lower()] = keys
+    def tell_changes(self, name: str, number: str) -> None:
+        """Remember what comes into a table and goes, for those who read it; each row has a number of its own."""
+        self._numbers[name.lower()] = number
         self._changes[name.lower()] = deque(maxlen=_MOST_CHANGES)
 
-    def keys_of(self, name: str) -> tuple[str, ...]:
-        """The columns that tell the rows of a table apart, each alone, if its changes are remembered."""
-        return self._keys.get(name.lower(), ())
+    def number_of(self, name: str) -> str | None:
+        """The column with the number of each row of a table, if its changes are remembered."""
+        return self._numbers.get(name.lower())
 
     def changes(self, name: str, since: int) -> list[Added | Removed] | None:
         """What happened to a table after a version, in order; None if that is not known."""
@@ -95,17 +96,22 @@ class TableStore:
         self.load(name, rows)
         self._remember(name, Added(combined) if combined.num_rows else None)
 
-    def remove_rows(self, name: str, keys: pa.RecordBatch) -> None:
-        """The rows of these keys leave a table whose changes are remembered."""
-        key = quoted(keys.schema.names[0])
-        with self.lent({"__gone": pa.Table.from_batches([keys])}):
-            self._run(f"DELETE FROM {quoted(name)} WHERE {key} IN (SELECT {key} FROM __gone)")
+    def remove_rows(self, name: str, numbers: pa.RecordBatch) -> None:
+        """The rows of these numbers leave a table whose changes are remembered."""
+        number = quoted(self._numbers[name.lower()])
+        with self.lent({"__gone": pa.Table.from_batches([numbers])}):
+            self._run(f"DELETE FROM {quoted(name)} WHERE {number} IN (SELECT {number} FROM __gone)")
         self._touch([name])
-        self._remember(name, Removed(keys))
+        self._remember(name, Removed(numbers))
 
     def _remember(self, name: str, change: Added | Removed | None) -> None:
-        if change is not None:
-            self._changes[name.lower()].append((self.version(name), change))
+        if change is None:
+            return
+        remembered = self._changes[name.lower()]
+        remembered.append((self.version(name), change))
+        # who reads the table after a change so large reads all of it; the rows are not held twice for that
+        while remembered and sum(each.rows.num_rows for _, each in remembered) > _MOST_CHANGED_ROWS:
+            remembered.popleft()
 
     @contextmanager
     def lent(self, tables: Mapping[str, Any]) -> Iterator[None]:
@@ -119,7 +125,7 @@ class TableStore:
     def drop(self, name: str) -> None:
         self._run(f"DROP TABLE IF EXISTS {quoted(name)}")
         self._touch([name])
-        self._keys.pop(name.lower(), None)
+        self._numbers.pop(name.lower(), None)
         self._changes.pop(name.lower(), None)
 
     def change(self, sql: str, tables: frozenset[str]) -> None:

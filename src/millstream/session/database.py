@@ -209,11 +209,11 @@ class Database(Guarded):
                 return listing(kind, self.catalog, self.queries(), self._host.trouble())
             case act.DescribeEntry(name=entry):
                 return description(entry, self.catalog)
-            case act.ChangeRows(table=table, rows=rows, keys=keys):
+            case act.ChangeRows(table=table, rows=rows, gone=gone):
                 if rows is not None:
                     self.tables.add_rows(table, rows)
-                if keys is not None:
-                    self.tables.remove_rows(table, keys)
+                if gone is not None:
+                    self.tables.remove_rows(table, gone)
             case act.ForgetSet(name=ended):
                 self.sets.forget(ended)
             case act.StopQuery(name=query):

@@ -144,8 +144,7 @@ class QuerySet:
             cohort = self._cohorts[place]
             self._kept.append(self._fetched(cohort))
             mine = slots[self._cohort_of[slots] == place]
-            keys = [pa.array(self._number_of[mine]), *self._keys.keys(mine).columns]
-            going = pa.RecordBatch.from_arrays(keys, names=[NUMBER, self.key])
+            going = pa.RecordBatch.from_arrays([pa.array(self._number_of[mine])], names=[NUMBER])
             self._database.perform(act.ChangeRows(cohort.table, None, going))
             cohort.size -= len(mine)
             if not cohort.size:
@@ -268,7 +267,7 @@ class QuerySet:
     def _go_on(self, cohort: Cohort) -> None:
         number, key, table = (quoted(name) for name in (NUMBER, self.key, cohort.table))
         rows = self._database.tables.query(f"SELECT {number}, {key} FROM {table}")
-        self._database.tables.tell_changes(cohort.table, (NUMBER, self.key))
+        self._database.tables.tell_changes(cohort.table, NUMBER)
         self._cohorts.append(cohort)
         cohort.size = rows.num_rows
         if rows.num_rows:
@@ -319,7 +318,7 @@ class QuerySet:
         constants = ConstantsTable(table, self.key, self._columns, NUMBER)
         action, bound = self._planned(dict(fixed), constants)
         self._database.perform(act.Define(TableDef(table, self._columns)))
-        self._database.tables.tell_changes(table, (NUMBER, self.key))
+        self._database.tables.tell_changes(table, NUMBER)
         started = act.StartQuery(bound, action.uses)
         query = self._database.perform(started, self.sql, name)
         assert isinstance(query, Query)
@@ -355,7 +354,9 @@ class QuerySet:
     def _known(self, keys: pa.Array) -> Any:
         """The slots of keys, -1 for those of no query."""
         slots = self._keys.lookup([keys])
-        return np.where((slots >= 0) & (np.append(self._cohort_of, -1)[slots] >= 0), slots, -1)
+        known = slots >= 0
+        known[known] = self._cohort_of[slots[known]] >= 0
+        return np.where(known, slots, -1)
 
     def _new_keys(self, keys: pa.Array) -> Any:
         if keys.null_count:

@@ -13,6 +13,7 @@ from millstream.sql.patterns import WindowMatch
 from millstream.sql.spans import cover
 
 _FRAME_KINDS = ("ROWS", "RANGE", "GROUPS")
+_EXCLUDED = (("CURRENT", "ROW"), ("GROUP",), ("TIES",), ("NO", "OTHERS"))
 _PATTERN_STARTS = ("MEASURES", "AFTER", "INITIAL", "SEEK", "PATTERN")
 # What follows the name of the window that another one goes on from.
 _AFTER_BASE = (TokenType.R_PAREN, TokenType.PARTITION_BY, TokenType.ORDER_BY)
@@ -116,9 +117,17 @@ class WindowParser(PatternClauseParser):
                 self._retreat(self._index - 1)
                 self.unexpected("PRECEDING")
         node = exp.WindowSpec(kind=first.text.upper(), start=start, start_side=start_side, end=end, end_side=end_side)
+        if self._match_text_seq("EXCLUDE"):
+            node.set("exclude", self._parse_excluded())
         self._parse_slide(node)
         cover(node, first, self._prev)
         return node
+
+    def _parse_excluded(self) -> exp.Var:
+        chosen = next((words for words in _EXCLUDED if self._match_text_seq(*words)), None)
+        if chosen is None:
+            self.unexpected("CURRENT ROW, GROUP, TIES or NO OTHERS")
+        return exp.var(" ".join(chosen))
 
     def _parse_slide(self, frame: exp.WindowSpec) -> None:
         """SLIDE n [unit] or ACTIVE EXPIRATION, kept by the frame."""

@@ -172,8 +172,9 @@ def _refuse_clauses(node: exp.Select, context: Context, plan: P.Node, grouped: b
         context.refuse(
             "GROUP BY over a whole stream never ends",
             group,
-            detail="a group is complete only after its last row, and a stream has no last row",
-            hint="group by windows, FROM TUMBLE(…), or use aggregate OVER (PARTITION BY … ROWS|RANGE … PRECEDING)",
+            detail="a group is complete only after its last row, and a query over a stream does not wait for that",
+            hint="group by windows, FROM TUMBLE(…); or FROM s [UNBOUNDED] keeps the groups of all rows so far;"
+            " data that ends can also be a table: register it without time=",
         )
     if (distinct := node.args.get("distinct")) is not None:
         context.refuse(

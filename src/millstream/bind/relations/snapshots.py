@@ -54,6 +54,13 @@ def bind_snapshots(
     return bound
 
 
+_FIRST_ROWS = (
+    "LIMIT works when you ask: CREATE VIEW v AS SELECT …, then SELECT * FROM v ORDER BY … LIMIT 3;"
+    " or per window: FROM TUMBLE(…) ORDER BY … LIMIT 3"
+)
+_INSTEAD = {"limit": _FIRST_ROWS, "offset": _FIRST_ROWS, "qualify": "use FROM TUMBLE(…), whose windows end"}
+
+
 def refuse_clauses(node: exp.Expr, context: Context) -> None:
     """Refuse what has no meaning for a bag of rows at each instant."""
     for key in ("qualify", "limit", "offset"):
@@ -62,6 +69,7 @@ def refuse_clauses(node: exp.Expr, context: Context) -> None:
                 f"{key.upper()} is not supported on a relation",
                 clause,
                 detail="the rows of an instant have no order",
+                hint=_INSTEAD.get(key),
             )
     distinct = node.args.get("distinct")
     if isinstance(distinct, exp.Distinct) and distinct.args.get("on") is not None:

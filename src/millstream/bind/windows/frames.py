@@ -41,8 +41,6 @@ class FrameBinder:
                 detail="without a frame, OVER means the whole partition, and a stream's partition is never complete",
                 hint="add ROWS UNBOUNDED PRECEDING, ROWS n PRECEDING or RANGE n SECONDS PRECEDING",
             )
-        if spec.args.get("exclude"):
-            self.context.refuse("EXCLUDE is not supported on a stream", node)
         unit = str(spec.args.get("kind") or "ROWS").lower()
         if unit not in ("rows", "range"):
             self.context.refuse(f"{unit.upper()} frames are not supported", node, hint="use ROWS or RANGE")
@@ -51,6 +49,7 @@ class FrameBinder:
             self.context.fail("a frame cannot end at UNBOUNDED PRECEDING", node, hint="… AND CURRENT ROW")
         if start == -_UNBOUNDED:
             self.context.fail("a frame cannot begin at UNBOUNDED FOLLOWING", node, hint="BETWEEN CURRENT ROW AND …")
+        start, end = self._without_excluded(spec, unit, start, end, node)
         if is_backward:
             start, end = -end, -start
         if end == -_UNBOUNDED:
@@ -61,6 +60,20 @@ class FrameBinder:
             return None
         first = None if start == _UNBOUNDED else start
         return Frame("rows" if unit == "rows" else "range", Between(first, end) if end else first)
+
+    def _without_excluded(self, spec: exp.Expr, unit: str, start: int, end: int, node: exp.Window) -> tuple[int, int]:
+        """The bounds of a frame that begins or ends at what EXCLUDE leaves out: it begins or ends beside it."""
+        excluded = spec.args["exclude"].name if spec.args.get("exclude") is not None else "NO OTHERS"
+        if excluded == "NO OTHERS":
+            return start, end
+        if excluded != ("CURRENT ROW" if unit == "rows" else "GROUP") or (start and end):
+            self.context.refuse(
+                f"EXCLUDE {excluded} is not supported here",
+                node,
+                detail="a frame can leave out the row, or the rows of the same time, at which it begins or ends",
+                hint="ROWS n PRECEDING EXCLUDE CURRENT ROW, or RANGE n SECONDS PRECEDING EXCLUDE GROUP",
+            )
+        return (start, 1) if end == 0 else (-1, end)
 
     def following(self, spec: exp.Expr, node: exp.Window) -> tuple[int, int | None] | None:
         """How many rows before the current one a frame of rows begins, and how many after it it ends (None: with the

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from millstream.errors import ConnectorError
 
-FORMATS = ("csv", "jsonl", "json", "parquet", "arrow")
+FORMATS = ("csv", "jsonl", "json", "debezium", "parquet", "arrow")
 _BY_SUFFIX = {
     ".csv": "csv", ".tsv": "csv", ".jsonl": "json", ".ndjson": "json", ".json": "json", ".parquet": "parquet",
     ".pq": "parquet", ".arrow": "arrow", ".arrows": "arrow", ".feather": "arrow", ".ipc": "arrow",
@@ -19,7 +19,7 @@ _COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
 
 @dataclass(frozen=True, slots=True)
 class FileKind:
-    """A format (csv, json, parquet or arrow), a compression around it, and the delimiter the name suggests."""
+    """A format (csv, json, debezium, parquet or arrow), a compression around it, the delimiter the name suggests."""
 
     format: str
     compression: str | None = None
@@ -27,7 +27,7 @@ class FileKind:
 
     @property
     def is_text(self) -> bool:
-        return self.format in ("csv", "json")
+        return self.format not in ("parquet", "arrow")
 
 
 def canonical(form: str) -> str:
@@ -44,7 +44,7 @@ def kind_of(path: Path, form: str | None) -> FileKind | None:
     chosen = canonical(form) if form is not None else named
     if chosen is None:
         return None
-    if compression is not None and chosen not in ("csv", "json"):
+    if compression is not None and chosen in ("parquet", "arrow"):
         raise ConnectorError(f"{path.name}: a compressed {chosen} file is not supported", hint="decompress it first")
     return FileKind(chosen, compression, "\t" if suffixes and suffixes[-1] == ".tsv" else ",")
 

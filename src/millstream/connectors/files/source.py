@@ -14,7 +14,7 @@ import pyarrow as pa
 from millstream.connectors.contract import Chunk, Offset
 from millstream.connectors.convert.common import Rules, empty
 from millstream.connectors.files.binary_file import ArrowFile, ParquetFile
-from millstream.connectors.files.listing import FileKind, confined, kind_of, list_files
+from millstream.connectors.files.listing import FORMATS, FileKind, confined, kind_of, list_files
 from millstream.connectors.files.marks import FileMarker, Mark, is_same
 from millstream.connectors.files.path_csv import PathCsv
 from millstream.connectors.files.path_values import path_values
@@ -23,6 +23,7 @@ from millstream.connectors.files.text_file import TextFile
 from millstream.connectors.files.wanted import Wanted
 from millstream.connectors.options import Options
 from millstream.connectors.text.csv_format import CsvFormat
+from millstream.connectors.text.debezium import DebeziumFormat
 from millstream.connectors.text.decoder import TextFormat
 from millstream.connectors.text.json_format import JsonFormat
 from millstream.connectors.textoptions import TextOptions
@@ -73,7 +74,7 @@ class FileSource:
     @staticmethod
     def from_options(options: Options, schema: Schema) -> FileSource:
         path = options.required("path", "'events/*.csv'")
-        form = options.choice("format", ("csv", "jsonl", "json", "parquet", "arrow"))
+        form = options.choice("format", FORMATS)
         text = TextOptions.from_options(options)
         follow = options.flag("follow")
         poll_ms = options.integer("poll_ms", 200, low=1)
@@ -236,7 +237,9 @@ class FileSource:
         if kind.format == "arrow":
             return ArrowFile(path, name, self._schema, rules, values, self._wanted)
         form: TextFormat = JsonFormat(self._schema, rules)
-        if kind.format == "csv":
+        if kind.format == "debezium":
+            form = DebeziumFormat(self._schema, rules)
+        elif kind.format == "csv":
             delimiter = self._text.delimiter or kind.delimiter
             csv = CsvFormat(self._schema, rules, delimiter, self._text.header, self._text.null_value)
             form = PathCsv(csv, values.names) if values.names else csv

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from millstream.connectors.contract import Rejected
 from millstream.connectors.text.csv_format import CsvFormat
+from millstream.connectors.text.debezium import DebeziumFormat
 from millstream.connectors.text.decoder import TextFormat, show
 from millstream.connectors.text.json_format import JsonFormat
 from millstream.connectors.textoptions import TextOptions
@@ -16,12 +17,15 @@ from millstream.schema import Schema
 
 
 class MessageDecoder:
-    """Decodes values, each one row: a JSON text or a CSV record."""
+    """Decodes values, each one row: a JSON text, a change or a CSV record."""
 
     def __init__(self, schema: Schema, form: str, text: TextOptions) -> None:
-        self._is_json = form == "json"
+        self._is_json = form != "csv"
+        self._is_change = form == "debezium"
         format_: TextFormat = JsonFormat(schema, text.rules)
-        if not self._is_json:
+        if self._is_change:
+            format_ = DebeziumFormat(schema, text.rules)
+        elif not self._is_json:
             format_ = CsvFormat(schema, text.rules, text.delimiter or ",", False, text.null_value, multiline=False)
         begun = format_.begin(b"", True)
         assert begun is not None
@@ -50,6 +54,9 @@ class MessageDecoder:
         lines: list[bytes] = []
         places: list[int] = []
         for place, value in enumerate(values):
+            if value is None and self._is_change:
+                # it lets the topic forget the key of the deletion before it
+                continue
             if value is None:
                 refused[place] = Rejected("a message without a value", "", origin(place))
                 continue

@@ -59,7 +59,7 @@ class KafkaSource:
         options = Options("connector kafka", own)
         topic = options.required("topic", "'quotes'")
         cluster = Cluster.from_options(options, properties)
-        form = options.choice("format", ("json", "jsonl", "csv"), "json")
+        form = options.choice("format", ("json", "jsonl", "csv", "debezium"), "json")
         text = TextOptions.from_options(options)
         start = _start(options)
         end = options.choice("end", ("none", "latest"), "none")
@@ -71,7 +71,7 @@ class KafkaSource:
             raise ConnectorError("connector kafka: messages have no header", hint="leave out header")
         library()
         return KafkaSource(
-            schema, cluster, topic, form="csv" if form == "csv" else "json", text=text, start=start,
+            schema, cluster, topic, form=form if form in ("csv", "debezium") else "json", text=text, start=start,
             bounded=end == "latest", group=group, poll_ms=poll_ms,
         )  # fmt: skip
 

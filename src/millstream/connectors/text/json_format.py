@@ -98,7 +98,7 @@ class JsonDecoder:
             offset = int(ends[first - 1]) if first else 0
             part = data[offset : int(ends[last - 1])]
             part_ends = ends[first:last] - offset
-            lines = _filled(part, part_ends)
+            lines = filled(part, part_ends)
             fitted = self._columnar(part, part_ends, lines) if refusals < _REFUSALS else None
             if fitted is None and refusals < _REFUSALS and last - first > _FEW and not part.startswith(b"["):
                 refusals += 1
@@ -177,9 +177,20 @@ class JsonDecoder:
         """Whether there are nested values with what Arrow's reader does not convert as it is converted here."""
         return any(field.type.is_nested and not self._reads_parts(field.type) for field in self._schema)
 
+    @cached_property
+    def _inner(self) -> frozenset[str]:
+        """The names of fields of structs, which Arrow's reader finds by their exact spelling."""
+        waiting = [field.type for field in self._schema]
+        names: set[str] = set()
+        while waiting:
+            type_ = waiting.pop()
+            waiting += type_.parts
+            names.update(name for name, _ in type_.fields)
+        return frozenset(names)
+
     def _reads_parts(self, type_: SqlType) -> bool:
-        # Arrow's reader knows no maps, and finds the fields of a struct by their exact names only
-        return not type_.fields and all(
+        # Arrow's reader knows no maps
+        return not type_.is_map and all(
             self._reads_parts(part) if part.is_nested else self._json_type(Field("", part)) == part.arrow
             for part in type_.parts
         )
@@ -192,6 +203,8 @@ class JsonDecoder:
     def _in_one_spelling(self, block: bytes) -> bool:
         """Whether declared columns are spelled as expected: Arrow takes keys in other spellings for unknown ones."""
         lower = block.lower()
+        if any(lower.count(f'"{name.lower()}"'.encode()) != block.count(f'"{name}"'.encode()) for name in self._inner):
+            return False
         for name, spelling in self._spelling.items():
             if lower.count(f'"{name}"'.encode()) == block.count(f'"{spelling}"'.encode()):
                 continue
@@ -234,7 +247,7 @@ class JsonDecoder:
         return Fitted(fitted.rows, dict(sorted(bad.items())))
 
 
-def _filled(block: bytes, ends: Lines) -> Lines:
+def filled(block: bytes, ends: Lines) -> Lines:
     """Numbers of the lines that are not blank."""
     starts = line_starts(ends)
     letters = np.frombuffer(block, dtype=np.uint8)

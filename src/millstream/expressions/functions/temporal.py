@@ -52,8 +52,8 @@ def _extract(args: tuple[Expr, ...]) -> Expr | None:
 
 def _date_trunc(args: tuple[Expr, ...]) -> Expr | None:
     unit = str(constant(args[0])).lower()
-    if args[0].type in _MOMENTS:
-        raise BindError("date_trunc takes the unit first", hint="date_trunc('hour', ts)")
+    if constant(args[0]) is None:
+        raise BindError("date_trunc takes the unit first, as a constant", hint="date_trunc('hour', ts)")
     unit = _UNIT_NAMES.get(unit, unit)
     if unit not in TRUNCATIONS:
         raise BindError(f"cannot truncate a time to {unit}", hint="units are " + ", ".join(TRUNCATIONS))

@@ -9,10 +9,8 @@ comes near its size. So a row costs O(log n) to add, amortised, and one that goe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from millstream import limits
@@ -44,36 +42,63 @@ class Level:
     def __init__(self, rows: pa.RecordBatch, numbers: Ints, slots: Ints, lows: Ints, highs: Ints) -> None:
         order = np.lexsort((highs[0], lows[0], slots)) if len(lows) else np.argsort(slots, kind="stable")
         self.rows = rows.take(pa.array(order))
-        self.numbers = numbers[order]
-        self.slots = slots[order]
-        self.lows, self.highs = lows[:, order], highs[:, order]
-        self.alive = np.ones(len(order), dtype=np.uint8)
+        in_order = numbers[order]
+        self._places = np.argsort(in_order, kind="stable").astype(np.int32)
+        self._numbers = in_order[self._places]
+        """in order, each with the place of its row"""
+        slots = slots[order]
+        # without upper bounds there is nothing to look for: what begins below a value holds it
+        self._is_bounded = bool((highs < MOST).any())
+        self._lows, self._highs = lows[:, order], highs[:, order] if self._is_bounded else highs[:, :0]
+        self._alive = np.ones(len(order), dtype=np.uint8)
         self.dead = 0
-        size = int(self.slots[-1]) + 1 if len(order) else 0
-        edges = np.searchsorted(self.slots, np.arange(size + 1))
-        self.firsts, self.counts = edges[:-1], np.diff(edges)
-        self.top = np.empty(len(order) if len(lows) else 0, dtype=np.int64)
-        if len(lows):
+        edges = np.searchsorted(slots, np.arange(int(slots[-1]) + 2 if len(order) else 1))
+        self._firsts, self._counts = edges[:-1], np.diff(edges)
+        self._top = np.empty(len(order) if self._is_bounded else 0, dtype=np.int64)
+        self._pairs_per_row = 2.0
+        if self._is_bounded:
             stack = np.empty((_DEPTH, 3), dtype=np.int64)
-            _fill_tops(len(order), self.firsts, self.counts, np.ascontiguousarray(self.highs[0]), self.top, stack)
+            _fill_tops(len(order), self._firsts, self._counts, np.ascontiguousarray(self._highs[0]), self._top, stack)
 
     def __len__(self) -> int:
-        return len(self.numbers) - self.dead
+        return len(self._numbers) - self.dead
+
+    @property
+    def is_thin(self) -> bool:
+        """Whether most of its rows are gone."""
+        return 2 * self.dead > len(self._numbers)
+
+    def drop(self, numbers: Ints) -> None:
+        """Rows that are here go, by their numbers."""
+        at = np.minimum(np.searchsorted(self._numbers, numbers), len(self._numbers) - 1)
+        places = np.unique(self._places[at[self._numbers[at] == numbers]])
+        self.dead += int(self._alive[places].sum())
+        self._alive[places] = 0
+
+    def left(self) -> tuple[pa.RecordBatch, Ints, Ints, Ints, Ints]:
+        """What another level is made of: the rows that are still there."""
+        places = np.flatnonzero(self._alive)
+        numbers = np.empty_like(self._numbers)
+        numbers[self._places] = self._numbers
+        slots = np.repeat(np.arange(len(self._counts)), self._counts)
+        highs = self._highs[:, places] if self._is_bounded else np.full((len(self._lows), len(places)), MOST)
+        return self.rows.take(pa.array(places)), numbers[places], slots[places], self._lows[:, places], highs
 
     def find(self, slots: Ints, usable: Bools, values: Ints) -> tuple[Ints, Ints]:
         """The rows of the stream and the entries that match, in order of the former."""
-        if not len(self.lows):
-            return self._whole_runs(np.where(usable & (slots < len(self.firsts)), slots, -1))
+        if not len(self._lows):
+            return self._whole_runs(np.where(usable & (slots < len(self._firsts)), slots, -1))
         rows, row = len(slots), 0
-        room = max(256, 2 * rows)
+        room = max(256, int(1.2 * self._pairs_per_row * rows))
         out_row, out_entry = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
         found, stack = np.zeros(1, dtype=np.int64), np.empty((_DEPTH, 3), dtype=np.int64)
         while True:
             row = _find_matches(
-                rows, row, rows, slots, usable, values, self.firsts, self.counts, self.lows, self.highs, self.top,
-                self.alive, out_row, out_entry, found, stack,
+                rows, row, rows, slots, usable, values, self._firsts, self._counts, self._lows, self._highs, self._top,
+                self._is_bounded, self._alive, out_row, out_entry, found, stack,
             )  # fmt: skip
             if row == rows:
+                self._pairs_per_row = max(found[0] / max(rows, 1), self._pairs_per_row / 2)
                 return out_row[: found[0]], out_entry[: found[0]]
             _check_pairs(2 * len(out_row))
             out_row, out_entry = (np.concatenate([array, np.empty_like(array)]) for array in (out_row, out_entry))
@@ -81,14 +106,14 @@ class Level:
     def _whole_runs(self, slots: Ints) -> tuple[Ints, Ints]:
         """Every entry of the run of each row: without an order there is nothing to search."""
         found = np.flatnonzero(slots >= 0)
-        counts = self.counts[slots[found]]
+        counts = self._counts[slots[found]]
         _check_pairs(int(counts.sum()))
         left = np.repeat(found, counts)
         within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        entries = np.repeat(self.firsts[slots[found]], counts) + within
+        entries = np.repeat(self._firsts[slots[found]], counts) + within
         if not self.dead:
             return left, entries
-        alive = self.alive[entries] != 0
+        alive = self._alive[entries] != 0
         return left[alive], entries[alive]
 
 
@@ -99,7 +124,7 @@ def _check_pairs(pairs: int) -> None:
 
 class MatchIndex:
     """The rows of a table by a join condition; of one that matches, the columns `kept` are given. Each row has a number
-    of the caller's, small and its own, by which it goes again."""
+    of the caller's, its own, by which it goes again."""
 
     def __init__(self, condition: MatchCondition, stream: Schema, table: Schema, kept: Schema | None = None) -> None:
         self._ranges = condition.ranges
@@ -110,12 +135,10 @@ class MatchIndex:
         self._mine = compile_arrow(mine, stream)
         self._theirs = compile_arrow([*(theirs for _, theirs in condition.pairs), *bounds], table)
         self._kept = table if kept is None else kept
-        self.levels: list[Level] = []
-        self._level_of: npt.NDArray[Any] = np.empty(0, dtype=object)
-        self._place_of = np.empty(0, dtype=np.int64)
+        self._levels: list[Level] = []
 
     def __len__(self) -> int:
-        return sum(map(len, self.levels))
+        return sum(map(len, self._levels))
 
     def add(self, rows: pa.RecordBatch, numbers: Ints) -> None:
         """Rows of the table, each under its number."""
@@ -130,29 +153,16 @@ class MatchIndex:
         if self._keys is not None:
             slots = self._keys.encode([column.take(pa.array(kept)) for column in pairs]).astype(np.int64)
         found = rows.select(list(self._kept.names)).take(pa.array(kept))
-        self._enter(Level(found, numbers[kept], slots, lows[:, kept], highs[:, kept]))
-        while len(self.levels) > 1 and len(self.levels[-2]) < _GROWTH * len(self.levels[-1]):
-            self._enter(_joined([self.levels.pop(), self.levels.pop()]))
+        self._levels.append(Level(found, numbers[kept], slots, lows[:, kept], highs[:, kept]))
+        while len(self._levels) > 1 and len(self._levels[-2]) < _GROWTH * len(self._levels[-1]):
+            self._levels.append(_joined([self._levels.pop(), self._levels.pop()]))
 
     def drop(self, numbers: Ints) -> None:
         """Rows go again, by their numbers."""
-        known = numbers[numbers < len(self._level_of)]
-        touched: list[Level] = []
-        for number in known:
-            level = self._level_of[number]
-            if level is not None:
-                level.alive[self._place_of[number]] = 0
-                level.dead += 1
-                self._level_of[number] = None
-                touched.append(level)
-        if not touched:
-            return
-        thin = [level for level in self.levels if 2 * level.dead > len(level.numbers)]
-        self.levels = [level for level in self.levels if 2 * level.dead <= len(level.numbers)]
-        for level in thin:
-            if len(level):
-                self._enter(_joined([level]))
-        self.levels.sort(key=len, reverse=True)
+        for level in self._levels:
+            level.drop(numbers)
+        kept = [_joined([level]) if level.is_thin else level for level in self._levels if len(level)]
+        self._levels = sorted(kept, key=len, reverse=True)
 
     def match(self, rows: pa.RecordBatch) -> tuple[Ints, pa.RecordBatch]:
         """For each match the number of the stream's row, in order, and the table's row."""
@@ -164,7 +174,7 @@ class MatchIndex:
         words = np.empty((len(self._ranges), rows.num_rows), dtype=np.int64)
         for lane, each in enumerate(self._ranges):
             words[lane] = ordered_words(values[lane], each.value.type)
-        found = [(level, *level.find(slots, usable, words)) for level in self.levels]
+        found = [(level, *level.find(slots, usable, words)) for level in self._levels]
         found = [(level, left, entries) for level, left, entries in found if len(left)]
         if not found:
             return np.empty(0, dtype=np.int64), pa.RecordBatch.from_pylist([], schema=self._kept.arrow)
@@ -174,16 +184,6 @@ class MatchIndex:
             return left, right[0]
         order = np.argsort(left, kind="stable")
         return left[order], one_batch(right).take(pa.array(order))
-
-    def _enter(self, level: Level) -> None:
-        self.levels.append(level)
-        size = int(level.numbers.max()) + 1
-        if size > len(self._level_of):
-            room = max(size, 2 * len(self._level_of))
-            self._level_of = np.concatenate([self._level_of, np.full(room - len(self._level_of), None, dtype=object)])
-            self._place_of = np.concatenate([self._place_of, np.zeros(room - len(self._place_of), dtype=np.int64)])
-        self._level_of[level.numbers] = level
-        self._place_of[level.numbers] = np.arange(len(level.numbers))
 
     def _parts(self, columns: list[pa.Array]) -> tuple[list[pa.Array], list[pa.Array]]:
         return columns[: len(self._types)], columns[len(self._types) :]
@@ -212,13 +212,8 @@ class MatchIndex:
 
 def _joined(levels: Sequence[Level]) -> Level:
     """One level of the rows of several that are still there."""
-    kept = [np.flatnonzero(level.alive) for level in levels]
-    arrays = (
-        np.concatenate([getattr(level, name)[..., places] for level, places in zip(levels, kept, strict=True)], -1)
-        for name in ("numbers", "slots", "lows", "highs")
-    )
-    rows = [level.rows.take(pa.array(places)) for level, places in zip(levels, kept, strict=True)]
-    return Level(one_batch(rows), *arrays)
+    rows, *arrays = zip(*(level.left() for level in levels), strict=True)
+    return Level(one_batch(list(rows)), *(np.concatenate(parts, -1) for parts in arrays))
 
 
 def is_compiled() -> bool:

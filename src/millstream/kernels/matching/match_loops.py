@@ -2,7 +2,8 @@
 
 The entries of a run lie in order of the lower bound of their first interval, and are read as a balanced search tree:
 the root is the middle one. `top` of an entry is the greatest upper bound in its subtree, so what lies to the left of an
-instant is passed over in one step, and a row costs the logarithm of the run and what it matches.
+instant is passed over in one step, and a row costs the logarithm of the run and what it matches. Where no interval has
+an upper bound, those that begin below a value hold it, and the run is read from its beginning.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ def find_matches(
     lows: Any,
     highs: Any,
     top: Any,
+    bounded: bool,
     alive: Any,
     out_row: Any,
     out_entry: Any,
@@ -94,7 +96,7 @@ def find_matches(
             depth -= 1
             start = stack[depth, 0]
             stop = stack[depth, 1]
-            if stop - start > SMALL and ranges > 0:
+            if stop - start > SMALL and bounded:
                 middle = (start + stop) >> 1
                 value = values[0, place(row)]
                 if top[middle] < value:
@@ -110,15 +112,17 @@ def find_matches(
                 start = middle
                 stop = middle + 1
             for entry in range(start, stop):
+                value = values[0, place(row)]
+                if lows[0, place(entry)] > value:
+                    break
                 fits = alive[place(entry)] != 0
-                if ranges > 0:
-                    value = values[0, place(row)]
-                    if lows[0, place(entry)] > value:
-                        break
+                if bounded:
                     fits = fits and value <= highs[0, place(entry)]
                 for each in range(1, ranges):
                     value = values[each, place(row)]
-                    fits = fits and lows[each, place(entry)] <= value and value <= highs[each, place(entry)]
+                    fits = fits and lows[each, place(entry)] <= value
+                    if bounded:
+                        fits = fits and value <= highs[each, place(entry)]
                 if fits:
                     if made == room:
                         full = True
