@@ -19,6 +19,7 @@ from millstream.expressions.functions.literals import fits
 from millstream.expressions.nodes import Case, Cast, Column, Expr, Literal, Parameter
 from millstream.expressions.python_calls import PythonCall
 from millstream.plan import aggregates
+from millstream.plan.window_tables import END
 from millstream.sql import duration_us, to_sql
 from millstream.sql.durations import months_and_us
 from millstream.sql.functions import function_name
@@ -140,7 +141,17 @@ class ExpressionBinder:
             return Parameter(self.context.parameters[node.name[1:]], node.name[1:])
         if self.scope is None:
             self.context.fail(f"no column {node.sql()}", node, hint="there is no FROM clause")
+        if node.name.lower() == "window_time" and self.scope.knows(END) and not self.scope.knows(node.name):
+            return self._window_time(node, self.scope)
         return self.scope.resolve(node)
+
+    def _window_time(self, node: exp.Column, scope: Scope) -> Expr:
+        """The last moment of a window, as Flink has it: a millisecond before its end, or 1 where times are numbers."""
+        column = node.copy()
+        column.set("this", exp.to_identifier(END))
+        end = scope.resolve(column)
+        length = Literal(BIGINT, 1) if end.type.is_integer else Literal(INTERVAL, 1000)
+        return self._resolve("-", (end, length), node)
 
     def _fields(self, value: Expr, path: Sequence[exp.Expr], node: exp.Expr) -> Expr:
         """The field of a struct that a path of names leads to."""
