@@ -22,6 +22,7 @@ ARGUMENTS: list[tuple[str, Expr]] = [
     ("'hour'", Literal(VARCHAR, "hour")),
     ("'%Y'", Literal(VARCHAR, "%Y")),
     ("'$.a'", Literal(VARCHAR, "$.a")),
+    ("'$[*]'", Literal(VARCHAR, "$[*]")),
     ("'UTC'", Literal(VARCHAR, "UTC")),
     ("1", Literal(INTEGER, 1)),
 ]

@@ -87,6 +87,13 @@ class MillstreamGenerator(Generator):
         nodes.SetLocation: lambda self, node: _set_location(self, node),
         nodes.SetOption: lambda self, node: f"SET {self.sql(node, 'this')} = {self.sql(node, 'expression')}",
         nodes.Show: lambda self, node: f"SHOW {node.kind}",
+        nodes.JsonTable: lambda self, node: (
+            f"JSON_TABLE({self.sql(node, 'this')}, {self.sql(node, 'path')} "
+            f"COLUMNS ({self.expressions(node, key='columns', flat=True)}))"
+        ),
+        nodes.JsonColumn: lambda self, node: " ".join(
+            filter(None, (self.sql(node, "this"), self.sql(node, "kind"), self._clause("PATH", node.args.get("path"))))
+        ),
         nodes.SideStream: lambda self, node: f"{node.kind}({self.sql(node, 'this')})",
         nodes.Slide: lambda self, node: f"SLIDE {self.sql(node, 'this')}",
         nodes.Stop: lambda self, node: f"STOP {self.sql(node, 'this')}",

@@ -107,6 +107,18 @@ class SideStream(exp.Expression):
         return cast(str, self.args["kind"])
 
 
+class JsonTable(exp.Expression):
+    """JSON_TABLE(document, path COLUMNS (…)) in FROM, held by an exp.Table; `columns` are JsonColumns."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "path": True, "columns": True}
+
+
+class JsonColumn(exp.Expression):
+    """`name type [PATH path]` of JSON_TABLE."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "kind": True, "path": False}
+
+
 class WindowTable(exp.Expression):
     """TUMBLE(…), HOP(…), CUMULATE(…) or SESSION(…) in FROM, held by an exp.Table.
 

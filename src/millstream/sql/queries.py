@@ -13,7 +13,7 @@ from sqlglot.tokenizer_core import TokenType
 from millstream.sql.event_nodes import EventExpression
 from millstream.sql.failures import quoted
 from millstream.sql.history import HistoryParser
-from millstream.sql.nodes import SideStream
+from millstream.sql.nodes import JsonColumn, JsonTable, SideStream
 from millstream.sql.patterns import MatchRecognize, SequenceMatch
 from millstream.sql.relations import Windowed
 from millstream.sql.spans import cover
@@ -164,7 +164,12 @@ class QueryParser(HistoryParser):
             failure = self._failure("LATERAL is not supported", first)
             failure.hint = "leave it out, and write the condition in ON or WHERE"
             raise failure
-        node = self._parse_side_stream() or self._parse_window_table() or self._parse_table_parts()
+        node = (
+            self._parse_side_stream()
+            or self._parse_json_table_entry()
+            or self._parse_window_table()
+            or self._parse_table_parts()
+        )
         if not isinstance(node, exp.Table):
             self.unexpected("the name of a stream or table")
         if self._match_text_seq("FOR", "SYSTEM_TIME"):
@@ -195,6 +200,28 @@ class QueryParser(HistoryParser):
         values = self._parse_list(self._parse_disjunction, "an expression")
         self._match_r_paren()
         return self.expression(exp.Tuple(expressions=values))
+
+    def _parse_json_table_entry(self) -> exp.Table | None:
+        """JSON_TABLE(document, path COLUMNS (name type [PATH path], …))."""
+        first = self._curr
+        if not self._match_text_seq("JSON_TABLE", "("):
+            return None
+        document = self._parse_operand()
+        self._expect(TokenType.COMMA, "','")
+        path = self._parse_operand()
+        self._expect_words("COLUMNS")
+        self._expect(TokenType.L_PAREN, "'('")
+        columns = self._parse_list(self._parse_json_column, "a column")
+        self._expect(TokenType.R_PAREN, "')'")
+        self._expect(TokenType.R_PAREN, "')'")
+        node = JsonTable(this=document, path=path, columns=columns)
+        cover(node, first, self._prev)
+        return exp.Table(this=node)
+
+    def _parse_json_column(self) -> JsonColumn:
+        name = self._parse_name("the name of a column")
+        kind = self._parse_inner_type()
+        return JsonColumn(this=name, kind=kind, path=self._parse_operand() if self._match_text_seq("PATH") else None)
 
     def _parse_side_stream(self) -> exp.Table | None:
         """LATE(s), ERRORS(s) or HISTORY(s)."""

@@ -192,7 +192,9 @@ def _side(node: exp.Table, context: Context) -> tuple[str, StreamDef] | None:
     if not isinstance(call, SideStream):
         if isinstance(call, exp.Func):
             context.fail(
-                "no such table function", node, hint="there are TUMBLE, HOP, CUMULATE, SESSION, LATE, ERRORS and UNNEST"
+                "no such table function",
+                node,
+                hint="there are TUMBLE, HOP, CUMULATE, SESSION, LATE, ERRORS, UNNEST and JSON_TABLE",
             )
         return None
     if call.kind == "HISTORY":

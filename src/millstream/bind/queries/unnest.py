@@ -8,18 +8,29 @@ from sqlglot import exp
 
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder
+from millstream.bind.nested import bind_type
 from millstream.bind.queries.outputs import alias_columns
 from millstream.bind.scope import Item, Scope
 from millstream.expressions import functions
-from millstream.expressions.nodes import Column
+from millstream.expressions.nodes import Column, Literal
 from millstream.plan import nodes as P
 from millstream.plan.unnest import Unnest
 from millstream.schema import Field, Schema
+from millstream.sql.nodes import JsonTable
+from millstream.types import VARCHAR
 
 
 def is_unnest(node: exp.Expr) -> bool:
-    """Whether an entry of FROM is UNNEST(…)."""
-    return isinstance(node, exp.Table) and isinstance(node.this, exp.Anonymous) and node.this.name.upper() == "UNNEST"
+    """Whether an entry of FROM is UNNEST(…) or JSON_TABLE(…)."""
+    if not isinstance(node, exp.Table):
+        return False
+    return isinstance(node.this, JsonTable) or (
+        isinstance(node.this, exp.Anonymous) and node.this.name.upper() == "UNNEST"
+    )
+
+
+def _word(table: exp.Table) -> str:
+    return "JSON_TABLE" if isinstance(table.this, JsonTable) else "UNNEST"
 
 
 def split_unnests(joins: list[exp.Join], context: Context) -> tuple[list[exp.Join], list[exp.Join]]:
@@ -28,7 +39,7 @@ def split_unnests(joins: list[exp.Join], context: Context) -> tuple[list[exp.Joi
     for join in joins[first:]:
         if not is_unnest(join.this):
             context.refuse(
-                "UNNEST comes last in FROM",
+                f"{_word(joins[first].this)} comes last in FROM",
                 join,
                 hint="join first, or put UNNEST into a subquery: (SELECT … FROM s, UNNEST(tags) AS u(tag))",
             )
@@ -45,6 +56,8 @@ def unnest(plan: P.Node, scope: Scope, joins: list[exp.Join], context: Context) 
 def _unnested(plan: P.Node, scope: Scope, join: exp.Join, context: Context) -> tuple[P.Node, Scope]:
     table = join.this
     _check_join(join, plan, context)
+    if isinstance(table.this, JsonTable):
+        return _json_rows(plan, scope, table, context)
     arguments = table.this.expressions
     if len(arguments) != 1:
         context.fail("UNNEST takes one array", table, hint="FROM s, UNNEST(tags) AS u(tag)")
@@ -78,6 +91,35 @@ def _unnested(plan: P.Node, scope: Scope, join: exp.Join, context: Context) -> t
     return plan, replace(scope, items=(*scope.items, item))
 
 
+def _json_rows(plan: P.Node, scope: Scope, table: exp.Table, context: Context) -> tuple[P.Node, Scope]:
+    """A row for each element of an array in JSON, with columns taken from the element."""
+    node, alias = table.this, table.alias or "json_table"
+    if any(item.alias.lower() == alias.lower() for item in scope.items):
+        context.fail(f"{alias} appears twice in FROM", table, hint="give one of them an alias with AS")
+    prefix = f"${len(scope.items)}.{alias}."
+    binder = ExpressionBinder(context, scope)
+    with context.blaming(node):
+        elements = functions.resolve("json_elements", (binder.bind(node.this), binder.bind(node.args["path"])))
+    plan = P.Project(plan, (*P.passthrough(plan.schema), (f"{prefix}$array", elements)))
+    plan = Unnest(plan, f"{prefix}$array", f"{prefix}$element")
+    element = Column(VARCHAR, f"{prefix}$element")
+    fields, columns = [], []
+    for column in node.args["columns"]:
+        type_ = bind_type(context, column.args["kind"])
+        given = column.args.get("path")
+        path = Literal(VARCHAR, f'$."{column.name}"') if given is None else binder.bind(given)
+        is_json = str(column.args["kind"].args.get("kind")).upper() == "JSON"
+        with context.blaming(column):
+            value = functions.resolve("json_extract" if is_json else "json_value", (element, path))
+            columns.append((prefix + column.name, functions.cast(value, type_, safe=True)))
+        fields.append(Field(column.name, type_))
+    hidden = (f"{prefix}$array", f"{prefix}$element")
+    kept = (kept for kept in P.passthrough(plan.schema) if kept[0] not in hidden)
+    with context.blaming(node):
+        item = Item(alias, Schema(tuple(fields)), prefix)
+    return P.Project(plan, (*kept, *columns)), replace(scope, items=(*scope.items, item))
+
+
 def _apart(plan: P.Node, element: str, prefix: str, columns: tuple[str, ...]) -> P.Node:
     """The fields of a struct, instead of it, under names of their own."""
     struct = Column(plan.schema[element].type, element)
@@ -91,7 +133,7 @@ def _check_join(join: exp.Join, plan: P.Node, context: Context) -> None:
     is_true = on is None or (isinstance(on, exp.Boolean) and bool(on.this))
     if join.args.get("side") or join.args.get("method") or join.args.get("using") or not is_true:
         context.refuse(
-            "UNNEST stands behind a comma or CROSS JOIN",
+            f"{_word(join.this)} stands behind a comma or CROSS JOIN",
             join,
             detail="it has the elements of the row beside it, so there is nothing to compare",
             hint="FROM s CROSS JOIN UNNEST(tags) AS u(tag), with conditions in WHERE",
@@ -99,4 +141,6 @@ def _check_join(join: exp.Join, plan: P.Node, context: Context) -> None:
     if plan.kind is not P.Kind.EVENTS:
         what = "a relation" if plan.kind is P.Kind.RELATION else "a stored table"
         hint = "take it apart before the window: (SELECT … FROM s, UNNEST(…) AS u(x)) WINDOW(…)"
-        context.refuse(f"UNNEST needs a stream, not {what}", join, hint=hint if plan.kind is P.Kind.RELATION else None)
+        context.refuse(
+            f"{_word(join.this)} needs a stream, not {what}", join, hint=hint if plan.kind is P.Kind.RELATION else None
+        )

@@ -12,7 +12,7 @@ from millstream.errors import BindError
 from millstream.expressions.functions.registry import Rule, Spelling, constant, define
 from millstream.expressions.functions.text import spark_text
 from millstream.expressions.nodes import Call, Expr, Literal
-from millstream.types import BOOLEAN, NULL, VARCHAR, SqlType
+from millstream.types import ARRAY, BOOLEAN, NULL, VARCHAR, SqlType
 
 _STEP = re.compile(r"""\.([A-Za-z_][A-Za-z0-9_]*)|\."([^"'\\\[\]]+)"|\[(\d{1,9})\]""")
 _HINT = "paths are constant: '$.user.name', '$.\"a name\"', '$.tags[0]'"
@@ -72,6 +72,32 @@ def _spark(template: str) -> Spelling:
     return spelled
 
 
+def _elements(args: tuple[Expr, ...]) -> Expr | None:
+    document, path = args[0], constant(args[1])
+    if document.type not in (VARCHAR, NULL):
+        return None
+    if not isinstance(path, str) or not path.endswith("[*]"):
+        raise BindError("the elements of an array have a constant path that ends with [*]", hint="'$.items[*]', '$[*]'")
+    whole = Literal(VARCHAR, _path(_steps(path.removesuffix("[*]"))))
+    return Call(ARRAY(VARCHAR), "json_elements", (document, whole))
+
+
+def _elements_duckdb(call: Call, args: tuple[str, ...]) -> str:
+    document, path = f"TRY_CAST({args[0]} AS JSON)", args[1].removesuffix("'")
+    elements = f"CAST(json_extract({document}, {path}[*]') AS VARCHAR[])"
+    return f"CASE WHEN json_type({document}, {args[1]}) = 'ARRAY' THEN {elements} END"
+
+
+def _elements_spark(call: Call, args: tuple[str, ...]) -> str:
+    path = _spark_path(call)
+    member = f"try_variant_get(try_parse_json({args[0]}), {path}, 'variant')"
+    nested = "regexp(schema_of_variant(x), '^(OBJECT|ARRAY)')"
+    text = f"get_json_object({args[0]}, concat({path}, '[', i, ']'))"
+    each = f"(x, i) -> CASE WHEN {nested} THEN {text} ELSE to_json(x) END"
+    elements = f"transform(CAST({member} AS ARRAY<VARIANT>), {each})"
+    return f"CASE WHEN startswith(schema_of_variant({member}), 'ARRAY') THEN {elements} END"
+
+
 _JSON = "TRY_CAST({0} AS JSON)"
 _NESTED = f"json_type({_JSON}, {{1}}) IN ('OBJECT', 'ARRAY')"
 
@@ -100,3 +126,4 @@ define(
     duckdb=f"json_extract_string({_JSON}, {{1}})",
     spark=_spark("CASE WHEN {2} IS NOT NULL THEN get_json_object({0}, {1}) END"),
 )  # fmt: skip
+define("json_elements(text, path)", _elements, duckdb=_elements_duckdb, spark=_elements_spark)
