@@ -72,6 +72,12 @@ class Config:
             _check_rules(names)
             return replace(self, disabled_rules=names)
         known = {entry.name for entry in fields(self)} - {"disabled_rules"}
+        if name == "timezone":
+            raise BindError(
+                "no setting timezone",
+                detail="times are in UTC in every session",
+                hint="ts AT TIME ZONE 'Europe/Berlin'",
+            )
         if name not in known:
             raise BindError(f"no setting {name}", hint="available: " + ", ".join(sorted(known | {"disable_rule"})))
         setting: dict[str, Any] = {name: getattr(Config(), name) if value is None else _READERS[name](name, value)}

@@ -28,13 +28,17 @@ def bind_type(context: Context, node: exp.Expr) -> SqlType:
         what, hint = _INCOMPLETE[text.upper()]
         context.fail(what, node, hint=hint)
     if type_ is None:
-        context.fail(
-            f"no type {text}",
-            node,
-            hint="types: BOOLEAN, INTEGER, BIGINT, DOUBLE, DECIMAL(p, s), VARCHAR, TIMESTAMP, DATE, TIME, BLOB",
-        )
+        known = "types: BOOLEAN, INTEGER, BIGINT, DOUBLE, DECIMAL(p, s), VARCHAR, TIMESTAMP, DATE, TIME, BLOB"
+        instead = _INSTEAD.get(text.upper())
+        context.fail(f"no type {text}", node, hint=known if instead is None else f"use {instead}")
     return type_
 
+
+_INSTEAD = {
+    "UUID": "VARCHAR", "UTINYINT": "SMALLINT", "USMALLINT": "INTEGER", "UINTEGER": "BIGINT",
+    "UBIGINT": "DECIMAL(20, 0)", "HUGEINT": "DECIMAL(38, 0)", "UHUGEINT": "DECIMAL(38, 0)", "VARIANT": "JSON",
+}  # fmt: skip
+"""Types of other engines, and those here that hold their values."""
 
 _NO_FIELDS = ("a struct needs its fields", "STRUCT(name VARCHAR, size INT)")
 _INCOMPLETE = {
