@@ -12,7 +12,8 @@ import millstream
 PACKAGE = Path(millstream.__file__).parent
 
 LAYERS = (
-    "errors", "arrays", "types", "schema", "limits", "durable", "sealed_duckdb", "wire",  # what everything rests on
+    # what everything rests on
+    "records", "errors", "arrays", "types", "schema", "limits", "durable", "sealed_duckdb", "wire",
     "sql",  # text ↔ trees
     "expressions",  # scalar expressions: what they are, their functions, how each engine computes them
     "plan",  # what a query means, and what can be proved of it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from millstream.errors import (
 )
 
 if TYPE_CHECKING:
-    from millstream.connectors.access import Location
+    from millstream.connectors.access import Access, Location
     from millstream.hosts.contract import Counts
     from millstream.session.database import Database
     from millstream.session.python_aggregates import aggregate, function
@@ -54,10 +55,23 @@ def connect(
         from millstream.remote.session import RemoteDatabase
 
         return RemoteDatabase(path, **settings)  # type: ignore[return-value]
-    from millstream.session.opening import access_of, open_session
-
+    access_of, open_session = _opening()
     access = access_of(profile, locations or {}, hosts, brokers, listen)
     return open_session(path, engine, spark, clock, (*aggregates, *functions), settings, access)
+
+
+def _opening() -> tuple[Callable[..., Access], Callable[..., Database]]:
+    """What opens sessions. What is imported for it is no garbage: the collector need not look at it."""
+    import gc
+
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        from millstream.session.opening import access_of, open_session
+    finally:
+        if was_enabled:
+            gc.enable()
+    return access_of, open_session
 
 
 _LATER = {

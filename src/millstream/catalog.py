@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from dataclasses import replace as replaced
 from datetime import timedelta
 from enum import Enum
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from millstream.errors import CatalogError
 from millstream.expressions.python_calls import PythonCode
 from millstream.plan.nodes import Node
+from millstream.records import dataclass
 from millstream.schema import Schema
 from millstream.types import VARCHAR, SqlType
 

@@ -6,12 +6,13 @@ import math
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any, Literal, TypeVar
 
 from millstream.errors import BindError
 from millstream.limits import Limits, Unfetched
 from millstream.plan.relations import Forms
+from millstream.records import dataclass
 
 Jit = Literal["auto", "on", "off"]
 Durability = Literal["process", "disk"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+
+from millstream.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

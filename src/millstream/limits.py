@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from millstream.errors import CancelledError, LimitError
+from millstream.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,14 @@ import importlib
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import MISSING, Field, fields
 from decimal import Decimal
 from enum import Enum
 from functools import cache
 from typing import Any
 
 from millstream.errors import StateError
+from millstream.records import dataclass
 from millstream.types import SqlType, parse_type
 
 FORMAT = 1
@@ -38,8 +39,8 @@ _LISTED = {
     "plan.events.automata": "AutomatonState AutomatonEdge Automaton",
     "plan.event_joins": "AtWindowEnd Lasting Starts AsofJoin",
     "plan.programs.modes": "Running Sliding Tumbling Closing",
-    "plan.nodes": "Scan TableScan TableQuery Filter Project Union Distinct JoinTable Over Aggregate Yield "
-    "AssignWindows Sessions Group RowSlots",
+    "plan.nodes": "Scan TableScan TableQuery Filter Project Union Distinct JoinTable",
+    "plan.keyed_nodes": "Over Aggregate Yield AssignWindows Sessions Group RowSlots",
     "plan.patterns.search": "Reach MatchSummary Skip Given Search Match",
     "plan.programs.nodes": "Range Order Rows Summary Exists InQuery ScalarQuery Insert Update Delete LocalTable "
     "Program",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 import pyarrow as pa
 
+from millstream.records import dataclass
 from millstream.types import SqlType
 
 

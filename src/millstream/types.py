@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from millstream.arrays import from_numpy, to_numpy
+from millstream.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

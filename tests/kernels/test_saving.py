@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from millstream.kernels.saving.content import Content, Ledger, Slots
 from millstream.kernels.saving.kept import KeptBatches
 from millstream.kernels.saving.snapshots import Saved
 from millstream.plan.programs.modes import Sliding
+from millstream.records import dataclass
 from millstream.schema import Schema
 from millstream.types import BIGINT, DOUBLE, VARCHAR
 from tests.support.paper_programs import algebraic_max

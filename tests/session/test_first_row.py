@@ -19,7 +19,7 @@ queries = [
 ]
 db.push("s", [(1, 2, 3), (1, 3, 9)])
 print(*(query.fetch().num_rows for query in queries))
-unwanted = {"asyncio", "duckdb", "hypothesis", "numba", "pandas", "pyspark", "rich", "typer"}
+unwanted = {"asyncio", "duckdb", "hypothesis", "numba", "numpy.ma", "pandas", "pyspark", "rich", "typer"}
 print(*sorted(unwanted & sys.modules.keys()))
 """
 

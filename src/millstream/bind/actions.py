@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import pyarrow as pa
 from sqlglot import exp
@@ -10,6 +10,7 @@ from sqlglot import exp
 from millstream.bind.queries.outputs import Bound
 from millstream.bind.tables.aggregates import TableAggregates
 from millstream.catalog import Entry, FromHistory, Options, Retention, SinkDef
+from millstream.records import dataclass
 
 
 @dataclass(frozen=True)

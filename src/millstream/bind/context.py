@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import exp
@@ -20,6 +20,7 @@ from millstream.plan.patterns.search import Match
 from millstream.plan.patterns.times import timely_reaches
 from millstream.plan.ties import Ties
 from millstream.plan.unnest import Unnest
+from millstream.records import dataclass
 from millstream.sql import span_of
 from millstream.types import BIGINT, TIMESTAMP, TIMESTAMPTZ, SqlType
 

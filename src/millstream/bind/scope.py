@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sqlglot import exp
 
 from millstream.bind.context import Context
 from millstream.expressions.nodes import Column
+from millstream.records import dataclass
 from millstream.schema import Schema
 from millstream.sql.event_nodes import DECORATORS
 

@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,7 @@ from millstream.cli.revise import revise
 from millstream.cli.sessions import Opened, Wish, session
 from millstream.cli.terminal import count, errors, output, rows_table, some_rows
 from millstream.cli.watch import Signals, watch
+from millstream.records import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from millstream.errors import BindError, MillstreamError, Span
+from millstream.records import dataclass
 
 if TYPE_CHECKING:
     from millstream.session.database import Database

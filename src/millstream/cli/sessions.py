@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from millstream.cli.options import EngineName
+from millstream.records import dataclass
 
 if TYPE_CHECKING:
     from millstream.session.database import Database

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from millstream.connectors.options import OptionValue
 from millstream.connectors.registry import connector_of
 from millstream.errors import BindError, ConnectorError
+from millstream.records import dataclass
 
 Profile = Literal["default", "untrusted"]
 PROFILES: tuple[Profile, ...] = ("default", "untrusted")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
 from millstream.errors import MillstreamError
+from millstream.records import dataclass
 from millstream.schema import Schema
 
 Offset = dict[str, Any]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, cast
 
 from millstream.connectors.convert.common import DEFAULT_RULES, Rules
 from millstream.connectors.options import Options
 from millstream.errors import ConnectorError
+from millstream.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,9 @@ Operators are calls by their symbol (`=`, `+`, `and`, `is_null`, …); `function
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from millstream.records import dataclass
 from millstream.types import SqlType
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import pyarrow as pa
 
 from millstream.errors import DataError
 from millstream.expressions.nodes import Call, Expr, walk
+from millstream.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from millstream.hosts.results import ResultLog
 from millstream.physical.nodes import Physical
 from millstream.plan.costs.statistics import Statistics
 from millstream.plan.nodes import Node
+from millstream.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ meets all of them at once through an index on that table. That pays once there a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
@@ -17,6 +17,7 @@ from millstream.expressions.nodes import Call, Column, Expr, Literal, columns_of
 from millstream.kernels.batch import Batch
 from millstream.kernels.compute import ComputeStage
 from millstream.kernels.matching import MatchIndex, is_compiled, split_condition
+from millstream.records import dataclass
 from millstream.schema import Field, Schema
 from millstream.types import BIGINT, from_kernel
 

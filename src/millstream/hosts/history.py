@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -24,6 +24,7 @@ from millstream.durable import sync_directory, write_durably
 from millstream.errors import StateError
 from millstream.hosts.arrivals import times_of
 from millstream.kernels.batch import BEGIN, Batch, concat
+from millstream.records import dataclass
 
 if TYPE_CHECKING:
     from pyarrow.dataset import Dataset

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,6 +15,7 @@ from millstream.expressions.nodes import Column, columns_of, conjunction
 from millstream.kernels.batch import Batch
 from millstream.kernels.matching import MatchIndex, split_condition
 from millstream.physical.nodes import SEVERAL_ROWS, StoredTable, TableJoin
+from millstream.records import dataclass
 from millstream.schema import Schema
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millstream.arrays import from_numpy, one_batch
+from millstream.records import dataclass
 
 Ints = npt.NDArray[np.int64]
 

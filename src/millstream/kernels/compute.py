@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -12,6 +11,7 @@ from millstream.arrays import to_numpy
 from millstream.expressions.nodes import Expr
 from millstream.kernels.batch import Batch
 from millstream.kernels.one_input import OneInput
+from millstream.records import dataclass
 from millstream.schema import Field, Schema
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Self
 
+from millstream.records import dataclass
 from millstream.schema import Schema
 
 

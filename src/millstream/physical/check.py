@@ -9,8 +9,10 @@ from millstream.kernels.relations.stages import ValidityStage
 from millstream.physical.nodes import Apply, Physical, Source, Staged, walk
 
 
-def check_plan(plan: Physical, catalog: Catalog) -> None:
-    """Refuse a plan that reads what is not there, or whose kernels get other columns than they are made for."""
+def check_plan(plan: Physical, catalog: Catalog) -> bool:
+    """Refuse a plan that reads what is not there, or whose kernels get other columns than they are made for.
+
+    Says whether the last two columns of its rows bound their validity."""
     if plan.spans:
         raise BindError(
             "the rows of this plan are valid during intervals, which are not among its columns",
@@ -28,10 +30,6 @@ def check_plan(plan: Physical, catalog: Catalog) -> None:
                 raise BindError(
                     f"{node.spec.describe()} takes {_listed(node.spec.inputs)}, and is given {_listed(given)}"
                 )
-
-
-def is_relation(plan: Physical) -> bool:
-    """Whether the last two columns of a plan's rows bound their validity."""
     match plan:
         case Staged(stage=ValidityStage()) | Apply(spec=DeliverSpec()):
             return True

@@ -7,12 +7,13 @@ there (Arrow in-process, Spark SQL on Spark), and steps the kernels of `Apply`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal as OneOf
 
 from millstream.expressions.nodes import Column, Expr
 from millstream.kernels.contract import KernelSpec, RowStage
 from millstream.plan.nodes import TableHow
+from millstream.records import dataclass
 from millstream.schema import Schema
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from millstream.plan.node import listed
 from millstream.plan.programs.nodes import Program
 from millstream.plan.windows import Frame
+from millstream.records import dataclass
 from millstream.schema import Field
 from millstream.types import SqlType
 

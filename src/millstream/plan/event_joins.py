@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal as OneOf
 
 from millstream.plan.node import Binary, Kind, Pairs, Unary, read_by, require_names, require_pairs
+from millstream.records import dataclass
 from millstream.schema import Schema
 
 Comparison = OneOf[">=", ">", "<=", "<"]

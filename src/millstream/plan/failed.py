@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from millstream.plan.node import Kind, Node
+from millstream.records import dataclass
 from millstream.schema import Schema
 from millstream.types import VARCHAR
 

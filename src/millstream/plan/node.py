@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from functools import cached_property
 
 from millstream.expressions.nodes import Expr, columns_of
+from millstream.records import dataclass
 from millstream.schema import Schema
 
 Pairs = tuple[tuple[Expr, Expr], ...]

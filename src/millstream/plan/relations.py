@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Literal as OneOf
 
@@ -24,6 +24,7 @@ from millstream.plan.node import (
     require_names,
     require_pairs,
 )
+from millstream.records import dataclass
 from millstream.schema import Field, Schema, unique_names
 from millstream.types import SqlType
 

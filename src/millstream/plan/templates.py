@@ -9,7 +9,7 @@ index of the join.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from millstream.expressions.nodes import (
@@ -31,6 +31,7 @@ from millstream.plan.node import Node, Pairs
 from millstream.plan.nodes import Filter, JoinTable, Project, TableScan, passthrough
 from millstream.plan.patterns.search import Match, Reach
 from millstream.plan.relations import Join, Validity
+from millstream.records import dataclass
 from millstream.schema import Schema
 from millstream.types import BOOLEAN
 

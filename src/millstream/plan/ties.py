@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from millstream.plan.node import Kind, Node, Unary, listed, require_names
+from millstream.records import dataclass
 
 
 @dataclass(frozen=True)

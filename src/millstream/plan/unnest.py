@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 from millstream.plan.node import Kind, Unary, require_names
+from millstream.records import dataclass
 from millstream.schema import Field, Schema
 from millstream.types import SqlType
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from millstream.expressions.nodes import Column
 from millstream.plan import event_joins as E
@@ -10,6 +10,7 @@ from millstream.plan import nodes as P
 from millstream.plan import relations as R
 from millstream.plan.unnest import Unnest
 from millstream.plan.window_tables import END, START
+from millstream.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 
+from millstream.records import dataclass
 from millstream.types import SqlType
 
 START, END = "window_start", "window_end"

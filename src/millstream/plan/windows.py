@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from millstream.plan.lengths import length_told
+from millstream.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

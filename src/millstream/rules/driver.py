@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
 from millstream.plan.costs.statistics import UNKNOWN, Statistics
 from millstream.plan.nodes import Node
 from millstream.plan.programs.modes import Mode
 from millstream.plan.programs.nodes import Program
+from millstream.records import dataclass
 
 Rule = Callable[[Node], Node]
 """A rule looks at one node (and what is below it) and returns it changed, or returns it itself: "not here"."""

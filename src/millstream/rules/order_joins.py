@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from millstream.expressions.functions import can_fail
 from millstream.expressions.nodes import Call, Expr, columns_of, conjunction, conjuncts
@@ -17,6 +16,7 @@ from millstream.plan.costs.statistics import Statistics
 from millstream.plan.joins import split_condition
 from millstream.plan.nodes import Node, Project, passthrough
 from millstream.plan.relations import Join
+from millstream.records import dataclass
 from millstream.types import BOOLEAN
 
 MOST = 8

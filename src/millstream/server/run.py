@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import millstream
 from millstream.errors import BindError, EngineError
+from millstream.records import dataclass
 
 LEAST_TOKEN = 6
 

@@ -6,7 +6,7 @@ new flow; `start` runs it. Expressions are SQL text, and mean what they mean in 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from sqlglot import exp
@@ -20,6 +20,7 @@ from millstream.bind.queries.set_operations import combined
 from millstream.bind.statements import delivered
 from millstream.errors import BindError, UnsupportedError
 from millstream.plan.nodes import Kind, Node
+from millstream.records import dataclass
 from millstream.session.query import Query
 from millstream.sql.relations import Windowed
 

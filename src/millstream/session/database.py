@@ -24,7 +24,6 @@ from millstream.errors import BindError, CatalogError, DataError, MillstreamErro
 from millstream.hosts.contract import Counts, Host, ReadyQuery, Report
 from millstream.hosts.tables import TableStore
 from millstream.kernels.programs.spec import why_slow
-from millstream.physical.check import check_plan, is_relation
 from millstream.physical.nodes import Physical, Source, walk
 from millstream.plan.nodes import Node
 from millstream.rules import OPTIMIZE, run_rules
@@ -311,8 +310,9 @@ class Database(Guarded):
     def install(self, plan: Physical, name: str | None = None) -> Query:
         """Run physical operators exactly as given, without optimising. A persistent session does not keep the query."""
         self._require_open()
-        check_plan(plan, self.catalog)
-        program = ReadyQuery(self.free_name(name), plan, plan.schema.names, relation=is_relation(plan))
+        from millstream.physical.check import check_plan
+
+        program = ReadyQuery(self.free_name(name), plan, plan.schema.names, relation=check_plan(plan, self.catalog))
         uses = frozenset(node.stream for node in walk(plan) if isinstance(node, Source))
         return self.go_on(Planned(program, str(plan), uses), self._host.start)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from typing import Any
 
 import pyarrow as pa
@@ -60,6 +59,8 @@ def as_text(rows: pa.Table, limit: int) -> str:
 
 def as_html(rows: pa.Table, limit: int) -> str:
     """The first rows as a table for a notebook."""
+    import html
+
     shown = rows.slice(0, limit)
     head = "".join(f"<th>{html.escape(name)}</th>" for name in rows.column_names)
     columns = [[html.escape(_text(value)) for value in column.to_pylist()] for column in shown.columns]

@@ -15,7 +15,7 @@ import shutil
 import zlib
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from millstream.durable import from_ipc, link_or_copy, sync_directory, to_ipc, write_durably
 from millstream.errors import StateError
+from millstream.records import dataclass
 from millstream.session.frames import EMPTY_SIZE, DamagedError, FrameFile
 
 FORMAT = 3

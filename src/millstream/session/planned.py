@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import product
 
 from millstream.bind.queries.outputs import Bound
@@ -21,6 +20,7 @@ from millstream.plan.costs.statistics import UNKNOWN, Statistics
 from millstream.plan.failed import FailedRows
 from millstream.plan.nodes import Node
 from millstream.plan.relations import Forms, Validity
+from millstream.records import dataclass
 from millstream.rules import OPTIMIZE, run_rules
 
 

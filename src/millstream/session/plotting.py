@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -14,6 +13,7 @@ from millstream.expressions.nodes import Column
 from millstream.kernels.patterns.spec import MatchSpec
 from millstream.physical.nodes import Apply, Compute, Physical
 from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, Reach
+from millstream.records import dataclass
 
 SERIES, BANDS = "#8c959f", ("#54aeff", "#f5b13d", "#7bc96f", "#c297ff")
 

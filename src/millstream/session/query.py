@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
-from html import escape
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
@@ -99,6 +98,8 @@ class Query(Displayed):
         return {"emitted": emitted, **asdict(self.counts)}
 
     def _repr_html_(self) -> str:
+        from html import escape
+
         columns = ", ".join(f"{field.name} {field.type}" for field in self.schema)
         return f"<p>query <b>{escape(self.name)}</b> ({escape(columns)})</p><pre>{escape(self.sql)}</pre>"
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from millstream.hosts.tables import quoted
 from millstream.kernels.keys import KeyTable
 from millstream.physical.nodes import Apply, Physical, StoredTable, TableJoin, walk
 from millstream.plan.templates import CannotShare, ConstantsTable, for_all
+from millstream.records import dataclass
 from millstream.schema import Field, Schema
 from millstream.session.query import Query
 from millstream.session.turns import in_turn

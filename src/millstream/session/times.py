@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import time as wall
-from dataclasses import dataclass
 
 from millstream import sql
 from millstream.catalog import Clock, StreamDef
 from millstream.errors import CatalogError, DataError
 from millstream.hosts.contract import Coverage
+from millstream.records import dataclass
 from millstream.schema import Schema
 from millstream.types import DATE, TIMESTAMP, TIMESTAMPTZ, SqlType
 

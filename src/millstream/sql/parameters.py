@@ -11,13 +11,13 @@ import difflib
 import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 from sqlglot.tokenizer_core import Token, TokenType
 
 from millstream.errors import BindError
+from millstream.records import dataclass
 from millstream.sql.failures import SyntaxFailure, span_of_token
 
 Parameters = Mapping[str, Any] | Sequence[Any]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import sqlglot.errors
 from sqlglot import exp
@@ -12,6 +12,7 @@ from sqlglot.errors import ErrorLevel
 from sqlglot.tokenizer_core import Token, TokenType
 
 from millstream.errors import LimitError, MillstreamError, ParseError, Span
+from millstream.records import dataclass
 from millstream.sql import words
 from millstream.sql.dialect import Millstream
 from millstream.sql.event_tokens import settle_events

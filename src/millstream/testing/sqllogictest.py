@@ -13,7 +13,6 @@ import random
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal
@@ -22,6 +21,7 @@ from sqlglot import exp
 
 import millstream as ms
 from millstream import sealed_duckdb
+from millstream.records import dataclass
 from millstream.sql import parse, to_sql
 from millstream.sql.relations import Windowed
 

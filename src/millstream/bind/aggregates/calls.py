@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 
 from sqlglot import exp
@@ -15,6 +15,7 @@ from millstream.errors import BindError
 from millstream.expressions import functions
 from millstream.expressions.nodes import Case, Expr, Literal
 from millstream.plan import aggregates
+from millstream.records import dataclass
 from millstream.schema import Field, Schema
 from millstream.types import BOOLEAN, NULL, SqlType
 

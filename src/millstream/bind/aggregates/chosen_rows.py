@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -35,6 +35,7 @@ from millstream.plan.programs.nodes import (
     Summary,
     parameter,
 )
+from millstream.records import dataclass
 from millstream.schema import Field, Schema
 from millstream.types import BOOLEAN
 

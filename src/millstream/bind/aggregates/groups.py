@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -19,6 +18,7 @@ from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.programs.facts import returns_one_row
 from millstream.plan.programs.modes import Running
 from millstream.plan.programs.nodes import Insert, Program
+from millstream.records import dataclass
 from millstream.schema import Schema
 from millstream.types import BIGINT
 

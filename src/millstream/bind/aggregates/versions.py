@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from sqlglot import exp
 
@@ -18,6 +18,7 @@ from millstream.plan.programs.facts import returns_one_row
 from millstream.plan.programs.modes import Mode, Running, Sliding
 from millstream.plan.programs.nodes import WINDOW, Insert, LocalTable, Program, Range, Rows, Summary
 from millstream.plan.programs.product import leaves_window
+from millstream.records import dataclass
 from millstream.schema import Field, Schema
 from millstream.types import SqlType
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -13,6 +12,7 @@ from millstream.bind.expressions import ExpressionBinder
 from millstream.bind.scope import did_you_mean
 from millstream.expressions.nodes import Column, Expr
 from millstream.plan.events.algebra import DUR
+from millstream.records import dataclass
 from millstream.sql.event_nodes import DECORATORS
 from millstream.types import SqlType
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from sqlglot import exp
 
@@ -20,6 +20,7 @@ from millstream.plan import nodes as P
 from millstream.plan.patterns import search as M
 from millstream.plan.patterns.expressions import Check, Excluded, Pattern, walk_pattern
 from millstream.plan.ties import Ties
+from millstream.records import dataclass
 from millstream.schema import unique_names
 from millstream.sql import duration_us, to_sql
 from millstream.sql import patterns as S

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import permutations
 from math import factorial
 
@@ -11,6 +11,7 @@ from sqlglot import exp
 from millstream.bind.context import Context
 from millstream.bind.scope import did_you_mean
 from millstream.plan.patterns import expressions as M
+from millstream.records import dataclass
 from millstream.sql import patterns as S
 
 MOST_PERMUTED = 6

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from sqlglot import exp
 
 from millstream.bind.aggregates.groups import Arguments
@@ -14,6 +12,7 @@ from millstream.bind.scope import Item, Scope
 from millstream.expressions.nodes import Column, Expr
 from millstream.plan import nodes as P
 from millstream.plan.ties import SortKey, Ties
+from millstream.records import dataclass
 from millstream.schema import unique_names
 from millstream.sql import to_sql
 

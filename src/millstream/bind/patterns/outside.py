@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from sqlglot import exp
 
 from millstream.bind.context import Context
@@ -32,7 +34,7 @@ def check_stars(statement: exp.Expr, context: Context) -> None:
                 node,
                 hint=f"write {to_sql(column)} here" if column.table else f"write {column.name}.* here",
             )
-        if around is None or not _has_sequence(around):
+        if around is None or sequence_of(around) is None:
             context.fail(
                 f"{what} refers to a run of rows, but FROM has no sequence",
                 node,
@@ -61,8 +63,15 @@ def refuse_elsewhere(name: str, node: exp.Expr, context: Context) -> None:
         context.fail(f"{name.upper()} is not allowed in a pattern", node, hint=_ELSEWHERE[name])
 
 
-def _has_sequence(select: exp.Expr) -> bool:
+def sequence_of(select: exp.Expr) -> SequenceMatch | None:
+    """The sequence that a SELECT looks for; None if it does not look for any."""
+    return next((node for node, _ in entries_of(select) if isinstance(node, SequenceMatch)), None)
+
+
+def entries_of(select: exp.Expr) -> Iterator[tuple[exp.Expr, exp.Join | None]]:
+    """What stands in FROM, with its join."""
     from_ = select.args.get("from_")
-    entries = [] if from_ is None else [from_.this]
-    entries += [join.this for join in select.args.get("joins") or []]
-    return any(isinstance(entry, SequenceMatch) for entry in entries)
+    if from_ is not None:
+        yield from_.this, None
+    for join in select.args.get("joins") or []:
+        yield join.this, join

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from sqlglot import exp
 
@@ -14,6 +14,7 @@ from millstream.bind.queries.subqueries import Subqueries, asks_streams
 from millstream.bind.scope import Scope
 from millstream.expressions.nodes import Expr
 from millstream.plan import nodes as P
+from millstream.records import dataclass
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from sqlglot import exp
 
@@ -12,6 +12,7 @@ from millstream.bind.patterns.conditions import condition_of, divided
 from millstream.bind.patterns.match_recognize import finished, search_of
 from millstream.bind.patterns.names import Variables
 from millstream.bind.patterns.order import arranged, require_events
+from millstream.bind.patterns.outside import entries_of
 from millstream.bind.patterns.sequence_expressions import SequenceExpressions
 from millstream.bind.patterns.values import MatchValues
 from millstream.bind.queries.joins import FromEntry, prefixed
@@ -22,6 +23,7 @@ from millstream.expressions.nodes import Expr, conjunction
 from millstream.plan import nodes as P
 from millstream.plan.patterns import search as M
 from millstream.plan.patterns.expressions import Check, Pattern, Repeat, Sequence, Variable
+from millstream.records import dataclass
 from millstream.sql.patterns import SequenceMatch
 
 Bind = Callable[[exp.Expr], FromEntry]
@@ -37,19 +39,6 @@ _REFUSED = {
     "offset": ("OFFSET", "a continuous query has no last match: leave it out"),
 }
 """clauses that say nothing of a match, and what to write instead"""
-
-
-def sequence_of(select: exp.Select) -> SequenceMatch | None:
-    """The sequence that a SELECT looks for; None if it does not look for any."""
-    return next((node for node, _ in _entries(select) if isinstance(node, SequenceMatch)), None)
-
-
-def _entries(select: exp.Select) -> Iterator[tuple[exp.Expr, exp.Join | None]]:
-    from_ = select.args.get("from_")
-    if from_ is not None:
-        yield from_.this, None
-    for join in select.args.get("joins") or []:
-        yield join.this, join
 
 
 @dataclass
@@ -93,7 +82,7 @@ class SequenceBinder:
 
     def _tables(self) -> list[FromEntry]:
         found: list[FromEntry] = []
-        for node, join in _entries(self.select):
+        for node, join in entries_of(self.select):
             if node is self.node:
                 continue
             source = replace(self.source(node), join=join)
@@ -144,7 +133,7 @@ class SequenceBinder:
         above: list[Expr] = []
         rows: dict[str, list[Expr]] = {}
         checks: dict[str, list[Expr]] = {}
-        wanted = [join.args.get("on") for _, join in _entries(self.select) if join is not None]
+        wanted = [join.args.get("on") for _, join in entries_of(self.select) if join is not None]
         where = self.select.args.get("where")
         for node in [*(on for on in wanted if on is not None), *([] if where is None else [where.this])]:
             for part in _conjuncts(node):

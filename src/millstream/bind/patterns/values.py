@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from millstream.expressions import functions
 from millstream.expressions.nodes import (
@@ -20,6 +20,7 @@ from millstream.expressions.nodes import (
 )
 from millstream.plan import nodes as P
 from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, TIMED_OUT, MatchSummary, Reach
+from millstream.records import dataclass
 from millstream.types import BIGINT, BOOLEAN, VARCHAR
 
 LABEL = Column(VARCHAR, CLASSIFIER)

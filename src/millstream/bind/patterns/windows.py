@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from millstream.bind.aggregates.calls import aggregate_call
 from millstream.bind.aggregates.groups import is_aggregate
 from millstream.bind.context import Context
-from millstream.bind.patterns.match_recognize import SearchBinder
-from millstream.bind.patterns.values import MatchValues
 from millstream.bind.scope import Item, did_you_mean
 from millstream.bind.windows.frames import FrameBinder
 from millstream.expressions.functions import resolve
 from millstream.expressions.nodes import Expr, Literal
 from millstream.plan import nodes as P
 from millstream.plan.patterns import search as M
+from millstream.records import dataclass
 from millstream.types import BIGINT
+
+if TYPE_CHECKING:
+    from millstream.bind.patterns.match_recognize import SearchBinder
 
 
 @dataclass
@@ -84,6 +87,9 @@ class PatternWindows:
                 spec or node,
                 hint="ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING",
             )
+        from millstream.bind.patterns.match_recognize import SearchBinder
+        from millstream.bind.patterns.values import MatchValues
+
         values = MatchValues.beside(self.plan, f"$w{len(self.searches) + 1}")
         binder = SearchBinder(match, self.plan, items[0].alias, self.context, values)
         return WindowSearch(binder, keys, M.Given("each", most=frame[1], seek=match.seek))

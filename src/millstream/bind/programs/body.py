@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sqlglot import exp
 
@@ -13,6 +13,7 @@ from millstream.bind.scope import Item
 from millstream.catalog import AggregateDef
 from millstream.errors import BindError
 from millstream.plan.programs.nodes import LocalTable, Program, Range
+from millstream.records import dataclass
 from millstream.schema import Field, Schema
 from millstream.sql import span_of
 from millstream.types import DECIMAL, NULL, SqlType, common_type

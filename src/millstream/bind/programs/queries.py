@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -13,6 +13,7 @@ from millstream.bind.scope import Item, Scope
 from millstream.expressions import functions
 from millstream.expressions.nodes import Column, Expr, conjunction
 from millstream.plan.programs.nodes import Insert, Order, Program, Range, Rows, Statement, Summary
+from millstream.records import dataclass
 from millstream.schema import Field, Schema
 from millstream.types import SqlType
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from sqlglot import exp
 
@@ -26,6 +26,7 @@ from millstream.expressions.nodes import (
 )
 from millstream.plan import nodes as P
 from millstream.plan.annotations import unique_key
+from millstream.records import dataclass
 from millstream.types import BOOLEAN
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -14,6 +14,7 @@ from millstream.expressions import functions
 from millstream.expressions.nodes import Column, Expr, Literal
 from millstream.plan import nodes as P
 from millstream.plan import relations as R
+from millstream.records import dataclass
 from millstream.types import BOOLEAN, DOUBLE
 
 

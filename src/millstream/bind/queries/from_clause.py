@@ -8,7 +8,6 @@ from sqlglot import exp
 
 from millstream.bind.context import Context
 from millstream.bind.events.algebra import bind_events
-from millstream.bind.patterns.match_recognize import bind_match_recognize
 from millstream.bind.queries.joins import FromEntry, join_sources
 from millstream.bind.queries.outputs import alias_columns
 from millstream.bind.queries.unnest import is_unnest, split_unnests, unnest
@@ -110,6 +109,8 @@ def _bind_item(node: exp.Expr, context: Context, join: exp.Join | None) -> FromE
         alias = node.alias or rows.alias
         return FromEntry(bind_windowed(node, rows.plan, alias, context), alias, rows.name, node, join)
     if isinstance(node, MatchRecognize):
+        from millstream.bind.patterns.match_recognize import bind_match_recognize
+
         rows = _bind_source(node.this, context, None)
         return FromEntry(bind_match_recognize(node, rows.plan, rows.alias, context), node.alias, "", node, join)
     if isinstance(node, EventExpression):

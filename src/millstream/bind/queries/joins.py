@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 from typing import NoReturn
 
@@ -18,6 +18,7 @@ from millstream.expressions.nodes import Column, Expr, conjunction
 from millstream.plan import nodes as P
 from millstream.plan import relations as R
 from millstream.plan.joins import split_condition
+from millstream.records import dataclass
 from millstream.sql.event_nodes import EventExpression
 
 _HOW: dict[tuple[str, str], R.How] = {

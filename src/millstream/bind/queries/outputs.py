@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from sqlglot import exp
 
 from millstream.bind.expressions import ExpressionBinder, call_of
@@ -11,6 +9,7 @@ from millstream.bind.queries.stars import star_of, starred
 from millstream.bind.scope import Scope
 from millstream.expressions.nodes import Expr
 from millstream.plan import nodes as P
+from millstream.records import dataclass
 from millstream.schema import unique_names
 
 

@@ -9,7 +9,7 @@ from millstream.bind.aggregates.versions import OwnCalls, RunningBinder, calls_o
 from millstream.bind.aggregates.window_groups import GroupBinder, is_grouped
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder
-from millstream.bind.patterns.sequences import SequenceBinder, sequence_of
+from millstream.bind.patterns.outside import sequence_of
 from millstream.bind.queries.exists import with_semi_joins
 from millstream.bind.queries.from_clause import bind_entry, bind_from, with_joined_conditions
 from millstream.bind.queries.grouping_sets import bind_grouping_sets, has_grouping_sets
@@ -106,6 +106,8 @@ def _distinctly_named(bound: Bound, at: exp.Expr, context: Context) -> Bound:
 
 def _bind_select(node: exp.Select, context: Context) -> Bound:
     if (sequence := sequence_of(node)) is not None:
+        from millstream.bind.patterns.sequences import SequenceBinder
+
         return SequenceBinder(node, sequence, context, lambda entry: bind_entry(entry, context)).build()
     if node.args.get("qualify") is not None and context.domain is None:
         return bind_qualified(node, context, lambda plain: _bind_select(plain, context))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sqlglot import exp
 
@@ -18,6 +18,7 @@ from millstream.expressions.nodes import Call, Case, Column, Expr, Literal, colu
 from millstream.plan import nodes as P
 from millstream.plan import relations as R
 from millstream.plan.joins import split_condition
+from millstream.records import dataclass
 from millstream.types import BOOLEAN
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)

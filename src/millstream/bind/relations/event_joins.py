@@ -7,7 +7,7 @@ relations pairs them, and each pair is an event at the later of its two times.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 from sqlglot import exp
@@ -26,6 +26,7 @@ from millstream.plan import relations as R
 from millstream.plan.proofs.time_bounds import closest, linear, time_bounds
 from millstream.plan.window_columns import WindowColumns, window_columns
 from millstream.plan.window_tables import Hopping
+from millstream.records import dataclass
 from millstream.types import BIGINT, BOOLEAN, INTERVAL
 
 _LONGEST = 2**60

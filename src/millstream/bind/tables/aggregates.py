@@ -6,7 +6,7 @@ what they returned, lent to it as tables, and of its own aggregates per group (`
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from sqlglot import exp
@@ -16,6 +16,7 @@ from millstream.bind.expressions import call_of
 from millstream.bind.programs.python import has_state
 from millstream.bind.tables.text import store_sql
 from millstream.catalog import AggregateDef, FunctionDef, TableDef, ViewDef
+from millstream.records import dataclass
 from millstream.sql.nodes import CreateAggregate
 
 RETURNED = "__returned"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NoReturn
 
 from sqlglot import exp
@@ -11,6 +10,7 @@ from millstream.bind.context import Context
 from millstream.catalog import Clock
 from millstream.plan import nodes as P
 from millstream.plan.windows import Between, Frame
+from millstream.records import dataclass
 from millstream.sql import duration_us
 from millstream.types import BIGINT
 

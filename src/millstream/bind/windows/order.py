@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from millstream.expressions import functions
 from millstream.expressions.nodes import Column, Expr, Literal
 from millstream.plan import nodes as P
@@ -12,6 +10,7 @@ from millstream.plan.programs.builder import Builder
 from millstream.plan.programs.nodes import Insert, Order, Program, Rows
 from millstream.plan.window_columns import window_columns
 from millstream.plan.window_tables import Hopping
+from millstream.records import dataclass
 from millstream.schema import Field, Schema
 from millstream.types import BIGINT, INTERVAL, SqlType
 

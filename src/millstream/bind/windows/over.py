@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from sqlglot import exp
 
@@ -22,6 +22,7 @@ from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.programs.modes import Sliding
 from millstream.plan.ties import SortKey, Ties
 from millstream.plan.windows import Between, Frame
+from millstream.records import dataclass
 from millstream.types import BIGINT, SqlType, common_type
 
 # Functions of OVER alone. A row's number is the count of rows up to it.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from millstream.errors import ConnectorError
+from millstream.records import dataclass
 
 FORMATS = ("csv", "jsonl", "json", "debezium", "parquet", "arrow")
 _BY_SUFFIX = {

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from millstream.connectors.text.csv_format import CsvDecoder, CsvFormat
 from millstream.connectors.text.csv_records import Malformed, read_record
 from millstream.connectors.text.decoder import BOM, MAX_ROW_BYTES, RowDecoder
+from millstream.records import dataclass
 from millstream.schema import Schema
 
 

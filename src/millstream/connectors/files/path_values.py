@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from millstream.connectors.convert.common import Rules
 from millstream.connectors.convert.text import parse_text
 from millstream.connectors.files.listing import fixed_part
+from millstream.records import dataclass
 from millstream.schema import Schema
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"

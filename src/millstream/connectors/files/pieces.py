@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from millstream.connectors.contract import Rejected
+from millstream.records import dataclass
 
 Position = dict[str, Any]
 """Where in a file: {} is the beginning; `at` counts bytes (text) or rows (binary), `done` says nothing follows."""

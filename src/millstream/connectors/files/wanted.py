@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -11,6 +10,7 @@ import pyarrow as pa
 
 from millstream.errors import MillstreamError
 from millstream.expressions.nodes import Call, Cast, Column, Expr, Literal, columns_of, conjuncts, may_fail
+from millstream.records import dataclass
 from millstream.schema import Schema
 from millstream.types import BOOLEAN
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,6 +10,7 @@ import pyarrow as pa
 
 from millstream.connectors.generators.draws import Draws, Numbers
 from millstream.errors import ConnectorError
+from millstream.records import dataclass
 from millstream.schema import Field, Schema
 from millstream.types import BIGINT, DOUBLE, TIMESTAMP, VARCHAR, SqlType
 

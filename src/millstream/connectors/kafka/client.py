@@ -6,12 +6,12 @@ import importlib
 import time
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 from millstream.connectors.options import Options, OptionValue, closest
 from millstream.errors import ConnectorError
+from millstream.records import dataclass
 
 PREFIX = "kafka."
 _OURS = (

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from millstream.connectors.contract import Offset
+from millstream.records import dataclass
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 _NONE = np.empty(0, np.int64)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from millstream.connectors.contract import Chunk, Rejected
 from millstream.connectors.text.csv_format import CsvFormat
 from millstream.connectors.text.decoder import MAX_ROW_BYTES, RowDecoder, TextFormat, overlong, show
 from millstream.connectors.text.json_format import JsonFormat
 from millstream.connectors.textoptions import TextOptions
+from millstream.records import dataclass
 from millstream.schema import Schema
 
 CUT_OFF = "connection closed inside a row"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
 
@@ -17,6 +16,7 @@ from millstream.connectors.options import Options
 from millstream.connectors.sinks.writers import FORMATS, SUFFIXES, BatchWriter, open_writer, suffix_format
 from millstream.durable import sync_directory
 from millstream.errors import ConnectorError
+from millstream.records import dataclass
 from millstream.schema import Schema
 
 _PART = re.compile(r"\.?part-(\d{5,})\.(?:parquet|csv|jsonl|arrow)(\.inprogress)?")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from millstream.connectors.text.decoder import (
     merge,
     show,
 )
+from millstream.records import dataclass
 from millstream.schema import Schema
 
 _FEW = 64

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cached_property
 
 from millstream.connectors.text.decoder import MAX_ROW_BYTES, BadRow, overlong, show
+from millstream.records import dataclass
 
 # A doubled quote belongs to the field for good: without the possessive forms an unclosed field would match a part.
 _QUOTED = re.compile(rb'"((?:[^"]++|"")*+)"')

@@ -8,7 +8,6 @@ follow a deletion for the sake of compacted topics, say nothing new.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +17,7 @@ from millstream.arrays import from_numpy, to_numpy
 from millstream.connectors.convert.common import DEFAULT_RULES, Rules
 from millstream.connectors.text.decoder import BadRow, Decoded, RowDecoder, line_ends, line_starts, show
 from millstream.connectors.text.json_format import JsonFormat, filled
+from millstream.records import dataclass
 from millstream.schema import Field, Schema
 from millstream.types import BIGINT, STRUCT, VARCHAR
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from millstream.arrays import one_batch
+from millstream.records import dataclass
 
 MAX_ROW_BYTES = 16 << 20
 """A row longer than this is rejected, so that a file without line ends cannot fill the memory."""

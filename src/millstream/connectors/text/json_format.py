@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from functools import cached_property
 from json.scanner import make_scanner
@@ -32,6 +32,7 @@ from millstream.connectors.text.decoder import (
     overlong,
     show,
 )
+from millstream.records import dataclass
 from millstream.schema import Field, Schema
 from millstream.types import SqlType
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from millstream.errors import UnsupportedError
 from millstream.expressions.functions.casts import coerce
 from millstream.expressions.nodes import Call, Expr, Literal
+from millstream.records import dataclass
 from millstream.types import SqlType, common_type
 
 Rule = Callable[[tuple[Expr, ...]], Expr | None]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from millstream.records import dataclass
 from millstream.types import BOOLEAN, SqlType
 
 

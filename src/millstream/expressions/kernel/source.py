@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 
 from millstream.expressions.kernel import functions as functions
 from millstream.expressions.kernel.forms import Form, SourceScope, Value, not_, zero
 from millstream.expressions.nodes import Call, Case, Cast, Column, Expr, Literal
+from millstream.records import dataclass
 from millstream.types import BOOLEAN, SqlType
 
 _LONGEST = 20_000

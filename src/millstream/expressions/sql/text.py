@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from millstream.errors import UnsupportedError
 from millstream.expressions.functions import can_fail, lookup
@@ -11,6 +10,7 @@ from millstream.expressions.nodes import CATCHING, Call, Case, Cast, Column, Exp
 from millstream.expressions.python_calls import PythonCall, calls_python
 from millstream.expressions.sql import casts as sql_casts
 from millstream.expressions.sql import literals as sql_literals
+from millstream.records import dataclass
 from millstream.types import SqlType
 
 

@@ -7,7 +7,7 @@ to the instant at which it takes over; without kept rows those operators begin e
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from millstream.errors import StateError
@@ -21,6 +21,7 @@ from millstream.hosts.embedded.graph_query import GraphQuery
 from millstream.hosts.embedded.starting import CatchUp, enter, opened, outlet_of
 from millstream.kernels.batch import BEGIN
 from millstream.physical import nodes as physical
+from millstream.records import dataclass
 
 if TYPE_CHECKING:
     from millstream.hosts.embedded.host import EmbeddedHost

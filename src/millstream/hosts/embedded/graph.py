@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from threading import Lock
 
 import pyarrow as pa
@@ -26,6 +26,7 @@ from millstream.kernels.batch import BEGIN, FOREVER, Batch, concat
 from millstream.kernels.contract import KernelSpec
 from millstream.limits import Work
 from millstream.physical.nodes import Apply, Compute, Physical, Source, Staged, StoredTable, TableJoin
+from millstream.records import dataclass
 
 Key = tuple[Physical, tuple[str, ...], int]
 """What a vertex computes: its operator, the ids of the vertices it takes from, and from which arrival on."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from millstream.connectors.contract import Offset, Sink
 from millstream.errors import LimitError, MillstreamError, ours
@@ -15,6 +15,7 @@ from millstream.hosts.embedded.streams import Stream
 from millstream.hosts.results import ResultLog
 from millstream.kernels.batch import FOREVER, Batch
 from millstream.limits import cancelled
+from millstream.records import dataclass
 
 log = logging.getLogger("millstream")
 

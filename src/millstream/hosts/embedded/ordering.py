@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ from millstream.connectors.contract import Chunk, Offset, Rejected, RowSource, W
 from millstream.errors import ConnectorError
 from millstream.hosts.arrivals import DAY_US, refuse_untimed, times_of
 from millstream.kernels.batch import BEGIN, Ints
+from millstream.records import dataclass
 
 SORT_BYTES = 256 << 20
 """Rows that are sorted in memory; what is more goes to disk in sorted runs."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from time import time_ns
 
 import numpy as np
@@ -24,6 +24,7 @@ from millstream.hosts.spark import blobs
 from millstream.hosts.spark.meters import StreamMeter
 from millstream.hosts.spark.steps import Arrows, Batches
 from millstream.kernels.batch import BEGIN, Batch
+from millstream.records import dataclass
 from millstream.schema import Schema
 
 FILE_BITS = 36

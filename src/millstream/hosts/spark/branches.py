@@ -9,7 +9,7 @@ are: Spark SQL for Spark's rows, the expressions of the in-process engine for th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from millstream.hosts.spark.blobs import SEQ, TIME
@@ -27,6 +27,7 @@ from millstream.hosts.spark.steps import (
     ToRows,
 )
 from millstream.kernels.contract import KernelSpec
+from millstream.records import dataclass
 from millstream.schema import Schema
 
 if TYPE_CHECKING:

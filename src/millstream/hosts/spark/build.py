@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import reduce
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from millstream.hosts.spark.tables import SparkTable
 from millstream.hosts.spark.wire import can_travel, wire_sql
 from millstream.kernels.contract import KernelSpec
 from millstream.physical.nodes import SEVERAL_ROWS, Apply, Compute, Physical, Source, Staged, StoredTable, TableJoin
+from millstream.records import dataclass
 from millstream.sql import parse_duration
 
 if TYPE_CHECKING:

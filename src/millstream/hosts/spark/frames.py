@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from millstream.errors import CatalogError, EngineError
+from millstream.records import dataclass
 from millstream.schema import Field, Schema
 from millstream.types import (
     ARRAY,

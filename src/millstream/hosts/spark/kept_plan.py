@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from millstream.errors import StateError
 from millstream.expressions.python_calls import PythonCode
 from millstream.hosts.contract import ReadyQuery
 from millstream.hosts.spark.stage import Stage
+from millstream.records import dataclass
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

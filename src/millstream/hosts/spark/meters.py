@@ -7,8 +7,9 @@ on: rows that came in, late rows among them, rows that wait for their time, and 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from millstream.records import dataclass
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

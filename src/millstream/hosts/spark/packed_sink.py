@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import uuid4
@@ -23,6 +23,7 @@ from millstream.hosts.spark import blobs
 from millstream.hosts.spark.meters import StreamMeter
 from millstream.hosts.spark.session import register_own
 from millstream.hosts.spark.steps import Opening, Step, opened, spare_collector
+from millstream.records import dataclass
 from millstream.schema import Schema
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -14,6 +14,7 @@ from millstream.errors import MillstreamError
 from millstream.hosts.contract import ReadyQuery
 from millstream.hosts.results import ResultLog
 from millstream.hosts.spark.failures import translated
+from millstream.records import dataclass
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

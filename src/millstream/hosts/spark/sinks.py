@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -22,6 +21,7 @@ from millstream.hosts.spark.blobs import SEQ, TIME
 from millstream.hosts.spark.branches import Branch
 from millstream.hosts.spark.steps import Arrows
 from millstream.hosts.spark.surface import all_rows, exact, named
+from millstream.records import dataclass
 from millstream.schema import Field, Schema, unique_names
 
 if TYPE_CHECKING:

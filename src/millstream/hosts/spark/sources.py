@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -36,6 +36,7 @@ from millstream.hosts.spark.times import time_sql, zone_of
 from millstream.kernels.batch import BEGIN, Batch
 from millstream.kernels.streams.reorder import TimeProgress
 from millstream.physical.nodes import Source
+from millstream.records import dataclass
 from millstream.schema import Schema
 
 if TYPE_CHECKING:

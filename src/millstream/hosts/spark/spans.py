@@ -3,7 +3,7 @@ which only kernels know about."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ from millstream.kernels.saving.snapshots import Saved
 from millstream.kernels.streams.merge import MergeSpec
 from millstream.physical.nodes import Apply, Compute, Physical, Staged, TableJoin
 from millstream.plan.nodes import passthrough, table_join_schema
+from millstream.records import dataclass
 from millstream.schema import Field, Schema
 from millstream.types import BIGINT
 

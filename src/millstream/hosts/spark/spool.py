@@ -9,7 +9,6 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
 from time import monotonic, time_ns
@@ -25,6 +24,7 @@ from millstream.hosts.spark.sources import PushedRows, Reading, followed, fresh,
 from millstream.hosts.spark.steps import Arrows, Batches
 from millstream.kernels.batch import BEGIN
 from millstream.physical import nodes as physical
+from millstream.records import dataclass
 
 GATHER_SECONDS = 0.2
 """Rows that arrive within this time share a file."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -11,6 +10,7 @@ from millstream.kernels.batch import BEGIN, Ints
 from millstream.kernels.contract import Kernel, KernelSpec
 from millstream.kernels.one_input import KeepsColumns
 from millstream.kernels.saving.signatures import signature_of
+from millstream.records import dataclass
 
 FORMAT = 5
 """The version of what a stage keeps in the state store."""

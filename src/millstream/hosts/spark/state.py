@@ -11,7 +11,7 @@ import json
 import os
 from base64 import b64decode, b64encode
 from collections import OrderedDict
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from millstream.hosts.spark.stage import FORMAT, Stage
 from millstream.kernels.batch import BEGIN, Ints
 from millstream.kernels.contract import Kernel, State
 from millstream.kernels.saving import states as saving
+from millstream.records import dataclass
 
 LIVE_BUCKETS = 256
 """Buckets whose kernel state a worker process keeps at hand."""

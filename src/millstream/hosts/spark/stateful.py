@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from time import time_ns
 from typing import Any
 
@@ -19,6 +18,7 @@ from millstream.hosts.spark.steps import kernel_of, spare_collector
 from millstream.hosts.spark.wire import wire_columns, wire_ddl
 from millstream.kernels.batch import Batch
 from millstream.kernels.saving import states as saving
+from millstream.records import dataclass
 
 
 def output_ddl(stage: Stage) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,6 +21,7 @@ from millstream.hosts.spark import blobs
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
 from millstream.kernels.compute import ComputeStage
 from millstream.kernels.contract import Kernel, KernelSpec, RowStage, State
+from millstream.records import dataclass
 from millstream.schema import Schema
 
 Arrows = Iterator[pa.RecordBatch]

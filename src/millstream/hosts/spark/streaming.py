@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from millstream.hosts.spark.sinks import (
 )
 from millstream.hosts.spark.steps import FromRows
 from millstream.hosts.spark.surface import all_rows, exact, surface
+from millstream.records import dataclass
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

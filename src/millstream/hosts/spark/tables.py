@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +10,7 @@ import pyarrow as pa
 from millstream.hosts.spark.blobs import for_spark
 from millstream.hosts.spark.sqltext import spark_sql, spark_value
 from millstream.physical.nodes import StoredTable
+from millstream.records import dataclass
 from millstream.schema import Schema
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 from millstream.kernels.accumulators.edges import EdgeValue
@@ -11,6 +10,7 @@ from millstream.kernels.accumulators.extremes import Extreme
 from millstream.kernels.accumulators.places import Argument, Place
 from millstream.kernels.accumulators.sums import SPREADS, Sums
 from millstream.plan.aggregates import KNOWN
+from millstream.records import dataclass
 from millstream.types import SqlType
 
 State = Sums | Extreme | EdgeValue

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from millstream.kernels.accumulators.places import Argument
 from millstream.kernels.jit import as_input
 from millstream.kernels.keys import ByteTable
 from millstream.kernels.keys.words import all_true, from_words, plain, validity
+from millstream.records import dataclass
 from millstream.types import DOUBLE, SqlType, from_kernel, to_kernel
 
 Array = npt.NDArray[Any]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from millstream.kernels.accumulators.places import Argument, Lane, Place
 from millstream.kernels.source.writer import indented
+from millstream.records import dataclass
 from millstream.types import SqlType
 
 

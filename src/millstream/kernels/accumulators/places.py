@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from millstream.kernels.accumulators import loops
 from millstream.kernels.source.passes import imports_of
 from millstream.kernels.source.writer import indented
+from millstream.records import dataclass
 from millstream.types import SqlType
 
 _HELPERS = tuple(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from millstream.kernels.accumulators.places import Argument, Lane, Place, guarded
 from millstream.kernels.source.writer import indented
+from millstream.records import dataclass
 from millstream.types import SqlType
 
 SPREADS = frozenset(("stddev_samp", "stddev_pop", "var_samp", "var_pop"))

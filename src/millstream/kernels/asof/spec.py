@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
 from millstream.kernels.contract import Kernel
 from millstream.kernels.registry import register
 from millstream.plan.event_joins import Comparison
+from millstream.records import dataclass
 from millstream.schema import Schema
 
 LEFT, RIGHT = 0, 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from millstream.kernels.jit import compile_kernel, source_of
 from millstream.kernels.keys import ByteTable, KeyTable
 from millstream.kernels.saving.content import Ledger
 from millstream.kernels.streams.runs import Runs
+from millstream.records import dataclass
 from millstream.types import VARCHAR, SqlType
 
 _SOURCE = source_of(loops)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 from millstream.expressions.nodes import Column, Expr, columns_of
@@ -10,6 +10,7 @@ from millstream.kernels.accumulators import Accumulator, Argument, Lane
 from millstream.kernels.events.loops import HEADER
 from millstream.kernels.events.spec import AutomatonSpec
 from millstream.plan.events.automata import EVENT, INSTANCE, START, AutomatonEdge
+from millstream.records import dataclass
 from millstream.schema import Field, Schema
 from millstream.types import BIGINT, DOUBLE, SqlType
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ from millstream.expressions.nodes import Call, Cast, Column, Expr, Literal, tran
 from millstream.kernels.registry import register
 from millstream.plan.events.algebra import DUR
 from millstream.plan.events.automata import EVENT, INSTANCE, Automaton, AutomatonEdge, AutomatonState, Equality, told
+from millstream.records import dataclass
 from millstream.schema import Schema
 
 if TYPE_CHECKING:

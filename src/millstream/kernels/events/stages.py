@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow as pa
 from millstream.kernels.batch import Batch
 from millstream.kernels.keys.words import plain, validity
 from millstream.kernels.one_input import AtMostOne, KeepsColumns, OneInput
+from millstream.records import dataclass
 from millstream.schema import Field, Schema
 from millstream.types import SqlType, from_kernel, to_kernel
 

@@ -6,9 +6,11 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any, Literal, get_args
+
+from millstream.records import dataclass
 
 Mode = Literal["auto", "on", "off"]
 

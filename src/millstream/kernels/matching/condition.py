@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass
 
 from millstream.expressions.nodes import Call, Expr, columns_of, conjuncts
 from millstream.kernels.keys.words import is_wide
+from millstream.records import dataclass
 from millstream.types import SqlType
 
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}

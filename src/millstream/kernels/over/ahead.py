@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from millstream.kernels.saving.content import Content, Ledger, within
 from millstream.kernels.saving.kept import KeptBatches
 from millstream.kernels.saving.snapshots import Saved
 from millstream.kernels.streams.runs import Runs
+from millstream.records import dataclass
 
 Places = npt.NDArray[np.int64]
 

@@ -8,7 +8,7 @@ row: then their rows wait in cells to enter.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 from millstream.kernels.accumulators import Accumulator, Extreme, Place, State, Sums
@@ -16,6 +16,7 @@ from millstream.kernels.accumulators.columns import ArgumentColumn
 from millstream.kernels.over.spec import Frame, OverSpec
 from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.aggregates import RANKS
+from millstream.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
 from millstream.kernels.batch import Ints
 from millstream.kernels.over.layout import OverLayout
 from millstream.kernels.over.loops import FIRST_CAPACITY
+from millstream.records import dataclass
 
 Records = npt.NDArray[np.int64]
 

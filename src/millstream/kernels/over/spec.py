@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
@@ -11,6 +10,7 @@ from millstream.kernels.registry import register
 from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.aggregates import KNOWN, NAMES, OVER_NAMES, RANKS, result_type
 from millstream.plan.windows import Between, Frame
+from millstream.records import dataclass
 from millstream.schema import Field, Schema
 from millstream.types import BIGINT, BOOLEAN, SqlType
 

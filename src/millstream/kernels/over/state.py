@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from millstream.kernels.keys import ByteTable, KeyTable
 from millstream.kernels.over.codegen import USED
 from millstream.kernels.over.layout import OverLayout
 from millstream.kernels.saving.content import Ledger
+from millstream.records import dataclass
 
 _refill = compile_kernel(source_of(loops), "refill")
 

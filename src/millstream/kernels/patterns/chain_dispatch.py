@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from millstream.expressions.kernel.forms import and_
 from millstream.kernels.patterns.chain_layout import is_counted
 from millstream.kernels.patterns.chain_moves import Moves
 from millstream.kernels.patterns.chain_plan import Plan
+from millstream.records import dataclass
 
 
 @dataclass

@@ -8,7 +8,6 @@ lane `flags`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 from millstream.expressions.nodes import Column, columns_of
@@ -16,6 +15,7 @@ from millstream.kernels.accumulators import Accumulator, Argument
 from millstream.kernels.patterns.machine import lead
 from millstream.plan.patterns.chains import Chain, Element
 from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, MatchSummary, Reach, Search
+from millstream.records import dataclass
 from millstream.types import DOUBLE, SqlType
 
 FLAGS_AT_MOST = 60

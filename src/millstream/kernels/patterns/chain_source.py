@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from millstream.expressions.kernel.helpers import helper_source
 from millstream.kernels.accumulators import imports
 from millstream.kernels.patterns.chain_dispatch import Dispatch
@@ -11,6 +9,7 @@ from millstream.kernels.patterns.chain_plan import Plan
 from millstream.kernels.patterns.conditions import Constants
 from millstream.kernels.source.passes import untroubled
 from millstream.kernels.source.writer import Writer
+from millstream.records import dataclass
 
 FOUND, TROUBLE, EVALUATIONS, META = 0, 1, 2, 3
 """Lanes of `meta`: how many output rows there are, what went wrong, how often conditions were asked; their number."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +17,7 @@ from millstream.kernels.patterns.chain_plan import Plan
 from millstream.kernels.patterns.log import RowLog, renumbered
 from millstream.kernels.patterns.machine import Array, Positions, floors
 from millstream.kernels.saving.lists import fixed, unfixed
+from millstream.records import dataclass
 from millstream.types import VARCHAR
 
 _deal = compile_kernel(source_of(loops), "deal")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any
 
@@ -25,6 +25,7 @@ from millstream.kernels.saving.snapshots import Saved
 from millstream.kernels.saving.states import load_keys
 from millstream.plan.patterns.search import CLASSIFIER, Reach, Search
 from millstream.plan.patterns.whole_runs import by_condition
+from millstream.records import dataclass
 
 KEPT_ROWS, IDLE_KEYS = 1_024, 1_024
 """How many rows, and keys, that nothing needs are not worth looking for."""

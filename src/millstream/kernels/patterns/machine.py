@@ -15,7 +15,6 @@ Both machines look at rows as follows, so that they give the same rows at the sa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -28,6 +27,7 @@ from millstream.kernels.batch import FOREVER, Ints
 from millstream.kernels.patterns.log import Bools, RowLog
 from millstream.plan.patterns.expressions import Check, least_rows, rows_before
 from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, Reach, Search
+from millstream.records import dataclass
 
 Array = npt.NDArray[Any]
 

@@ -5,7 +5,6 @@ Each instruction tells where to go on. The preferred way through the instruction
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
@@ -24,6 +23,7 @@ from millstream.plan.patterns.expressions import (
     Variable,
     walk_pattern,
 )
+from millstream.records import dataclass
 
 TAKE, TRY, SPLIT, JUMP, AT_FIRST, AT_END, CHECK, ACCEPT, FAIL = range(9)
 

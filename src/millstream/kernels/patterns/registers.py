@@ -6,13 +6,14 @@ The lanes are those of an array `{regs}` and its view as floats, `f{regs}`. Some
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from millstream.expressions.nodes import Column
 from millstream.kernels.accumulators import Accumulator, Argument, Place, Sums
 from millstream.kernels.accumulators.sums import SPREADS
 from millstream.kernels.patterns.machine import far_shifts
 from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, MatchSummary, Reach, Search
+from millstream.records import dataclass
 
 Group = tuple[str, ...] | None
 """Some variables; None: all."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -21,6 +20,7 @@ from millstream.kernels.programs.kernel import engine_of
 from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, MatchSummary, Search
 from millstream.plan.programs.nodes import Program
+from millstream.records import dataclass
 from millstream.schema import Field, Schema
 from millstream.types import BIGINT, VARCHAR, SqlType
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from millstream.kernels.one_input import OneInput
 from millstream.kernels.registry import register
 from millstream.plan.patterns.search import Search
+from millstream.records import dataclass
 from millstream.schema import Schema
 
 if TYPE_CHECKING:

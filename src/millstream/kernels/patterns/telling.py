@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import chain
 
 from millstream.kernels.patterns.registers import (
@@ -17,6 +16,7 @@ from millstream.kernels.patterns.registers import (
 from millstream.kernels.patterns.thread_parts import ENV
 from millstream.kernels.source.writer import indented
 from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, TIMED_OUT, MatchSummary, Reach, Search
+from millstream.records import dataclass
 from millstream.types import BOOLEAN
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import Any
 
@@ -26,6 +26,7 @@ from millstream.kernels.patterns.telling import Tell, is_replayed, tell_source
 from millstream.kernels.patterns.thread_parts import ENV
 from millstream.kernels.source.passes import LoopSource
 from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, TIMED_OUT, MatchSummary, Reach, Search
+from millstream.records import dataclass
 from millstream.types import BOOLEAN, SqlType
 
 _OWN_LANES = 2

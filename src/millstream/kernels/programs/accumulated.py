@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from millstream.kernels.keys import ByteTable
 from millstream.kernels.programs.engine import Groups, Returned, TableRows
 from millstream.kernels.saving.lists import fixed, unfixed
 from millstream.plan.aggregate_calls import AggregateCall
+from millstream.records import dataclass
 from millstream.schema import Schema
 
 RECORDS, SEEN = "$records", "seen"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
 
@@ -34,6 +33,7 @@ from millstream.kernels.programs.pools import (
 )
 from millstream.kernels.programs.source import OVERFLOW, Generated, generate
 from millstream.plan.programs.nodes import WINDOW, Program
+from millstream.records import dataclass
 from millstream.types import DOUBLE, VARCHAR, SqlType, to_kernel
 
 _gather = compile_kernel(source_of(loops), "gather")

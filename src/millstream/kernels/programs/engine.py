@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,6 +11,7 @@ import pyarrow as pa
 
 from millstream.kernels.batch import Ints
 from millstream.plan.programs.modes import Closing, Mode, Running, Sliding, Tumbling
+from millstream.records import dataclass
 
 __all__ = ["Closing", "Engine", "Groups", "Mode", "Returned", "Running", "Sliding", "TableRows", "Tumbling"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import pyarrow as pa
 
 from millstream.kernels.batch import Ints
 from millstream.kernels.programs.engine import Engine, Groups, Returned, TableRows
+from millstream.records import dataclass
 
 
 @dataclass(frozen=True)

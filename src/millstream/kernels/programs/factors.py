@@ -8,7 +8,7 @@ have the same text, which is compiled once. What has no loop does not keep the o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from millstream.expressions.nodes import Expr
 from millstream.kernels.programs.compiled import why_not_compiled
@@ -28,6 +28,7 @@ from millstream.plan.programs.nodes import (
 )
 from millstream.plan.programs.product import Rewriter, named_ranges, sees_sqlcode
 from millstream.plan.programs.python import code_in
+from millstream.records import dataclass
 from millstream.schema import Field, Schema
 
 _REGISTERS = 4

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any
 
@@ -29,6 +29,7 @@ from millstream.kernels.streams.yields import last_in_slots
 from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.programs.nodes import WINDOW, Program
 from millstream.plan.programs.product import product
+from millstream.records import dataclass
 from millstream.schema import Schema
 
 _NONE: Ints = np.zeros(0, dtype=np.int64)

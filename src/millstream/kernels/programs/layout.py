@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from millstream.expressions.nodes import conjuncts
 from millstream.kernels.programs.access import bound_of_column, equality, indexed_column
@@ -10,6 +10,7 @@ from millstream.kernels.programs.order import is_updated, ordered_column
 from millstream.plan.programs.facts import holds_one_row
 from millstream.plan.programs.modes import Mode, Sliding
 from millstream.plan.programs.nodes import WINDOW, Delete, LocalTable, Program, window_name
+from millstream.records import dataclass
 from millstream.schema import Field, Schema
 
 SEEN = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import count
 from typing import Any
 
@@ -26,6 +26,7 @@ from millstream.kernels.programs.engine import (
 )
 from millstream.kernels.programs.rows_source import Code, Row, Tables
 from millstream.plan.programs.nodes import Program
+from millstream.records import dataclass
 from millstream.schema import Field, Schema
 from millstream.types import BIGINT
 

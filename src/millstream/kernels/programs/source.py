@@ -6,7 +6,6 @@ that do not fit are noted in `trouble` instead of raised: that keeps the loops f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 from millstream.expressions.kernel.coded_text import NotCompilable
@@ -25,6 +24,7 @@ from millstream.kernels.source.passes import lean
 from millstream.kernels.source.writer import Writer, block
 from millstream.plan.programs.facts import returns_one_row, uses_sqlcode
 from millstream.plan.programs.nodes import SQLCODE, Program, Statement
+from millstream.records import dataclass
 
 OVERFLOW, SEVERAL_ROWS = 1, 2
 """What `trouble` says first; then it says whether a pool was too small, rather than the room for what is returned."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from millstream.expressions.kernel.coded_text import NotCompilable, on_codes
 from millstream.expressions.kernel.forms import and_, not_, zero
@@ -24,6 +24,7 @@ from millstream.plan.programs.nodes import (
     column_names,
     queries_of,
 )
+from millstream.records import dataclass
 from millstream.types import BIGINT, BOOLEAN, SqlType
 
 Sink = Callable[[list[Pair]], None]

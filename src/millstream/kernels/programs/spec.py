@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from millstream.plan.programs.modes import Closing, Mode, Sliding
 from millstream.plan.programs.nodes import Program
 from millstream.plan.programs.product import product
 from millstream.plan.programs.python import code_in
+from millstream.records import dataclass
 from millstream.schema import Field, Schema
 
 if TYPE_CHECKING:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from millstream.kernels.batch import BEGIN, FOREVER, Batch
@@ -11,6 +9,7 @@ from millstream.kernels.one_input import KeepsColumns
 from millstream.kernels.registry import register
 from millstream.kernels.relations.waiting import WaitingRows, WaitingState
 from millstream.kernels.streams.runs import in_order
+from millstream.records import dataclass
 from millstream.types import to_kernel
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -21,6 +20,7 @@ from millstream.kernels.relations.place_loops import END, OWNER, START
 from millstream.kernels.relations.signs import apart, signed, with_signs
 from millstream.kernels.relations.sweeping import Sweep, SweepState
 from millstream.plan.relations import Form
+from millstream.records import dataclass
 from millstream.schema import Schema
 
 _source = source_of(bag_loops)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ from millstream.kernels.relations.place_loops import END, FIRST_VALUE, OWNER, ST
 from millstream.kernels.relations.stages import ends_of
 from millstream.kernels.saving.content import Content, Few, KeptRows, Ledger
 from millstream.kernels.saving.snapshots import Saved
+from millstream.records import dataclass
 
 _coalesce, _expire, _link_all = (
     compile_kernel(source_of(coalesce_loops), name) for name in ("coalesce", "expire", "link_all")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from millstream.kernels.registry import register
 from millstream.kernels.relations.signs import signed, with_signs
 from millstream.kernels.relations.waiting import WaitingRows, WaitingState
 from millstream.kernels.streams.runs import in_order
+from millstream.records import dataclass
 from millstream.schema import Schema
 
 

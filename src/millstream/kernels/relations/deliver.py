@@ -3,7 +3,6 @@ may stay for ever, so that none need wait for them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -18,6 +17,7 @@ from millstream.kernels.relations.signs import signed
 from millstream.kernels.relations.stages import ValidityStage
 from millstream.kernels.relations.sweeping import SweepState
 from millstream.kernels.relations.unroll import events
+from millstream.records import dataclass
 from millstream.schema import Schema
 from millstream.types import SqlType
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -19,6 +19,7 @@ from millstream.kernels.relations.unroll import UnrollKernel, events
 from millstream.kernels.relations.waiting import WaitingRows, WaitingState
 from millstream.kernels.streams.runs import in_order
 from millstream.plan.relations import Form
+from millstream.records import dataclass
 from millstream.schema import Schema
 
 _net_changes = compile_kernel(source_of(events_loops), "net_changes")

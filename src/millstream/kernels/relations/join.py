@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
@@ -11,6 +10,7 @@ from millstream.kernels.contract import Kernel
 from millstream.kernels.registry import register
 from millstream.kernels.relations.signs import signed
 from millstream.plan.relations import Form, How
+from millstream.records import dataclass
 from millstream.schema import Field, Schema
 
 LEFT, RIGHT = 0, 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from millstream.kernels.relations import join_change_loops
 from millstream.kernels.relations.join_change_loops import ANEW
 from millstream.kernels.saving.content import Ledger
 from millstream.kernels.saving.kept import SlotNumbers
+from millstream.records import dataclass
 from millstream.schema import Schema
 
 _chain = compile_kernel(source_of(join_change_loops), "chain_values")

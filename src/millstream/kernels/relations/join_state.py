@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from millstream.kernels.relations import join_loops
 from millstream.kernels.relations.held_rows import HeldRows
 from millstream.kernels.saving.content import Ledger
 from millstream.kernels.streams.runs import Runs
+from millstream.records import dataclass
 
 _link = compile_kernel(source_of(join_loops), "link")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 
@@ -18,6 +16,7 @@ from millstream.kernels.relations.signs import signed, with_signs
 from millstream.kernels.saving.content import Content, KeptRows, Ledger
 from millstream.kernels.saving.snapshots import Saved
 from millstream.plan.relations import Form, RowsWindow
+from millstream.records import dataclass
 from millstream.schema import Schema
 
 _slide_rows, _closed_prefix, _link_rows = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +12,7 @@ from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
 from millstream.kernels.one_input import AtMostOne, KeepsColumns
 from millstream.plan.lengths import length_told
 from millstream.plan.relations import RangeWindow
+from millstream.records import dataclass
 from millstream.schema import Schema
 from millstream.types import SqlType, from_kernel
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from millstream.kernels.one_input import AtMostOne, KeepsColumns
 from millstream.kernels.relations.stages import ends_of
 from millstream.kernels.relations.unroll import events
 from millstream.plan.event_joins import Lasting
+from millstream.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 from millstream.kernels.contract import Kernel
@@ -10,6 +9,7 @@ from millstream.kernels.registry import register
 from millstream.kernels.relations.signs import signed
 from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.relations import Form
+from millstream.records import dataclass
 from millstream.schema import Schema
 
 _COMPILED = frozenset(("count", "sum", "avg", "min", "max", "stddev_samp", "stddev_pop", "var_samp", "var_pop"))

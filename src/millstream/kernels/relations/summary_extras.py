@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from millstream.kernels.relations.place_loops import FIRST_VALUE
 from millstream.kernels.relations.stair_loops import STEP
 from millstream.kernels.relations.summary_layout import SummaryLayout
 from millstream.kernels.relations.sweeping import LANES, PLACES, Codes, SweepState
+from millstream.records import dataclass
 
 _list_steps = compile_kernel(source_of(stair_loops), "list_steps")
 _list_nodes = compile_kernel(source_of(tree_loops), "list_nodes")

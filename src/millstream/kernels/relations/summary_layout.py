@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -18,6 +18,7 @@ from millstream.kernels.relations.place_loops import FIRST_VALUE
 from millstream.kernels.relations.summary import SummarySpec
 from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.windows import Between
+from millstream.records import dataclass
 from millstream.types import BIGINT
 
 

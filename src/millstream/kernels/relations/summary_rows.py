@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,7 @@ from millstream.kernels.saving import states as saving
 from millstream.kernels.saving.content import Content, Few, KeptRows, Ledger
 from millstream.kernels.saving.signatures import signature_of
 from millstream.kernels.saving.snapshots import Saved
+from millstream.records import dataclass
 
 _MOST_ROWS = 100_000
 """How many rows programs work on at once."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,7 @@ from millstream.kernels.relations.place_loops import LINK, START
 from millstream.kernels.saving.content import OWNER, Content, Few, KeptRows, Ledger, Slots, struct
 from millstream.kernels.saving.lists import code_strings, fixed, lists, strings_of, unfixed, unlisted
 from millstream.kernels.saving.snapshots import Saved
+from millstream.records import dataclass
 
 GROUPS, PLACES, LANES = "groups", "places", "lanes"
 

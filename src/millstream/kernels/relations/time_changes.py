@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from millstream.kernels.relations.stages import window_bounds, window_upto
 from millstream.kernels.relations.waiting import WaitingState
 from millstream.kernels.streams.runs import in_order
 from millstream.plan.relations import RangeWindow
+from millstream.records import dataclass
 
 
 @register

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ from millstream.kernels.relations.stages import ends_of
 from millstream.kernels.saving.content import Content, Ledger
 from millstream.kernels.saving.kept import KeptBatches
 from millstream.kernels.saving.snapshots import Saved
+from millstream.records import dataclass
 
 _MOST = 100_000_000
 

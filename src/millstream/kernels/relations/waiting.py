@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from millstream.kernels.contract import KernelSpec
 from millstream.kernels.saving.content import Content, Ledger
 from millstream.kernels.saving.snapshots import Saved
 from millstream.kernels.streams.runs import Runs
+from millstream.records import dataclass
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -15,6 +15,7 @@ from millstream.kernels.batch import Batch, Ints
 from millstream.kernels.keys import KeyTable
 from millstream.kernels.saving.pieces import Pieces
 from millstream.kernels.saving.signatures import Signature, signature_of
+from millstream.records import dataclass
 
 if TYPE_CHECKING:
     from millstream.kernels.contract import KernelSpec

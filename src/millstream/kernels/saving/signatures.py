@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
 
@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from millstream.expressions.nodes import Column
 from millstream.plan.programs.nodes import Program
+from millstream.records import dataclass
 from millstream.schema import Schema
 from millstream.types import SqlType
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,6 +12,7 @@ import pyarrow as pa
 from millstream.errors import StateError
 from millstream.kernels.batch import Batch
 from millstream.kernels.saving.signatures import Signature, signature_of
+from millstream.records import dataclass
 
 FORMAT = "3"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +14,7 @@ from millstream.kernels.contract import Kernel, KernelSpec, State
 from millstream.kernels.registry import register
 from millstream.kernels.saving.content import Content, Ledger, within
 from millstream.kernels.saving.snapshots import Saved
+from millstream.records import dataclass
 from millstream.schema import Schema
 
 Stage = KernelSpec | ComputeStage

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,7 @@ from millstream.kernels.one_input import KeepsColumns
 from millstream.kernels.registry import register
 from millstream.kernels.saving.content import Content, KeptRows, Ledger
 from millstream.kernels.saving.snapshots import Saved
+from millstream.records import dataclass
 from millstream.types import BIGINT
 
 

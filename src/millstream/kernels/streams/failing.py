@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -16,6 +16,7 @@ from millstream.expressions.nodes import Expr, columns_of, told
 from millstream.kernels.batch import Batch, Ints
 from millstream.kernels.compute import Computation, ComputeStage
 from millstream.plan.failed import FAILED_SCHEMA
+from millstream.records import dataclass
 from millstream.schema import Schema
 
 log = logging.getLogger("millstream")

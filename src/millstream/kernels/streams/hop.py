@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow as pa
 from millstream.errors import DataError
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
 from millstream.plan.window_tables import END, START, Hopping, Windows
+from millstream.records import dataclass
 from millstream.schema import Field, Schema
 from millstream.types import SqlType, from_kernel
 

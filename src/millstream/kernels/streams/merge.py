@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,7 @@ from millstream.kernels.saving.content import Content, Ledger
 from millstream.kernels.saving.snapshots import Saved
 from millstream.kernels.streams.runs import Runs, in_order
 from millstream.plan.nodes import MOST_INPUTS
+from millstream.records import dataclass
 from millstream.schema import Schema
 
 _PORT_BITS = 59

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from millstream.kernels.saving.content import Content, Ledger
 from millstream.kernels.saving.snapshots import Saved
 from millstream.kernels.streams.runs import Runs, in_order
 from millstream.plan.lengths import length_told
+from millstream.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, partial
 
 import numpy as np
@@ -21,6 +21,7 @@ from millstream.kernels.saving.snapshots import Saved
 from millstream.kernels.saving.states import load_keys
 from millstream.kernels.streams import yield_loops
 from millstream.plan.aggregate_calls import AggregateCall
+from millstream.records import dataclass
 from millstream.schema import Schema
 
 _find_slots = compile_kernel(source_of(yield_loops), "find_slots")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 import numpy as np
@@ -18,6 +18,7 @@ from millstream.kernels.saving.content import Content, Ledger
 from millstream.kernels.saving.kept import KeptBatches
 from millstream.kernels.saving.snapshots import Saved
 from millstream.plan.window_tables import END, START, length_text
+from millstream.records import dataclass
 from millstream.schema import Field, Schema
 from millstream.types import SqlType, from_kernel
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ from millstream.kernels.saving.content import Content, Ledger
 from millstream.kernels.saving.kept import KeptBatches
 from millstream.kernels.saving.snapshots import Saved
 from millstream.plan.ties import SortKey
+from millstream.records import dataclass
 
 
 @register

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from millstream.arrays import to_numpy
 from millstream.kernels.batch import Batch
 from millstream.plan.unnest import element_of
+from millstream.records import dataclass
 from millstream.schema import Field, Schema
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 import numpy as np
@@ -20,6 +20,7 @@ from millstream.kernels.saving.snapshots import Saved
 from millstream.kernels.saving.states import load_keys
 from millstream.kernels.streams import yield_loops
 from millstream.plan.lengths import length_told
+from millstream.records import dataclass
 
 _mark_every = compile_kernel(source_of(yield_loops), "mark_every")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from math import gcd
 
@@ -26,6 +26,7 @@ from millstream.kernels.window_groups.panes import Panes
 from millstream.kernels.window_groups.panes import Slots as SlotNumbers
 from millstream.kernels.window_groups.spec import WindowGroupSpec
 from millstream.plan.window_tables import Cumulating, Windows
+from millstream.records import dataclass
 from millstream.types import from_kernel
 
 _find_entries = compile_kernel(source_of(loops), "find_entries")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ from millstream.kernels.registry import register
 from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.aggregates import result_type
 from millstream.plan.window_tables import Windows
+from millstream.records import dataclass
 from millstream.schema import Field, Schema
 from millstream.types import SqlType
 

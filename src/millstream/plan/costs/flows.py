@@ -8,7 +8,9 @@ Times are taken as continuous, values as independent of them, and granules of se
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from millstream.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

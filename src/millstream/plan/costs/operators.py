@@ -7,9 +7,9 @@ results in order are left out where they are empty on average. Those for EXCEPT 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from millstream.plan.costs.flows import RelationFlow, boundaries
+from millstream.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from millstream.plan.annotations import ends_in_order
 from millstream.plan.costs import flows
@@ -31,6 +30,7 @@ from millstream.plan.nodes import (
 )
 from millstream.plan.relations import Coarsen, Join, RowsWindow, SetOperation, Summarize, ToEvents, Validity, Window
 from millstream.plan.unnest import Unnest
+from millstream.records import dataclass
 
 DISTANCE = 1000.0
 """between rows of a stream that nobody has measured: a thousand a second where time is in µs"""

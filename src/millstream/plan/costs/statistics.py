@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from millstream.arrays import to_numpy
+from millstream.records import dataclass
 
 MEMORY = 10_000
 """rows after which older distances count for 1/e"""
@@ -135,7 +136,9 @@ class Sketch:
         if len(self._least) == SKETCH:
             hashes = hashes[hashes < self._least[-1]]
         if len(hashes):
-            self._least = np.unique(np.concatenate((self._least, hashes)))[:SKETCH]
+            least = np.sort(np.concatenate((self._least, hashes)))
+            # np.unique would import numpy.ma
+            self._least = least[np.append(True, least[1:] != least[:-1])][:SKETCH]
 
     def estimate(self, rows: int) -> float:
         """How many there are among so many rows, if all are equally frequent."""

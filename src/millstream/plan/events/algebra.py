@@ -7,12 +7,13 @@ after the last iteration; and `$dur` is how long the event that would be made la
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Literal as OneOf
 
 from millstream.expressions.nodes import Expr, Literal, columns_of, told
 from millstream.plan.node import Binary, Kind, Node, Unary
+from millstream.records import dataclass
 from millstream.schema import Field, Schema
 from millstream.types import BOOLEAN, SqlType
 

@@ -14,13 +14,14 @@ edges that leave it read them as `a.x`, with the event that takes the edge.
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 
 from millstream.expressions.nodes import Call, Column, Expr, columns_of
 from millstream.expressions.nodes import told as in_words
 from millstream.plan.events.algebra import DUR, Assignments, FoldAggregate
 from millstream.plan.node import Kind, Node
+from millstream.records import dataclass
 from millstream.schema import Field, Schema
 
 START = -1

@@ -7,7 +7,7 @@ another automaton makes it, and its events come at the same instant.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from millstream.expressions.kernel.coded_text import has_kernel_form
 from millstream.expressions.nodes import Column, Expr, conjuncts, may_fail, substitute
@@ -22,6 +22,7 @@ from millstream.plan.events.automata import (
     AutomatonEdge,
     AutomatonState,
 )
+from millstream.records import dataclass
 from millstream.schema import Field, Schema
 
 

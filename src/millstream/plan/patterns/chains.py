@@ -15,7 +15,7 @@ the last element is complete. A row that comes too late, or the end of the rows,
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from millstream.expressions.nodes import Expr, columns_of, conjunction
 from millstream.plan.patterns.expressions import (
@@ -32,6 +32,7 @@ from millstream.plan.patterns.expressions import (
 from millstream.plan.patterns.row_conditions import Views
 from millstream.plan.patterns.search import TIMED_OUT, Reach, Search
 from millstream.plan.proofs.implication import contradictory
+from millstream.records import dataclass
 
 LONGEST = 64
 """Patterns of more elements than this are no chains."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal as OneOf
 
 from millstream.expressions.nodes import Expr
+from millstream.records import dataclass
 
 Greed = OneOf["greedy", "reluctant", "possessive"]
 

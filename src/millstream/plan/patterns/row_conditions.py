@@ -8,10 +8,9 @@ becomes a column with a name of its own, by which it is equal to itself as long 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from millstream.expressions.nodes import Call, Cast, Column, Expr, Literal, columns_of, transform, walk
 from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, MatchSummary, Reach, Search
+from millstream.records import dataclass
 from millstream.types import BOOLEAN, VARCHAR
 
 _STRICT = frozenset({"=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "neg", "/", "//", "%", "not"})

@@ -13,7 +13,7 @@ condition reaches by the variable under test, or by none, includes the row at ha
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import ClassVar
 from typing import Literal as OneOf
@@ -32,6 +32,7 @@ from millstream.plan.patterns.expressions import (
 )
 from millstream.plan.programs.nodes import Program
 from millstream.plan.window_tables import length_text
+from millstream.records import dataclass
 from millstream.schema import Field, Schema
 from millstream.types import BIGINT, BOOLEAN, TIMESTAMP, VARCHAR, SqlType
 

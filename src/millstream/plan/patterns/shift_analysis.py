@@ -11,7 +11,7 @@ reads from there on nothing of what differs before, goes on in the same way and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal as OneOf
 
 from millstream.expressions.nodes import Call, Column, Expr, columns_of, transform
@@ -19,6 +19,7 @@ from millstream.plan.patterns.chains import Chain
 from millstream.plan.patterns.row_conditions import Views, distance_of
 from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, MatchSummary, Reach, Search
 from millstream.plan.proofs.implication import contradictory
+from millstream.records import dataclass
 from millstream.types import BOOLEAN
 
 Way = OneOf["failed", "checked", "filled", "late", "ended", "matched"]

@@ -17,9 +17,10 @@ row `first[i + 1]`, and may be empty where `least` is 0. When it fails, the row 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from millstream.plan.patterns.chains import Chain
+from millstream.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import count
 
 from millstream.expressions.functions import cast, resolve
@@ -21,6 +20,7 @@ from millstream.plan.programs.nodes import (
     Update,
     parameter,
 )
+from millstream.records import dataclass
 from millstream.schema import Schema
 from millstream.types import DOUBLE, INTEGER, VARCHAR
 

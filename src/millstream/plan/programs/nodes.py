@@ -18,9 +18,10 @@ EXPIRE and an oldest tuple (`oldest_of`) of its own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from millstream.expressions.nodes import Column, Expr, walk
+from millstream.records import dataclass
 from millstream.schema import Schema
 from millstream.types import SqlType
 

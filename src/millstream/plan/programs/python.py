@@ -6,11 +6,12 @@ it. A function over whole columns is an aggregate over the rows of a table (`Vec
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from millstream.expressions.nodes import Expr, walk
 from millstream.expressions.python_calls import PythonCode
 from millstream.plan.programs.nodes import Program, Summary, expressions_of
+from millstream.records import dataclass
 from millstream.schema import Schema
 
 OBJECT = "$python"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
@@ -18,6 +17,7 @@ from millstream.plan.proofs.orders import (
     double_constant,
     is_exact,
 )
+from millstream.records import dataclass
 from millstream.types import DECIMAL, DOUBLE, SqlType
 
 

@@ -17,12 +17,12 @@ NULL goes through comparisons, arithmetic and casts. Ordering text means orderin
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 
 from millstream.expressions.nodes import Expr
 from millstream.plan.proofs.comparisons import And, Formula, Nullness, Or, negated, truth
 from millstream.plan.proofs.orders import Inequality, consistent, split_bases
+from millstream.records import dataclass
 
 _MOST_CASES = 500
 

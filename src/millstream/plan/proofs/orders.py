@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
 from millstream.expressions.nodes import Cast, Expr
+from millstream.records import dataclass
 from millstream.types import BOOLEAN, DOUBLE, SqlType
 
 Number = int | Fraction

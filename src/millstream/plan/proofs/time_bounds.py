@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from millstream.expressions.nodes import Call, Cast, Column, Expr, Literal
+from millstream.records import dataclass
 from millstream.types import BIGINT, SqlType
 
 Linear = tuple[dict[str, int], int]

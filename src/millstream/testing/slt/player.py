@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 import millstream as ms
+from millstream.records import dataclass
 from millstream.session.times import to_micros
 from millstream.testing.slt.configs import SltConfig
 from millstream.testing.slt.micro_batches import MicroBatches

@@ -6,9 +6,9 @@ import difflib
 import tempfile
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
+from millstream.records import dataclass
 from millstream.testing.slt.configs import DEFAULT, SltConfig
 from millstream.testing.slt.player import FAILURE, Player
 from millstream.testing.slt.records import Record, Script, parse

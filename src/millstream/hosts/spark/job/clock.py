@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from time import time_ns
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -24,6 +23,7 @@ from millstream.hosts.spark.parts import StopsWhenAsked
 from millstream.hosts.spark.session import register_own
 from millstream.hosts.spark.steps import Arrows
 from millstream.kernels.batch import BEGIN, Batch
+from millstream.records import dataclass
 from millstream.schema import Schema
 from millstream.sql import parse_duration
 

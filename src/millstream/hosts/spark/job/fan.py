@@ -7,7 +7,7 @@ share it. What arrives at the leaves leaves the worker as packed rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -20,6 +20,7 @@ from millstream.hosts.spark.steps import PACK_ROWS, Arrows, Batches, Computed, d
 from millstream.hosts.table_join import FixedTable, TableMatches
 from millstream.kernels.batch import BEGIN, Batch, concat
 from millstream.physical.nodes import TableJoin
+from millstream.records import dataclass
 from millstream.schema import Schema
 
 JOB_ROWS = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,6 +20,7 @@ from millstream.hosts.spark.stage import bucket_ids
 from millstream.hosts.spark.steps import Arrows, Batches, spare_collector
 from millstream.hosts.spark.tables import arrow_frame
 from millstream.kernels.batch import BEGIN, Batch
+from millstream.records import dataclass
 from millstream.schema import Schema
 
 if TYPE_CHECKING:

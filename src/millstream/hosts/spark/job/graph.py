@@ -7,7 +7,7 @@ of each go. Stages of a level run in one operator. Rows for a later level are ca
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import NamedTuple, Protocol
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ from millstream.hosts.spark.steps import Computed, StageStep
 from millstream.kernels.compute import ComputeStage
 from millstream.kernels.saving.signatures import signature_of
 from millstream.physical.nodes import Apply, Compute, Physical, Source, Staged, StoredTable, TableJoin
+from millstream.records import dataclass
 from millstream.schema import Schema
 
 

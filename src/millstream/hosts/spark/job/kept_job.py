@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from millstream.hosts.contract import ReadyQuery
 from millstream.hosts.spark.job.graph import JobGraph, JobQuery
 from millstream.hosts.spark.kept_plan import KeptStage, another_query, read_text, told_stage, write_text
 from millstream.physical.nodes import Source
+from millstream.records import dataclass
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from time import time_ns
 from typing import Any
 
@@ -24,6 +23,7 @@ from millstream.hosts.spark.state import Head, Store
 from millstream.hosts.spark.stateful import StageRun
 from millstream.hosts.spark.steps import Arrows, KernelOpening, spare_collector
 from millstream.kernels.batch import Batch
+from millstream.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -29,6 +29,7 @@ from millstream.hosts.spark.kept_plan import read_text, write_text
 from millstream.hosts.spark.sinks import is_part_sink, is_remote, part_options, spark_format, written_schema
 from millstream.hosts.spark.steps import Arrows, spare_collector
 from millstream.hosts.spark.surface import exact, surface
+from millstream.records import dataclass
 from millstream.schema import Schema
 
 if TYPE_CHECKING:

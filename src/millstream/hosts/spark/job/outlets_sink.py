@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from millstream.hosts.spark.job.outlets import WriteOutlets
+from millstream.records import dataclass
 
 SINK_FORMAT = "millstream_outlets"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from millstream.hosts.spark.meters import STAGE_METRICS, numbers_of
 from millstream.hosts.spark.session import register_own, send_whole
 from millstream.hosts.spark.streaming import Trigger
 from millstream.plan_form import python_in
+from millstream.records import dataclass
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,0 +1,212 @@
+"""Logical plan nodes that work on each key apart: OVER, programs, and windows with their groups."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import replace
+from functools import cached_property
+from typing import Literal as OneOf
+
+from millstream.plan.aggregate_calls import AggregateCall
+from millstream.plan.lengths import length_told
+from millstream.plan.node import (
+    Keyed,
+    Node,
+    Unary,
+    listed,
+    require_names,
+)
+from millstream.plan.programs.modes import Mode
+from millstream.plan.programs.nodes import Program
+from millstream.plan.window_tables import END, START, Windows, length_text
+from millstream.records import dataclass
+from millstream.schema import Field, Schema
+from millstream.types import SqlType
+
+
+@dataclass(frozen=True)
+class Over(Keyed):
+    """Aggregates over the rows before each row: one output row per input row, with `calls` added as columns."""
+
+    calls: tuple[AggregateCall, ...]
+    ends: str | None = None
+    """a key that is the time of the rows: once time has passed it, no row of that partition comes any more"""
+
+    def __post_init__(self) -> None:
+        arguments = (call.arg for call in self.calls if call.arg is not None)
+        require_names((*self.keys, *arguments), self.input.schema, "OVER")
+        self.schema  # noqa: B018 - refuses duplicate names
+
+    @cached_property
+    def schema(self) -> Schema:
+        return Schema(self.input.schema.fields + tuple(Field(call.name, call.type) for call in self.calls))
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset((*self.keys, *(call.arg for call in self.calls if call.arg is not None)))
+
+    def narrowed(self, wanted: Set[str]) -> Node:
+        calls = tuple(call for call in self.calls if call.name in wanted)
+        return replace(self, calls=calls) if calls else self.input
+
+    def label(self) -> str:
+        by = f" by {', '.join(self.keys)}" if self.keys else ""
+        return f"Over{by}: {'; '.join(map(str, self.calls))}"
+
+
+@dataclass(frozen=True)
+class Aggregate(Keyed):
+    """A program over the rows of each partition: for every row that it returns, the row that was worked on and what was
+    returned.
+
+    `base`, if there is one, is the version without a window of the aggregate that `program` is, for rules that compute
+    its windows in another way.
+    """
+
+    program: Program
+    args: tuple[str, ...]
+    mode: Mode
+    results: tuple[str, ...]
+    base: Program | None = None
+
+    def __post_init__(self) -> None:
+        require_names((*self.keys, *self.args), self.input.schema, self.program.name)
+        self.schema  # noqa: B018 - refuses duplicate names
+
+    @cached_property
+    def schema(self) -> Schema:
+        results = zip(self.results, self.program.result, strict=True)
+        return Schema((*self.input.schema.fields, *(Field(name, field.type) for name, field in results)))
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset((*self.keys, *self.args))
+
+    def label(self) -> str:
+        by = f" by {listed(self.keys)}" if self.keys else ""
+        return f"Aggregate{by}: {listed(self.results)} := {self.program.name}({listed(self.args)}) {self.mode}"
+
+
+@dataclass(frozen=True)
+class Yield(Keyed):
+    """Of each partition only the rows that yield: every `every`-th, or the last in each slot of `every` µs."""
+
+    unit: OneOf["rows", "range"]
+    every: int
+
+    def __post_init__(self) -> None:
+        require_names(self.keys, self.input.schema, "SLIDE")
+
+    def label(self) -> str:
+        by = f" by {listed(self.keys)}" if self.keys else ""
+        every = f"{self.every} rows" if self.unit == "rows" else length_told(self.every)
+        return f"Slide{by} {every}"
+
+
+@dataclass(frozen=True)
+class RowSlots(Keyed):
+    """Every `every`-th row of a partition, with aggregates over the last rows since the one before, as frames say."""
+
+    calls: tuple[AggregateCall, ...]
+    every: int
+
+    def __post_init__(self) -> None:
+        require_names((*self.keys, *(arg for call in self.calls for arg in call.args)), self.input.schema, "SLIDE")
+        self.schema  # noqa: B018 - refuses duplicate names
+
+    @cached_property
+    def schema(self) -> Schema:
+        return Schema((*self.input.schema.fields, *(field for call in self.calls for field in call.fields)))
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset((*self.keys, *(arg for call in self.calls for arg in call.args)))
+
+    def narrowed(self, wanted: Set[str]) -> Node:
+        calls = tuple(call for call in self.calls if call.name in wanted)
+        return replace(self, calls=calls) if calls else Yield(self.input, self.keys, "rows", self.every)
+
+    def label(self) -> str:
+        by = f" by {listed(self.keys)}" if self.keys else ""
+        return f"Slots{by} of {self.every} rows: {'; '.join(map(str, self.calls))}"
+
+
+@dataclass(frozen=True)
+class AssignWindows(Unary):
+    """Each row once for every window that its time is in, with the window's bounds as columns of type `type`."""
+
+    windows: Windows
+    type: SqlType
+    works_by_row = True
+
+    def __post_init__(self) -> None:
+        self.schema  # noqa: B018 - refuses duplicate names
+
+    @cached_property
+    def schema(self) -> Schema:
+        return _with_bounds(self.input.schema, self.type)
+
+    def label(self) -> str:
+        return f"Windows {self.windows.describe(self.type)}"
+
+
+@dataclass(frozen=True)
+class Sessions(Keyed):
+    """Each row, once its session has ended, with the session's bounds: a session of a key ends when no row has come
+    for `gap`. The rows' time is then the last instant of the session."""
+
+    gap: int
+    type: SqlType
+
+    def __post_init__(self) -> None:
+        require_names(self.keys, self.input.schema, "SESSION")
+        self.schema  # noqa: B018 - refuses duplicate names
+
+    @cached_property
+    def schema(self) -> Schema:
+        return _with_bounds(self.input.schema, self.type)
+
+    def label(self) -> str:
+        by = f" by {listed(self.keys)}" if self.keys else ""
+        return f"Sessions{by} gap {length_text(self.gap, self.type)}"
+
+
+@dataclass(frozen=True)
+class Group(Keyed):
+    """Aggregates over the rows of each group, with the group's keys, when time has come to the value of the key `ends`,
+    which is then the time of that row. One that is a program and stands alone may give any number of rows."""
+
+    ends: str
+    calls: tuple[AggregateCall, ...]
+    passes_columns = False
+
+    def __post_init__(self) -> None:
+        require_names((*self.keys, *self.args), self.input.schema, "GROUP BY")
+        if self.ends not in self.keys:
+            raise ValueError("groups end by one of their keys")
+        self.schema  # noqa: B018 - refuses duplicate names
+
+    @property
+    def args(self) -> tuple[str, ...]:
+        return tuple(arg for call in self.calls for arg in call.args)
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        return tuple(name for call in self.calls for name in call.names)
+
+    @cached_property
+    def schema(self) -> Schema:
+        keys = tuple(self.input.schema[key] for key in self.keys)
+        return Schema((*keys, *(field for call in self.calls for field in call.fields)))
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset((*self.keys, *self.args))
+
+    def label(self) -> str:
+        what = f"{listed(self.results)} := {', '.join(call.fn for call in self.calls)}({listed(self.args) or '*'})"
+        return f"Group by {listed(self.keys)} until {self.ends}: {what}"
+
+
+def _with_bounds(schema: Schema, type_: SqlType) -> Schema:
+    return Schema((*schema.fields, Field(START, type_), Field(END, type_)))
