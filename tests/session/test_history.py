@@ -158,6 +158,17 @@ def test_a_window_without_a_store_shrinks_to_what_it_holds_itself() -> None:
         assert content(q) == [(3,)]
 
 
+def test_a_large_push_leaves_no_more_than_the_buffer_of_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millstream.hosts.embedded.kept.WINDOW_ROWS", 100)
+    with ms.connect() as db:
+        db.execute("CREATE STREAM s (v INT, t INT) ORDER BY t")
+        db.sql("SELECT count(*) AS n FROM s [RANGE 1000]")
+        db.push("s", rows(0, 5_000))
+        late = db.sql("SELECT count(*) AS n FROM s [RANGE 1000] WITH HISTORY")
+        assert late.coverage.since == 4_900
+        assert content(late) == [(100,)]
+
+
 def test_a_paused_query_catches_up_with_what_is_kept() -> None:
     with ms.connect() as db:
         db.execute(STREAM)

@@ -162,12 +162,22 @@ class StreamHistory:
 
     def append(self, batch: Batch) -> None:
         """Rows that come after all others."""
+        if self.most and len(batch) > self.most:
+            batch = self._last_of(batch)
         self._tail.append(batch)
         self._tail_rows += len(batch)
         self.end += len(batch)
         if self._tail_rows >= CHUNK_ROWS or len(self._tail) >= MOST_PARTS:
             self._seal()
             self.expire()
+
+    def _last_of(self, batch: Batch) -> Batch:
+        """As many of the rows as may be kept, without the memory of the others."""
+        skipped = len(batch) - self.most
+        self._segments, self._tail, self._tail_rows = [], [], 0
+        self.lost = int(batch.time[skipped - 1])
+        self.end += skipped
+        return batch.take(np.arange(skipped, len(batch)))
 
     def _seal(self) -> None:
         if not self._tail:
