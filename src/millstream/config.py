@@ -56,6 +56,9 @@ class Config:
     on_error: OnError = "stop"
     """what an error while computing a value of a row does: it stops the query, or the query goes on without the row"""
 
+    idle_timeout: float = 0.0
+    """seconds after which a stream that brings nothing does not hold back the others of a query; 0: it always does"""
+
     @property
     def limits(self) -> Limits:
         """What a statement may cost."""
@@ -173,4 +176,5 @@ _READERS: dict[str, Callable[[str, object], object]] = {
     "max_unfetched_rows": _limit,
     "when_unfetched": _when_unfetched,
     "on_error": _on_error,
+    "idle_timeout": _seconds,
 }

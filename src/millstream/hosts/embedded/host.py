@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -21,6 +22,7 @@ from millstream.hosts.embedded import kept, starting
 from millstream.hosts.embedded.content import still_to_come
 from millstream.hosts.embedded.graph import Graph, Vertex, as_table
 from millstream.hosts.embedded.graph_query import GraphQuery, log
+from millstream.hosts.embedded.idle import idle_streams
 from millstream.hosts.embedded.lifecycle import Lifecycle
 from millstream.hosts.embedded.ordering import InOrder
 from millstream.hosts.embedded.readers import LiveReader, Take, read_in_order
@@ -178,7 +180,9 @@ class EmbeddedHost(Lifecycle):
             rows = self._stamped(entry.definition, rows)
             if self.journal is not None:
                 self.journal({"op": "push", "stream": stream, "rejected": _plain(rejected)}, rows)
-            return self.arrive(stream, rows, rejected)
+            counts = self.arrive(stream, rows, rejected)
+            self._pass_idle()
+            return counts
 
     def arrive(self, stream: str, rows: pa.RecordBatch, rejected: tuple[Rejected, ...]) -> Counts:
         """Rows with all their columns enter the graph."""
@@ -259,12 +263,23 @@ class EmbeddedHost(Lifecycle):
                     self.take(stream, rows, rejected, offset)
                 elif self._find(stream).definition.clock is Clock.INTERNAL:
                     self._tick()
+                self._pass_idle()
 
         return take
 
     def _tick(self) -> None:
         """An idle moment: streams stamped by the clock advance with it."""
         self.tick(max(self.stamp, self._now()))
+
+    def _pass_idle(self) -> None:
+        """Streams that bring nothing for too long come as far as the others of their queries."""
+        if self.config.idle_timeout:
+            read = [query.streams for query in self.queries.values()]
+            for stream, upto in idle_streams(read, self.sources, self.config.idle_timeout, self._now()):
+                if upto > stream.progress:
+                    if self.journal is not None:
+                        self.journal({"op": "advance", "stream": stream.definition.name, "upto": upto}, None)
+                    stream.advance(upto)
 
     def tick(self, stamp: int) -> None:
         if self.journal is not None:
@@ -398,9 +413,10 @@ class EmbeddedHost(Lifecycle):
         self.settle()
         running = self._running(name)
         stamped = any(s.definition.clock is Clock.INTERNAL and not s.ended for s in running.streams)
-        if stamped and self._now() > self.stamp:
-            with self.lock:
+        with self.lock if stamped or self.config.idle_timeout else nullcontext():
+            if stamped and self._now() > self.stamp:
                 self._tick()
+            self._pass_idle()
         return running
 
     def fetch(self, name: str) -> pa.Table:

@@ -39,6 +39,8 @@ class Stream:
         self.observer = StreamObserver()
         self.rows = 0
         self.rejected = 0
+        self.heard, self.rows_heard = 0, -1
+        """when the clock was looked at after its last rows, and how many rows it had then"""
         self.emitted = 0
         """how many rows have been put in order and passed on"""
         self.history: StreamHistory | None = None

@@ -99,6 +99,7 @@ def send_whole(codes: Iterable[PythonCode]) -> None:
 
 NOT_HERE = {
     "jit": "set MILLSTREAM_JIT where the workers run: spark.executorEnv.MILLSTREAM_JIT",
+    "idle_timeout": "spark.millstream.idle says how long an input may be idle",
     "threads": "a task has one core; Spark's cores and spark.sql.shuffle.partitions say how many tasks run at once",
     "checkpoint_seconds": "the trigger of a streaming query says when its state is saved",
     "max_unfetched_rows": "rows that are fetched are collected by the driver; write many to a sink",
