@@ -105,6 +105,17 @@ def test_no_public_class_name_stands_twice() -> None:
     assert not twice, "\n".join(f"{name}: {', '.join(where)}" for name, where in sorted(twice.items()))
 
 
+def test_dataclasses_are_those_of_records() -> None:
+    """The standard decorator refuses to derive a frozen class from one of `millstream.records`."""
+    wrong = [
+        f"{path}:{line}: use millstream.records.dataclass"
+        for path, tree in sources()
+        for line, name in imported(tree)
+        if name == "dataclasses.dataclass" and path != "records.py"
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
 def test_files_are_concepts_and_folders_are_rooms() -> None:
     """A file has at most 500 lines, a folder at most 45 files: beyond that it holds several things."""
     long = [path for path, _ in sources() if len((PACKAGE / path).read_text(encoding="utf-8").splitlines()) > 500]
