@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from threading import Lock, RLock
@@ -181,6 +181,13 @@ class TableStore:
         # those who change tables take turns; those who read do not wait for them
         with self._lock, self._cursor() as cursor:
             cursor.execute(sql)
+            self._keep_private()
+
+    def _keep_private(self) -> None:
+        """DuckDB makes its files for everybody to read."""
+        for path in (self._path, self._path.with_name(f"{self._path.name}.wal")) if self._path is not None else ():
+            with suppress(FileNotFoundError):
+                path.chmod(0o600)
 
     def _rows(self, sql: str) -> pa.Table:
         with self._cursor() as cursor:

@@ -297,6 +297,7 @@ def take_lock(directory: Path) -> Any:
     import fcntl
 
     handle = (directory / "lock").open("w")
+    (directory / "lock").chmod(0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
