@@ -22,7 +22,7 @@ def test_steps_of_a_small_scenario(tmp_path: Path) -> None:
     assert len(cases) > 500
     assert {call for _, call, _, _ in cases} == {-1, *range(len(SMALL))}, "every call writes something"
     met: Counter[str] = Counter()
-    for number, case in enumerate(cases[:: max(1, len(cases) // examples(70))]):
+    for number, case in enumerate(cases[:: max(1, len(cases) // examples(40))]):
         met += fail_once(tmp_path / str(number), *case)
     assert met["error"] > met["crash"] > 0
 
