@@ -1,4 +1,4 @@
-"""Arrays from and to Python, Arrow, and the formats of files."""
+"""Arrays from and to Python, Arrow and JSON; `test_nested_values` writes them to files, too."""
 
 from __future__ import annotations
 
@@ -9,25 +9,6 @@ import pyarrow as pa
 import pytest
 
 import millstream
-
-ROWS = [(1, ["a", 'say "b", é'], [1.5, None], 1), (2, [], None, 2), (3, None, [], 3)]
-SCHEMA = "(id INT, tags VARCHAR[], x DOUBLE[], t INT) ORDER BY t"
-
-
-@pytest.mark.parametrize("format_", ["csv", "jsonl", "parquet", "arrow"])
-def test_a_file_written_with_arrays_is_read_back(format_: str, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    with millstream.connect() as db:
-        db.execute(f"CREATE STREAM s {SCHEMA}")
-        db.execute(f"CREATE SINK o WITH (connector = 'file', path = '{out}', format = '{format_}')")
-        db.execute("INSERT INTO o SELECT * FROM s")
-        db.push("s", ROWS)
-        db.finish()
-    with millstream.connect() as db:
-        db.execute(f"CREATE STREAM s {SCHEMA} SOURCE '{out}'")
-        query = db.sql("SELECT * FROM s")
-        db.run()
-        assert [tuple(row.values()) for row in query.fetch().to_pylist()] == ROWS
 
 
 def test_json_elements_are_read_as_values_are(tmp_path: Path) -> None:

@@ -1,36 +1,44 @@
-"""Structs and maps from and to Python, Arrow, and the formats of files."""
+"""Nested values from and to Python, Arrow, and the formats of files."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import millstream
 
-ROWS = [
-    (1, {"a": 1, "b": {"c": 'say "x", é', "d": [1.5, None]}}, [("k", 1), ('"', None)], 1),
-    (2, {"a": None, "b": None}, [], 2),
-    (3, None, None, 3),
-]
-SCHEMA = "(id INT, s STRUCT(a INT, b STRUCT(c VARCHAR, d DOUBLE[])), m MAP(VARCHAR, INT), t INT) ORDER BY t"
+ARRAYS = (
+    "(id INT, tags VARCHAR[], x DOUBLE[], t INT) ORDER BY t",
+    [(1, ["a", 'say "b", é'], [1.5, None], 1), (2, [], None, 2), (3, None, [], 3)],
+)
+STRUCTS_AND_MAPS = (
+    "(id INT, s STRUCT(a INT, b STRUCT(c VARCHAR, d DOUBLE[])), m MAP(VARCHAR, INT), t INT) ORDER BY t",
+    [
+        (1, {"a": 1, "b": {"c": 'say "x", é', "d": [1.5, None]}}, [("k", 1), ('"', None)], 1),
+        (2, {"a": None, "b": None}, [], 2),
+        (3, None, None, 3),
+    ],
+)
 
 
 @pytest.mark.parametrize("format_", ["csv", "jsonl", "parquet", "arrow"])
-def test_a_file_written_with_structs_and_maps_is_read_back(format_: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("schema", "rows"), [ARRAYS, STRUCTS_AND_MAPS], ids=["arrays", "structs and maps"])
+def test_a_file_that_was_written_is_read_back(schema: str, rows: list[Any], format_: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
     with millstream.connect() as db:
-        db.execute(f"CREATE STREAM s {SCHEMA}")
+        db.execute(f"CREATE STREAM s {schema}")
         db.execute(f"CREATE SINK o WITH (connector = 'file', path = '{out}', format = '{format_}')")
         db.execute("INSERT INTO o SELECT * FROM s")
-        db.push("s", ROWS)
+        db.push("s", rows)
         db.finish()
     with millstream.connect() as db:
-        db.execute(f"CREATE STREAM s {SCHEMA} SOURCE '{out}'")
+        db.execute(f"CREATE STREAM s {schema} SOURCE '{out}'")
         query = db.sql("SELECT * FROM s")
         db.run()
-        assert [tuple(row.values()) for row in query.fetch().to_pylist()] == ROWS
+        assert [tuple(row.values()) for row in query.fetch().to_pylist()] == rows
 
 
 def test_json_objects_are_structs_or_maps_as_declared(tmp_path: Path) -> None:
