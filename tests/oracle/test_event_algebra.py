@@ -51,6 +51,30 @@ def quotes(*given: tuple[str, float, int]) -> list[Row]:
 # -- sequence ----------------------------------------------------------------------------------------------------------
 
 
+def test_points_in_time_cannot_tell_what_came_first() -> None:  # TV-001
+    """As a join of points that is stamped with its last one, S1;(S2;S3) and S2;(S1;S3) are the same."""
+    points = {"A": [(1, 2)], "B": [(2, 1)], "C": [(3, 3)]}
+
+    def followed(first: str, second: str, third: str) -> list[Row]:
+        with ms.connect() as db:
+            for name in points:
+                db.execute(f"CREATE STREAM {name} (n INT, t BIGINT) ORDER BY t")
+            db.execute(
+                f"""CREATE STREAM pair AS ISTREAM (SELECT x.n AS m, y.n AS n, y.t AS at
+                    FROM {second} [RANGE UNBOUNDED] AS x, {third} [RANGE UNBOUNDED] AS y WHERE y.t > x.t)"""
+            )
+            asked = db.sql(
+                f"""ISTREAM (SELECT x.n AS {first}, y.m AS {second}, y.n AS {third}, y.at AS at
+                    FROM {first} [RANGE UNBOUNDED] AS x, pair [RANGE UNBOUNDED] AS y WHERE y.at > x.t)"""
+            )
+            for name, rows in points.items():
+                db.push(name, rows)
+            db.finish()
+            return [(row["A"], row["B"], row["C"], row["at"]) for row in asked.fetch().to_pylist()]
+
+    assert followed("A", "B", "C") == followed("B", "A", "C") == [(1, 2, 3, 3)]
+
+
 def test_the_interval_model_has_no_anomaly() -> None:  # TV-002
     data: dict[str, list[Row]] = {"A": [(1, 2, 2)], "B": [(2, 1, 1)], "C": [(3, 3, 3)]}
     a, b, c = (f"(SELECT n AS {name.lower()} FROM {name})" for name in "ABC")
@@ -288,6 +312,21 @@ def test_slack_holds_events_back() -> None:  # TV-059, TV-060
         # without slack, events come as they are pushed
         db.push("F", [(3, 1), (1, 1), (2, 2)])
         assert first_in.fetch()["n"].to_pylist() == [3, 1, 2]
+
+
+@pytest.mark.parametrize("many", [3, 16])
+def test_branches_over_the_same_events(many: int) -> None:
+    """A few become edges of one automaton; more are found by an index over what one automaton makes."""
+    followed = "(SELECT Name AS n, Price AS p FROM Stock) NEXT{$2.Name = $1.n} Stock"
+    branches = (
+        f"SELECT p, Volume, {number} AS b FROM FILTER{{Price > {number % 5} AND Volume = {number}}}({followed})"
+        for number in range(many)
+    )
+    rows = [("ab"[i % 3 == 0], float(i * 7 % 11), i * 5 % (many + 2), i // 2) for i in range(600)]
+    query = " UNION ALL ".join(branches)
+    found = answer(query, rows)
+    assert len(found) > 50
+    assert Counter(found) == Counter(answer(query, rows, rules="off"))
 
 
 def test_an_edge_with_alternatives_is_taken_once() -> None:  # TV-063

@@ -7,6 +7,7 @@ another automaton makes it, and its events come at the same instant.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 from millstream.expressions.kernel.coded_text import has_kernel_form
@@ -24,6 +25,9 @@ from millstream.plan.events.automata import (
 )
 from millstream.records import dataclass
 from millstream.schema import Field, Schema
+
+_MOST_BRANCHES = 8
+"""of a union that become edges of one automaton"""
 
 
 def automaton_of(node: P.Node) -> Automaton:
@@ -49,8 +53,37 @@ def is_expression(node: P.Node) -> bool:
         case Times(input=below, columns=columns):
             return is_expression(below) and all(what == "duration" for _, what in columns)
         case P.Union(branches=branches):
-            return all(map(is_expression, branches))
+            return len(branches) <= _MOST_BRANCHES and all(map(is_expression, branches))
     return False
+
+
+def with_common_events(node: P.Node) -> P.Node:
+    """A union of many branches that choose among the events of one expression: one automaton makes these events, and
+    the filters of the branches, which differ only in constants, are found by an index over them. As edges of the
+    automaton they would be tried one by one."""
+    if not isinstance(node, P.Union) or len(node.branches) <= _MOST_BRANCHES:
+        return node
+    below = [_choosing(branch) for branch in node.branches]
+    common = [base for base, count in Counter(below).items() if count > _MOST_BRANCHES]
+    made = {base: automaton for base in common if (automaton := linear_automaton(base)) is not None}
+    if not made:
+        return node
+    return node.with_inputs(
+        tuple(
+            _over(branch, made[base]) if base in made else branch
+            for branch, base in zip(node.branches, below, strict=True)
+        )
+    )
+
+
+def _choosing(node: P.Node) -> P.Node:
+    """What filters and projections are over."""
+    return _choosing(node.input) if isinstance(node, P.Filter | P.Project) else node
+
+
+def _over(node: P.Node, base: P.Node) -> P.Node:
+    """Filters and projections over something else."""
+    return node.with_inputs((_over(node.input, base),)) if isinstance(node, P.Filter | P.Project) else base
 
 
 def _is_simple(expr: Expr) -> bool:
@@ -77,6 +110,7 @@ class _Construction:
         self._streams: list[P.Node] = []
         self._states: list[AutomatonState] = []
         self._edges: list[AutomatonEdge] = []
+        self._known: dict[P.Node, list[_Loose]] = {}
 
     def build(self, node: P.Node) -> Automaton:
         last = self._expression(node)
@@ -99,6 +133,12 @@ class _Construction:
         return max((number for number, state in enumerate(self._states) if state.port == port), default=START)
 
     def _expression(self, node: P.Node) -> list[_Loose]:
+        """The edges that an expression ends with; branches that begin with the same one share its states."""
+        if node not in self._known:
+            self._known[node] = self._edges_of(node)
+        return self._known[node]
+
+    def _edges_of(self, node: P.Node) -> list[_Loose]:
         match node:
             case Next():
                 return self._next(node)
