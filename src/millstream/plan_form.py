@@ -32,16 +32,16 @@ _LISTED = {
     "session.query_sets": "CohortDef QuerySetDef",
     "hosts.spark.kept_plan": "KeptPlan KeptStage",
     "hosts.spark.job.kept_job": "KeptJob KeptQuery",
-    "plan.aggregate_calls": "AggregateCall",
+    "plan.aggregate_calls": "AggregateCall MatchRows",
     "expressions.nodes": "Column Literal Call Cast Case",
     "expressions.python_calls": "PythonCode PythonCall",
-    "plan.events.algebra": "Times Since Next Fold FoldAggregate",
+    "plan.events.algebra": "Times Since Next Fold",
     "plan.events.automata": "AutomatonState AutomatonEdge Automaton",
     "plan.event_joins": "AtWindowEnd Lasting Starts AsofJoin",
     "plan.programs.modes": "Running Sliding Tumbling Closing",
     "plan.nodes": "Scan TableScan TableQuery Filter Project Union Distinct JoinTable",
     "plan.keyed_nodes": "Over Aggregate Yield AssignWindows Sessions Group RowSlots",
-    "plan.patterns.search": "Reach MatchSummary Skip Given Search Match",
+    "plan.patterns.search": "Reach Skip Given Search Match",
     "plan.programs.nodes": "Range Order Rows Summary Exists InQuery ScalarQuery Insert Update Delete LocalTable "
     "Program",
     "plan.programs.python": "Instance Method Vectorised",
@@ -275,12 +275,8 @@ class _Reader:
                 if self._python is None:
                     raise StateError(f"a plan needs {name}, which is written in Python")
                 return self._python(name, digest)
-            case {"$": "WindowCall", "name": name, "arg": arg, "frame": frame, "type": type_, **others}:
-                # what a call over a frame was before it became an AggregateCall
-                args = [] if arg is None else [arg]
-                return self.value(
-                    {**others, "$": "AggregateCall", "names": [name], "args": args, "types": [type_], "framed": frame}
-                )
+            case {"$": "WindowCall" | "FoldAggregate" | "MatchSummary" as kind}:
+                return self.value(_as_call(kind, data))
             case {"$": str(name)}:
                 return self._object(name, {key: part for key, part in data.items() if key != "$"})
             case dict():
@@ -301,6 +297,18 @@ class _Reader:
             return known(**{key: self.value(part) for key, part in data.items()})
         except (TypeError, ValueError) as error:
             raise StateError(f"a saved plan has {name} in an invalid form", detail=str(error)) from error
+
+
+def _as_call(kind: str, data: Mapping[str, Any]) -> dict[str, Any]:
+    """What calls over a frame, in FOLD and over rows of a match were before they became an AggregateCall."""
+    others = ("name", "type", "arg", "frame", "variables", "final")
+    call = {key: part for key, part in data.items() if key not in others}
+    call |= {"$": "AggregateCall", "names": [data["name"]], "types": [data["type"]]}
+    if kind == "MatchSummary":
+        rows = {key: data[key] for key in ("variables", "final") if key in data}
+        return call | {"framed": {"$": "MatchRows", **rows}}
+    call["args"] = [] if data["arg"] is None else [data["arg"]]
+    return call | {"framed": data["frame"]} if kind == "WindowCall" else call
 
 
 @cache

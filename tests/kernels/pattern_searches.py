@@ -7,8 +7,9 @@ from typing import Any
 
 from millstream.expressions.nodes import Column, Expr, Literal
 from millstream.kernels.batch import FOREVER
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.patterns.expressions import Pattern, Repeat, Sequence, Variable, walk_pattern
-from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, Given, MatchSummary, Reach, Search, Skip
+from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, Given, Reach, Search, Skip
 from millstream.plan.programs.builder import call
 from millstream.types import BIGINT, VARCHAR
 from tests.support.patterns import told
@@ -18,7 +19,7 @@ HERE = Reach("here", "x", BIGINT)
 BEFORE = Reach("before", "x", BIGINT, shift=-1)
 AFTER = Reach("after", "x", BIGINT, shift=1)
 LABEL = Reach("label", CLASSIFIER, VARCHAR)
-N = MatchSummary("n", "count", (), BIGINT)
+N = AggregateCall.matched("n", "count", (), BIGINT)
 
 
 def seq(*parts: Pattern) -> Pattern:
@@ -33,11 +34,11 @@ def plus(part: Pattern) -> Repeat:
     return Repeat(part, 1, None)
 
 
-def value(of: Reach | MatchSummary) -> Expr:
+def value(of: Reach | AggregateCall[Expr]) -> Expr:
     return Column(of.type, of.name)
 
 
-def here(fn: str, other: Reach | MatchSummary | int) -> Expr:
+def here(fn: str, other: Reach | AggregateCall[Expr] | int) -> Expr:
     return call(fn, value(HERE), Literal(BIGINT, other) if isinstance(other, int) else value(other))
 
 
@@ -47,8 +48,8 @@ FALLS_OR_SAME = here("<=", BEFORE)
 
 def search(
     pattern: Pattern,
-    columns: SequenceOf[Reach | MatchSummary | str] = (MATCH_NUMBER, HERE, LABEL),
-    more: SequenceOf[Reach | MatchSummary] = (),
+    columns: SequenceOf[Reach | AggregateCall[Expr] | str] = (MATCH_NUMBER, HERE, LABEL),
+    more: SequenceOf[Reach | AggregateCall[Expr]] = (),
     *,
     rows: str | Given = "all",
     skip: Skip = Skip(),
@@ -63,7 +64,7 @@ def search(
     wanted = tuple((name, condition) for name, condition in conditions.items() if name in present)
     return Search(
         (), pattern, wanted, tuple(one for one in values if isinstance(one, Reach)),
-        tuple(one for one in values if isinstance(one, MatchSummary)),
+        tuple(one for one in values if isinstance(one, AggregateCall)),
         tuple(one if isinstance(one, str) else one.name for one in columns),
         rows if isinstance(rows, Given) else Given(rows),  # type: ignore[arg-type]
         skip, within, timeouts, BIGINT,

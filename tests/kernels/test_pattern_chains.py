@@ -23,8 +23,9 @@ from millstream.kernels.patterns.log import RowLog
 from millstream.kernels.patterns.machine import Found, Positions, far_shifts
 from millstream.kernels.patterns.spec import MatchSpec
 from millstream.kernels.saving import states as saving
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.patterns.expressions import Check, Either, Pattern, Repeat, Sequence, Variable
-from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, TIMED_OUT, Given, MatchSummary, Reach, Search
+from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, TIMED_OUT, Given, Reach, Search
 from millstream.plan.programs.builder import call
 from millstream.types import BIGINT, DOUBLE, VARCHAR
 from tests.support.pattern_strategies import COLUMNS, Arrival, arrivals, searches
@@ -54,7 +55,7 @@ def trends(draw: st.DrawFn) -> Search:
     reaches = [Reach("x", "x", BIGINT), Reach("px", "x", BIGINT, shift=-1), Reach("y", "y", BIGINT)]
     reaches += [Reach(f"last{name}", "x", BIGINT, (name,)) for name in names]
     reaches += [Reach(f"first{name}", "x", BIGINT, (name,), first=True) for name in names]
-    summaries = [MatchSummary(f"n{name}", "count", (), BIGINT, (name,)) for name in names]
+    summaries = [AggregateCall.matched(f"n{name}", "count", (), BIGINT, (name,)) for name in names]
     x, y = Column(BIGINT, "x"), Column(BIGINT, "y")
 
     def literal() -> Expr:
@@ -98,7 +99,7 @@ def trends(draw: st.DrawFn) -> Search:
         reaches.append(Reach(f"told{i}", column, type_, which, random.random() < 0.4, offset, shift))
         fn = random.choice(("count", "sum", "avg", "min", "max"))
         type_ = DOUBLE if fn == "avg" else BIGINT
-        summaries.append(MatchSummary(f"sum{i}", fn, (x,), type_, which))
+        summaries.append(AggregateCall.matched(f"sum{i}", fn, (x,), type_, which))
     told = [one.name for one in (*reaches, *summaries) if one.name.startswith(("told", "sum"))]
     columns = tuple(random.sample(told, random.randint(0, len(told)))) or ("x",)
     return Search(
@@ -296,7 +297,7 @@ def double_bottom(least: int = 3) -> Search:
     return Search(
         ("k",), Sequence(tuple(items)), tuple((name, call("<=" if name in "WY" else ">=", x, px)) for name in "WXYZ"),
         (Reach("x", "x", BIGINT), Reach("px", "x", BIGINT, shift=-1), Reach("low", "x", BIGINT, ("X",), first=True)),
-        tuple(MatchSummary(f"n{name}", "count", (), BIGINT, (name,)) for name in "WXYZ"), ("low", "nW", "nZ"),
+        tuple(AggregateCall.matched(f"n{name}", "count", (), BIGINT, (name,)) for name in "WXYZ"), ("low", "nW", "nZ"),
         time=BIGINT,
     )  # fmt: skip
 
@@ -397,7 +398,7 @@ def rests(ending: tuple[Pattern, ...], within: int | None = None) -> Search:
     return Search(
         ("k",), Sequence((Variable("A"), *runs, *ending)),
         tuple((name, call(how, x, px)) for name, how in conditions if Variable(name) in ending or name[0] in "ADR"),
-        reaches, (MatchSummary("n", "count", (), BIGINT, ("REST",)),), ("A.x", "before A.x", "DOWN.x", "n"),
+        reaches, (AggregateCall.matched("n", "count", (), BIGINT, ("REST",)),), ("A.x", "before A.x", "DOWN.x", "n"),
         within=within, time=BIGINT,
     )  # fmt: skip
 
@@ -453,7 +454,7 @@ def test_text_survives_what_the_log_forgets() -> None:
         ({"within": 3, "timeouts": True}, "timeouts are told"),
         ({"reaches": (*_reaches_of_quotes(), Reach("y", "y", BIGINT, shift=1))}, "is further on"),
         (
-            {"summaries": (MatchSummary("n", "count", (Column(BIGINT, "x"),), BIGINT, distinct=True),)},
+            {"summaries": (AggregateCall.matched("n", "count", (Column(BIGINT, "x"),), BIGINT, distinct=True),)},
             "needs the rows",
         ),
     ],
@@ -465,7 +466,7 @@ def test_what_it_does_not_take(changes: dict[str, Any], reason: str) -> None:
 
 
 def test_overflow_is_an_error() -> None:
-    total = MatchSummary("total", "sum", (Column(BIGINT, "x"),), BIGINT)
+    total = AggregateCall.matched("total", "sum", (Column(BIGINT, "x"),), BIGINT)
     run = Run(falls_and_rises(summaries=(total,), columns=("total",)))
     with pytest.raises(DataError, match="does not fit"):
         run.push([(i, {"k": 0, "x": 2**62 + x, "y": 0, "s": "a"}) for i, x in enumerate((3, 2, 3, 1))], FOREVER)

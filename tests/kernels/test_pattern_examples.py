@@ -28,8 +28,9 @@ from pattern_searches import (
 
 from millstream.errors import DataError
 from millstream.expressions.nodes import Column, Literal
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.patterns.expressions import Check, Edge, Either, Excluded, Pattern, Repeat, Sequence
-from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, TIMED_OUT, Given, MatchSummary, Reach, Skip
+from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, TIMED_OUT, Given, Reach, Skip
 from millstream.plan.programs.builder import call
 from millstream.types import BIGINT, DOUBLE, VARCHAR
 
@@ -92,15 +93,15 @@ def test_what_a_condition_says_of_earlier_labels_decides_between_them() -> None:
 
 
 def test_aggregates_include_the_row_under_test() -> None:
-    mean = MatchSummary("mean", "avg", (Column(BIGINT, "x"),), DOUBLE, ("B",))
+    mean = AggregateCall.matched("mean", "avg", (Column(BIGINT, "x"),), DOUBLE, ("B",))
     five = call("=", value(mean), Literal(DOUBLE, 5.0))
     found = answer(search(star(Either((A, B))), (LABEL, mean), A=five), 4, 6, 0)
     assert found == [(1, "B", 4.0), (2, "B", 5.0), (3, "A", 5.0)]
 
 
 def test_running_and_final() -> None:
-    final = MatchSummary("all", "sum", (Column(BIGINT, "x"),), BIGINT, final=True)
-    running = MatchSummary("some", "sum", (Column(BIGINT, "x"),), BIGINT)
+    final = AggregateCall.matched("all", "sum", (Column(BIGINT, "x"),), BIGINT, final=True)
+    running = AggregateCall.matched("some", "sum", (Column(BIGINT, "x"),), BIGINT)
     last = Reach("last", "x", BIGINT, offset=2, final=True)
     third = Reach("third", "x", BIGINT, first=True, offset=2)
     found = answer(search(plus(A), (running, final, last, third)), 10, 20, 30)

@@ -20,9 +20,10 @@ from millstream.kernels import jit
 from millstream.kernels.batch import FOREVER, Batch
 from millstream.kernels.patterns import chain, chain_plan, registers
 from millstream.kernels.patterns.spec import MatchSpec
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.patterns.chains import NoChain, chain_of
 from millstream.plan.patterns.expressions import Edge, Either
-from millstream.plan.patterns.search import Given, MatchSummary, Reach, Search, Skip
+from millstream.plan.patterns.search import Given, Reach, Search, Skip
 from millstream.plan.patterns.times import length, timely_reaches
 from millstream.plan.programs.builder import call
 from millstream.types import BIGINT
@@ -37,7 +38,7 @@ random_searches = settings(
 
 def test_kernel_follows_many_ways_at_once() -> None:
     """Numbers in two parts of equal sums: all ways to divide them are open until the last row."""
-    first, second = (MatchSummary(name, "sum", (Column(BIGINT, "x"),), BIGINT, (name,)) for name in "AB")
+    first, second = (AggregateCall.matched(name, "sum", (Column(BIGINT, "x"),), BIGINT, (name,)) for name in "AB")
     equal = call("=", call("+", value(first), value(HERE)), value(second))
     ways = seq(Edge(end=False), star(Either((A, B))), C, Edge(end=True))
     divided = replace(search(ways, (LABEL,), (first, second), C=equal), keys=("k",))
@@ -51,7 +52,7 @@ def test_kernel_follows_many_ways_at_once() -> None:
 
 def test_one_row_may_need_more_room_than_all_before_it() -> None:
     """Thousands of ways end at the last row: room for them is made again and again, of each kind in turn."""
-    sums = [MatchSummary(name, "sum", (Column(BIGINT, "x"),), BIGINT, (name,)) for name in "ABC"]
+    sums = [AggregateCall.matched(name, "sum", (Column(BIGINT, "x"),), BIGINT, (name,)) for name in "ABC"]
     first, second, third = map(value, sums)
     equal = call("and", call("=", call("+", first, value(HERE)), second), call("=", second, third))
     ways = seq(star(Either((A, B, C))), D, Edge(end=True))

@@ -25,13 +25,13 @@ from millstream.kernels.patterns.machine import END
 from millstream.kernels.patterns.program import MOST, TAKE, WIDTH, instructions
 from millstream.kernels.patterns.spec import MatchSpec
 from millstream.kernels.saving import states as saving
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.patterns.expressions import Check, Edge, Either, Excluded, Pattern, Repeat, Sequence, Variable
 from millstream.plan.patterns.search import (
     CLASSIFIER,
     MATCH_NUMBER,
     TIMED_OUT,
     Given,
-    MatchSummary,
     Reach,
     Search,
     Skip,
@@ -49,7 +49,7 @@ A, B, C, D = (Variable(name) for name in "ABCD")
 LABEL = Reach("label", CLASSIFIER, VARCHAR)
 LAST = Reach("last", "x", BIGINT)
 FIRST = Reach("first", "x", BIGINT, first=True)
-COUNT = MatchSummary("n", "count", (), BIGINT)
+COUNT = AggregateCall.matched("n", "count", (), BIGINT)
 
 
 def seq(*items: Pattern) -> Pattern:
@@ -68,10 +68,10 @@ def is_letter(variable: str) -> Expr:
 S = Reach("s", "s", VARCHAR)
 
 
-def letters(pattern: Pattern, *told: Reach | MatchSummary | str, **more: Any) -> Search:
+def letters(pattern: Pattern, *told: Reach | AggregateCall[Expr] | str, **more: Any) -> Search:
     """A search in which a variable takes the rows whose s is its name, and others (upper case later) any."""
     reaches = tuple(one for one in told if isinstance(one, Reach))
-    summaries = tuple(one for one in told if isinstance(one, MatchSummary))
+    summaries = tuple(one for one in told if isinstance(one, AggregateCall))
     names = tuple(one if isinstance(one, str) else one.name for one in told)
     search = Search((), pattern, (), (*reaches, S), summaries, names, **more)
     conditions = tuple((name, is_letter(name)) for name in search.variables if name in "ABC")
@@ -234,7 +234,7 @@ def test_conditions_on_rows_taken_before() -> None:
 
 def test_aggregates_in_conditions_tell_ways_apart() -> None:
     """A preferred way with a larger sum fails later, so the others must not be dropped before."""
-    total = MatchSummary("total", "sum", (Column(BIGINT, "x"),), BIGINT, ("A",))
+    total = AggregateCall.matched("total", "sum", (Column(BIGINT, "x"),), BIGINT, ("A",))
     search = letters(seq(some(Either((A, B)), 1), C), FIRST, LAST, total)
     any_row = call(">", Column(BIGINT, "last"), 0)
     is_seven = call("and", is_letter("C"), call("=", Column(BIGINT, "total"), 7))
@@ -243,7 +243,7 @@ def test_aggregates_in_conditions_tell_ways_apart() -> None:
 
 
 def test_checks_are_asked_behind_a_run() -> None:
-    size = MatchSummary("size", "count", (), BIGINT, ("A",))
+    size = AggregateCall.matched("size", "count", (), BIGINT, ("A",))
     long = Check(call(">=", Column(BIGINT, "size"), 2))
     search = letters(seq(some(A, 1, None, "possessive"), long, B), FIRST, LAST, size)
     assert found(search, "abaab") == [(3, 5, 2)]
@@ -257,16 +257,16 @@ def test_checks_are_asked_behind_a_run() -> None:
     ],
 )  # fmt: skip
 def test_aggregates(fn: str, type_: SqlType, expected: Any) -> None:
-    over_b = MatchSummary("of", fn, (Column(BIGINT, "x"),), type_, ("B",))
-    over_none = MatchSummary("none", fn, (Column(BIGINT, "x"),), type_, ("C",))
+    over_b = AggregateCall.matched("of", fn, (Column(BIGINT, "x"),), type_, ("B",))
+    over_none = AggregateCall.matched("none", fn, (Column(BIGINT, "x"),), type_, ("C",))
     nothing = 0 if fn == "count" else None
     assert found(letters(seq(A, some(B), some(C)), over_b, over_none), "abbb") == [(pytest.approx(expected), nothing)]
 
 
 def test_aggregates_that_see_the_rows_again() -> None:
-    distinct = MatchSummary("kinds", "count", (Column(VARCHAR, "s"),), BIGINT, distinct=True)
-    least = MatchSummary("least", "min", (Column(VARCHAR, "s"),), VARCHAR, ("B", "C"))
-    labels = MatchSummary("labels", "max", (Column(VARCHAR, CLASSIFIER),), VARCHAR)
+    distinct = AggregateCall.matched("kinds", "count", (Column(VARCHAR, "s"),), BIGINT, distinct=True)
+    least = AggregateCall.matched("least", "min", (Column(VARCHAR, "s"),), VARCHAR, ("B", "C"))
+    labels = AggregateCall.matched("labels", "max", (Column(VARCHAR, CLASSIFIER),), VARCHAR)
     search = letters(seq(A, some(Either((B, C)))), LAST, distinct, least, labels, given=Given("all"))
     assert found(search, "abcb") == [(1, 1, None, "A"), (2, 2, "b", "B"), (3, 3, "b", "C"), (4, 3, "b", "C")]
     asked = replace(search, conditions=(*search.conditions[:2], ("C", call("=", Column(BIGINT, "kinds"), 3))))
@@ -343,7 +343,7 @@ def test_conditions_that_need_the_text_itself() -> None:
 
 
 def test_sums_that_do_not_fit() -> None:
-    total = MatchSummary("total", "sum", (Column(BIGINT, "x"),), BIGINT)
+    total = AggregateCall.matched("total", "sum", (Column(BIGINT, "x"),), BIGINT)
     search = letters(some(D, 2, 2), total)
     batch = rows_of("dd")
     big = pa.array([2**62, 2**62])
@@ -374,7 +374,7 @@ def test_many_ways_do_not_take_for_ever() -> None:
     assert found(letters(nested, LAST), "a" * 40 + "c") == []
 
 
-SUM_OF_A = MatchSummary("total", "sum", (Column(BIGINT, "x"),), BIGINT, ("A",))
+SUM_OF_A = AggregateCall.matched("total", "sum", (Column(BIGINT, "x"),), BIGINT, ("A",))
 
 
 def with_sum_of_a(total: int) -> Search:
@@ -539,10 +539,11 @@ def compiled_searches() -> list[Search]:
         LABEL, Reach("was", CLASSIFIER, VARCHAR, offset=1), S, Reach("fin", "x", BIGINT, ("B",), final=True),
     )  # fmt: skip
     summaries = (
-        COUNT, MatchSummary("total", "sum", (x,), BIGINT, ("B",)), MatchSummary("mean", "avg", (x,), DOUBLE),
-        MatchSummary("low", "min", (x,), BIGINT, ("B", "C")),
-        MatchSummary("kinds", "count", (Column(VARCHAR, "s"),), BIGINT, distinct=True),
-        MatchSummary("spread", "stddev_pop", (x,), DOUBLE),
+        COUNT, AggregateCall.matched("total", "sum", (x,), BIGINT, ("B",)),
+        AggregateCall.matched("mean", "avg", (x,), DOUBLE),
+        AggregateCall.matched("low", "min", (x,), BIGINT, ("B", "C")),
+        AggregateCall.matched("kinds", "count", (Column(VARCHAR, "s"),), BIGINT, distinct=True),
+        AggregateCall.matched("spread", "stddev_pop", (x,), DOUBLE),
     )  # fmt: skip
     falls, rises = call("<", x, before), call("or", call(">", x, before), call("=", Column(BIGINT, "total"), 3))
     told = ("first", "l1", "n", "total", "mean", "low", "spread", MATCH_NUMBER)

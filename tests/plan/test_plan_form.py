@@ -17,7 +17,9 @@ from millstream import plan_form
 from millstream.errors import StateError
 from millstream.expressions.nodes import Call, Column, Literal
 from millstream.kernels.registry import registered
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.nodes import Filter, Scan, Union
+from millstream.plan.windows import Frame
 from millstream.schema import Schema
 from millstream.session import planned as session
 from millstream.testing.slt import parse
@@ -169,3 +171,22 @@ def test_code_in_python_is_found_by_its_name() -> None:
     assert plan_form.loads(text, python) == program
     assert set(asked) == {"total"}
     assert "written in Python" in refused(text)
+
+
+def test_calls_of_aggregates_are_read_in_their_earlier_forms() -> None:
+    x, of_x = Column(DOUBLE, "x"), {"$": "Column", "type": {"$type": "DOUBLE"}, "name": "x"}
+    double, frame = {"$type": "DOUBLE"}, {"$": "Frame", "unit": "rows", "preceding": 3}
+    before = [
+        {"$": "WindowCall", "name": "m", "fn": "max", "arg": "x", "frame": frame, "distinct": True, "type": double},
+        {"$": "FoldAggregate", "name": "m", "fn": "max", "arg": of_x, "type": double},
+        {"$": "FoldAggregate", "name": "n", "fn": "count", "arg": None, "type": {"$type": "BIGINT"}},
+        {"$": "MatchSummary", "name": "m", "fn": "max", "args": [of_x], "type": double, "variables": ["A"]},
+        {"$": "MatchSummary", "name": "m", "fn": "max", "args": [of_x], "type": double, "final": True},
+    ]
+    assert plan_form.read({"format": 1, "plan": before}) == (
+        AggregateCall.over("m", "max", "x", Frame("rows", 3), True, DOUBLE),
+        AggregateCall.builtin("m", "max", x, DOUBLE),
+        AggregateCall(("n",), "count", (), (BIGINT,)),
+        AggregateCall.matched("m", "max", (x,), DOUBLE, ("A",)),
+        AggregateCall.matched("m", "max", (x,), DOUBLE, final=True),
+    )

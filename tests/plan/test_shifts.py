@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.expressions.nodes import Column, Expr, Literal
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.patterns.chains import LONGEST, Chain, NoChain, chain_of
 from millstream.plan.patterns.expressions import (
     Check,
@@ -24,7 +25,7 @@ from millstream.plan.patterns.expressions import (
     Variable,
     walk_pattern,
 )
-from millstream.plan.patterns.search import Given, MatchSummary, Reach, Search
+from millstream.plan.patterns.search import Given, Reach, Search
 from millstream.plan.patterns.shifts import RunPlace, Shifts, Start, shifts_of
 from millstream.plan.programs.builder import Value, call
 from millstream.types import BIGINT, BOOLEAN, DOUBLE, VARCHAR
@@ -48,7 +49,7 @@ def of_prices(*items: Pattern, holds: Expr | None = None, **conditions: Expr) ->
     names = {part.name for part in walk_pattern(pattern) if isinstance(part, Variable)}
     reaches = [Reach("price", "price", DOUBLE), Reach("previous", "price", DOUBLE, shift=-1)]
     reaches += [Reach(f"last_{name}", "price", DOUBLE, (name,)) for name in sorted(names)]
-    counts = tuple(MatchSummary(f"n_{name}", "count", (), BIGINT, (name,)) for name in sorted(names))
+    counts = tuple(AggregateCall.matched(f"n_{name}", "count", (), BIGINT, (name,)) for name in sorted(names))
     return Search((), pattern, tuple(conditions.items()), tuple(reaches), counts, holds=holds)
 
 
@@ -333,8 +334,8 @@ class _Maker:
         summaries = []
         for name in self.names:
             reaches += [Reach(f"L{name}", "x", BIGINT, (name,)), Reach(f"F{name}", "x", BIGINT, (name,), first=True)]
-            summaries += [MatchSummary(f"C{name}", "count", (), BIGINT, (name,))]
-            summaries += [MatchSummary(f"{fn[:3]}{name}", fn, (x,), BIGINT, (name,)) for fn in ("min", "max")]
+            summaries += [AggregateCall.matched(f"C{name}", "count", (), BIGINT, (name,))]
+            summaries += [AggregateCall.matched(f"{fn[:3]}{name}", fn, (x,), BIGINT, (name,)) for fn in ("min", "max")]
         pattern = Sequence(tuple(self._items()))
         used = {part.name for part in walk_pattern(pattern) if isinstance(part, Variable)}
         pool = [self._condition() for _ in range(random.randint(1, 3))]

@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from millstream.expressions.nodes import Column, Expr, Literal
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.aggregates import result_type
 from millstream.plan.patterns.expressions import (
     Check,
@@ -26,7 +27,6 @@ from millstream.plan.patterns.search import (
     MATCH_NUMBER,
     TIMED_OUT,
     Given,
-    MatchSummary,
     Reach,
     Search,
     Skip,
@@ -84,7 +84,7 @@ class _Maker:
         self.random, self.rows, self.chains = random, rows, chains
         self.names = tuple("ABCD"[: random.randint(1, 4)])
         self.reaches: list[Reach] = []
-        self.summaries: list[MatchSummary] = []
+        self.summaries: list[AggregateCall[Expr]] = []
         self.has_deadline = rows != "each" and self.chance(0.25)
         self.timeouts = self.has_deadline and self.chance(0.4)
         self.ahead = ahead
@@ -228,7 +228,7 @@ class _Maker:
                 return Column(BIGINT, MATCH_NUMBER)
         return self.column(self.summary(integral=True))
 
-    def column(self, value: Reach | MatchSummary) -> Expr:
+    def column(self, value: Reach | AggregateCall[Expr]) -> Expr:
         return Column(value.type, value.name)
 
     def which(self) -> tuple[str, ...] | None:
@@ -254,7 +254,7 @@ class _Maker:
         self.reaches.append(named)
         return named
 
-    def summary(self, measure: bool = False, integral: bool = False) -> MatchSummary:
+    def summary(self, measure: bool = False, integral: bool = False) -> AggregateCall[Expr]:
         fn = self.random.choice(("count", "count", "sum", "min", "max") if integral else ("count", "sum", "avg", "max"))
         arg: Expr = Column(BIGINT, self.random.choice(("x", "y")))
         if self.chance(0.15):
@@ -266,6 +266,6 @@ class _Maker:
         type_ = result_type(fn, distinct, args[0].type if args else None)
         assert type_ is not None
         name = f"s{len(self.summaries)}"
-        summary = MatchSummary(name, fn, args, type_, self.which(), measure and self.chance(), distinct)
+        summary = AggregateCall.matched(name, fn, args, type_, self.which(), measure and self.chance(), distinct)
         self.summaries.append(summary)
         return summary

@@ -12,7 +12,8 @@ from millstream.expressions.nodes import Expr
 from millstream.kernels.batch import FOREVER
 from millstream.kernels.programs.engine import Running
 from millstream.kernels.source.objects import compile_objects
-from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, TIMED_OUT, MatchSummary, Reach, Search
+from millstream.plan.aggregate_calls import AggregateCall
+from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, TIMED_OUT, Reach, Search
 from tests.support.program_reference import run_reference
 
 Row = Mapping[str, Any]
@@ -80,7 +81,7 @@ class MatchValues:
             return None
         return self._rows[place][reach.column]
 
-    def _summed(self, summary: MatchSummary, places: list[int], attempt: Attempt, labels: Labels) -> Any:
+    def _summed(self, summary: AggregateCall[Expr], places: list[int], attempt: Attempt, labels: Labels) -> Any:
         args = [_compiled(arg) for arg in summary.args]
 
         def values(place: int) -> tuple[Any, ...]:

@@ -171,7 +171,7 @@ def _reaching(window: int) -> AheadSpec:
     )
 
 
-_CALLS = (
+_CALLS: tuple[AggregateCall[str], ...] = (
     AggregateCall(("n",), "count", (), (BIGINT,)),
     AggregateCall(("total",), "sum", ("x",), (DOUBLE,)),
     AggregateCall(("most",), "max", ("x",), (DOUBLE,)),

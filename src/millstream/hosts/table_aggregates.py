@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millstream.bind.programs import bind_program
-from millstream.bind.tables.aggregates import RETURNED, TableAggregates, TableCall
+from millstream.bind.tables.aggregates import RETURNED, TableAggregates, UntypedCall
 from millstream.hosts.tables import TableStore
 from millstream.kernels.keys import KeyTable
 from millstream.kernels.programs.kernel import engine_of
@@ -67,7 +67,7 @@ def _groups(query: TableAggregates, rows: pa.Table) -> tuple[Slots, int]:
 
 
 def _returned(
-    query: TableAggregates, call: TableCall, program: Program, rows: pa.Table, slots: Slots, count: int
+    query: TableAggregates, call: UntypedCall, program: Program, rows: pa.Table, slots: Slots, count: int
 ) -> pa.Table:
     """What a call returned, beside the columns of the row that it was returned for."""
     engine = engine_of(program, Closing() if program.is_blocking else Running(), keyed=bool(query.keys))

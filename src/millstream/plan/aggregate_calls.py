@@ -1,42 +1,80 @@
-"""A call of an aggregate over rows, as OVER and GROUP BY have it."""
+"""A call of an aggregate over rows: those of a frame, of a group, of a match, or those that a FOLD took."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Generic, TypeVar
 
-from millstream.plan.node import listed
+from millstream.expressions.nodes import Expr, Literal, told
 from millstream.plan.programs.nodes import Program
 from millstream.plan.windows import Frame
 from millstream.records import dataclass
-from millstream.schema import Field
-from millstream.types import SqlType
+from millstream.schema import Field, Schema
+from millstream.types import BIGINT, SqlType
+
+Arg = TypeVar("Arg", bound=str | Expr)
+Other = TypeVar("Other", bound=str | Expr)
+
+
+@dataclass(frozen=True, slots=True)
+class MatchRows:
+    """The rows of a match that have one of these labels (None: all), up to the row at hand or, if `final`, of the whole
+    match."""
+
+    variables: tuple[str, ...] | None = None
+    final: bool = False
 
 
 @dataclass(frozen=True)
-class AggregateCall:
-    """An aggregate over the rows of a group, or over a frame of rows: `names` := fn([DISTINCT] args) [frame].
+class AggregateCall(Generic[Arg]):
+    """An aggregate over rows: `names` := fn([DISTINCT] args) [over which rows].
 
+    Arguments are names of columns where kernels compute them, and expressions before that, in matches and in FOLD.
     `program` is its definition if it is written in SQL or Python; None for a built-in one, which has one result.
     """
 
     names: tuple[str, ...]
     fn: str
-    args: tuple[str, ...]
+    args: tuple[Arg, ...]
     types: tuple[SqlType, ...]
     distinct: bool = False
     program: Program | None = None
-    framed: Frame | None = None
-    """the rows of OVER; None: those of a group"""
+    framed: Frame | MatchRows | None = None
+    """the rows of OVER, or some of a match; None: those of a group, or of a FOLD"""
 
     @staticmethod
-    def builtin(name: str, fn: str, arg: str | None, type_: SqlType, distinct: bool = False) -> AggregateCall:
-        """A built-in aggregate over a column, or over rows."""
+    def builtin(name: str, fn: str, arg: Other | None, type_: SqlType, distinct: bool = False) -> AggregateCall[Other]:
+        """A built-in aggregate over an argument, or over rows."""
         return AggregateCall((name,), fn, () if arg is None else (arg,), (type_,), distinct)
 
     @staticmethod
-    def over(name: str, fn: str, arg: str | None, frame: Frame, distinct: bool, type_: SqlType) -> AggregateCall:
+    def of_rows() -> AggregateCall[Expr]:
+        """The number of rows."""
+        return AggregateCall(("count",), "count", (), (BIGINT,))
+
+    @staticmethod
+    def of_program(program: Program, args: tuple[Expr, ...]) -> AggregateCall[Expr]:
+        """A program, for arguments of the types of its parameters."""
+        result: Schema = program.result
+        return AggregateCall(result.names, program.name, args, tuple(f.type for f in result), program=program)
+
+    @staticmethod
+    def over(name: str, fn: str, arg: str | None, frame: Frame, distinct: bool, type_: SqlType) -> AggregateCall[str]:
         """A built-in aggregate, or a function of windows alone, over a frame."""
         return replace(AggregateCall.builtin(name, fn, arg, type_, distinct), framed=frame)
+
+    @staticmethod
+    def matched(
+        name: str, fn: str, args: tuple[Expr, ...], type_: SqlType, variables: tuple[str, ...] | None = None,
+        final: bool = False, distinct: bool = False, program: Program | None = None,
+    ) -> AggregateCall[Expr]:  # fmt: skip
+        """An aggregate over rows of a match. Its arguments are computed at each row, from columns of the input, the
+        row's label and the number of the match."""
+        return AggregateCall((name,), fn, args, (type_,), distinct, program, MatchRows(variables, final))
+
+    def with_arguments(self, args: tuple[Other, ...], names: tuple[str, ...]) -> AggregateCall[Other]:
+        """The same of other arguments, under other names."""
+        return AggregateCall(names, self.fn, args, self.types, self.distinct, self.program, self.framed)
 
     @property
     def name(self) -> str:
@@ -47,19 +85,37 @@ class AggregateCall:
     @property
     def frame(self) -> Frame:
         """The frame of a call of OVER."""
-        assert self.framed is not None
+        assert isinstance(self.framed, Frame)
+        return self.framed
+
+    @property
+    def variables(self) -> tuple[str, ...] | None:
+        """The labels of the rows of a match; None: any."""
+        return self._matched.variables
+
+    @property
+    def final(self) -> bool:
+        """Whether it goes by the whole match, not by the rows up to the one at hand."""
+        return self._matched.final
+
+    @property
+    def _matched(self) -> MatchRows:
+        assert isinstance(self.framed, MatchRows)
         return self.framed
 
     @property
     def saved_form(self) -> tuple[str, tuple[str, ...]]:
-        """What state says of it: calls over frames and over groups were classes of their own when it was first
+        """What state says of it: calls over frames, groups and matches were classes of their own when it was first
         saved."""
-        if self.framed is not None:
-            return "WindowCall", ("name", "fn", "arg", "frame", "distinct", "type")
+        match self.framed:
+            case Frame():
+                return "WindowCall", ("name", "fn", "arg", "frame", "distinct", "type")
+            case MatchRows():
+                return "Summary", ("name", "fn", "args", "type", "variables", "final", "distinct", "program")
         return "AggregateCall", ("names", "fn", "args", "types", "distinct", "program")
 
     @property
-    def arg(self) -> str | None:
+    def arg(self) -> Arg | None:
         """The argument of a built-in one; None: it counts rows."""
         return self.args[0] if self.args else None
 
@@ -68,6 +124,11 @@ class AggregateCall:
         """The type of the only result."""
         (type_,) = self.types
         return type_
+
+    @property
+    def of_nothing(self) -> Expr:
+        """What a built-in one is before the first row."""
+        return Literal(self.type, 0 if self.fn == "count" else None)
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -87,7 +148,14 @@ class AggregateCall:
     @property
     def told(self) -> str:
         """The call alone."""
-        return f"{self.fn}({'DISTINCT ' if self.distinct else ''}{listed(self.args) or '*'})"
+        distinct = "DISTINCT " if self.distinct else ""
+        if isinstance(self.framed, MatchRows):
+            who = "" if self.variables is None else f"{'|'.join(self.variables)}: "
+            inside = ", ".join(map(str, self.args)) or "*"
+            return f"{'FINAL ' if self.final else ''}{self.fn}({who}{distinct}{inside})"
+        inside = ", ".join(told(arg) if isinstance(arg, Expr) else arg for arg in self.args) or "*"
+        return f"{self.fn}({distinct}{inside})"
 
     def __str__(self) -> str:
-        return f"{listed(self.names)} := {self.told}{'' if self.framed is None else f' {self.framed}'}"
+        rows = f" {self.framed}" if isinstance(self.framed, Frame) else ""
+        return f"{', '.join(self.names)} := {self.told}{rows}"

@@ -28,7 +28,7 @@ from millstream.types import SqlType
 class Over(Keyed):
     """Aggregates over the rows before each row: one output row per input row, with `calls` added as columns."""
 
-    calls: tuple[AggregateCall, ...]
+    calls: tuple[AggregateCall[str], ...]
     ends: str | None = None
     """a key that is the time of the rows: once time has passed it, no row of that partition comes any more"""
 
@@ -107,7 +107,7 @@ class Yield(Keyed):
 class RowSlots(Keyed):
     """Every `every`-th row of a partition, with aggregates over the last rows since the one before, as frames say."""
 
-    calls: tuple[AggregateCall, ...]
+    calls: tuple[AggregateCall[str], ...]
     every: int
 
     def __post_init__(self) -> None:
@@ -177,7 +177,7 @@ class Group(Keyed):
     which is then the time of that row. One that is a program and stands alone may give any number of rows."""
 
     ends: str
-    calls: tuple[AggregateCall, ...]
+    calls: tuple[AggregateCall[str], ...]
     passes_columns = False
 
     def __post_init__(self) -> None:

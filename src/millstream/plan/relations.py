@@ -170,7 +170,7 @@ class Join(Binary):
 class Summarize(Keyed):
     """At each instant one row for each group that has rows then: the keys, and aggregates over its rows."""
 
-    calls: tuple[AggregateCall, ...]
+    calls: tuple[AggregateCall[str], ...]
     passes_columns = False
 
     def __post_init__(self) -> None:

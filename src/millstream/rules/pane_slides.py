@@ -63,10 +63,10 @@ class _Panes:
 
     def __init__(self, schema: Schema, every: int) -> None:
         self.schema, self.every = schema, every
-        self.slots: dict[AggregateCall, AggregateCall] = {}
-        self.windows: list[AggregateCall] = []
+        self.slots: dict[AggregateCall[str], AggregateCall[str]] = {}
+        self.windows: list[AggregateCall[str]] = []
 
-    def window(self, call: AggregateCall) -> Expr:
+    def window(self, call: AggregateCall[str]) -> Expr:
         """The value of a call."""
         arg = None if call.arg is None else self.schema[call.arg].type
         type_ = result_type(call.fn, False, arg)
@@ -84,11 +84,11 @@ class _Panes:
             parts.append(self._over(before) if whole else Column(type_, pane))
         return parts[0] if len(parts) == 1 else _merged(call.fn, *parts)
 
-    def _over(self, call: AggregateCall) -> Column:
+    def _over(self, call: AggregateCall[str]) -> Column:
         self.windows.append(call)
         return Column(call.type, call.name)
 
-    def _pane(self, call: AggregateCall, rows: int, type_: SqlType) -> str:
+    def _pane(self, call: AggregateCall[str], rows: int, type_: SqlType) -> str:
         """The column of a call over the last rows of each slot."""
         wanted = replace(call, names=("",), types=(type_,), framed=Frame("rows", rows - 1))
         made = replace(wanted, names=(f"$pane{len(self.slots) + 1}.{call.fn}",))
@@ -103,7 +103,7 @@ def _merged(fn: str, whole: Expr, rest: Expr) -> Expr:
     return functions.resolve("coalesce", (both, whole, rest))
 
 
-def _has_parts(call: AggregateCall, rows: Schema) -> bool:
+def _has_parts(call: AggregateCall[str], rows: Schema) -> bool:
     """Whether results of parts give exactly that of the whole: sums of floats are rounded, those of wide integers may
     leave their type."""
     frame = call.frame

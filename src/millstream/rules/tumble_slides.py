@@ -24,7 +24,7 @@ def tumble_slides(node: Node) -> Node:
     return node
 
 
-def fits_slot(call: AggregateCall, every: int) -> bool:
+def fits_slot(call: AggregateCall[str], every: int) -> bool:
     """Whether an accumulator computes a call from the last rows of a slot of that many."""
     start, frame = call.frame.start, call.frame
     is_within = frame.unit == "rows" and frame.end == 0 and start is not None and start < every

@@ -15,9 +15,10 @@ from millstream.errors import BindError
 from millstream.expressions import functions
 from millstream.expressions.nodes import Case, Expr, Literal
 from millstream.plan import aggregates
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.records import dataclass
 from millstream.schema import Field, Schema
-from millstream.types import BOOLEAN, NULL, SqlType
+from millstream.types import BOOLEAN, NULL
 
 ANY = "any_value"
 """some value that is not NULL; which one, each place says"""
@@ -46,7 +47,8 @@ _IDEMPOTENT = frozenset(("min", "max", "max_by", "min_by", ANY))
 
 @dataclass(frozen=True)
 class WrittenCall:
-    """What a query calls: a built-in aggregate or one written in SQL or Python, `fn`, and what is said of its rows."""
+    """A call in the words of a query, before columns and types are known: a built-in aggregate or one written in SQL or
+    Python, `fn`, and what is said of its rows. Binding makes an `AggregateCall` of it."""
 
     node: exp.Expr
     name: str
@@ -63,16 +65,6 @@ class WrittenCall:
         """The star of count(*), or count(A.*) in a pattern."""
         only = self.arguments[0] if len(self.arguments) == 1 else None
         return only if only is not None and star_of(only) is not None else None
-
-
-@dataclass(frozen=True)
-class Builtin:
-    """A built-in aggregate over an argument (None: over rows)."""
-
-    fn: str
-    arg: Expr | None
-    distinct: bool
-    type: SqlType
 
 
 def aggregate_call(node: exp.Expr, context: Context, over: bool = False) -> WrittenCall | None:
@@ -192,7 +184,7 @@ def depends_on_order(call: WrittenCall) -> bool:
     return call.fn not in _ORDERLESS if call.is_own else call.fn in (*IN_ORDER, ANY)
 
 
-def bind_builtin(call: WrittenCall, rows: ExpressionBinder, any_value: str = "first_known") -> Builtin:
+def bind_builtin(call: WrittenCall, rows: ExpressionBinder, any_value: str = "first_known") -> AggregateCall[Expr]:
     """A built-in aggregate, of which FILTER makes NULLs of the values that do not count.
 
     `any_value` is the aggregate that gives some value here.
@@ -219,7 +211,7 @@ def bind_builtin(call: WrittenCall, rows: ExpressionBinder, any_value: str = "fi
     type_ = aggregates.result_type(fn, distinct, None if arg is None else arg.type)
     if type_ is None:
         context.fail(f"{call.name} does not apply to {'rows' if arg is None else arg.type}", call.node)
-    return Builtin(fn, arg, distinct, type_)
+    return AggregateCall.builtin(fn, fn, arg, type_, distinct)
 
 
 def where_true(condition: Expr, value: Expr) -> Expr:

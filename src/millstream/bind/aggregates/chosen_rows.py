@@ -7,7 +7,6 @@ from dataclasses import replace
 from sqlglot import exp
 
 from millstream.bind.aggregates.calls import (
-    Builtin,
     WrittenCall,
     as_arguments,
     depends_on_order,
@@ -20,6 +19,7 @@ from millstream.catalog import AggregateDef
 from millstream.expressions.functions import array_of
 from millstream.expressions.nodes import Column, Expr
 from millstream.library import LEAVE_OUT_NULLS
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.programs.facts import returns_one_row
 from millstream.plan.programs.modes import Running
 from millstream.plan.programs.nodes import (
@@ -95,7 +95,9 @@ def bind_own(call: WrittenCall, rows: ExpressionBinder, window: bool = False) ->
     return OwnAggregate(_over(called, base.parameters, base.result, chosen), None, (*args, *chosen.arguments))
 
 
-def in_order(call: WrittenCall, builtin: Builtin, rows: ExpressionBinder) -> tuple[Program, tuple[Expr, ...]] | None:
+def in_order(
+    call: WrittenCall, builtin: AggregateCall[Expr], rows: ExpressionBinder
+) -> tuple[Program, tuple[Expr, ...]] | None:
     """The program and the arguments of a built-in aggregate with ORDER BY, or of one that FILTER cannot give NULLs to;
     None if those of the built-in will do."""
     is_edge = builtin.fn in ("first_value", "last_value")

@@ -17,10 +17,7 @@ from millstream.plan import nodes as P
 from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.programs.facts import returns_one_row
 from millstream.plan.programs.modes import Running
-from millstream.plan.programs.nodes import Insert, Program
-from millstream.records import dataclass
-from millstream.schema import Schema
-from millstream.types import BIGINT
+from millstream.plan.programs.nodes import Insert
 
 if TYPE_CHECKING:
     from millstream.bind.queries.subqueries import Subqueries
@@ -59,31 +56,6 @@ class Arguments(ExpressionBinder):
         return super().bind(node)
 
 
-@dataclass(frozen=True)
-class GroupCall:
-    """An aggregate of a SELECT and its arguments; `program` is what it is if kernels do not know it by name."""
-
-    fn: str
-    args: tuple[Expr, ...]
-    result: Schema
-    distinct: bool = False
-    program: Program | None = None
-
-    @staticmethod
-    def of_rows() -> GroupCall:
-        """The number of rows."""
-        return GroupCall("count", (), Schema.of(count=BIGINT))
-
-    @staticmethod
-    def of_program(program: Program, args: tuple[Expr, ...]) -> GroupCall:
-        """A program, for arguments of the types of its parameters."""
-        return GroupCall(program.name, args, program.result, program=program)
-
-    def over(self, columns: tuple[str, ...], names: tuple[str, ...]) -> AggregateCall:
-        """The call when columns hold its arguments."""
-        return AggregateCall(names, self.fn, columns, tuple(f.type for f in self.result), self.distinct, self.program)
-
-
 def ungrouped(context: Context, scope: Scope) -> Arguments:
     """Expressions of WHERE, over rows that are grouped, or otherwise brought together, after it."""
     return Arguments(context, scope, "in WHERE", "write conditions on groups in HAVING")
@@ -103,7 +75,7 @@ class GroupedExpressions(ExpressionBinder):
         self.subqueries, self.row_queries = subqueries, subqueries.for_rows()
         self.subquery = self._value
         self.keys: dict[Expr, str] = {}
-        self.calls: dict[GroupCall, tuple[str, ...]] = {}
+        self.calls: dict[AggregateCall[Expr], tuple[str, ...]] = {}
         self._inside = False
         for node in self._key_nodes():
             self._add_key(self._arguments("in GROUP BY").bind(node))
@@ -128,17 +100,18 @@ class GroupedExpressions(ExpressionBinder):
         if not is_aggregate(node, self.context):
             return None
         call = self._call_of(node)
-        fields = call.result
+        fields = call.fields
         if len(fields) == 1:
             return None
         names = zip(fields, self._names(call), strict=True)
         return [(field.name, Column(field.type, name)) for field, name in names]
 
-    def _prepared(self) -> tuple[P.Node, tuple[AggregateCall, ...]]:
+    def _prepared(self) -> tuple[P.Node, tuple[AggregateCall[str], ...]]:
         """The rows with the columns that keys and aggregates need, and the calls over these."""
         added: dict[str, Expr] = {name: expr for expr, name in self.keys.items() if not isinstance(expr, Column)}
         calls = tuple(
-            call.over(tuple(_column(arg, added) for arg in call.args), names) for call, names in self.calls.items()
+            call.with_arguments(tuple(_column(arg, added) for arg in call.args), names)
+            for call, names in self.calls.items()
         )
         plan = self.row_queries.joined(self.plan)
         if added:
@@ -190,26 +163,26 @@ class GroupedExpressions(ExpressionBinder):
 
     def _single(self, node: exp.Expr) -> Expr:
         call = self._call_of(node)
-        if len(call.result) > 1:
+        if len(call.names) > 1:
             self.context.fail(
-                f"{call.fn} returns {len(call.result)} columns",
+                f"{call.fn} returns {len(call.names)} columns",
                 node,
                 hint="select it alone",
             )
-        return in_words(Column(call.result.fields[0].type, self._names(call)[0]), node)
+        return in_words(Column(call.types[0], self._names(call)[0]), node)
 
-    def _names(self, call: GroupCall) -> tuple[str, ...]:
+    def _names(self, call: AggregateCall[Expr]) -> tuple[str, ...]:
         """The columns that will hold what an aggregate returns."""
         number = len(self.calls) + 1
-        return self.calls.setdefault(call, tuple(f"${number}.{field.name}" for field in call.result))
+        return self.calls.setdefault(call, tuple(f"${number}.{name}" for name in call.names))
 
-    def _call_of(self, node: exp.Expr) -> GroupCall:
+    def _call_of(self, node: exp.Expr) -> AggregateCall[Expr]:
         call = aggregate_call(node, self.context)
         assert call is not None
         rows = self._arguments("inside another")
         return self._own(call, rows) if call.is_own else self._builtin(call, rows)
 
-    def _own(self, call: WrittenCall, rows: Arguments) -> GroupCall:
+    def _own(self, call: WrittenCall, rows: Arguments) -> AggregateCall[Expr]:
         own = bind_own(call, rows)
         program = own.base
         assert program is not None
@@ -221,15 +194,13 @@ class GroupedExpressions(ExpressionBinder):
                 detail="only what TERMINATE returns belongs to the group",
                 hint="add TERMINATE : { INSERT INTO RETURN … }",
             )
-        return GroupCall.of_program(program, args)
+        return AggregateCall.of_program(program, args)
 
-    def _builtin(self, call: WrittenCall, rows: Arguments) -> GroupCall:
+    def _builtin(self, call: WrittenCall, rows: Arguments) -> AggregateCall[Expr]:
         builtin = bind_builtin(call, rows, self.any_value)
         if (ordered := in_order(call, builtin, rows)) is not None:
-            return GroupCall.of_program(*ordered)
-        arg = builtin.arg
-        result = Schema.of(**{builtin.fn: builtin.type})
-        return GroupCall(builtin.fn, () if arg is None else (arg,), result, builtin.distinct)
+            return AggregateCall.of_program(*ordered)
+        return builtin
 
     def _check_one_row(self) -> None:
         for call in self.calls if len(self.calls) > 1 else ():

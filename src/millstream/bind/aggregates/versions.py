@@ -43,8 +43,8 @@ class WindowReach:
 
 
 @dataclass(frozen=True)
-class OwnCall:
-    """A call of an aggregate written in SQL, by the columns of its arguments."""
+class PendingAggregate:
+    """An `Aggregate` node before the rows below it are known: other calls may come between."""
 
     keys: tuple[str, ...]
     program: Program
@@ -64,8 +64,8 @@ class OwnCalls:
 
     context: Context
     column: Callable[[Expr], str]
-    calls: dict[OwnCall, tuple[str, ...]] = field(default_factory=dict)
-    places: dict[OwnCall, exp.Expr] = field(default_factory=dict)
+    calls: dict[PendingAggregate, tuple[str, ...]] = field(default_factory=dict)
+    places: dict[PendingAggregate, exp.Expr] = field(default_factory=dict)
 
     def own(self, node: exp.Expr) -> WrittenCall | None:
         """The call of an aggregate written in SQL; None if a node is none."""
@@ -97,7 +97,7 @@ class OwnCalls:
             program = window or naive_window(known)
             mode = Sliding("rows" if reach.unit == "rows" else "range", size, None, active)  # type: ignore[assignment]
         known_base = base if base is not None and _types(base) == _types(program) else None
-        bound = OwnCall(keys, program, self._columns(program, own.args, node), mode, known_base)
+        bound = PendingAggregate(keys, program, self._columns(program, own.args, node), mode, known_base)
         if slide is not None and not bound.is_exact:
             bound = self._suppressed(bound, slide, node)
         return self._named(bound, call)
@@ -116,7 +116,7 @@ class OwnCalls:
                 detail=describe_blocking(program),
                 hint=f"give it a window: {name}(…) OVER (ROWS UNBOUNDED PRECEDING), or return rows in ITERATE",
             )
-        return self._named(OwnCall(keys, program, self._columns(program, own.args, node), Running()), call)
+        return self._named(PendingAggregate(keys, program, self._columns(program, own.args, node), Running()), call)
 
     def build(self, plan: P.Node) -> P.Node:
         """The plan that computes the calls: those that give one row for each come first, since only the last may give
@@ -140,7 +140,7 @@ class OwnCalls:
     def _columns(self, program: Program, args: tuple[Expr, ...], node: exp.Expr) -> tuple[str, ...]:
         return tuple(map(self.column, as_arguments(args, program.parameters, node, self.context)))
 
-    def _named(self, call: OwnCall, written: WrittenCall) -> list[tuple[str, Column]]:
+    def _named(self, call: PendingAggregate, written: WrittenCall) -> list[tuple[str, Column]]:
         self.places.setdefault(call, written.node)
         fields = call.program.result.fields
         number = len(self.calls) + 1
@@ -149,7 +149,7 @@ class OwnCalls:
         is_spelled_otherwise = written.name != written.fn and len(columns) == 1
         return [(written.name, columns[0][1])] if is_spelled_otherwise else columns
 
-    def _suppressed(self, call: OwnCall, slide: WindowSlide, node: exp.Expr) -> OwnCall:
+    def _suppressed(self, call: PendingAggregate, slide: WindowSlide, node: exp.Expr) -> PendingAggregate:
         """A call whose own rows are kept only at tuples that yield."""
         if isinstance(call.mode, Sliding) and call.mode.unit == slide.unit and not call.mode.active:
             return replace(call, mode=replace(call.mode, every=slide.every))
@@ -165,14 +165,14 @@ class _Neighbours:
     """An order of calls in which those that can become one stand side by side: over windows of the same rows, above all
     over the same window, apart from those that delete from it."""
 
-    def __init__(self, calls: list[OwnCall]) -> None:
+    def __init__(self, calls: list[PendingAggregate]) -> None:
         self._rows = list(dict.fromkeys(map(self._same_rows, calls)))
         self._modes = list(dict.fromkeys(call.mode for call in calls))
 
-    def place(self, call: OwnCall) -> tuple[int, bool, int]:
+    def place(self, call: PendingAggregate) -> tuple[int, bool, int]:
         return self._rows.index(self._same_rows(call)), not leaves_window(call.program), self._modes.index(call.mode)
 
-    def _same_rows(self, call: OwnCall) -> tuple[tuple[str, ...], object]:
+    def _same_rows(self, call: PendingAggregate) -> tuple[tuple[str, ...], object]:
         return call.keys, call.mode.unit if isinstance(call.mode, Sliding) else call.mode
 
 

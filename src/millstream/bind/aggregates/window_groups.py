@@ -6,13 +6,14 @@ from typing import NoReturn
 
 from sqlglot import exp
 
-from millstream.bind.aggregates.groups import GroupCall, GroupedExpressions, aggregates_rows
+from millstream.bind.aggregates.groups import GroupedExpressions, aggregates_rows
 from millstream.bind.context import Context
 from millstream.bind.queries.subqueries import Subqueries
 from millstream.bind.scope import Scope
 from millstream.expressions import functions
 from millstream.expressions.nodes import Column, Expr, Literal
 from millstream.plan import nodes as P
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.programs.product import begins_with_sqlcode
 from millstream.plan.window_columns import window_columns
 from millstream.plan.window_tables import Hopping
@@ -43,7 +44,7 @@ class GroupBinder(GroupedExpressions):
         steps = [] if having is None else self.subqueries.steps(having.this, self)
         if not self.calls:
             # what a group is needs a row of it only
-            self._names(GroupCall.of_rows())
+            self._names(AggregateCall.of_rows())
         self._check_one_row()
         self._check_sqlcode()
         plan, calls = self._prepared()

@@ -13,7 +13,8 @@ from millstream.bind.expressions import coerce
 from millstream.bind.relations.windows import check_clocks
 from millstream.expressions.nodes import Column, Expr, Literal, columns_of, substitute
 from millstream.plan import nodes as P
-from millstream.plan.events.algebra import DUR, LAST, Fold, FoldAggregate, Next, Times
+from millstream.plan.aggregate_calls import AggregateCall
+from millstream.plan.events.algebra import DUR, LAST, Fold, Next, Times
 from millstream.sql.event_nodes import EventAggregate, EventExpression, EventFilter, EventFold, EventNext, second_input
 from millstream.types import BIGINT, INTERVAL, NULL, SqlType, common_type
 
@@ -197,7 +198,7 @@ class _FoldBinder:
         made = tuple((name, self._begin_of(name, becomes, aggregates), becomes) for name, becomes in updates.values())
         return Fold(renamed, self.right, begins, made, condition, continues, aggregates)
 
-    def _begin_of(self, name: str, becomes: Expr, aggregates: tuple[FoldAggregate, ...]) -> Expr:
+    def _begin_of(self, name: str, becomes: Expr, aggregates: tuple[AggregateCall[Expr], ...]) -> Expr:
         """What a computed column is before the first event; one of aggregates alone has their values over nothing."""
         empty: dict[str, Expr] = {each.name: each.of_nothing for each in aggregates}
         read = columns_of(becomes)
@@ -209,7 +210,9 @@ class _FoldBinder:
         own = self.left.schema[name]
         return coerce(Column(own.type, self.names[own.name]), type_)
 
-    def _updates(self, types: dict[str, SqlType]) -> tuple[dict[str, tuple[str, Expr]], tuple[FoldAggregate, ...]]:
+    def _updates(
+        self, types: dict[str, SqlType]
+    ) -> tuple[dict[str, tuple[str, Expr]], tuple[AggregateCall[Expr], ...]]:
         """What is computed, and the aggregates in it; a value is of the type that it begins with and of that it
         becomes."""
         for _ in range(_MOST_ROUNDS):
@@ -230,7 +233,7 @@ class _FoldBinder:
             types = wider
         return self.context.fail("what FOLD computes has no type", self.node, hint="CAST it")
 
-    def _refuse_beginnings(self, bound: dict[str, Expr], aggregates: tuple[FoldAggregate, ...]) -> None:
+    def _refuse_beginnings(self, bound: dict[str, Expr], aggregates: tuple[AggregateCall[Expr], ...]) -> None:
         names = {each.name for each in aggregates}
         for key, expr in bound.items():
             name, node = self.updated[key]

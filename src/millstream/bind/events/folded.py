@@ -7,7 +7,7 @@ from millstream.bind.context import Context
 from millstream.bind.events.conditions import EventConditions, EventNames
 from millstream.bind.expressions import in_words
 from millstream.expressions.nodes import Column, Expr
-from millstream.plan.events.algebra import FoldAggregate
+from millstream.plan.aggregate_calls import AggregateCall
 
 
 class FoldValues(EventConditions):
@@ -15,10 +15,10 @@ class FoldValues(EventConditions):
 
     def __init__(self, context: Context, names: EventNames) -> None:
         super().__init__(context, names)
-        self._found: dict[tuple[str, Expr | None], FoldAggregate] = {}
+        self._found: dict[tuple[str, Expr | None], AggregateCall[Expr]] = {}
 
     @property
-    def aggregates(self) -> tuple[FoldAggregate, ...]:
+    def aggregates(self) -> tuple[AggregateCall[Expr], ...]:
         return tuple(self._found.values())
 
     def _aggregate(self, call: WrittenCall) -> Expr:
@@ -41,6 +41,6 @@ class FoldValues(EventConditions):
             self.context.refuse(f"{call.name} of {builtin.arg.type} is not supported in FOLD", call.node)
         key = builtin.fn, builtin.arg
         if key not in self._found:
-            self._found[key] = FoldAggregate(f"$a{len(self._found)}", builtin.fn, builtin.arg, builtin.type)
+            self._found[key] = AggregateCall.builtin(f"$a{len(self._found)}", builtin.fn, builtin.arg, builtin.type)
         found = self._found[key]
         return in_words(Column(found.type, found.name), call.node)

@@ -18,7 +18,8 @@ from millstream.bind.patterns.rows import LOGICAL, OF_MATCH, PHYSICAL, RowExpres
 from millstream.bind.patterns.values import LABEL, NUMBER, MatchRow, MatchValues
 from millstream.bind.scope import Scope
 from millstream.expressions.nodes import Column, Expr, Literal
-from millstream.plan.patterns.search import TIMED_OUT, MatchSummary
+from millstream.plan.aggregate_calls import AggregateCall
+from millstream.plan.patterns.search import TIMED_OUT
 from millstream.plan.programs.facts import returns_one_row
 from millstream.plan.programs.modes import Running as RunningMode
 from millstream.plan.programs.nodes import Program
@@ -224,7 +225,7 @@ class MatchExpressions(ExpressionBinder):
             assert arg is not None
             return self.values.at(arg, MatchRow(of_all, first=fn == "first_value", final=final))
         args = () if arg is None else (self.values.argument(arg),)
-        return self.values.summary(MatchSummary("", fn, args, builtin.type, of_all, final, builtin.distinct))
+        return self.values.summary(AggregateCall.matched("", fn, args, builtin.type, of_all, final, builtin.distinct))
 
     def _own(self, call: WrittenCall, rows: RowExpressions, final: bool) -> Expr:
         """An aggregate that is written in SQL or Python."""
@@ -250,4 +251,4 @@ class MatchExpressions(ExpressionBinder):
     ) -> Expr:
         given = tuple(map(self.values.argument, args))
         type_ = program.result.fields[0].type
-        return self.values.summary(MatchSummary("", call.name, given, type_, rows.of, final, program=program))
+        return self.values.summary(AggregateCall.matched("", call.name, given, type_, rows.of, final, program=program))

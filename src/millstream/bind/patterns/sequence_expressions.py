@@ -18,7 +18,7 @@ from millstream.bind.patterns.values import AT_HAND, MatchRow, MatchValues
 from millstream.bind.scope import Item, Scope
 from millstream.expressions.nodes import Column, Expr
 from millstream.plan import aggregates
-from millstream.plan.patterns.search import MatchSummary
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.sql.patterns import Starred
 from millstream.types import BIGINT
 
@@ -180,7 +180,7 @@ class SequenceExpressions(MatchExpressions):
                     node,
                     hint=f"{name}({'*' if starred else ''}{plain[0].name}.{self._example()})",
                 )
-            return self.values.summary(MatchSummary("", "count", (), BIGINT, (variable,)))
+            return self.values.summary(AggregateCall.matched("", "count", (), BIGINT, (variable,)))
         call = exp.Anonymous(this=fn, expressions=[argument.copy() for argument in plain])
         call.meta.update({key: node.meta[key] for key in ("start", "end") if key in node.meta})
         if not plain or isinstance(plain[0], exp.Star):

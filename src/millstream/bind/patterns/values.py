@@ -19,7 +19,8 @@ from millstream.expressions.nodes import (
     transform,
 )
 from millstream.plan import nodes as P
-from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, TIMED_OUT, MatchSummary, Reach
+from millstream.plan.aggregate_calls import AggregateCall
+from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, TIMED_OUT, Reach
 from millstream.records import dataclass
 from millstream.types import BIGINT, BOOLEAN, VARCHAR
 
@@ -56,7 +57,7 @@ class MatchValues:
     prefix: str
     added: dict[Expr, str] = field(default_factory=dict)
     reaches: dict[tuple[str, MatchRow], Reach] = field(default_factory=dict)
-    summaries: dict[MatchSummary, MatchSummary] = field(default_factory=dict)
+    summaries: dict[AggregateCall[Expr], AggregateCall[Expr]] = field(default_factory=dict)
 
     @classmethod
     def beside(cls, rows: P.Node, prefix: str = "$") -> MatchValues:
@@ -127,11 +128,11 @@ class MatchValues:
             )
         )
 
-    def summary(self, asked: MatchSummary) -> Column:
+    def summary(self, asked: AggregateCall[Expr]) -> Column:
         """The value of an aggregate, whose name is given here."""
         known = self.summaries.get(asked)
         if known is None:
-            known = self.summaries[asked] = replace(asked, name=f"{self.prefix}s{len(self.summaries) + 1}")
+            known = self.summaries[asked] = replace(asked, names=(f"{self.prefix}s{len(self.summaries) + 1}",))
         return Column(known.type, known.name, str(replace(known, args=tuple(map(self._spelled, known.args)))))
 
     def _spelled(self, arg: Expr) -> Expr:
@@ -147,7 +148,7 @@ class MatchValues:
         named = {reach.name for reach in self.reaches.values()} | {summary.name for summary in self.summaries.values()}
         return name in (MATCH_NUMBER, TIMED_OUT) or name in named
 
-    def asked(self, names: Iterable[str]) -> tuple[tuple[Reach, ...], tuple[MatchSummary, ...]]:
+    def asked(self, names: Iterable[str]) -> tuple[tuple[Reach, ...], tuple[AggregateCall[Expr], ...]]:
         """The reaches and summaries of these names."""
         wanted = set(names)
         reaches = tuple(reach for reach in self.reaches.values() if reach.name in wanted)

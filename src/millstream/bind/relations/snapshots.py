@@ -7,7 +7,7 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from millstream.bind.aggregates.calls import IN_ORDER, WrittenCall
-from millstream.bind.aggregates.groups import Arguments, GroupCall, GroupedExpressions, aggregates_rows, ungrouped
+from millstream.bind.aggregates.groups import Arguments, GroupedExpressions, aggregates_rows, ungrouped
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder
 from millstream.bind.queries.outputs import Bound, deliver, outputs_of
@@ -17,6 +17,7 @@ from millstream.bind.scope import Scope
 from millstream.expressions.nodes import Column, Expr
 from millstream.plan import nodes as P
 from millstream.plan import relations as R
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.annotations import may_stay
 
 
@@ -117,7 +118,7 @@ class SnapshotBinder(GroupedExpressions):
         having = self.select.args.get("having")
         steps = [] if having is None else self.subqueries.steps(having.this, self)
         if not self.calls and not self.keys:
-            self._names(GroupCall.of_rows())
+            self._names(AggregateCall.of_rows())
         plan = self._groups()
         for step in steps:
             plan = step.above(plan)
@@ -131,7 +132,7 @@ class SnapshotBinder(GroupedExpressions):
             return P.Distinct(P.Project(plan, tuple((key, Column(plan.schema[key].type, key)) for key in keys)))
         return R.Summarize(plan, keys, calls)
 
-    def _builtin(self, call: WrittenCall, rows: Arguments) -> GroupCall:
+    def _builtin(self, call: WrittenCall, rows: Arguments) -> AggregateCall[Expr]:
         if call.fn in IN_ORDER and not call.order:
             self.context.refuse(
                 f"{call.name} of a relation",

@@ -29,8 +29,9 @@ _SPELLINGS = {"every": "bool_and", "quantile": "quantile_cont", "group_concat": 
 
 
 @dataclass(frozen=True)
-class TableCall:
-    """A call of an aggregate: its definition and the columns of `rows` that are its arguments."""
+class UntypedCall:
+    """A call whose types only the answer of the table store will tell: the definition of an aggregate, and the columns
+    of `rows` that are its arguments."""
 
     node: exp.Func
     definition: AggregateDef
@@ -51,7 +52,7 @@ class TableAggregates:
     """A query in parts; `context` knows whom to blame."""
 
     context: Context
-    calls: tuple[TableCall, ...]
+    calls: tuple[UntypedCall, ...]
     keys: tuple[str, ...]
     source: exp.Select
     """the query's FROM and WHERE, without columns"""
@@ -167,7 +168,7 @@ class _Splitting:
     select: exp.Select
     context: Context
     columns: dict[str, exp.Expr] = field(default_factory=dict)
-    calls: list[TableCall] = field(default_factory=list)
+    calls: list[UntypedCall] = field(default_factory=list)
     builtins: list[exp.Expr] = field(default_factory=list)
     free: list[exp.Expr] = field(default_factory=list)
     """columns outside of aggregates that are no keys"""
@@ -297,7 +298,7 @@ class _Splitting:
             definition = _definition(node, self.context)
             assert definition is not None
             known = len(self.calls)
-            self.calls.append(TableCall(node, definition, tuple(map(self._argument, arguments))))
+            self.calls.append(UntypedCall(node, definition, tuple(map(self._argument, arguments))))
         return _of(f"{RETURNED}{known}", f"r{column}")
 
     def _column(self, node: exp.Expr) -> str:

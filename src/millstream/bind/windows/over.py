@@ -53,7 +53,7 @@ class WindowBinder:
     plan: P.Node
     named: dict[str, exp.Window]
     added: dict[str, Expr] = field(default_factory=dict)
-    groups: dict[Partition, dict[AggregateCall, str]] = field(default_factory=dict)
+    groups: dict[Partition, dict[AggregateCall[str], str]] = field(default_factory=dict)
     slides: dict[tuple[Partition, WindowSlide | None], exp.Expr] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -356,9 +356,9 @@ class WindowBinder:
         return Sorting(keys, end, columns)
 
 
-def _of_a_kind(calls: list[AggregateCall]) -> list[tuple[AggregateCall, ...]]:
+def _of_a_kind(calls: list[AggregateCall[str]]) -> list[tuple[AggregateCall[str], ...]]:
     """Calls that need no later rows, those that need a number of them, and those that need all of some time."""
-    kinds: dict[str, list[AggregateCall]] = {"": [], "rows": [], "range": []}
+    kinds: dict[str, list[AggregateCall[str]]] = {"": [], "rows": [], "range": []}
     for call in calls:
         kinds["" if call.frame.end >= 0 else call.frame.unit].append(call)
     return [tuple(alike) for alike in kinds.values() if alike]

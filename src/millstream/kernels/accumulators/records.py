@@ -84,14 +84,14 @@ class ArgumentRecord:
         given = ["targets", "sources", "given", "fgiven", *texts]
         return self._loop([*given, "ints", "floats"], "len(targets)", lines)
 
-    def tell(self, call: AggregateCall) -> Compiled:
+    def tell(self, call: AggregateCall[str]) -> Compiled:
         """The loop that writes what a call comes to for each record; it answers the number of one whose sum is too
         large, or -1."""
         own, _ = self._places[list(self.states).index(_state_name(call))]
         lines = Accumulator(call.fn, self.arg, call.type).result(own, "out[i]", "ok[i]", "return i")
         return self._loop(["ints", "floats", "out", "ok"], "len(out)", ["at = i", *lines], "return -1")
 
-    def follow(self, call: AggregateCall) -> Compiled:
+    def follow(self, call: AggregateCall[str]) -> Compiled:
         """The loop that takes rows into the records at their places, and writes what a call comes to after each; rows
         that are not `taken` only ask."""
         own, _ = self._places[list(self.states).index(_state_name(call))]
@@ -111,7 +111,7 @@ class ArgumentRecord:
 class RecordLayout:
     """What calls of built-in aggregates need to know of rows, each once."""
 
-    def __init__(self, rows: Schema, calls: Sequence[AggregateCall]) -> None:
+    def __init__(self, rows: Schema, calls: Sequence[AggregateCall[str]]) -> None:
         self.rows, self.calls = rows, calls
         self.parts: dict[str, ArgumentRecord] = {}
         self.width = 0
@@ -122,7 +122,7 @@ class RecordLayout:
         """the lanes that have codes of strings, and the columns of these"""
         self._tell = {call: self.parts[call.arg].tell(call) for call in calls if call.arg is not None}
 
-    def _part(self, column: str, calls: Sequence[AggregateCall]) -> ArgumentRecord:
+    def _part(self, column: str, calls: Sequence[AggregateCall[str]]) -> ArgumentRecord:
         arg = ArgumentColumn("a", self.rows[column].type, column, any(call.fn != "count" for call in calls))
         states: dict[str, State] = {}
         for call in calls:
@@ -165,7 +165,7 @@ class RecordLayout:
         """What the calls make of groups: `rows` counts theirs."""
         return [self._column(call, rows, records, texts) for call in self.calls]
 
-    def _column(self, call: AggregateCall, rows: Ints, records: Records, texts: Texts) -> pa.Array:
+    def _column(self, call: AggregateCall[str], rows: Ints, records: Records, texts: Texts) -> pa.Array:
         if call.arg is None:
             return from_kernel(rows, None, BIGINT)
         part = self.parts[call.arg]
@@ -207,12 +207,12 @@ class RecordLayout:
         return records
 
 
-def _state_name(call: AggregateCall) -> str:
+def _state_name(call: AggregateCall[str]) -> str:
     """The same for calls of one argument that share a state."""
     return call.fn if call.fn in _EXTREMES_AND_EDGES else "sums"
 
 
-def _check(call: AggregateCall, answer: int) -> None:
+def _check(call: AggregateCall[str], answer: int) -> None:
     """What a loop that writes results answered."""
     if answer >= 0:
         raise DataError(f"sum overflows {call.type}", detail=call.told, hint="cast its argument to DOUBLE")

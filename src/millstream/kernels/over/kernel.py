@@ -105,7 +105,7 @@ class OverKernel:
             for call, (values, ok) in zip(self.spec.calls, results, strict=True)
         ]
 
-    def _texts(self, state: OverState, call: AggregateCall) -> ByteTable | None:
+    def _texts(self, state: OverState, call: AggregateCall[str]) -> ByteTable | None:
         return state.texts[self.layout.arg(call).name] if call.type.is_coded else None
 
     def _slots(self, state: OverState, batch: Batch) -> Slots:

@@ -136,10 +136,10 @@ class OverLayout:
         distinct = dict.fromkeys(call.frame for call in self.spec.calls)
         return tuple(NamedFrame(f"f{i}", frame) for i, frame in enumerate(distinct))
 
-    def arg(self, call: AggregateCall) -> ArgumentColumn:
+    def arg(self, call: AggregateCall[str]) -> ArgumentColumn:
         return next(arg for arg in self.args if call.arg is not None and arg.column.lower() == call.arg.lower())
 
-    def frame(self, call: AggregateCall) -> NamedFrame:
+    def frame(self, call: AggregateCall[str]) -> NamedFrame:
         return next(named for named in self.frames if named.frame == call.frame)
 
     @cached_property
@@ -155,7 +155,7 @@ class OverLayout:
             parts[part.name] = part
         return tuple(parts.values())
 
-    def part(self, call: AggregateCall) -> Part | None:
+    def part(self, call: AggregateCall[str]) -> Part | None:
         """The part of the state that a call reads, as far as this call needs it; None if cells or the row suffice."""
         frame = self.frame(call)
         if call.fn in RANKS:
@@ -173,7 +173,7 @@ class OverLayout:
             return None
         return Held(frame, state, call.distinct)
 
-    def accumulator(self, call: AggregateCall) -> Accumulator:
+    def accumulator(self, call: AggregateCall[str]) -> Accumulator:
         return Accumulator(call.fn, None if call.arg is None else self.arg(call), call.type)
 
     def part_named(self, name: str) -> Part:

@@ -29,7 +29,7 @@ class _Calls(OneInput):
     """Calls over the rows of each partition; every input row gives one output row."""
 
     keys: tuple[str, ...]
-    calls: tuple[AggregateCall, ...]
+    calls: tuple[AggregateCall[str], ...]
     ends: str | None = None
     """a key column that is the time of the rows, so that a partition is complete once time has passed it"""
 
@@ -51,7 +51,7 @@ class _Calls(OneInput):
                 raise ValueError(f"{call} is {expected}, not {call.type}")
         _ = self.output
 
-    def type_of(self, call: AggregateCall) -> SqlType | None:
+    def type_of(self, call: AggregateCall[str]) -> SqlType | None:
         """The type of a call's argument."""
         return None if call.arg is None else self.input[call.arg].type
 
@@ -143,7 +143,7 @@ class AheadSpec(_Calls):
             ends = keys[self.keys.index(self.ends)]
         return OverSpec(Schema((*fields, Field(REAL, BOOLEAN))), keys, tuple(calls), ends)
 
-    def _seen(self, call: AggregateCall, name: str) -> AggregateCall:
+    def _seen(self, call: AggregateCall[str], name: str) -> AggregateCall[str]:
         arg = REAL
         if call.arg is not None:
             arg = f"arg{self.args.index(call.arg)}"

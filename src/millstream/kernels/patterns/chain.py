@@ -68,7 +68,7 @@ def why_not(search: Search) -> str | None:
             return f"{reach} is far back"
     for summary in search.summaries:
         if not is_incremental(summary):
-            return f"{summary} needs the rows"
+            return f"{summary.told} needs the rows"
     plan = plan_of(search, chain, True)
     if len(plan.layout.flags) > FLAGS_AT_MOST:
         return "it reads too many values"

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
-from millstream.expressions.nodes import Column, columns_of
+from millstream.expressions.nodes import Column, Expr, columns_of
 from millstream.kernels.accumulators import Accumulator, Argument
 from millstream.kernels.patterns.machine import lead
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.patterns.chains import Chain, Element
-from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, MatchSummary, Reach, Search
+from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, Reach, Search
 from millstream.records import dataclass
 from millstream.types import DOUBLE, SqlType
 
@@ -127,9 +128,9 @@ class ChainLayout:
     @cached_property
     def tallies(self) -> tuple[Tally, ...]:
         named = (self.search.named.get(name) for name, _ in self.sites)
-        return tuple(dict.fromkeys(self.tally(summary) for summary in named if isinstance(summary, MatchSummary)))
+        return tuple(dict.fromkeys(self.tally(summary) for summary in named if isinstance(summary, AggregateCall)))
 
-    def tally(self, summary: MatchSummary) -> Tally:
+    def tally(self, summary: AggregateCall[Expr]) -> Tally:
         arg = summary.args[0] if summary.args else None
         name, type_ = (arg.name, arg.type) if isinstance(arg, Column) else (None, None)
         argument = None if type_ is None else Argument("tallied" if type_ == DOUBLE else "counted", type_)

@@ -10,7 +10,8 @@ from millstream.expressions.nodes import Expr, columns_of
 from millstream.kernels.accumulators import Place
 from millstream.kernels.patterns.chain_layout import Cell, ChainLayout, KeptCell, Tally
 from millstream.kernels.patterns.conditions import Constants
-from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, TIMED_OUT, MatchSummary, Reach
+from millstream.plan.aggregate_calls import AggregateCall
+from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, TIMED_OUT, Reach
 from millstream.types import BIGINT, BOOLEAN, SqlType
 
 Pair = tuple[str, str]
@@ -121,7 +122,7 @@ class ChainValues:
         if name == TIMED_OUT:
             return "False", "False"
         found = self.layout.search.named[name]
-        if isinstance(found, MatchSummary):
+        if isinstance(found, AggregateCall):
             return self._sum(self.layout.tally(found))
         return self.reach(found, element, some) if at_row else self.reach_after(found, element)
 
@@ -229,7 +230,7 @@ class ChainValues:
     def _tallies_of(self, names: Iterable[str], element: int | None = None) -> list[Tally]:
         """The aggregates among some values, or those of them over rows of an element."""
         named = (self.layout.search.named.get(name) for name in sorted(names))
-        found = dict.fromkeys(self.layout.tally(summary) for summary in named if isinstance(summary, MatchSummary))
+        found = dict.fromkeys(self.layout.tally(summary) for summary in named if isinstance(summary, AggregateCall))
         return [tally for tally in found if element is None or element in tally.elements]
 
     def _entered(self, tally: Tally, element: int, at: Place) -> Iterator[str]:

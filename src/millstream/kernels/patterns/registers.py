@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
 
-from millstream.expressions.nodes import Column
+from millstream.expressions.nodes import Column, Expr
 from millstream.kernels.accumulators import Accumulator, Argument, Place, Sums
 from millstream.kernels.accumulators.sums import SPREADS
 from millstream.kernels.patterns.machine import far_shifts
-from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, MatchSummary, Reach, Search
+from millstream.plan.aggregate_calls import AggregateCall
+from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, Reach, Search
 from millstream.records import dataclass
 
 Group = tuple[str, ...] | None
@@ -30,7 +31,7 @@ MARKED_BACK = 8
 """How many of the last rows of a group are marked; what is further back is found by the labels of rows."""
 
 
-def is_incremental(summary: MatchSummary) -> bool:
+def is_incremental(summary: AggregateCall[Expr]) -> bool:
     """Whether an aggregate can be kept in lanes as rows are taken."""
     if summary.program is not None or summary.distinct or summary.fn not in _INCREMENTAL or len(summary.args) > 1:
         return False
@@ -71,7 +72,7 @@ class MatchRegisters:
     def __init__(self, search: Search, names: Iterable[str], width: int = 0, merged: bool = False) -> None:
         self._merged = merged
         self._marks: dict[Group, _Marks] = {}
-        self.summaries: list[MatchSummary] = []
+        self.summaries: list[AggregateCall[Expr]] = []
         self.starts: dict[str, int] = {}
         self._sums: dict[str, Accumulator] = {}
         self.marks: list[int] = []
@@ -95,7 +96,7 @@ class MatchRegisters:
                 marks.counted = width
                 width += 1
         for value in wanted:
-            if isinstance(value, MatchSummary):
+            if isinstance(value, AggregateCall):
                 self.summaries.append(value)
                 self.starts[value.name] = width
                 self._sums[value.name] = accumulator_of(value, f"s{len(self._sums)}")
@@ -126,7 +127,7 @@ class MatchRegisters:
         return regs(self._marks[reach.variables].lanes["first" if reach.first else "last", reach.offset])
 
     def summed(
-        self, summary: MatchSummary, regs: Callable[[int], str], fregs: Callable[[int], str], out: str, ok: str
+        self, summary: AggregateCall[Expr], regs: Callable[[int], str], fregs: Callable[[int], str], out: str, ok: str
     ) -> Iterator[str]:
         """Source that assigns what a summary comes to, and, but for counts, whether that is not NULL."""
         accumulator, at = self._sums[summary.name], _lanes_at(self.starts[summary.name], self._sums[summary.name])
@@ -134,7 +135,7 @@ class MatchRegisters:
         yield from accumulator.result(place, out, ok, 'raise OverflowError("the result does not fit BIGINT")')
 
 
-def accumulator_of(summary: MatchSummary, name: str) -> Accumulator:
+def accumulator_of(summary: AggregateCall[Expr], name: str) -> Accumulator:
     """The aggregate of a summary; variables that it needs begin with `name`."""
     return Accumulator(summary.fn, Argument(name, summary.args[0].type) if summary.args else None, summary.type)
 

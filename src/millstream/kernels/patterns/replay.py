@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from millstream.expressions.nodes import columns_of
+from millstream.expressions.nodes import Expr, columns_of
 from millstream.expressions.object_values import to_values
 from millstream.kernels.accumulators.distinct import SeenValues
 from millstream.kernels.accumulators.records import RecordLayout
@@ -18,7 +18,7 @@ from millstream.kernels.patterns.log import RowLog
 from millstream.kernels.programs.engine import Engine, Running
 from millstream.kernels.programs.kernel import engine_of
 from millstream.plan.aggregate_calls import AggregateCall
-from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, MatchSummary, Search
+from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, Search
 from millstream.plan.programs.nodes import Program
 from millstream.records import dataclass
 from millstream.schema import Field, Schema
@@ -38,7 +38,7 @@ class Matches:
     at: Ints
 
 
-def replayed(search: Search, summary: MatchSummary, log: RowLog, matches: Matches) -> pa.Array:
+def replayed(search: Search, summary: AggregateCall[Expr], log: RowLog, matches: Matches) -> pa.Array:
     """An aggregate of each output row."""
     last = matches.begins[matches.of + 1] - 1
     if search.given.rows == "all" and not summary.final:
@@ -50,7 +50,7 @@ def replayed(search: Search, summary: MatchSummary, log: RowLog, matches: Matche
     return pa.compute.if_else(pa.array(is_told), values.fill_null(0), pa.scalar(None, values.type))
 
 
-def summed(search: Search, summary: MatchSummary, log: RowLog, rows: Ints, labels: Ints, number: int) -> Any:
+def summed(search: Search, summary: AggregateCall[Expr], log: RowLog, rows: Ints, labels: Ints, number: int) -> Any:
     """An aggregate over rows that have been taken so far, as a Python value."""
     found = np.zeros((1, loops.FOUND), dtype=np.int64)
     found[0, [loops.M_NUMBER, loops.M_KIND]] = number, loops.MATCH
@@ -62,7 +62,7 @@ def summed(search: Search, summary: MatchSummary, log: RowLog, rows: Ints, label
     return to_values(values, summary.type)[0]
 
 
-def _as_of(search: Search, summary: MatchSummary, log: RowLog, matches: Matches, last: Ints) -> pa.Array:
+def _as_of(search: Search, summary: AggregateCall[Expr], log: RowLog, matches: Matches, last: Ints) -> pa.Array:
     """Of each output row, the last value returned up to the row of the match that it goes by."""
     counts = np.diff(matches.begins)
     owner = np.repeat(np.arange(len(counts)), counts)
@@ -86,7 +86,7 @@ def _as_of(search: Search, summary: MatchSummary, log: RowLog, matches: Matches,
     return values.take(pa.array(np.where(known, chosen, 0), mask=~known))
 
 
-def _followed(summary: MatchSummary, owner: Ints, column: pa.Array) -> pa.Array:
+def _followed(summary: AggregateCall[Expr], owner: Ints, column: pa.Array) -> pa.Array:
     """What a built-in aggregate comes to after each row."""
     taken = None
     if summary.distinct:
@@ -122,7 +122,7 @@ def _engine(program: Program) -> Engine:
 
 
 def _arguments(
-    search: Search, summary: MatchSummary, log: RowLog, matches: Matches, places: Ints, owner: Ints
+    search: Search, summary: AggregateCall[Expr], log: RowLog, matches: Matches, places: Ints, owner: Ints
 ) -> list[pa.Array]:
     from millstream.expressions.evaluator import compile_arrow
 

@@ -15,7 +15,8 @@ from millstream.kernels.patterns.registers import (
 )
 from millstream.kernels.patterns.thread_parts import ENV
 from millstream.kernels.source.writer import indented
-from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, TIMED_OUT, MatchSummary, Reach, Search
+from millstream.plan.aggregate_calls import AggregateCall
+from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, TIMED_OUT, Reach, Search
 from millstream.records import dataclass
 from millstream.types import BOOLEAN
 
@@ -40,7 +41,7 @@ def told_by_loop(search: Search) -> list[str]:
 def is_replayed(search: Search, name: str) -> bool:
     """Whether a column is an aggregate that has to see the rows of a match one after the other."""
     value = search.named.get(name)
-    return isinstance(value, MatchSummary) and not is_incremental(value)
+    return isinstance(value, AggregateCall) and not is_incremental(value)
 
 
 def tell_source(search: Search, columns: dict[str, int], number: Numbered) -> Tell:
@@ -54,7 +55,7 @@ class _Writer:
         self._search, self._columns, self._number = search, columns, number
         self._names = told_by_loop(search)
         values = [search.named[name] for name in self._names if name in search.named]
-        self.registers = MatchRegisters(search, [value.name for value in values if isinstance(value, MatchSummary)])
+        self.registers = MatchRegisters(search, [value.name for value in values if isinstance(value, AggregateCall)])
         reached = [value.variables for value in values if isinstance(value, Reach)]
         self.groups = [group for group in dict.fromkeys(reached) if group is not None]
         """rows are noted for each one: which of the match's rows have its labels, one after the other"""
@@ -159,7 +160,7 @@ class _Writer:
         if name == TIMED_OUT:
             return [f"v{i}[r] = kind == TIMEOUT", f"ok{i}[r] = True"]
         value = self._search.named[name]
-        if isinstance(value, MatchSummary):
+        if isinstance(value, AggregateCall):
             ok = "True" if value.fn == "count" else f"known{i}"
             lines = self.registers.summed(
                 value, lambda lane: f"regs[{lane}]", lambda lane: f"fregs[{lane}]", f"sum{i}", ok

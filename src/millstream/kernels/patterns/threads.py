@@ -37,7 +37,8 @@ from millstream.kernels.patterns.telling import told_by_loop
 from millstream.kernels.patterns.thread_state import FIRST_ROOM, MOST_WAYS, ThreadState
 from millstream.kernels.patterns.threads_source import generate
 from millstream.limits import check
-from millstream.plan.patterns.search import MATCH_NUMBER, MatchSummary, Search
+from millstream.plan.aggregate_calls import AggregateCall
+from millstream.plan.patterns.search import MATCH_NUMBER, Search
 
 _unroll = compile_kernel(source_of(cell_loops), "unroll")
 
@@ -201,7 +202,7 @@ class ThreadMachine:
         matches = Matches(found, begins, rows, labels, of, at)
         for name in self.search.columns:
             value = self.search.named.get(name)
-            if isinstance(value, MatchSummary) and name not in columns:
+            if isinstance(value, AggregateCall) and name not in columns:
                 columns[name] = replayed(self.search, value, log, matches)
         return Found(
             found[of, M_SLOT], found[of, M_TIME], found[of, M_SEQ], at,

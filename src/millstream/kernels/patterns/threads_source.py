@@ -25,7 +25,8 @@ from millstream.kernels.patterns.registers import Group, MatchRegisters, is_mark
 from millstream.kernels.patterns.telling import Tell, is_replayed, tell_source
 from millstream.kernels.patterns.thread_parts import ENV
 from millstream.kernels.source.passes import LoopSource
-from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, TIMED_OUT, MatchSummary, Reach, Search
+from millstream.plan.aggregate_calls import AggregateCall
+from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, TIMED_OUT, Reach, Search
 from millstream.records import dataclass
 from millstream.types import BOOLEAN, SqlType
 
@@ -230,7 +231,7 @@ class _Source:
             yield f"v_{to} = ask.summed({self._summary_number(name)}, cells, {newest}, {own}, number)"
             yield f"n_{to} = v_{to} is None"
             return
-        if isinstance(value, MatchSummary):
+        if isinstance(value, AggregateCall):
             yield from self._registers.summed(value, regs, fregs, f"sum_{to}", f"known_{to}")
             yield f"n_{to} = {'False' if value.fn == 'count' else f'not known_{to}'}"
             yield f"v_{to} = sum_{to}{' != 0' if value.type == BOOLEAN else ''}"

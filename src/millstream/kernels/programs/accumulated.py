@@ -41,7 +41,7 @@ class AccumulatorEngine:
 
     numbers_tuples = False
 
-    def __init__(self, rows: Schema, calls: Sequence[AggregateCall]) -> None:
+    def __init__(self, rows: Schema, calls: Sequence[AggregateCall[str]]) -> None:
         self.layout = RecordLayout(rows, calls)
         self._args = {arg: i for i, arg in enumerate(arg for call in calls for arg in call.args)}
         self._nothing = [pa.array([], type_.arrow) for call in calls for type_ in call.types]
@@ -107,7 +107,7 @@ class DistinctEngine:
 
     numbers_tuples = False
 
-    def __init__(self, rows: Schema, calls: Sequence[AggregateCall]) -> None:
+    def __init__(self, rows: Schema, calls: Sequence[AggregateCall[str]]) -> None:
         (arg,) = {call.arg for call in calls}
         assert arg is not None
         self._type, self._calls = rows[arg].type, len(calls)

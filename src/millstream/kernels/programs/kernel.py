@@ -80,13 +80,13 @@ def engine_of(program: Program, mode: Mode, keyed: bool) -> Engine:
     return RowEngine(program, mode)
 
 
-def engine_of_calls(calls: Sequence[AggregateCall], rows: Schema, keyed: bool) -> Engine:
+def engine_of_calls(calls: Sequence[AggregateCall[str]], rows: Schema, keyed: bool) -> Engine:
     """What computes aggregates over groups of rows: accumulators those that are built in, programs the others."""
     plain = [call for call in calls if call.has_lanes]
     others = [call for call in calls if call not in plain]
     # tables of saved groups are numbered by these calls
     suffix = {call: f"_{i}" if len(others) > 1 else "" for i, call in enumerate(others, 1)}
-    engines: list[tuple[Engine, list[AggregateCall], dict[str, str]]] = []
+    engines: list[tuple[Engine, list[AggregateCall[str]], dict[str, str]]] = []
     if plain:
         engines.append((AccumulatorEngine(rows, plain), plain, {RECORDS: RECORDS}))
     for arg in dict.fromkeys(call.arg for call in others if call.program is None):

@@ -74,7 +74,7 @@ class GroupSpec(OneInput):
     column `ends` tells. Built-in ones are computed by accumulators, the others by their programs."""
 
     keys: tuple[str, ...]
-    calls: tuple[AggregateCall, ...]
+    calls: tuple[AggregateCall[str], ...]
     ends: str
     mode = Closing()
 

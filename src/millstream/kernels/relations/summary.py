@@ -25,7 +25,7 @@ class SummarySpec:
 
     input: Schema
     by: tuple[str, ...]
-    calls: tuple[AggregateCall, ...]
+    calls: tuple[AggregateCall[str], ...]
     form: Form = "intervals"
 
     def __post_init__(self) -> None:
@@ -57,7 +57,7 @@ class SummarySpec:
         """Whether one loop computes all calls; otherwise programs run over the rows of each group that changed."""
         return len(self.calls) < 60 and all(map(self._compiles, self.calls))
 
-    def _compiles(self, call: AggregateCall) -> bool:
+    def _compiles(self, call: AggregateCall[str]) -> bool:
         if call.program is not None or call.fn not in _COMPILED or len(call.args) > 1:
             return False
         if not call.args or (call.fn == "count" and not call.distinct):

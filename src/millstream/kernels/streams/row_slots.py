@@ -34,7 +34,7 @@ class RowSlotSpec(OneInput):
     as their frames have."""
 
     keys: tuple[str, ...]
-    calls: tuple[AggregateCall, ...]
+    calls: tuple[AggregateCall[str], ...]
     every: int
 
     def __post_init__(self) -> None:
@@ -54,7 +54,7 @@ class RowSlotSpec(OneInput):
         return f"slots of {self.every} rows{by}: {'; '.join(map(str, self.calls))}"
 
 
-def rows_of(call: AggregateCall) -> int:
+def rows_of(call: AggregateCall[str]) -> int:
     """How many rows the frame of a call has."""
     start = call.frame.start
     return 0 if call.frame.unit != "rows" or call.frame.end or start is None else start + 1

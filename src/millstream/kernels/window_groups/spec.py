@@ -33,7 +33,7 @@ class WindowGroupSpec:
     keys_out: tuple[str, ...]
     starts: tuple[str, ...]
     ends: tuple[str, ...]
-    calls: tuple[AggregateCall, ...]
+    calls: tuple[AggregateCall[str], ...]
 
     def __post_init__(self) -> None:
         if not self.calls:

@@ -11,7 +11,8 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Literal as OneOf
 
-from millstream.expressions.nodes import Expr, Literal, columns_of, told
+from millstream.expressions.nodes import Expr, columns_of
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.node import Binary, Kind, Node, Unary
 from millstream.records import dataclass
 from millstream.schema import Field, Schema
@@ -108,25 +109,6 @@ class Next(Binary):
 
 
 @dataclass(frozen=True)
-class FoldAggregate:
-    """A built-in aggregate over the events that were taken so far, the one at hand included; no argument: how many.
-    Computed columns read it by its name."""
-
-    name: str
-    fn: str
-    arg: Expr | None
-    type: SqlType
-
-    @property
-    def of_nothing(self) -> Expr:
-        """What it is before the first event."""
-        return Literal(self.type, 0 if self.fn == "count" else None)
-
-    def __str__(self) -> str:
-        return f"{self.name} := {self.fn}({'*' if self.arg is None else told(self.arg)})"
-
-
-@dataclass(frozen=True)
 class Fold(Binary):
     """Each event of the first stream with what follows it, again and again.
 
@@ -140,7 +122,7 @@ class Fold(Binary):
     updates: tuple[tuple[str, Expr, Expr], ...] = ()
     condition: Expr | None = None
     continues: Expr | None = None
-    aggregates: tuple[FoldAggregate, ...] = ()
+    aggregates: tuple[AggregateCall[Expr], ...] = ()
     lasts = True
 
     def __post_init__(self) -> None:

@@ -19,7 +19,8 @@ from functools import cached_property
 
 from millstream.expressions.nodes import Call, Column, Expr, columns_of
 from millstream.expressions.nodes import told as in_words
-from millstream.plan.events.algebra import DUR, Assignments, FoldAggregate
+from millstream.plan.aggregate_calls import AggregateCall
+from millstream.plan.events.algebra import DUR, Assignments
 from millstream.plan.node import Kind, Node
 from millstream.records import dataclass
 from millstream.schema import Field, Schema
@@ -37,7 +38,7 @@ class AutomatonState:
     port: int
     columns: Schema
     conditions: tuple[Expr, ...] = ()
-    aggregates: tuple[FoldAggregate, ...] = field(default=(), metadata={"later": True})
+    aggregates: tuple[AggregateCall[Expr], ...] = field(default=(), metadata={"later": True})
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ class Automaton(Node):
     def narrowed(self, wanted: Set[str]) -> Node:
         """The automaton that gives out only these columns, without values that nobody reads."""
         kept = {self.end: set(wanted) & set(self.schema.names) or {self.schema.names[0]}}
-        aggregated: dict[int, tuple[FoldAggregate, ...]] = {}
+        aggregated: dict[int, tuple[AggregateCall[Expr], ...]] = {}
         for number in reversed(range(self.end)):
             needed = {name for condition in self.states[number].conditions for name in columns_of(condition)}
             kept[number] = set()

@@ -13,7 +13,8 @@ from dataclasses import replace
 from millstream.expressions.kernel.coded_text import has_kernel_form
 from millstream.expressions.nodes import Column, Expr, conjuncts, may_fail, substitute
 from millstream.plan import nodes as P
-from millstream.plan.events.algebra import DUR, LAST, Fold, FoldAggregate, Next, Times
+from millstream.plan.aggregate_calls import AggregateCall
+from millstream.plan.events.algebra import DUR, LAST, Fold, Next, Times
 from millstream.plan.events.automata import (
     AGGREGATED,
     EVENT,
@@ -203,7 +204,7 @@ class _Construction:
             return () if condition is None else conjuncts(substitute(condition, known))
 
         aggregates = tuple(
-            each if each.arg is None else replace(each, arg=substitute(each.arg, known)) for each in node.aggregates
+            each if each.arg is None else replace(each, args=(substitute(each.arg, known),)) for each in node.aggregates
         )
         number = self._state(before, port, columns, (*conditions, *asked(node.condition)), aggregates)
         known |= {each.name: Column(each.type, AGGREGATED + each.name) for each in aggregates}
@@ -221,7 +222,7 @@ class _Construction:
         port: int,
         columns: Schema,
         conditions: tuple[Expr, ...],
-        aggregates: tuple[FoldAggregate, ...] = (),
+        aggregates: tuple[AggregateCall[Expr], ...] = (),
     ) -> int:
         number = len(self._states)
         self._states.append(AutomatonState(port, columns, conditions, aggregates))

@@ -30,7 +30,7 @@ from millstream.plan.patterns.expressions import (
     walk_pattern,
 )
 from millstream.plan.patterns.row_conditions import Views
-from millstream.plan.patterns.search import TIMED_OUT, Reach, Search
+from millstream.plan.patterns.search import TIMED_OUT, Reach, Search, spelled
 from millstream.plan.proofs.implication import contradictory
 from millstream.records import dataclass
 
@@ -122,7 +122,8 @@ def _require_backward(search: Search) -> None:
         for name in sorted(columns_of(condition)):
             value = search.named.get(name)
             if name == TIMED_OUT or (value is not None and value.final):
-                raise _NotSo(f"a condition reads {value or name}, which is known at the end")
+                told = name if value is None else spelled(value)
+                raise _NotSo(f"a condition reads {told}, which is known at the end")
             if isinstance(value, Reach) and value.shift > 0:
                 raise _NotSo(f"a condition reads {value}, a row further on")
 

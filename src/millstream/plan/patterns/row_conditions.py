@@ -9,7 +9,8 @@ becomes a column with a name of its own, by which it is equal to itself as long 
 from __future__ import annotations
 
 from millstream.expressions.nodes import Call, Cast, Column, Expr, Literal, columns_of, transform, walk
-from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, MatchSummary, Reach, Search
+from millstream.plan.aggregate_calls import AggregateCall
+from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, Reach, Search, spelled
 from millstream.records import dataclass
 from millstream.types import BOOLEAN, VARCHAR
 
@@ -89,17 +90,16 @@ def distance_of(reach: Reach, variable: str, before: str | None) -> int | None:
     return None
 
 
-def _name(value: Reach | MatchSummary | None, name: str, variable: str) -> str:
+def _name(value: Reach | AggregateCall[Expr] | None, name: str, variable: str) -> str:
     """A name for what depends on the match; different where the label of the row under test makes a difference."""
-    if value is None or (isinstance(value, MatchSummary) and value.program is not None):
+    if value is None or (isinstance(value, AggregateCall) and value.program is not None):
         return f"{name} with {variable}"
-    if isinstance(value, MatchSummary):
+    if isinstance(value, AggregateCall):
         labelled = any(CLASSIFIER in columns_of(arg) for arg in value.args)
     else:
         labelled = value.column == CLASSIFIER
-    if value.variables is None:
-        return f"{value} with {variable}" if labelled else str(value)
-    return f"{value} with {variable}" if variable in value.variables else str(value)
+    is_other = labelled if value.variables is None else variable in value.variables
+    return f"{spelled(value)} with {variable}" if is_other else spelled(value)
 
 
 def _column(expr: Expr, name: str) -> Column:

@@ -1,8 +1,8 @@
 """Row patterns: what is looked for in the rows of a partition, and what is told of each match.
 
 A match labels neighbouring rows of a partition with variables. Conditions and measures are ordinary expressions over
-columns that stand for values of the match: a `Reach` is a value of one of its rows, a `MatchSummary` an aggregate over
-some of them, and two columns have fixed names, `MATCH_NUMBER` and `TIMED_OUT`.
+columns that stand for values of the match: a `Reach` is a value of one of its rows, an
+`AggregateCall` an aggregate over some of them, and two columns have fixed names, `MATCH_NUMBER` and `TIMED_OUT`.
 
 Of the matches that begin at a row, the preferred one counts: the first one that backtracking finds if it tries
 alternatives from left to right, one more repetition first where a quantifier is greedy, and one less first where it is
@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import field, replace
 from functools import cached_property
-from typing import ClassVar
 from typing import Literal as OneOf
 
 from millstream.expressions.nodes import Column, Expr, columns_of, transform
+from millstream.plan.aggregate_calls import AggregateCall, MatchRows
 from millstream.plan.node import Kind, Node, Unary, listed, require_names
 from millstream.plan.patterns.expressions import (
     Check,
@@ -30,7 +30,6 @@ from millstream.plan.patterns.expressions import (
     Variable,
     walk_pattern,
 )
-from millstream.plan.programs.nodes import Program
 from millstream.plan.window_tables import length_text
 from millstream.records import dataclass
 from millstream.schema import Field, Schema
@@ -81,30 +80,11 @@ class Reach:
         return text
 
 
-@dataclass(frozen=True, slots=True)
-class MatchSummary:
-    """The column `name`: an aggregate over the rows labelled with one of `variables` (None: all), up to the row at hand
-    or, if `final`, of the whole match.
-
-    `fn` is a built-in by name (no argument counts rows), or `program` is what it runs. The arguments are computed at
-    each row from input columns, `CLASSIFIER` and `MATCH_NUMBER`.
-    """
-
-    name: str
-    fn: str
-    args: tuple[Expr, ...]
-    type: SqlType
-    variables: tuple[str, ...] | None = None
-    final: bool = False
-    distinct: bool = False
-    program: Program | None = None
-    saved_as: ClassVar[str] = "Summary"
-
-    def __str__(self) -> str:
-        who = "" if self.variables is None else f"{'|'.join(self.variables)}: "
-        inside = ", ".join(map(str, self.args)) or "*"
-        text = f"{self.fn}({who}{'DISTINCT ' if self.distinct else ''}{inside})"
-        return f"FINAL {text}" if self.final else text
+def spelled(value: Reach | AggregateCall[Expr], variables: tuple[str, ...] | None = None) -> str:
+    """A value of a match by what it is, as if it were of other variables if they are given."""
+    if isinstance(value, Reach):
+        return str(value if variables is None else replace(value, variables=variables))
+    return (value if variables is None else replace(value, framed=MatchRows(variables, value.final))).told
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +162,7 @@ class Search:
     pattern: Pattern
     conditions: tuple[tuple[str, Expr], ...] = ()
     reaches: tuple[Reach, ...] = ()
-    summaries: tuple[MatchSummary, ...] = ()
+    summaries: tuple[AggregateCall[Expr], ...] = ()
     columns: tuple[str, ...] = ()
     given: Given = Given()
     skip: Skip = Skip()
@@ -215,9 +195,9 @@ class Search:
         return tuple(dict.fromkeys(p.name for p in walk_pattern(self.pattern) if isinstance(p, Variable)))
 
     @cached_property
-    def named(self) -> dict[str, Reach | MatchSummary]:
+    def named(self) -> dict[str, Reach | AggregateCall[Expr]]:
         """The reaches and summaries by name."""
-        reaches: dict[str, Reach | MatchSummary] = {reach.name: reach for reach in self.reaches}
+        reaches: dict[str, Reach | AggregateCall[Expr]] = {reach.name: reach for reach in self.reaches}
         return reaches | {summary.name: summary for summary in self.summaries}
 
     @cached_property
@@ -265,7 +245,7 @@ class Search:
         if self.whole_runs:
             parts.append("from whole runs")
         conditions = [f"{name} AS {self.spelled(condition)}" for name, condition in self.conditions]
-        given = [f"{name} := {self.named[name]}" if name in self.named else name for name in self.columns]
+        given = [f"{name} := {self._told(name)}" if name in self.named else name for name in self.columns]
         return " ".join(parts) + "".join(f"; {text}" for text in (", ".join(conditions), ", ".join(given)) if text)
 
     def _spelled_checks(self, pattern: Pattern) -> Pattern:
@@ -284,9 +264,12 @@ class Search:
         """A condition in which columns are written as what they stand for."""
 
         def spell(part: Expr) -> Expr:
-            return Column(part.type, str(self.named.get(part.name, part.name))) if isinstance(part, Column) else part
+            return Column(part.type, self._told(part.name)) if isinstance(part, Column) else part
 
         return str(transform(condition, spell))
+
+    def _told(self, name: str) -> str:
+        return spelled(self.named[name]) if name in self.named else name
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,10 @@ from dataclasses import replace
 from typing import Literal as OneOf
 
 from millstream.expressions.nodes import Call, Column, Expr, columns_of, transform
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.patterns.chains import Chain
 from millstream.plan.patterns.row_conditions import Views, distance_of
-from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, MatchSummary, Reach, Search
+from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, Reach, Search, spelled
 from millstream.plan.proofs.implication import contradictory
 from millstream.records import dataclass
 from millstream.types import BOOLEAN
@@ -123,10 +124,10 @@ class Knowledge:
             value = self.search.named.get(part.name) if isinstance(part, Column) else None
             if value is None:
                 return part
-            name = Column(part.type, tag + str(value))
+            name = Column(part.type, tag + spelled(value))
             if not is_only or value.variables != (element.variable,):
                 return name
-            run = Column(part.type, str(replace(value, variables=("run",))))
+            run = Column(part.type, spelled(value, ("run",)))
             if isinstance(value, Reach):
                 is_same = is_whole or not (value.first or value.offset)
                 return run if is_same and value.column != CLASSIFIER else name
@@ -140,7 +141,7 @@ class Knowledge:
         return None if element.check is None else transform(element.check, named)
 
 
-def _fewer(value: MatchSummary, run: Column) -> list[Expr]:
+def _fewer(value: AggregateCall[Expr], run: Column) -> list[Expr]:
     """How an aggregate over the last rows of a run compares with that over all of them."""
     compare = {"count": "<=", "max": "<=", "min": ">="}.get(value.fn)
     if compare is None:

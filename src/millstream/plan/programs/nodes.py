@@ -116,8 +116,8 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Summary(Expr):
-    """An aggregate over the rows of a `Rows`: a built-in by name (`call` is None; no argument counts rows), or a
-    program, whose last returned row's first column is the value."""
+    """The value of an aggregate over the rows of a `Rows`, as part of an expression: a built-in by name (no argument
+    counts rows), or a program, whose last returned row's first column is the value."""
 
     fn: str
     args: tuple[Expr, ...]
