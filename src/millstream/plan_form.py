@@ -45,7 +45,7 @@ _LISTED = {
     "plan.programs.nodes": "Range Order Rows Summary Exists InQuery ScalarQuery Insert Update Delete LocalTable "
     "Program",
     "plan.programs.python": "Instance Method Vectorised",
-    "plan.relations": "RangeWindow RowsWindow Window Coarsen Join Summarize SetOperation ToEvents Validity",
+    "plan.relations": "RangeWindow RowsWindow Periods Window Coarsen Join Summarize SetOperation ToEvents Validity",
     "plan.patterns.expressions": "Variable Sequence Either Repeat Excluded Edge Check",
     "plan.failed": "FailedRows",
     "plan.ties": "SortKey Ties",
@@ -73,7 +73,7 @@ _LISTED = {
     "kernels.relations.events": "ToEventsSpec",
     "kernels.relations.join": "JoinSpec",
     "kernels.relations.rows_window": "RowsWindowSpec",
-    "kernels.relations.stages": "RangeStage CoarsenStage ValidityStage",
+    "kernels.relations.stages": "RangeStage PeriodStage CoarsenStage ValidityStage",
     "kernels.relations.starts": "StartsStage",
     "kernels.relations.summary": "SummarySpec",
     "kernels.relations.time_changes": "RangeChangesSpec",

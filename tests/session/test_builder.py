@@ -263,7 +263,6 @@ REFUSED: dict[str, tuple[Build, str]] = {
     "two windows": (lambda db: db.stream("a").window("RANGE 5) o, b WINDOW(RANGE 3"), "more than one window"),
     "window and granularity": (lambda db: db.stream("a").window("RANGE 5) GRANULARITY(2"), "more than one window"),
     "a unit": (lambda db: db.stream("a").window("RANGE 5 SECONDS"), "the stream is ordered by a number"),
-    "a window over a relation": (lambda db: over_a(db).window("RANGE 3"), "a window over a relation"),
     "a window over a table": (lambda db: db.stream("names").window("ROWS 3"), "a window needs a stream"),
     "other clocks": (
         lambda db: over_a(db).join(db.stream("later"), on="TRUE"),

@@ -55,21 +55,37 @@ def create_stream(node: CreateStream, context: Context) -> Define:
     clock, time = _clock(node, schema, context)
     slack = 0 if node.slack is None else _slack(node.slack, clock, None if time is None else schema[time].type, context)
     since = None if node.since is None else _since(node.since, schema, time, context)
-    entry = StreamDef(name, schema, clock, time, slack, _source(node, context), since)
+    until = None if node.valid is None else _until(node, schema, time, context)
+    entry = StreamDef(name, schema, clock, time, slack, _source(node, context), since, until)
     if isinstance(node.keep, H.Keep):
         entry = dataclasses.replace(entry, keep=retention_of(node.keep, clock, entry.is_by_number, context))
     return Define(entry, replace, quiet)
+
+
+def _until(node: CreateStream, schema: Schema, time: str | None, context: Context) -> str:
+    """The column that tells when rows cease to be valid."""
+    assert node.valid is not None
+    start, end = node.valid
+    if node.since is not None:
+        context.fail("a stream has events that last, or rows that are valid", node.since, hint="leave SINCE out")
+    if time is None or start.name.lower() != time.lower():
+        context.fail("a stream is ordered by the start of validity", start, hint=f"ORDER BY {start.name}")
+    return _second_time(end, schema, time, "rows are valid from", context)
 
 
 def _since(node: exp.Identifier, schema: Schema, time: str | None, context: Context) -> str:
     """The column that tells when events start."""
     if time is None:
         context.fail("SINCE is for streams that are ordered by a column", node, hint="ORDER BY ended SINCE began")
+    return _second_time(node, schema, time, "events end at", context)
+
+
+def _second_time(node: exp.Identifier, schema: Schema, time: str, what: str, context: Context) -> str:
     if node.name not in schema:
         context.fail(f"no column {node.name}", node, hint=did_you_mean(node.name, list(schema.names)))
     if schema[node.name].type != schema[time].type:
         context.fail(
-            f"{node.name} is {schema[node.name].type}, and events end at {schema[time].type}",
+            f"{node.name} is {schema[node.name].type}, and {what} {schema[time].type}",
             node,
             hint="declare both columns with the same type",
         )
@@ -77,7 +93,7 @@ def _since(node: exp.Identifier, schema: Schema, time: str | None, context: Cont
 
 
 def _clock(node: CreateStream, schema: Schema, context: Context) -> tuple[Clock, str | None]:
-    order = node.args.get("order_by")
+    order = node.args.get("order_by") or (None if node.valid is None else node.valid[0])
     if order is None:
         return Clock.LATENT, None
     name = order.name

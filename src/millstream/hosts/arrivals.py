@@ -8,18 +8,14 @@ import pyarrow as pa
 from millstream.catalog import StreamDef
 from millstream.connectors.contract import Rejected
 from millstream.kernels.batch import Ints
-from millstream.types import DATE, to_kernel
-
-DAY_US = 86_400_000_000
+from millstream.kernels.keys.words import instants
 
 
 def times_of(rows: pa.RecordBatch, stream: StreamDef) -> Ints:
     """The order times (int64 µs, or ticks of an integer column) of rows none of which lacks one."""
     assert stream.time_column is not None
     index = stream.schema.index(stream.time_column)
-    type_ = stream.schema[stream.time_column].type
-    times = to_kernel(rows.column(index), type_)
-    return times * DAY_US if type_ == DATE else times
+    return instants(rows.column(index), stream.schema[stream.time_column].type)
 
 
 def refuse_untimed(rows: pa.RecordBatch, stream: StreamDef) -> tuple[pa.RecordBatch, tuple[Rejected, ...]]:

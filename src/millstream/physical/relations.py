@@ -20,7 +20,7 @@ from millstream.kernels.relations.events import ToEventsSpec
 from millstream.kernels.relations.join import JoinSpec
 from millstream.kernels.relations.rows_window import RowsWindowSpec
 from millstream.kernels.relations.signs import SIGN, signed
-from millstream.kernels.relations.stages import CoarsenStage, RangeStage, ValidityStage
+from millstream.kernels.relations.stages import CoarsenStage, PeriodStage, RangeStage, ValidityStage
 from millstream.kernels.relations.summary import SummarySpec
 from millstream.kernels.relations.time_changes import RangeChangesSpec
 from millstream.kernels.streams.merge import MergeSpec
@@ -126,16 +126,22 @@ class RelationPlanner:
                 )
             case _:
                 raise NotImplementedError(f"no physical form of {node.label()}")
-        return (
-            made if self.form == "intervals" else Apply(self._formed(node.schema), (made,), ToChangesSpec(node.schema))
-        )
+        return self._as_formed(made)
+
+    def _as_formed(self, made: Physical) -> Physical:
+        """What was made as intervals, in this planner's form."""
+        if self.form == "intervals":
+            return made
+        return Apply(self._formed(made.schema), (made,), ToChangesSpec(made.schema))
 
     # -- operators -------------------------------------------------------------------------------------------------
 
-    def _window(self, events: Physical, window: R.RangeWindow | R.RowsWindow) -> Physical:
+    def _window(self, events: Physical, window: R.WindowKind) -> Physical:
         schema = events.schema
         if isinstance(window, R.RowsWindow):
             return self._apply(schema, (events,), RowsWindowSpec(schema, window, self.form))
+        if isinstance(window, R.Periods):
+            return self._as_formed(Staged(schema, events, PeriodStage(schema, window.until), spans=True))
         if self.form == "changes":
             return self._apply(schema, (events,), RangeChangesSpec(schema, window))
         return Staged(schema, events, RangeStage(schema, window), spans=True)

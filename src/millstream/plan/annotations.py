@@ -8,7 +8,7 @@ from __future__ import annotations
 from millstream.expressions.nodes import Column
 from millstream.plan.event_joins import AtWindowEnd
 from millstream.plan.nodes import Distinct, Filter, JoinTable, Kind, Node, Project, Union
-from millstream.plan.relations import Coarsen, Join, RangeWindow, RowsWindow, SetOperation, Summarize, Window
+from millstream.plan.relations import Coarsen, Join, Periods, RangeWindow, RowsWindow, SetOperation, Summarize, Window
 
 
 def is_chronon(node: Node) -> bool:
@@ -51,7 +51,7 @@ def ends_in_order(node: Node) -> bool:
         case AtWindowEnd():
             return True
         case Window(window=window):
-            return isinstance(window, RangeWindow) or not window.by
+            return isinstance(window, RangeWindow) or (isinstance(window, RowsWindow) and not window.by)
         case Summarize(keys=keys):
             # without groups there is one row at a time
             return not keys
@@ -74,7 +74,7 @@ def is_snapshot_reducible(node: Node) -> bool:
 def may_stay(relation: Node) -> bool:
     """Whether rows of a relation may have no end that time alone brings."""
     match relation:
-        case Window(window=RowsWindow() | RangeWindow(size=None)):
+        case Window(window=RowsWindow() | Periods() | RangeWindow(size=None)):
             return True
     return any(may_stay(child) for child in relation.inputs if child.kind is Kind.RELATION)
 

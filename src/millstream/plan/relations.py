@@ -77,16 +77,29 @@ class RowsWindow:
 
 
 @dataclass(frozen=True)
+class Periods:
+    """Each row from its own time until that in a column, or for ever where that is NULL: rows bring their validity."""
+
+    until: str
+    slide = 1
+
+    def __str__(self) -> str:
+        return f"UNTIL {self.until}"
+
+
+WindowKind = RangeWindow | RowsWindow | Periods
+
+
+@dataclass(frozen=True)
 class Window(Unary):
     """Events as a relation: each row is valid while the window holds it."""
 
-    window: RangeWindow | RowsWindow
+    window: WindowKind
 
     def __post_init__(self) -> None:
         if self.input.kind is not Kind.EVENTS:
             raise ValueError("a window takes events")
-        if isinstance(self.window, RowsWindow):
-            require_names(self.window.by, self.input.schema, "WINDOW")
+        require_names(tuple(self.reads), self.input.schema, "WINDOW")
 
     @property
     def kind(self) -> Kind:
@@ -94,19 +107,24 @@ class Window(Unary):
 
     @property
     def reads(self) -> frozenset[str]:
-        return frozenset(() if isinstance(self.window, RangeWindow) else self.window.by)
+        match self.window:
+            case RowsWindow(by=by):
+                return frozenset(by)
+            case Periods(until=until):
+                return frozenset([until])
+        return frozenset()
 
     @property
     def sieves(self) -> frozenset[str]:
         # a window of time holds a row whatever other rows there are; one of rows would reach further back
-        return frozenset(self.schema.names) if isinstance(self.window, RangeWindow) else self.reads
+        return self.reads if isinstance(self.window, RowsWindow) else frozenset(self.schema.names)
 
     @property
     def gives_its_rows(self) -> bool:
         return isinstance(self.window, RangeWindow) and self.window.slide == 1
 
     def apart(self, by: tuple[str, ...]) -> Node | None:
-        if isinstance(self.window, RangeWindow):
+        if not isinstance(self.window, RowsWindow):
             return self
         return replace(self, window=replace(self.window, by=(by[0], *self.window.by)))
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from millstream.expressions.functions import can_fail
 from millstream.expressions.nodes import Column
 from millstream.plan.nodes import Node, Project, Union
-from millstream.plan.relations import RangeWindow, RowsWindow, Window
+from millstream.plan.relations import Periods, RangeWindow, Window, WindowKind
 
 
 def push_down_project(node: Node) -> Node:
@@ -22,7 +22,7 @@ def push_down_project(node: Node) -> Node:
     return node
 
 
-def _over(node: Project, window: RangeWindow | RowsWindow) -> RangeWindow | RowsWindow | None:
+def _over(node: Project, window: WindowKind) -> WindowKind | None:
     """The window that over the projected rows holds the same ones, at no greater width."""
     if window.slide > 1 and any(can_fail(expr) for _, expr in node.columns):
         # a row that comes and goes between two slides is never in a result
@@ -30,6 +30,11 @@ def _over(node: Project, window: RangeWindow | RowsWindow) -> RangeWindow | Rows
     if isinstance(window, RangeWindow):
         return window
     kept = {expr.name: name for name, expr in node.columns if isinstance(expr, Column)}
+    if isinstance(window, Periods):
+        if window.until not in kept or any(can_fail(expr) for _, expr in node.columns):
+            # a row that is never valid is never in a result
+            return None
+        return Periods(kept[window.until])
     if not kept.keys() >= set(window.by) or len(node.columns) > len(node.input.schema):
         return None
     return replace(window, by=tuple(kept[name] for name in window.by))

@@ -63,11 +63,13 @@ def perform(db: Database, action: Alteration, planned: Planned | None) -> Query 
     return None
 
 
-def explained_statement(db: Database, asked: act.StartQuery | act.AlterQuery | act.AlterWindow, mode: str) -> str:
+def explained_statement(
+    db: Database, asked: act.StartQuery | act.AlterQuery | act.AlterWindow, mode: str, text: str
+) -> str:
     """How a query would run; of ALTER QUERY, what it would reuse and compute anew: a dry run."""
     asked = settled(db, asked)  # type: ignore[assignment]
     if isinstance(asked, act.StartQuery):
-        planned = db.plan("query", asked.bound, asked.sink, history=asked.history)
+        planned = db.plan("query", asked.bound, asked.sink, text=text, history=asked.history)
         return explained(planned, mode, db.catalog, db._host)
     assert isinstance(asked, act.AlterQuery)
     planned = planned_alteration(db, asked)

@@ -167,7 +167,7 @@ class Database(Guarded):
     def explain(self, text: str, mode: str = "", params: Parameters | None = None) -> str:
         """How a query would run, as EXPLAIN shows it."""
         self._require_open()
-        return self._explain(*explainable(bind(sql.parse(text, params)[0].ast, self.catalog, text), mode.upper()))
+        return self._explain(*explainable(bind(sql.parse(text, params)[0].ast, self.catalog, text), mode.upper()), text)
 
     @in_turn
     def perform(self, action: act.Action, text: str = "", name: str | None = None) -> Query | Result | None:
@@ -201,7 +201,7 @@ class Database(Guarded):
                 counts = self.push(stream, rows.arrow())
                 return Result(pa.table({name: [count] for name, count in asdict(counts).items()}))
             case act.ExplainPlan(of=query, mode=mode):
-                return text_table("plan", self._explain(query, mode).splitlines())
+                return text_table("plan", self._explain(query, mode, text).splitlines())
             case act.ShowList(kind="SHARING"):
                 return sharing(self._host.sharing(), self.query_sets())
             case act.ShowList(kind=kind):
@@ -236,8 +236,8 @@ class Database(Guarded):
         return plan_query(name, bound, sink, how, rules, uses=uses, text=text, view=view, history=history)
 
     @refusing_depth()
-    def _explain(self, query: act.StartQuery | act.AlterQuery | act.AlterWindow, mode: str) -> str:
-        return altering.explained_statement(self, query, mode)
+    def _explain(self, query: act.StartQuery | act.AlterQuery | act.AlterWindow, mode: str, text: str = "") -> str:
+        return altering.explained_statement(self, query, mode, text)
 
     # -- queries ---------------------------------------------------------------------------------------------------
 

@@ -18,6 +18,8 @@ from millstream.plan.patterns.search import Match
 from millstream.rules import OPTIMIZE, Trace
 from millstream.rules.merge_aggregates import windows_apart
 from millstream.session.planned import Planned
+from millstream.sql import parse, to_sql
+from millstream.sql.relations import Granularity, StreamWindow
 
 MODES = ("", "VERBOSE", "RULES", "COST")
 
@@ -31,9 +33,24 @@ def explained(planned: Planned, mode: str, catalog: Catalog, host: Host) -> str:
     by_number = any(catalog.get(stream, StreamDef).is_by_number for stream in streams_of(program.plan))
     with lengths_told(by_number=by_number):
         text = explain_text(program.bound, trace, host.explain(program), mode, host.statistics())
+    if ranges := _unused_ranges(planned.text):
+        text += "\n\n" + _part("ranges that are not used yet", "\n".join(ranges))
     if program.history is not None and mode != "COST":
         text += "\n\n" + _part("history", "\n".join(host.sources_of_history(program)))
     return text
+
+
+def _unused_ranges(text: str) -> list[str]:
+    """The ranges of a query from which the engine could choose, each with what it takes."""
+    found = []
+    for statement in parse(text) if text else ():
+        for window in statement.ast.find_all(StreamWindow):
+            if (most := window.args.get("most")) is not None:
+                found.append(f"{to_sql(window)}: always {to_sql(most)}")
+        for granularity in statement.ast.find_all(Granularity):
+            if (finest := granularity.args.get("finest")) is not None:
+                found.append(f"{to_sql(granularity)}: always {to_sql(finest)}")
+    return found
 
 
 def explain_text(plan: Node, trace: Trace, stages: str, mode: str, known: Statistics = UNKNOWN) -> str:

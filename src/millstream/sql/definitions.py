@@ -22,7 +22,7 @@ _SIMPLE_KEY = re.compile(r"[a-z_][a-z0-9_]*")
 _KEYS_AND_CHECKS = ("PRIMARY KEY", "FOREIGN KEY", "UNIQUE", "CHECK")
 
 # Clauses whose first word could be taken for a unit of time.
-_STREAM_CLAUSES = ("KEEP", "ORDERED", "SINCE", "SOURCE")
+_STREAM_CLAUSES = ("KEEP", "ORDERED", "SINCE", "SOURCE", "VALID")
 
 
 class DefinitionParser(StreamOperatorParser):
@@ -90,6 +90,8 @@ class DefinitionParser(StreamOperatorParser):
             return "order_by", self._parse_stream_order()
         if self._match_text_seq("SINCE"):
             return "since", self._parse_name("the name of a column")
+        if self._match_text_seq("VALID"):
+            return "valid", self._parse_validity()
         if self._match_text_seq("SLACK"):
             return "slack", self._parse_slack()
         if self._match_text_seq("SOURCE"):
@@ -107,6 +109,13 @@ class DefinitionParser(StreamOperatorParser):
             failure.hint = "use one column; a query can sort further"
             raise failure
         return column
+
+    def _parse_validity(self) -> exp.Tuple:
+        """FROM a TO b: the columns with the bounds of a row's validity."""
+        self._expect(TokenType.FROM, "FROM")
+        start = self._parse_name("the name of a column")
+        self._expect_words("TO")
+        return exp.Tuple(expressions=[start, self._parse_name("the name of a column")])
 
     def _parse_slack(self) -> exp.Expr:
         """A time span, or a number where the stream is ordered by one."""

@@ -137,6 +137,7 @@ class MillstreamGenerator(Generator):
             self._created("STREAM", node) + (self._columns(node.columns) if node.columns else ""),
             self._clause("ORDER BY", node.order_by),
             self._clause("SINCE", node.since),
+            "" if node.valid is None else f"VALID FROM {self.sql(node.valid[0])} TO {self.sql(node.valid[1])}",
             self._clause("SLACK", node.slack),
             self._clause("KEEP", node.keep),
             self._clause("SOURCE", node.source),

@@ -29,6 +29,7 @@ class CreateStream(exp.Expression):
     columns: ColumnDefs, whose `kind` may be absent; empty for CREATE STREAM … AS
     order_by: the Identifier after ORDER BY or ORDERED BY (`current_time`: stamped at arrival); None: latent timestamps
     since: the Identifier after SINCE: when events start
+    valid: the two Identifiers after VALID FROM and TO: the bounds of rows that bring their own validity
     slack: Interval, or a number
     keep: the Keep after KEEP
     source: string Literal (`SOURCE 'port4445'`) or function call (`SOURCE f('a', 'b')`)
@@ -42,6 +43,7 @@ class CreateStream(exp.Expression):
         "columns": False,
         "order_by": False,
         "since": False,
+        "valid": False,
         "slack": False,
         "keep": False,
         "source": False,
@@ -62,6 +64,11 @@ class CreateStream(exp.Expression):
     @property
     def since(self) -> exp.Identifier | None:
         return self.args.get("since")
+
+    @property
+    def valid(self) -> tuple[exp.Identifier, exp.Identifier] | None:
+        bounds = self.args.get("valid")
+        return None if bounds is None else tuple(bounds.expressions)
 
     @property
     def slack(self) -> exp.Expr | None:

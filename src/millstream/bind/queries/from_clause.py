@@ -22,6 +22,7 @@ from millstream.expressions.nodes import Column, Literal
 from millstream.plan import nodes as P
 from millstream.plan.events.algebra import Since
 from millstream.plan.failed import FailedRows
+from millstream.plan.relations import Periods, Window
 from millstream.sql import to_sql
 from millstream.sql.event_nodes import EventExpression
 from millstream.sql.nodes import SideStream, WindowTable
@@ -151,6 +152,8 @@ def _bind_item(node: exp.Expr, context: Context, join: exp.Join | None) -> FromE
         case StreamDef():
             scan = P.Scan(entry.name, entry.schema)
             plan = scan if entry.since is None else Since(scan, entry.since)
+            if entry.until is not None:
+                plan = Window(scan, Periods(entry.until))
         case DerivedDef() | ViewDef():
             plan = entry.plan
         case TableDef():

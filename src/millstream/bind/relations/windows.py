@@ -93,17 +93,19 @@ def check_clocks(plans: Iterable[P.Node], word: str, node: exp.Expr, context: Co
 
 
 def _as_events(rows: P.Node, node: exp.Expr, context: Context) -> P.Node:
-    """The rows that a window is to be laid over."""
+    """The rows that a window is to be laid over: those of a relation are split into one for each instant."""
     if rows.kind is P.Kind.EVENTS:
         return rows
-    if not is_chronon(rows):
+    if (events := _unwindowed(rows, NOW)) is not None:
+        return events
+    if _is_too_fine(rows, context):
         context.refuse(
-            "a window over a relation",
+            "a window over a relation would take every row in every microsecond",
             node,
-            detail="its rows are already valid for some time, and a window needs events",
-            hint="turn it into events first, ISTREAM(…), or leave this window out",
+            detail="its rows are already valid for some time, and a window counts each instant of it",
+            hint="say how often, … GRANULARITY(1 SECOND) WINDOW(RANGE …), or turn it into events, ISTREAM(…)",
         )
-    return _unwindowed(rows, NOW) or R.ToEvents(rows, "rstream")
+    return R.ToEvents(rows, "rstream", _granularity(rows))
 
 
 def _unwindowed(plan: P.Node, window: R.RangeWindow) -> P.Node | None:
@@ -238,11 +240,15 @@ def _refuse_granule(message: str, node: exp.Expr, context: Context) -> NoReturn:
 
 
 def _rate(plan: P.Node, node: exp.Expr, context: Context) -> int:
-    granule = _granularity(plan)
-    if granule == 1 and not is_chronon(plan) and context.time_type(plan) != BIGINT:
+    if _is_too_fine(plan, context):
         context.refuse(
             "RSTREAM would emit every row in every microsecond",
             node,
             hint="choose how often, FROM s WINDOW(RANGE …) GRANULARITY(1 SECOND), or use ISTREAM",
         )
-    return granule
+    return _granularity(plan)
+
+
+def _is_too_fine(plan: P.Node, context: Context) -> bool:
+    """Whether rows last, and time has too many instants to look at each of them."""
+    return _granularity(plan) == 1 and not is_chronon(plan) and context.time_type(plan) != BIGINT

@@ -12,8 +12,9 @@ import pyarrow as pa
 from millstream.catalog import StreamDef
 from millstream.connectors.contract import Chunk, Offset, Rejected, RowSource, Watched
 from millstream.errors import ConnectorError
-from millstream.hosts.arrivals import DAY_US, refuse_untimed, times_of
+from millstream.hosts.arrivals import refuse_untimed, times_of
 from millstream.kernels.batch import BEGIN, Ints
+from millstream.kernels.keys.words import DAY_US
 from millstream.records import dataclass
 
 SORT_BYTES = 256 << 20

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.kernels.batch import Batch
-from millstream.kernels.keys.words import plain, validity
+from millstream.kernels.keys.words import instants, validity
 from millstream.kernels.one_input import AtMostOne, KeepsColumns, OneInput
 from millstream.records import dataclass
 from millstream.schema import Field, Schema
-from millstream.types import SqlType, from_kernel, to_kernel
+from millstream.types import SqlType, from_kernel
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class SinceStage(AtMostOne, KeepsColumns):
 
     def step(self, batch: Batch) -> Batch:
         column = batch.rows.column(self.input.index(self.start))
-        starts = to_kernel(plain(column, self.input[self.start].type), self.input[self.start].type)
+        starts = instants(column, self.input[self.start].type)
         mask = validity(column)
         starts = np.minimum(starts if mask is None else np.where(mask, starts, batch.time), batch.time)
         return replace(batch, other=np.ascontiguousarray(starts, dtype=np.int64))

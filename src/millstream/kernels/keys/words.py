@@ -36,6 +36,15 @@ def validity(column: pa.Array) -> Bools | None:
     return mask
 
 
+DAY_US = 86_400_000_000
+
+
+def instants(column: pa.Array, type_: SqlType) -> Ints:
+    """The values of a column as times (µs, or ticks of an integer column); those of NULL mean nothing."""
+    times: Ints = to_kernel(plain(column, type_), type_)
+    return times * DAY_US if type_.name == "DATE" else times
+
+
 _all_true: Bools = np.ones(0, dtype=np.bool_)
 
 

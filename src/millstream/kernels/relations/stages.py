@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from millstream.errors import DataError
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
+from millstream.kernels.keys.words import instants, validity
 from millstream.kernels.one_input import AtMostOne, KeepsColumns
 from millstream.plan.lengths import length_told
 from millstream.plan.relations import RangeWindow
@@ -32,6 +33,24 @@ class RangeStage(AtMostOne, KeepsColumns):
             return Batch.empty(self.output.arrow, upto, batch.port)
         start, end = window_bounds(batch.time, self.window)
         return _during(batch, start, end, upto)
+
+
+@dataclass(frozen=True)
+class PeriodStage(AtMostOne, KeepsColumns):
+    """Events as a relation: each row is valid until the time in a column, or for ever where that is NULL."""
+
+    until: str
+
+    def describe(self) -> str:
+        return f"valid until {self.until}"
+
+    def step(self, batch: Batch) -> Batch:
+        if not len(batch):
+            return Batch.empty(self.output.arrow, batch.upto, batch.port)
+        column = batch.rows.column(self.input.index(self.until))
+        end, known = instants(column, self.input[self.until].type), validity(column)
+        end = np.ascontiguousarray(end if known is None else np.where(known, end, FOREVER), dtype=np.int64)
+        return _during(batch, batch.time, end, batch.upto)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,17 @@ from millstream.plan.nodes import (
     Union,
     Yield,
 )
-from millstream.plan.relations import Coarsen, Join, RowsWindow, SetOperation, Summarize, ToEvents, Validity, Window
+from millstream.plan.relations import (
+    Coarsen,
+    Join,
+    Periods,
+    RangeWindow,
+    SetOperation,
+    Summarize,
+    ToEvents,
+    Validity,
+    Window,
+)
 from millstream.plan.unnest import Unnest
 from millstream.records import dataclass
 
@@ -165,7 +175,9 @@ def _window(
         coarse = flows.coarsened(flow, max(float(node.granule), flow.granule))
         return coarse, 0.0, operator_costs.coarsen_cpu(flow, coarse, u)
     window = node.window
-    if not isinstance(window, RowsWindow):
+    if isinstance(window, Periods):
+        return flows.range_window(flow, LONG), 0.0, operator_costs.range_window_cpu(flow, u)
+    if isinstance(window, RangeWindow):
         shown = flows.range_window(flow, LONG if window.size is None else float(window.size))
         return (
             RelationFlow(shown.distance, shown.length, float(window.slide)),
