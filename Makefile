@@ -6,6 +6,9 @@ STAMP := $(VENV)/.installed
 ROWS ?= 200000
 WORKERS ?= 2
 
+# Python keeps what it compiled: tests start some hundred processes, each of which needs a third of the time then.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: run test types all-tests check thorough bench bench-spark bench-aggregates bench-relations bench-patterns bench-nexmark bench-queries format clean setup help
 
 help: ## show this list
