@@ -29,8 +29,12 @@ class SqlType:
     """what an ARRAY holds"""
     fields: tuple[tuple[str, SqlType], ...] = ()
     """the names and types of a STRUCT's fields; of a MAP, those of `key` and `value`"""
+    domain: str = ""
+    """the name of a type whose values are some of those of this one, and are carried as these (`DOMAINS`)"""
 
     def __str__(self) -> str:
+        if self.domain:
+            return self.domain
         if self.element is not None:
             return f"{self.element}[]"
         if self.fields:
@@ -63,6 +67,20 @@ class SqlType:
         if self.fields:
             return self._nested(lambda type_: type_.duckdb, _quoted)
         return f"DECIMAL({self.precision}, {self.scale})" if self.name == "DECIMAL" else _ROWS[self.name].duckdb
+
+    @property
+    def stored(self) -> str:
+        """The type of a stored table's column in DuckDB, which knows domains, too."""
+        if self.element is not None:
+            return f"{self.element.stored}[]"
+        if self.fields:
+            return self._nested(lambda type_: type_.stored, _quoted)
+        return self.domain or self.duckdb
+
+    @property
+    def base(self) -> SqlType:
+        """The type that carries a domain's values; any other type is its own."""
+        return replace(self, domain="") if self.domain else self
 
     @property
     def spark(self) -> str:
@@ -105,7 +123,7 @@ class SqlType:
 
     @property
     def is_nested(self) -> bool:
-        """An ARRAY, STRUCT or MAP: values that are passed on and taken apart, but not compared."""
+        """An ARRAY, STRUCT or MAP."""
         return self.element is not None or bool(self.fields)
 
     @property
@@ -176,6 +194,35 @@ DATE = SqlType("DATE")
 TIME = SqlType("TIME")
 INTERVAL = SqlType("INTERVAL")
 
+# Domains are types that no engine but DuckDB has. Their values are some of those of another type, which carries them
+# everywhere: in Arrow, in kernels, on Spark. So only what makes a value of a domain need know it: casts and input.
+UTINYINT = SqlType("SMALLINT", domain="UTINYINT")
+USMALLINT = SqlType("INTEGER", domain="USMALLINT")
+UINTEGER = SqlType("BIGINT", domain="UINTEGER")
+UBIGINT = SqlType("DECIMAL", 20, domain="UBIGINT")
+HUGEINT = SqlType("DECIMAL", 38, domain="HUGEINT")
+UUID = SqlType("VARCHAR", domain="UUID")
+JSON = SqlType("VARCHAR", domain="JSON")
+DOMAINS = {type_.domain: type_ for type_ in (UTINYINT, USMALLINT, UINTEGER, UBIGINT, HUGEINT, UUID, JSON)}
+_UNSIGNED = {"UTINYINT": 8, "USMALLINT": 16, "UINTEGER": 32, "UBIGINT": 64}
+_BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64}
+
+
+def integer_bounds(type_: SqlType) -> tuple[int, int] | None:
+    """The least and the greatest value of a type of whole numbers; None for other types.
+
+    >>> integer_bounds(UTINYINT), integer_bounds(TINYINT), integer_bounds(DOUBLE)
+    ((0, 255), (-128, 127), None)
+    """
+    if type_.domain in _UNSIGNED:
+        return 0, 2 ** _UNSIGNED[type_.domain] - 1
+    if type_.domain == "HUGEINT":
+        return 1 - 10**38, 10**38 - 1
+    if type_.name in _BITS:
+        edge = 2 ** (_BITS[type_.name] - 1)
+        return -edge, edge - 1
+    return None
+
 
 def DECIMAL(precision: int = 18, scale: int = 3) -> SqlType:
     if not (1 <= precision <= 38 and 0 <= scale <= precision):
@@ -212,7 +259,7 @@ def nested_fault(type_: SqlType) -> str | None:
 
 
 # Spellings accepted in declarations. REAL and FLOAT are kept in double precision, as the SQL standard allows;
-# the length of CHAR(n) and VARCHAR(n) is accepted and not enforced. JSON is text, which functions of JSON read.
+# the length of CHAR(n) and VARCHAR(n) is accepted and not enforced.
 _SPELLINGS = {
     "BOOL": BOOLEAN, "BOOLEAN": BOOLEAN, "TINYINT": TINYINT, "INT1": TINYINT, "BYTE": TINYINT,
     "SMALLINT": SMALLINT, "INT2": SMALLINT, "SHORT": SMALLINT, "INT": INTEGER, "INTEGER": INTEGER, "INT4": INTEGER,
@@ -222,7 +269,7 @@ _SPELLINGS = {
     "STRING": VARCHAR, "CHARACTER VARYING": VARCHAR, "BLOB": BLOB, "BINARY": BLOB, "VARBINARY": BLOB, "BYTEA": BLOB,
     "TIMESTAMP": TIMESTAMP, "DATETIME": TIMESTAMP, "TIMESTAMP_NTZ": TIMESTAMP, "TIMESTAMPNTZ": TIMESTAMP,
     "TIMESTAMPTZ": TIMESTAMPTZ, "TIMESTAMP_LTZ": TIMESTAMPTZ, "TIMESTAMPLTZ": TIMESTAMPTZ,
-    "JSON": VARCHAR,
+    **DOMAINS, "UINT8": UTINYINT, "UINT16": USMALLINT, "UINT32": UINTEGER, "UINT64": UBIGINT, "INT128": HUGEINT,
     "TIMESTAMP WITH TIME ZONE": TIMESTAMPTZ, "DATE": DATE, "TIME": TIME, "INTERVAL": INTERVAL,
 }  # fmt: skip
 
@@ -291,6 +338,8 @@ def from_arrow(type_: pa.DataType) -> SqlType | None:
     """The SQL type that holds every value of an Arrow type without loss, or None."""
     if pa.types.is_dictionary(type_):
         return from_arrow(type_.value_type)
+    if isinstance(type_, pa.BaseExtensionType):
+        return _EXTENSIONS.get(type_.extension_name)
     if pa.types.is_decimal(type_):
         return DECIMAL(type_.precision, type_.scale) if type_.precision <= 38 else None
     if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_):
@@ -307,13 +356,31 @@ def from_arrow(type_: pa.DataType) -> SqlType | None:
         return TIMESTAMPTZ if type_.tz else TIMESTAMP
     tests: tuple[tuple[Any, SqlType], ...] = (
         (pa.types.is_boolean, BOOLEAN), (pa.types.is_int8, TINYINT), (pa.types.is_int16, SMALLINT),
-        (pa.types.is_uint8, SMALLINT), (pa.types.is_int32, INTEGER), (pa.types.is_uint16, INTEGER),
-        (pa.types.is_int64, BIGINT), (pa.types.is_uint32, BIGINT), (pa.types.is_floating, DOUBLE),
+        (pa.types.is_uint8, UTINYINT), (pa.types.is_int32, INTEGER), (pa.types.is_uint16, USMALLINT),
+        (pa.types.is_int64, BIGINT), (pa.types.is_uint32, UINTEGER), (pa.types.is_uint64, UBIGINT),
+        (pa.types.is_floating, DOUBLE),
         (pa.types.is_string, VARCHAR), (pa.types.is_large_string, VARCHAR), (pa.types.is_string_view, VARCHAR),
         (pa.types.is_binary, BLOB), (pa.types.is_large_binary, BLOB), (pa.types.is_date, DATE),
         (pa.types.is_time, TIME), (pa.types.is_duration, INTERVAL), (pa.types.is_null, NULL),
     )  # fmt: skip
     return next((sql for test, sql in tests if test(type_)), None)
+
+
+_EXTENSIONS = {"arrow.uuid": UUID, "arrow.json": JSON}
+
+
+def from_duckdb(kind: str, arrow: pa.DataType) -> SqlType | None:
+    """The SQL type of a column that DuckDB calls `kind` and gives out as an Arrow type; None if there is none."""
+    return parse_type(kind) or from_arrow(arrow)
+
+
+def fixed_length(array: pa.Array) -> pa.Array:
+    """Intervals of months, days and nanoseconds, as DuckDB gives them out, in microseconds: a month is 30 days."""
+    parts = np.frombuffer(array.buffers()[1], dtype=[("months", "<i4"), ("days", "<i4"), ("nanos", "<i8")])
+    parts = parts[array.offset : array.offset + len(array)]
+    days = parts["months"].astype(np.int64) * 30 + parts["days"]
+    valid = to_numpy(array.is_valid()) if array.null_count else None
+    return from_numpy(days * 86_400_000_000 + parts["nanos"] // 1000, valid, INTERVAL.arrow)
 
 
 def common_type(left: SqlType, right: SqlType) -> SqlType | None:
@@ -322,6 +389,9 @@ def common_type(left: SqlType, right: SqlType) -> SqlType | None:
         return left
     if left == NULL:
         return right
+    if left.domain or right.domain:
+        # a UUID is no text among others: it is compared with UUIDs
+        return None if UUID in (left, right) else common_type(left.base, right.base)
     if left.is_numeric and right.is_numeric:
         if DOUBLE in (left, right):
             return DOUBLE

@@ -35,9 +35,9 @@ def bind_type(context: Context, node: exp.Expr) -> SqlType:
 
 
 _INSTEAD = {
-    "UUID": "VARCHAR", "UTINYINT": "SMALLINT", "USMALLINT": "INTEGER", "UINTEGER": "BIGINT",
-    "UBIGINT": "DECIMAL(20, 0)", "HUGEINT": "DECIMAL(38, 0)", "UHUGEINT": "DECIMAL(38, 0)", "VARIANT": "JSON",
-}  # fmt: skip
+    "UHUGEINT": "HUGEINT",
+    "VARIANT": "JSON",
+}
 """Types of other engines, and those here that hold their values."""
 
 _NO_FIELDS = ("a struct needs its fields", "STRUCT(name VARCHAR, size INT)")

@@ -16,12 +16,11 @@ from millstream.expressions.functions.literals import decimal_value
 from millstream.expressions.nodes import Call, Cast, Column, Expr, Literal
 from millstream.expressions.object_values import to_arrow, to_values
 from millstream.schema import Field, Schema
-from millstream.types import SqlType
+from millstream.types import BIGINT, INTEGER, SqlType, integer_bounds
 
 Function = Callable[..., Any]
 
 EXACT = Context(prec=100)
-_BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "DATE": 32}
 _REMEMBERED = 4096
 
 
@@ -31,8 +30,9 @@ def identity(value: Any) -> Any:
 
 def bounds(type_: SqlType) -> tuple[int, int]:
     """The least and the greatest value of a type whose values are integers."""
-    edge: int = 2 ** (_BITS.get(type_.name, 64) - 1)
-    return -edge, edge - 1
+    found = integer_bounds(type_) or integer_bounds(INTEGER if type_.name == "DATE" else BIGINT)
+    assert found is not None
+    return found
 
 
 def strict_function(expr: Call) -> Function | None:
@@ -50,9 +50,12 @@ def cast_function(expr: Cast) -> Function | None:
     """What a cast does; `identity` where the value stays as it is, None if it is not done here."""
     source, target = expr.arg.type, expr.type
     kinds = {source.name, target.name}
-    wider = source.is_integer and target.is_integer and bounds(source)[1] <= bounds(target)[1]
-    if source == target or wider or kinds == {"TIMESTAMP", "TIMESTAMPTZ"}:
+    pair = (bounds(source), bounds(target)) if source.is_integer and target.is_integer else None
+    wider = pair is not None and pair[1][0] <= pair[0][0] and pair[0][1] <= pair[1][1]
+    if target in (source, source.base) or wider or kinds == {"TIMESTAMP", "TIMESTAMPTZ"}:
         return identity
+    if target.domain:
+        return None
     if source.is_integer and target.is_text:
         return str
     if source.is_integer and target.name == "DECIMAL" and not expr.safe:

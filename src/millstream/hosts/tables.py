@@ -21,7 +21,7 @@ from millstream.expressions.sql.text import to_duckdb_sql
 from millstream.hosts.table_join import Added, Removed
 from millstream.physical.nodes import StoredTable
 from millstream.schema import Field, Schema
-from millstream.types import from_arrow
+from millstream.types import INTERVAL, SqlType, fixed_length, from_duckdb
 
 _MOST_CHANGES = 1_024
 _MOST_CHANGED_ROWS = 1 << 17
@@ -51,8 +51,9 @@ class TableStore:
     ) -> None:
         """Make an empty table; one of that name goes, unless `keep` says to go on with it."""
         how = "CREATE TABLE IF NOT EXISTS" if keep else "CREATE OR REPLACE TABLE"
+        kept = [*constraints, *((field.name, _no_months(field.name)) for field in schema if field.type == INTERVAL)]
         columns = [
-            " ".join((quoted(field.name), field.type.duckdb, *(text for of, text in constraints if of == field.name)))
+            " ".join((quoted(field.name), field.type.stored, *(text for of, text in kept if of == field.name)))
             for field in schema
         ]
         self._run(f"{how} {quoted(name)} ({', '.join([*columns, *(text for of, text in constraints if not of)])})")
@@ -135,17 +136,12 @@ class TableStore:
 
     def query(self, sql: str) -> pa.Table:
         """The answer of an ad-hoc query, in our types."""
-        table = self._rows(sql)
-        schema = _schema_of(table.schema)
-        return (
-            table.rename_columns([f"c{i}" for i in range(table.num_columns)])
-            .cast(pa.schema([pa.field(f"c{i}", field.type.arrow) for i, field in enumerate(schema)]))
-            .rename_columns(table.schema.names)
-        )
+        table, kinds = self._answer(sql)
+        return _in_types(table, [field.type for field in _schema_of(table.schema, kinds)])
 
     def schema_of(self, sql: str) -> Schema:
-        empty = self._rows(f"SELECT * FROM ({sql}) LIMIT 0")
-        return Schema(tuple(_schema_of(empty.schema)))
+        empty, kinds = self._answer(f"SELECT * FROM ({sql}) LIMIT 0")
+        return Schema(tuple(_schema_of(empty.schema, kinds)))
 
     def read(self, table: StoredTable, lent: Mapping[str, pa.Table] | None = None) -> pa.Table:
         """A table's rows as a plan reads them; a query may also read tables that are lent to it."""
@@ -155,8 +151,8 @@ class TableStore:
         where = "" if table.predicate is None else f" WHERE {to_duckdb_sql(table.predicate)}"
         source = f"({table.query})" if table.table is None else quoted(table.table)
         with self.lent(lent or {}):
-            rows = self._rows(f"SELECT {columns} FROM {source}{where}")
-        return rows.cast(table.schema.arrow)
+            rows, _ = self._answer(f"SELECT {columns} FROM {source}{where}")
+        return _in_types(rows, [field.type for field in table.schema])
 
     def version(self, name: str) -> int:
         """A number that grows with every change of the table."""
@@ -189,19 +185,21 @@ class TableStore:
             with suppress(FileNotFoundError):
                 path.chmod(0o600)
 
-    def _rows(self, sql: str) -> pa.Table:
+    def _answer(self, sql: str) -> tuple[pa.Table, list[str]]:
+        """The rows that DuckDB answers, and its names of their types."""
         with self._cursor() as cursor:
             answer = cursor.sql(sql)
+            kinds = [str(kind) for kind in answer.types]
             allowed = self.config.limits
             if not allowed.rows:
-                return answer.to_arrow_table()
+                return answer.to_arrow_table(), kinds
             batches, count = [], 0
             reader = answer.to_arrow_reader(_ROWS_AT_ONCE)
             for batch in reader:
                 batches.append(batch)
                 count += batch.num_rows
                 allowed.check_rows(count)
-            return pa.Table.from_batches(batches, reader.schema)
+            return pa.Table.from_batches(batches, reader.schema), kinds
 
     @contextmanager
     def _cursor(self) -> Iterator[Any]:
@@ -256,10 +254,25 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _schema_of(schema: pa.Schema) -> list[Field]:
+def _no_months(name: str) -> str:
+    """A constraint: an INTERVAL has a fixed length here."""
+    return f"CHECK (year({quoted(name)}) = 0 AND month({quoted(name)}) = 0)"
+
+
+def _in_types(table: pa.Table, types: list[SqlType]) -> pa.Table:
+    """An answer of DuckDB's with columns of our types; names may repeat."""
+    columns = []
+    for column, type_ in zip(table.columns, types, strict=True):
+        if pa.types.is_interval(column.type):
+            column = pa.chunked_array([fixed_length(chunk) for chunk in column.chunks], type_.arrow)
+        columns.append(column.cast(type_.arrow))
+    return pa.Table.from_arrays(columns, names=table.column_names) if columns else table
+
+
+def _schema_of(schema: pa.Schema, kinds: list[str]) -> list[Field]:
     fields = []
-    for column in schema:
-        type_ = from_arrow(column.type)
+    for column, kind in zip(schema, kinds, strict=True):
+        type_ = from_duckdb(kind, column.type)
         if type_ is None:
             is_list = pa.types.is_list(column.type)
             raise DataError(

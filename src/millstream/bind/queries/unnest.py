@@ -17,7 +17,7 @@ from millstream.plan import nodes as P
 from millstream.plan.unnest import Unnest
 from millstream.schema import Field, Schema
 from millstream.sql.nodes import JsonTable
-from millstream.types import VARCHAR
+from millstream.types import JSON, VARCHAR
 
 
 def is_unnest(node: exp.Expr) -> bool:
@@ -102,15 +102,14 @@ def _json_rows(plan: P.Node, scope: Scope, table: exp.Table, context: Context) -
         elements = functions.resolve("json_elements", (binder.bind(node.this), binder.bind(node.args["path"])))
     plan = P.Project(plan, (*P.passthrough(plan.schema), (f"{prefix}$array", elements)))
     plan = Unnest(plan, f"{prefix}$array", f"{prefix}$element")
-    element = Column(VARCHAR, f"{prefix}$element")
+    element = Column(JSON, f"{prefix}$element")
     fields, columns = [], []
     for column in node.args["columns"]:
         type_ = bind_type(context, column.args["kind"])
         given = column.args.get("path")
         path = Literal(VARCHAR, f'$."{column.name}"') if given is None else binder.bind(given)
-        is_json = str(column.args["kind"].args.get("kind")).upper() == "JSON"
         with context.blaming(column):
-            value = functions.resolve("json_extract" if is_json else "json_value", (element, path))
+            value = functions.resolve("json_extract" if type_ == JSON else "json_value", (element, path))
             columns.append((prefix + column.name, functions.cast(value, type_, safe=True)))
         fields.append(Field(column.name, type_))
     hidden = (f"{prefix}$array", f"{prefix}$element")

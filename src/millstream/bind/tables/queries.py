@@ -19,7 +19,7 @@ from millstream.errors import BindError
 from millstream.expressions.nodes import Column
 from millstream.plan import nodes as P
 from millstream.schema import Field, Schema, unique_names
-from millstream.types import BIGINT, from_arrow
+from millstream.types import BIGINT, from_duckdb
 
 _MORE = ("group", "distinct", "having", "qualify", "limit", "offset", "order", "joins", "windows", "laterals")
 """clauses of a SELECT that only the table store answers"""
@@ -117,7 +117,7 @@ def _described(
     with sealed_duckdb.connect() as store:
         for name in tables:
             columns = context.catalog.get(name, TableDef).schema
-            listed = ", ".join(f"{_quoted(field.name)} {field.type.duckdb}" for field in columns)
+            listed = ", ".join(f"{_quoted(field.name)} {field.type.stored}" for field in columns)
             store.execute(f"CREATE TABLE {_quoted(name)} ({listed})")
         try:
             answer = store.sql(f"SELECT * FROM ({sql}) LIMIT 0")
@@ -128,7 +128,7 @@ def _described(
     fields: list[Field] = []
     for name, kind, column in zip(unique_names(given), kinds, arrow, strict=True):
         # sums of whole numbers are BIGINT here
-        type_ = BIGINT if str(kind) == "HUGEINT" else from_arrow(column.type)
+        type_ = BIGINT if str(kind) == "HUGEINT" else from_duckdb(str(kind), column.type)
         if type_ is None:
             raise BindError(f"column {column.name} has the type {kind}, which is not supported", hint="CAST it")
         fields.append(Field(name, type_))

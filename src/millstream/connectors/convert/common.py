@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from millstream.records import dataclass
 from millstream.schema import Schema
-from millstream.types import SqlType
+from millstream.types import JSON, SqlType
 
 Reasons = dict[int, str]
 """Row number → why that row does not fit."""
@@ -74,7 +74,7 @@ def blame(bad: Reasons, column: str, reasons: Mapping[int, str]) -> None:
 def not_a(value: object, type_: SqlType) -> str:
     """The usual reason, with the value shortened."""
     text = repr(value)
-    return f"{text if len(text) <= 80 else text[:77] + '...'} is not a valid {type_}"
+    return f"{text if len(text) <= 80 else text[:77] + '...'} is not {'' if type_ == JSON else 'a '}valid {type_}"
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -18,6 +18,7 @@ from millstream.connectors.convert.common import (
     did_you_mean,
     not_a,
 )
+from millstream.connectors.convert.domains import uuid_text, within
 from millstream.connectors.convert.text import parse_text
 from millstream.errors import DataError
 from millstream.schema import Schema
@@ -60,6 +61,10 @@ def locate(names: list[str], schema: Schema, *, strict: bool = False) -> list[in
 def fit_column(array: pa.Array, name: str, type_: SqlType, rules: Rules) -> tuple[pa.Array, Reasons]:
     """One column as the declared type; DataError if nothing of its Arrow type ever fits."""
     target = type_.arrow
+    if type_.domain:
+        values, reasons = fit_column(_storage(array), name, type_.base, rules)
+        values, wrong = within(values, type_)
+        return values, {**wrong, **{row: not_a(array[row].as_py(), type_) for row in reasons}}
     if array.type == target:
         return array, {}
     if pa.types.is_dictionary(array.type):
@@ -129,6 +134,13 @@ def _fit_structs(array: pa.Array, name: str, type_: SqlType, rules: Rules) -> tu
         for row, reason in wrong.items():
             reasons.setdefault(row, f"{field}: {reason}")
     return pa.StructArray.from_arrays(columns, fields=list(type_.arrow), mask=array.is_null()), reasons
+
+
+def _storage(array: pa.Array) -> pa.Array:
+    """Arrow's own UUIDs and JSON as text."""
+    if not isinstance(array, pa.ExtensionArray):
+        return array
+    return uuid_text(array) if array.type.extension_name == "arrow.uuid" else array.storage
 
 
 def _plain_text(array: pa.Array) -> pa.Array:

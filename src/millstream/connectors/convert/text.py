@@ -27,6 +27,7 @@ from millstream.connectors.convert.common import (
     null_out,
     out_of_range,
 )
+from millstream.connectors.convert.domains import within
 from millstream.types import SqlType
 
 TRUE_TEXTS = ("true", "True", "TRUE", "t", "T", "1")
@@ -49,6 +50,10 @@ _PLAUSIBLE = {
 
 def parse_text(texts: pa.Array, type_: SqlType, rules: Rules) -> tuple[pa.Array, Reasons]:
     """The texts as values of the type, with the reasons of those that are not."""
+    if type_.domain:
+        values, reasons = parse_text(texts, type_.base, rules)
+        values, wrong = within(values, type_)
+        return values, {row: not_a(texts[row].as_py(), type_) for row in sorted({*reasons, *wrong})}
     if type_.name == "VARCHAR":
         return texts, {}
     if type_.is_nested:
@@ -68,6 +73,11 @@ def parse_text(texts: pa.Array, type_: SqlType, rules: Rules) -> tuple[pa.Array,
     else:
         values, failed = _cast(texts, type_)
     return values, {row: not_a(texts[row].as_py(), type_) for row in map(int, failed)}
+
+
+def read_column(column: pa.Array, type_: SqlType, rules: Rules) -> tuple[pa.Array, Reasons]:
+    """A column that is text, or has been read as the type already, as values of the type."""
+    return within(column, type_) if column.type == type_.arrow else parse_text(column, type_, rules)
 
 
 def parse_interval(text: str) -> timedelta:

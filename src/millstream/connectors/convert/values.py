@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import math
+import uuid
 from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
 from itertools import chain
@@ -14,8 +16,10 @@ import pyarrow as pa
 
 from millstream.arrays import from_values, to_numpy
 from millstream.connectors.convert.common import CAST_ERRORS, Reasons, Rules, not_a
+from millstream.connectors.convert.domains import within
 from millstream.connectors.convert.text import fits_interval, parse_text
-from millstream.types import SqlType
+from millstream.expressions.functions.literals import fits
+from millstream.types import JSON, UUID, SqlType
 
 # Columns that hold only these exact Python types go to Arrow as they are: it converts them without loss or complains.
 # Subclasses (bool is an int, datetime is a date) must not slip through, and Arrow truncates floats for integers.
@@ -37,7 +41,6 @@ _EXACT: dict[str, frozenset[type]] = {
     "NULL": frozenset(),
 }
 _FROM_TEXT = ("TIMESTAMP", "TIMESTAMPTZ", "DATE", "TIME", "INTERVAL", "DECIMAL")
-_RANGES = {"TINYINT": 2**7, "SMALLINT": 2**15, "INTEGER": 2**31, "BIGINT": 2**63}
 _EPOCH = dt.datetime(1970, 1, 1)
 _MICROSECOND = dt.timedelta(microseconds=1)
 
@@ -50,6 +53,8 @@ def values_to_column(values: list[Any], type_: SqlType, rules: Rules) -> tuple[p
         return _maps(values, type_, rules)
     if type_.is_struct:
         return _structs(values, type_, rules)
+    if type_.domain:
+        return _of_domain(values, type_, rules)
     kinds = set(map(type, values)) - {type(None)}
     if kinds <= _EXACT[type_.name]:
         try:
@@ -62,6 +67,31 @@ def values_to_column(values: list[Any], type_: SqlType, rules: Rules) -> tuple[p
         except UnicodeEncodeError:
             pass
     return _value_by_value(values, type_, rules)
+
+
+def _of_domain(values: list[Any], type_: SqlType, rules: Rules) -> tuple[pa.Array, Reasons]:
+    """Values of a domain: UUIDs are Python's own or text, and JSON is text or any value that it can write."""
+    given = values
+    if type_ == UUID:
+        given = [str(value) if isinstance(value, uuid.UUID) else value for value in values]
+    elif type_ == JSON:
+        given = [value if value is None or isinstance(value, str) else _document(value) for value in values]
+    column, reasons = values_to_column(given, type_.base, rules)
+    column, wrong = within(column, type_)
+    return column, {row: not_a(values[row], type_) for row in sorted({*reasons, *wrong})}
+
+
+def _document(value: Any) -> Any:
+    try:
+        return json.dumps(_plain(value), ensure_ascii=False, allow_nan=False, default=_number)
+    except (TypeError, ValueError, RecursionError):
+        return value
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        return float(value)
+    raise TypeError
 
 
 def _arrays(values: list[Any], type_: SqlType, element: SqlType, rules: Rules) -> tuple[pa.Array, Reasons]:
@@ -211,8 +241,7 @@ def _integer(value: Any, type_: SqlType, rules: Rules) -> int:
     whole = int(value)
     if whole != value:
         raise _Misfit(f"{value} has a fraction, which {type_} cannot hold")
-    bound = _RANGES[type_.name]
-    if not -bound <= whole < bound:
+    if not fits(whole, type_):
         raise _Misfit(f"{value} is out of range for {type_}")
     return whole
 

@@ -11,7 +11,7 @@ import pyarrow.csv as arrow_csv
 
 from millstream.connectors.convert.common import DEFAULT_RULES, Fitted, Reasons, Rules, assemble, blame, empty
 from millstream.connectors.convert.fit import locate
-from millstream.connectors.convert.text import FALSE_TEXTS, TRUE_TEXTS, parse_text
+from millstream.connectors.convert.text import FALSE_TEXTS, TRUE_TEXTS, parse_text, read_column
 from millstream.connectors.text.csv_boundaries import filled_records, quotes_within_lines, record_ends
 from millstream.connectors.text.csv_records import CsvRecord, Dialect, Malformed, read_record, read_records, wrong_width
 from millstream.connectors.text.decoder import (
@@ -250,9 +250,7 @@ class CsvDecoder:
                 columns.append(pa.nulls(table.num_rows, field.type.arrow))
                 continue
             column = table.column(str(place)).combine_chunks()
-            reasons: Reasons = {}
-            if column.type != field.type.arrow:
-                column, reasons = parse_text(column, field.type, self._rules)
+            column, reasons = read_column(column, field.type, self._rules)
             columns.append(column)
             blame(bad, field.name, reasons)
         return assemble(columns, bad, self._schema, table.num_rows)

@@ -17,7 +17,7 @@ import pyarrow.json as arrow_json
 
 from millstream.connectors.convert.common import DEFAULT_RULES, Fitted, Reasons, Rules, assemble, blame, empty
 from millstream.connectors.convert.records import rows_to_batch
-from millstream.connectors.convert.text import parse_text
+from millstream.connectors.convert.text import read_column
 from millstream.connectors.text.decoder import (
     BOM,
     MAX_ROW_BYTES,
@@ -34,7 +34,7 @@ from millstream.connectors.text.decoder import (
 )
 from millstream.records import dataclass
 from millstream.schema import Field, Schema
-from millstream.types import SqlType
+from millstream.types import JSON, SqlType
 
 _FEW = 64
 """Below this many lines, a block that Arrow refuses is read by Python."""
@@ -146,11 +146,9 @@ class JsonDecoder:
         bad: Reasons = {}
         for field, name in zip(self._schema, table.column_names, strict=True):
             column = table.column(name).combine_chunks()
-            reasons: Reasons = {}
             if pa.types.is_int64(column.type) and field.type.is_temporal:
                 column = column.cast(pa.string())
-            if column.type != field.type.arrow:
-                column, reasons = parse_text(column, field.type, self._rules)
+            column, reasons = read_column(column, field.type, self._rules)
             columns.append(column)
             blame(bad, field.name, reasons)
             if column.null_count < len(column) or f'"{name}"'.encode() in block:
@@ -175,8 +173,10 @@ class JsonDecoder:
 
     @cached_property
     def _has_read_elements(self) -> bool:
-        """Whether there are nested values with what Arrow's reader does not convert as it is converted here."""
-        return any(field.type.is_nested and not self._reads_parts(field.type) for field in self._schema)
+        """Whether there is JSON inside JSON, or nested values with what Arrow's reader converts in another way."""
+        return any(
+            field.type == JSON or (field.type.is_nested and not self._reads_parts(field.type)) for field in self._schema
+        )
 
     @cached_property
     def _inner(self) -> frozenset[str]:
@@ -192,7 +192,9 @@ class JsonDecoder:
     def _reads_parts(self, type_: SqlType) -> bool:
         # Arrow's reader knows no maps
         return not type_.is_map and all(
-            self._reads_parts(part) if part.is_nested else self._json_type(Field("", part)) == part.arrow
+            not part.domain and self._reads_parts(part)
+            if part.is_nested
+            else self._json_type(Field("", part)) == part.arrow
             for part in type_.parts
         )
 

@@ -28,6 +28,10 @@ def build(expr: Cast, compile_: Compile) -> Node | None:
     if node is None:
         return None
     arg = node
+    if source.base == target:
+        return arg
+    if target.domain:
+        return None
     if source.is_text and target.name != "BLOB":
         return _from_text(expr, arg)
     convert = _conversion(source, target)

@@ -7,6 +7,7 @@ What a cast does, on every host:
 - a value that does not fit the target is an error (TRY_CAST: NULL), never cut off or wrapped;
 - text → anything follows `literals.TEXT_FORMS`; DOUBLE → text is the shortest form that reads back ('1.0', '1e+20');
 - number → BOOLEAN is `<> 0`; VARCHAR ↔ BLOB is UTF-8;
+- a value becomes one of a domain (`types.DOMAINS`) by way of the type that carries it, and is then checked;
 - TIMESTAMP ↔ TIMESTAMPTZ takes the TIMESTAMP as UTC; numbers and times do not convert: `epoch_us`, `make_timestamp`.
 """
 
@@ -15,9 +16,9 @@ from __future__ import annotations
 from decimal import Decimal
 
 from millstream.errors import BindError
-from millstream.expressions.functions.literals import decimal_value, fits, literal
+from millstream.expressions.functions.literals import decimal_value, fits, literal, of_domain
 from millstream.expressions.nodes import Call, Cast, Column, Expr, Literal
-from millstream.types import NULL, VARCHAR, SqlType, alike
+from millstream.types import JSON, NULL, UUID, VARCHAR, SqlType, alike, integer_bounds
 
 _DAY = 86_400_000_000
 _NUMBERS = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "DOUBLE", "DECIMAL"})
@@ -44,6 +45,8 @@ def cast(expr: Expr, type_: SqlType, safe: bool = False) -> Expr:
         return expr
     if isinstance(expr, Literal) and expr.value is None:
         return Literal(type_, None)
+    if type_.domain or UUID in (expr.type, type_):
+        return _to_domain(expr, type_, safe)
     is_text = expr.type.is_text and isinstance(expr, Literal) and not type_.is_nested
     if isinstance(expr, Call) and expr.fn == "struct_pack" and _is_row_of(expr.type, type_):
         values = zip(expr.args, type_.parts, strict=True)
@@ -62,6 +65,25 @@ def cast(expr: Expr, type_: SqlType, safe: bool = False) -> Expr:
         if folded is not None:
             return folded
     return Cast(type_, expr, safe)
+
+
+def _to_domain(expr: Expr, type_: SqlType, safe: bool) -> Expr:
+    """A value of a domain, from one of the type that carries it; a UUID converts to text and to nothing else."""
+    plain = expr.type.is_text or expr.type.is_numeric or expr.type.name == "BOOLEAN"
+    if (UUID in (expr.type, type_) and not expr.type.is_text) or not plain or (expr.type == UUID and type_ != VARCHAR):
+        hint = "only text is cast to a UUID, and a UUID only to text" if UUID in (expr.type, type_) else None
+        raise BindError(f"cannot cast {expr.type} to {type_}", hint=hint)
+    if expr.type == UUID:
+        return Literal(VARCHAR, expr.value) if isinstance(expr, Literal) else Cast(VARCHAR, expr, safe)
+    carried = cast(expr, type_.base, safe)
+    if isinstance(carried, Literal):
+        try:
+            return Literal(type_, of_domain(carried.value, type_))
+        except BindError:
+            if not safe:
+                raise
+            return Literal(type_, None)
+    return Cast(type_, carried, safe)
 
 
 def _check_parts(source: SqlType, target: SqlType) -> None:
@@ -99,13 +121,17 @@ def coerce(expr: Expr, type_: SqlType) -> Expr | None:
 
 def widens(source: SqlType, target: SqlType) -> bool:
     """Whether values of `source` become values of `target` by themselves."""
-    order = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
-    if source.is_integer and target.is_integer:
-        return order.index(source.name) <= order.index(target.name)
-    if source.is_integer and target.name == "DECIMAL":
-        return (
-            target.precision - target.scale >= {"TINYINT": 3, "SMALLINT": 5, "INTEGER": 10, "BIGINT": 19}[source.name]
-        )
+    if (source == UUID) != (target == UUID) or target == JSON:
+        return source == target
+    least, most = integer_bounds(source), integer_bounds(target)
+    if least is not None and most is not None:
+        return most[0] <= least[0] and least[1] <= most[1]
+    if target.domain:
+        return source == target
+    if source.is_text and target.is_text:
+        return True
+    if least is not None and target.name == "DECIMAL" and not source.domain:
+        return len(str(least[1])) <= target.precision - target.scale
     if source.name == "DECIMAL" and target.name == "DECIMAL":
         return target.scale >= source.scale and target.precision - target.scale >= source.precision - source.scale
     if target.name == "DOUBLE":
@@ -119,6 +145,8 @@ def widens(source: SqlType, target: SqlType) -> bool:
 
 def cast_can_fail(source: SqlType, target: SqlType) -> bool:
     """Whether some value of `source` has no counterpart in `target`."""
+    if target.domain:
+        return source != target
     if target == VARCHAR:
         return source.name == "BLOB"
     if source.is_text:

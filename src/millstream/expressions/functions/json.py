@@ -1,4 +1,4 @@
-"""Functions of JSON, which is text: what is not JSON has no values and no members.
+"""Functions of JSON, and of text: text that is not JSON has no values and no members.
 
 Paths are constant: `$.name`, `$."a name"` and `$[0]`, one after the other. On Spark, a variant tells what is JSON and
 what has members; the text comes from elsewhere, because variants sort names.
@@ -12,7 +12,7 @@ from millstream.errors import BindError
 from millstream.expressions.functions.registry import Rule, Spelling, constant, define
 from millstream.expressions.functions.text import spark_text
 from millstream.expressions.nodes import Call, Expr, Literal
-from millstream.types import ARRAY, BOOLEAN, NULL, VARCHAR, SqlType
+from millstream.types import ARRAY, BOOLEAN, JSON, NULL, UUID, VARCHAR, SqlType
 
 _STEP = re.compile(r"""\.([A-Za-z_][A-Za-z0-9_]*)|\."([^"'\\\[\]]+)"|\[(\d{1,9})\]""")
 _HINT = "paths are constant: '$.user.name', '$.\"a name\"', '$.tags[0]'"
@@ -40,7 +40,7 @@ def _rule(name: str, type_: SqlType, *, member: bool = False) -> Rule:
 
     def rule(args: tuple[Expr, ...]) -> Expr | None:
         document, path = args
-        if document.type not in (VARCHAR, NULL):
+        if document.type.base not in (VARCHAR, NULL) or document.type == UUID:
             return None
         value = constant(path)
         if member and isinstance(value, int) and not isinstance(value, bool) and value >= 0:
@@ -74,12 +74,12 @@ def _spark(template: str) -> Spelling:
 
 def _elements(args: tuple[Expr, ...]) -> Expr | None:
     document, path = args[0], constant(args[1])
-    if document.type not in (VARCHAR, NULL):
+    if document.type.base not in (VARCHAR, NULL) or document.type == UUID:
         return None
     if not isinstance(path, str) or not path.endswith("[*]"):
         raise BindError("the elements of an array have a constant path that ends with [*]", hint="'$.items[*]', '$[*]'")
     whole = Literal(VARCHAR, _path(_steps(path.removesuffix("[*]"))))
-    return Call(ARRAY(VARCHAR), "json_elements", (document, whole))
+    return Call(ARRAY(JSON), "json_elements", (document, whole))
 
 
 def _elements_duckdb(call: Call, args: tuple[str, ...]) -> str:
@@ -107,7 +107,7 @@ define(
     spark=_spark("CASE WHEN NOT {3} THEN get_json_object({0}, {1}) END"),
 )  # fmt: skip
 define(
-    "json_query(text, path)", _rule("json_query", VARCHAR),
+    "json_query(text, path)", _rule("json_query", JSON),
     duckdb=f"CASE WHEN {_NESTED} THEN CAST(json_extract({_JSON}, {{1}}) AS VARCHAR) END",
     spark=_spark("CASE WHEN {3} THEN get_json_object({0}, {1}) END"),
 )  # fmt: skip
@@ -117,7 +117,7 @@ define(
     spark=_spark("CASE WHEN {0} IS NOT NULL THEN {2} IS NOT NULL END"),
 )  # fmt: skip
 define(
-    "json_extract(text, path)", _rule("json_extract", VARCHAR, member=True),
+    "json_extract(text, path)", _rule("json_extract", JSON, member=True),
     duckdb=f"CAST(json_extract({_JSON}, {{1}}) AS VARCHAR)",
     spark=_spark("CASE WHEN {3} THEN get_json_object({0}, {1}) ELSE to_json({2}) END"),
 )  # fmt: skip

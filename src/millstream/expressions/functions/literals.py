@@ -6,13 +6,14 @@ the same patterns, so that a cast of text accepts the same input wherever it run
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
 
 from millstream.errors import BindError
 from millstream.expressions.nodes import Literal
-from millstream.types import INTERVAL, SqlType
+from millstream.types import INTERVAL, SqlType, integer_bounds
 
 _CLOCK = r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?"
 _DAY = r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}"
@@ -30,12 +31,12 @@ TEXT_FORMS: dict[str, str] = {
     "TIME": rf"\s*{_CLOCK}\s*",
     "TIMESTAMP": rf"\s*{_DAY}([ T]{_CLOCK}( ?(Z|UTC))?)?\s*",
     "TIMESTAMPTZ": rf"\s*{_DAY}([ T]{_CLOCK}( ?(Z|UTC|[+-][0-9]{{2}}(:[0-9]{{2}})?))?)?\s*",
+    "UUID": r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}",
 }  # fmt: skip
 """What text may look like to become a value of a type: a regular expression for the whole text."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_INTEGER_BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64}
 _UNITS = {
     "microsecond": 1, "us": 1, "millisecond": 1_000, "ms": 1_000, "second": 1_000_000, "sec": 1_000_000,
     "s": 1_000_000, "minute": 60_000_000, "min": 60_000_000, "m": 60_000_000, "hour": 3_600_000_000,
@@ -49,6 +50,8 @@ def literal(text: str, type_: SqlType) -> Literal:
     >>> print(literal("2024-01-07T10:00Z", SqlType("TIMESTAMP")))
     TIMESTAMP '2024-01-07 10:00:00'
     """
+    if type_.domain:
+        return Literal(type_, of_domain(literal(text, type_.base).value, type_))
     if type_.is_text:
         return Literal(type_, text)
     if type_.name == "BLOB":
@@ -81,8 +84,34 @@ def interval(amount: int | float | str | Decimal, unit: str) -> Literal:
 
 def fits(value: int, type_: SqlType) -> bool:
     """Whether an integer is in the range of an integer type."""
-    bound: int = 2 ** (_INTEGER_BITS[type_.name] - 1)
-    return -bound <= value < bound
+    bounds = integer_bounds(type_)
+    return bounds is not None and bounds[0] <= value <= bounds[1]
+
+
+def of_domain(value: object, type_: SqlType) -> object:
+    """A value of a domain's base as one of the domain; BindError if it is none."""
+    if isinstance(value, str):
+        if type_.domain == "JSON" and is_json(value):
+            return value
+        if type_.domain == "UUID" and re.fullmatch(TEXT_FORMS["UUID"], value):
+            return value.lower()
+        raise _unreadable(value, type_)
+    if value is not None and not fits(int(value), type_):  # type: ignore[call-overload]
+        raise BindError(f"{value} does not fit {type_}")
+    return value
+
+
+def is_json(text: str) -> bool:
+    """Whether text is a JSON document."""
+    try:
+        json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _no_constant(text: str) -> object:
+    raise ValueError(text)  # Python takes NaN and Infinity for JSON
 
 
 def _read(text: str, type_: SqlType) -> object:

@@ -12,14 +12,15 @@ from millstream.errors import BindError, UnsupportedError
 from millstream.expressions.functions.allowed import ALLOWED
 from millstream.expressions.functions.registry import known_names
 from millstream.expressions.nodes import Call, Expr, Literal
-from millstream.types import BIGINT, DECIMAL, DOUBLE, INTEGER, SMALLINT, TIMESTAMP, VARCHAR, SqlType, parse_type
+from millstream.types import DOMAINS, DOUBLE, TIMESTAMP, SqlType, parse_type
 
 # Types of DuckDB that results may have and we keep in a wider one of ours.
 _WIDER: dict[str, SqlType] = {
-    "UTINYINT": SMALLINT, "USMALLINT": INTEGER, "UINTEGER": BIGINT, "UBIGINT": DECIMAL(20, 0),
-    "HUGEINT": DECIMAL(38, 0), "FLOAT": DOUBLE, "JSON": VARCHAR, "UUID": VARCHAR,
-    "TIMESTAMP_S": TIMESTAMP, "TIMESTAMP_MS": TIMESTAMP,
-}  # fmt: skip
+    **{name: type_.base for name, type_ in DOMAINS.items()},
+    "FLOAT": DOUBLE,
+    "TIMESTAMP_S": TIMESTAMP,
+    "TIMESTAMP_MS": TIMESTAMP,
+}
 
 
 _ELSEWHERE = {

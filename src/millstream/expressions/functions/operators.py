@@ -36,6 +36,7 @@ from millstream.types import (
     TIMESTAMP,
     VARCHAR,
     SqlType,
+    integer_bounds,
 )
 
 _COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
@@ -85,9 +86,8 @@ def _numbers(args: tuple[Expr, ...]) -> tuple[Expr, ...] | None:
 
 
 def _as_decimal(type_: SqlType) -> SqlType:
-    if type_.name == "DECIMAL":
-        return type_
-    return DECIMAL({"TINYINT": 3, "SMALLINT": 5, "INTEGER": 10, "BIGINT": 19}.get(type_.name, 18), 0)
+    bounds = integer_bounds(type_.base)
+    return type_.base if type_.name == "DECIMAL" else DECIMAL(18 if bounds is None else len(str(bounds[1])), 0)
 
 
 def _decimal_result(name: str, left: SqlType, right: SqlType) -> SqlType:

@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from millstream.expressions.functions.numeric import round_digits
 from millstream.expressions.kernel.forms import Form, SourceScope, Truth, Value, and_, choose, not_, or_, zero
 from millstream.expressions.nodes import Call, Cast, Expr, Literal
-from millstream.types import DOUBLE, SqlType
+from millstream.types import DOUBLE, SqlType, integer_bounds
 
 _DAY = 86_400_000_000
-_RANGES = {"TINYINT": 2**7, "SMALLINT": 2**15, "INTEGER": 2**31, "BIGINT": 2**63, "DATE": 2**31}
 _UNITS = {
     "millisecond": 1_000, "second": 1_000_000, "minute": 60_000_000, "hour": 3_600_000_000, "day": _DAY,
 }  # fmt: skip
@@ -44,6 +43,8 @@ def cast(expr: Cast, arg: Form | None, scope: SourceScope) -> Form | None:
         return None
     source, target, given = expr.arg.type, expr.type, arg.as_value()
     x, null = given.value, given.null
+    if source.base == target:
+        return arg
     if "DECIMAL" in (source.name, target.name) or source.is_coded or target.is_coded:
         return None
     if target.name == "BOOLEAN":
@@ -53,23 +54,27 @@ def cast(expr: Cast, arg: Form | None, scope: SourceScope) -> Form | None:
     if source.name == "BOOLEAN":
         return Value(target, f"int({x})", null)
     if target.is_integer:
-        bound = _RANGES[target.name]
+        least, most = _bounds(target)
         if source == DOUBLE:
-            bounds = (float(-bound), float(bound))
+            bounds = (float(least), float(most + 1))
             if expr.safe:
                 null = or_(null, not_(scope.call("k_fits", x, *bounds)))
             return Value(target, scope.call("k_to_integer", x, *bounds), null)
-        if _RANGES[source.name] <= bound:
+        if least <= _bounds(source)[0] and _bounds(source)[1] <= most:
             return Value(target, x, null)
         if expr.safe:
-            return Value(target, x, or_(null, not_(f"({-bound} <= {x} <= {bound - 1})")))
-        return Value(target, scope.call("k_in_range", x, -bound, bound - 1), null)
+            return Value(target, x, or_(null, not_(f"({least} <= {x} <= {most})")))
+        return Value(target, scope.call("k_in_range", x, least, most), null)
     kinds = (source.name, target.name)
     if kinds in (("TIMESTAMP", "TIMESTAMPTZ"), ("TIMESTAMPTZ", "TIMESTAMP")):
         return Value(target, x, null)
     if source.name == "DATE":
         return Value(target, scope.call("k_multiply", x, _DAY), null)
     return Value(target, f"({x} {'//' if target.name == 'DATE' else '%'} {_DAY})", null)
+
+
+def _bounds(type_: SqlType) -> tuple[int, int]:
+    return integer_bounds(type_) or (-(2**31), 2**31 - 1)  # a DATE
 
 
 def call(expr: Call, args: Sequence[Form], scope: SourceScope) -> Form | None:
@@ -186,7 +191,7 @@ def _unary(double: Callable[[str], str], integer: str | None = None) -> Maker:
             return None
         value = scope.call(integer, a.value)
         if a.type.name in ("TINYINT", "SMALLINT", "INTEGER") and expr.type == a.type:
-            value = scope.call("k_in_range", value, -_RANGES[a.type.name], _RANGES[a.type.name] - 1)
+            value = scope.call("k_in_range", value, *_bounds(a.type))
         return Value(expr.type, value, a.null)
 
     return make

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from millstream.expressions.functions.literals import TEXT_FORMS
 from millstream.expressions.functions.text import spark_text
-from millstream.types import DOUBLE, SqlType
+from millstream.types import DOUBLE, SqlType, integer_bounds
 
 _INF = "double('Infinity')"
 
@@ -12,6 +12,10 @@ _INF = "double('Infinity')"
 def duckdb(text: str, source: SqlType, target: SqlType, safe: bool) -> str:
     """CAST(text AS target) in DuckDB's SQL."""
     function = "TRY_CAST" if safe else "CAST"
+    if target.domain:
+        if target.domain in TEXT_FORMS:
+            text = _guarded(text, f"regexp_full_match({text}, '{TEXT_FORMS[target.domain]}')", safe)
+        return f"CAST({function}({text} AS {target.stored}) AS {target.duckdb})"
     if source.is_text and target.name == "BLOB":
         return f"encode({text})"
     if source.name == "BLOB" and target.is_text:
@@ -24,6 +28,8 @@ def duckdb(text: str, source: SqlType, target: SqlType, safe: bool) -> str:
 def spark(text: str, source: SqlType, target: SqlType, safe: bool) -> str:
     """CAST(text AS target) in Spark's SQL."""
     function = "TRY_CAST" if safe else "CAST"
+    if target.domain:
+        return _spark_to_domain(text, target, safe)
     if target.is_text:
         return _spark_to_text(text, source)
     if source.is_text and target.name in TEXT_FORMS:
@@ -39,6 +45,21 @@ def spark(text: str, source: SqlType, target: SqlType, safe: bool) -> str:
     elif target.name == "DECIMAL" and source == DOUBLE:
         return _spark_double_to_decimal(text, target, function)
     return f"{function}({text} AS {target.spark})"
+
+
+def _spark_to_domain(text: str, target: SqlType, safe: bool) -> str:
+    """A value of the type that carries a domain, if it is one of the domain."""
+    value, bounds = text, integer_bounds(target)
+    if bounds is not None:
+        condition = f"{text} BETWEEN {bounds[0]} AND {bounds[1]}"
+    elif target.domain == "JSON":
+        condition = f"try_parse_json({text}) IS NOT NULL"
+    else:
+        pattern = spark_text(f"^(?:{TEXT_FORMS[target.domain]})\\z")
+        condition, value = f"{text} RLIKE {pattern}", f"lower({text})"
+    failure = f"CAST(raise_error(concat({text}, ' is not a valid {target}')) AS {target.spark})"
+    refused = "" if safe else f" WHEN {text} IS NOT NULL THEN {failure}"
+    return f"CASE WHEN {condition} THEN {value}{refused} END"
 
 
 def _guarded(text: str, condition: str, safe: bool) -> str:

@@ -14,14 +14,13 @@ from millstream.catalog import Clock, StreamDef
 from millstream.hosts.embedded.streams import Stream
 from millstream.kernels import jit
 from millstream.limits import Limits
-from millstream.types import SqlType
+from millstream.types import SqlType, integer_bounds
 
 MOST_ROWS = 16
 """Rows of one push that may wait: larger pushes are worth a step of their own."""
 MOST_WAITING = 256
 _EPOCH = dt.datetime(1970, 1, 1)
 _MICROSECOND = dt.timedelta(microseconds=1)
-_RANGES = {"TINYINT": 2**7, "SMALLINT": 2**15, "INTEGER": 2**31, "BIGINT": 2**63}
 _KINDS: dict[str, type] = {"DOUBLE": float, "VARCHAR": str, "BOOLEAN": bool, "TIMESTAMP": dt.datetime}
 
 
@@ -135,9 +134,12 @@ def _checks_of(definition: StreamDef) -> list[_Check] | None:
 
 
 def _check_of(type_: SqlType) -> _Check | None:
-    bound = _RANGES.get(type_.name)
-    if bound is not None:
-        return lambda value: type(value) is int and -bound <= value < bound
+    bounds = integer_bounds(type_) if type_.is_integer else None
+    if bounds is not None:
+        least, most = bounds
+        return lambda value: type(value) is int and least <= value <= most
+    if type_.domain:
+        return None
     kind = _KINDS.get(type_.name)
     if kind is str:
         return lambda value: type(value) is str and value.isascii()
