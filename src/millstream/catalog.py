@@ -72,6 +72,8 @@ class StreamDef:
     """the column that tells when events start, which end at `time_column`; None: they are points in time"""
     until: str | None = None
     """the column that tells when rows cease to be valid, which are from `time_column` on; None: they are events"""
+    key: tuple[str, ...] = ()
+    """columns in which no two of its rows are equal: declared, not checked"""
     keep: Retention | None = None
     """how much of its past is kept for queries that come later; None: nothing"""
 

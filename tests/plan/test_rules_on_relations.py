@@ -70,7 +70,7 @@ class Plans:
         make = self.random.choice(
             (self.filtered, self.filtered, self.filtered, self.projected, self.joined, self.joined, self.joined,
              self.summarized, self.distinct, self.distinct, self.united, self.sets, self.coarse, self.again,
-             self.chained, self.looked_up)
+             self.chained, self.looked_up, self.alike_twice)
         )  # fmt: skip
         return make(depth - 1)
 
@@ -99,6 +99,24 @@ class Plans:
             right = self.window()
             joined = Join(joined, right, ((self.column(joined), self.column(right)),))
         return joined
+
+    def alike_twice(self, depth: int) -> Node:
+        """Windows of one length, a relation joined with two others, and rows without two others."""
+        one, two = (self.events() for _ in range(2))
+        match self.random.randrange(3):
+            case 0:
+                return Union((Window(one, RangeWindow(3)), Window(two, RangeWindow(3))))
+            case 1:
+                shared, branches = self.renamed(self.relation(depth)), []
+                names, mine = [self.name() for _ in range(3)], self.column(shared)
+                for side in (self.window(), self.window()):
+                    join = Join(shared, side, ((mine, Column(BIGINT, side.schema.names[0])),))
+                    columns = (mine, Column(BIGINT, side.schema.names[1]), Column(BIGINT, side.schema.names[0]))
+                    branches.append(Project(join, tuple(zip(names, columns, strict=True))))
+                return Union(tuple(branches))
+        windows = [Window(self.events(), RangeWindow(size)) for size in (5, 2, 3)]
+        every = self.random.random() < 0.5
+        return SetOperation(SetOperation(*windows[:2], "except", every), windows[2], "except", every)
 
     def looked_up(self, depth: int) -> Node:
         """Groups of rows with what the last row of the same key says about it."""

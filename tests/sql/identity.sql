@@ -254,5 +254,6 @@ SELECT id, tag FROM s, UNNEST(s.tags) AS u(tag) CROSS JOIN UNNEST([1, 2]) AS n;
 CREATE STREAM nested (a STRUCT(x INT, "y z" VARCHAR(3)[]), b MAP(VARCHAR, STRUCT(q DOUBLE)), ts TIMESTAMP) ORDER BY ts;
 CREATE STREAM nested (a ROW<x INT, y ROW(z INT)>, b MAP<INT, INT>, c STRUCT<x INT>[], ts TIMESTAMP) ORDER BY ts;
 CREATE STREAM a (k INT, s INT, e INT) VALID FROM s TO e SLACK 5;
+CREATE STREAM a (k INT, l INT, t INT, PRIMARY KEY (k, l) NOT ENFORCED) ORDER BY t;
 SELECT {'a': 1, b: {'c d': x}}, MAP {'a': 1, x: 2}, struct_pack(a := 1, b => 2), ROW(1, 2), a.b.c.d.e, (a).b, f(a).b[1].c, {'a': 1}.a, CAST(a AS STRUCT(x INT)), a.*, t.a.* FROM t;
 SELECT t.a FROM s, JSON_TABLE(s.doc, '$.items[*]' COLUMNS (a INT, "b c" VARCHAR PATH '$.x.y', d JSON PATH '$')) AS t;

@@ -13,7 +13,7 @@ from millstream.bind.nested import bind_type
 from millstream.bind.queries.outputs import Bound
 from millstream.bind.queries.select import bind_named
 from millstream.bind.scope import did_you_mean
-from millstream.bind.tables.constraints import refuse_constraints
+from millstream.bind.tables.constraints import key_of, refuse_constraints
 from millstream.catalog import Clock, DerivedDef, Options, StreamDef
 from millstream.plan.nodes import Kind
 from millstream.schema import Field, Schema
@@ -56,7 +56,8 @@ def create_stream(node: CreateStream, context: Context) -> Define:
     slack = 0 if node.slack is None else _slack(node.slack, clock, None if time is None else schema[time].type, context)
     since = None if node.since is None else _since(node.since, schema, time, context)
     until = None if node.valid is None else _until(node, schema, time, context)
-    entry = StreamDef(name, schema, clock, time, slack, _source(node, context), since, until)
+    key = () if node.primary_key is None else key_of(node.primary_key, schema, context)
+    entry = StreamDef(name, schema, clock, time, slack, _source(node, context), since, until, key)
     if isinstance(node.keep, H.Keep):
         entry = dataclasses.replace(entry, keep=retention_of(node.keep, clock, entry.is_by_number, context))
     return Define(entry, replace, quiet)

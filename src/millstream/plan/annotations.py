@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from millstream.expressions.nodes import Column
 from millstream.plan.event_joins import AtWindowEnd
-from millstream.plan.nodes import Distinct, Filter, JoinTable, Kind, Node, Project, Union
+from millstream.plan.nodes import Distinct, Filter, JoinTable, Kind, Node, Project, Scan, Union
 from millstream.plan.relations import Coarsen, Join, Periods, RangeWindow, RowsWindow, SetOperation, Summarize, Window
 
 
@@ -92,6 +92,10 @@ def unique_key(node: Node) -> frozenset[str] | None:
             return frozenset(keys)
         case Window(window=RowsWindow(rows=1, by=by)):
             return frozenset(by)
+        case Window(input=below):
+            return unique_key(below)
+        case Scan(key=key):
+            return frozenset(key) if key and set(key) <= set(node.schema.names) else None
         case Filter(input=below) | Coarsen(input=below):
             return unique_key(below)
         case Project(input=below, columns=columns):

@@ -65,6 +65,8 @@ class Scan(Node):
     stream: str
     columns: Schema
     side: OneOf["main", "late", "errors"] = "main"
+    key: tuple[str, ...] = ()
+    """columns in which no two of its rows are equal, if that was declared"""
 
     @property
     def schema(self) -> Schema:

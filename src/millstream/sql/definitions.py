@@ -69,7 +69,14 @@ class DefinitionParser(StreamOperatorParser):
         """What follows [CREATE] STREAM: a name, columns, clauses in any order, AS query."""
         node = CreateStream(this=self._parse_name("the name of the stream"), **flags)
         if self._match(TokenType.L_PAREN, advance=False):
-            node.set("columns", self._parse_wrapped_csv(self._parse_column_declaration))
+            columns: list[exp.Expr] = []
+            keys: list[exp.Expr] = []
+            for element in self._parse_wrapped_csv(self._parse_stream_element):
+                (columns if isinstance(element, exp.ColumnDef) else keys).append(element)
+            if len(keys) > 1:
+                raise self._failure("PRIMARY KEY is given twice", self._prev)
+            node.set("columns", columns)
+            node.set("primary_key", keys[0] if keys else None)
         while True:
             first = self._curr
             clause = self._parse_stream_clause()
@@ -84,6 +91,16 @@ class DefinitionParser(StreamOperatorParser):
         elif not node.columns:
             self.unexpected("'(' or AS")
         return node
+
+    def _parse_stream_element(self) -> exp.Expr | None:
+        """A column, or PRIMARY KEY (column, …) NOT ENFORCED."""
+        first = self._curr
+        if not (self._match_texts(("PRIMARY KEY",), advance=False) and self._next.token_type is TokenType.L_PAREN):
+            return self._parse_column_declaration()
+        key = self._parse_constraint()
+        if key is not None:
+            cover(key, first, self._prev)
+        return key
 
     def _parse_stream_clause(self) -> tuple[str, Any] | None:
         if self._match(TokenType.ORDER_BY) or self._match_text_seq("ORDERED", "BY"):

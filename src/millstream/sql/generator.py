@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
 from sqlglot import exp
@@ -134,7 +134,8 @@ class MillstreamGenerator(Generator):
 
     def create_stream(self, node: nodes.CreateStream) -> str:
         clauses = [
-            self._created("STREAM", node) + (self._columns(node.columns) if node.columns else ""),
+            self._created("STREAM", node)
+            + (self._columns([*node.columns, *filter(None, (node.primary_key,))]) if node.columns else ""),
             self._clause("ORDER BY", node.order_by),
             self._clause("SINCE", node.since),
             "" if node.valid is None else f"VALID FROM {self.sql(node.valid[0])} TO {self.sql(node.valid[1])}",
@@ -241,7 +242,7 @@ class MillstreamGenerator(Generator):
         exists = "IF NOT EXISTS " if node.args.get("if_not_exists") else ""
         return f"CREATE {replace}{kind} {exists}{self.sql(node, 'this')}"
 
-    def _columns(self, columns: list[exp.ColumnDef]) -> str:
+    def _columns(self, columns: Sequence[exp.Expr]) -> str:
         return f" ({', '.join(self.sql(column) for column in columns)})"
 
     def _clause(self, word: str, node: exp.Expr | None) -> str:

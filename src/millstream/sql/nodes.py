@@ -30,6 +30,7 @@ class CreateStream(exp.Expression):
     order_by: the Identifier after ORDER BY or ORDERED BY (`current_time`: stamped at arrival); None: latent timestamps
     since: the Identifier after SINCE: when events start
     valid: the two Identifiers after VALID FROM and TO: the bounds of rows that bring their own validity
+    primary_key: the PRIMARY KEY among the columns
     slack: Interval, or a number
     keep: the Keep after KEEP
     source: string Literal (`SOURCE 'port4445'`) or function call (`SOURCE f('a', 'b')`)
@@ -44,6 +45,7 @@ class CreateStream(exp.Expression):
         "order_by": False,
         "since": False,
         "valid": False,
+        "primary_key": False,
         "slack": False,
         "keep": False,
         "source": False,
@@ -69,6 +71,10 @@ class CreateStream(exp.Expression):
     def valid(self) -> tuple[exp.Identifier, exp.Identifier] | None:
         bounds = self.args.get("valid")
         return None if bounds is None else tuple(bounds.expressions)
+
+    @property
+    def primary_key(self) -> exp.PrimaryKey | None:
+        return self.args.get("primary_key")
 
     @property
     def slack(self) -> exp.Expr | None:

@@ -150,7 +150,7 @@ def _bind_item(node: exp.Expr, context: Context, join: exp.Join | None) -> FromE
     entry = context.catalog.find(name)
     match entry:
         case StreamDef():
-            scan = P.Scan(entry.name, entry.schema)
+            scan = P.Scan(entry.name, entry.schema, key=entry.key)
             plan = scan if entry.since is None else Since(scan, entry.since)
             if entry.until is not None:
                 plan = Window(scan, Periods(entry.until))

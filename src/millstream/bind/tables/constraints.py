@@ -6,6 +6,7 @@ from sqlglot import exp
 
 from millstream.bind.context import Context
 from millstream.bind.reads import require_known
+from millstream.bind.scope import did_you_mean
 from millstream.schema import Schema
 from millstream.sql import to_sql
 
@@ -27,6 +28,21 @@ def refuse_constraints(columns: list[exp.ColumnDef], context: Context) -> None:
                 detail="rows of a stream are not checked against constraints",
                 hint="filter or fill the rows in a query: WHERE column IS NOT NULL, coalesce(column, value)",
             )
+
+
+def key_of(node: exp.PrimaryKey, schema: Schema, context: Context) -> tuple[str, ...]:
+    """The columns of a stream's PRIMARY KEY … NOT ENFORCED, in which its rows differ."""
+    if "NOT ENFORCED" not in [str(option).upper() for option in node.args.get("options") or []]:
+        context.refuse(
+            "PRIMARY KEY is not supported on a stream",
+            node,
+            detail="rows of a stream are not checked against constraints",
+            hint="if you know that no two rows have the same key: PRIMARY KEY (column) NOT ENFORCED",
+        )
+    for column in node.expressions:
+        if column.name not in schema:
+            context.fail(f"no column {column.name}", column, hint=did_you_mean(column.name, list(schema.names)))
+    return tuple(schema[column.name].name for column in node.expressions)
 
 
 def constraints_of(elements: list[exp.Expr], schema: Schema, context: Context) -> Clauses:
