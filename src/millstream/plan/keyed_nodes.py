@@ -25,25 +25,39 @@ from millstream.types import SqlType
 
 
 @dataclass(frozen=True)
-class Over(Keyed):
-    """Aggregates over the rows before each row: one output row per input row, with `calls` added as columns."""
+class Calling(Keyed):
+    """What operators have in common that compute aggregates over rows of each key. Results stand behind the columns of
+    the input, or, where rows become groups, behind the keys."""
 
     calls: tuple[AggregateCall[str], ...]
-    ends: str | None = None
-    """a key that is the time of the rows: once time has passed it, no row of that partition comes any more"""
+    clause = "GROUP BY"
 
     def __post_init__(self) -> None:
-        arguments = (call.arg for call in self.calls if call.arg is not None)
-        require_names((*self.keys, *arguments), self.input.schema, "OVER")
+        require_names((*self.keys, *self.args), self.input.schema, self.clause)
         self.schema  # noqa: B018 - refuses duplicate names
+
+    @property
+    def args(self) -> tuple[str, ...]:
+        return tuple(arg for call in self.calls for arg in call.args)
 
     @cached_property
     def schema(self) -> Schema:
-        return Schema(self.input.schema.fields + tuple(Field(call.name, call.type) for call in self.calls))
+        below = self.input.schema
+        kept = below.fields if self.passes_columns else tuple(below[key] for key in self.keys)
+        return Schema((*kept, *(field for call in self.calls for field in call.fields)))
 
     @property
     def reads(self) -> frozenset[str]:
-        return frozenset((*self.keys, *(call.arg for call in self.calls if call.arg is not None)))
+        return frozenset((*self.keys, *self.args))
+
+
+@dataclass(frozen=True)
+class Over(Calling):
+    """Aggregates over the rows before each row: one output row per input row, with `calls` added as columns."""
+
+    ends: str | None = None
+    """a key that is the time of the rows: once time has passed it, no row of that partition comes any more"""
+    clause = "OVER"
 
     def narrowed(self, wanted: Set[str]) -> Node:
         calls = tuple(call for call in self.calls if call.name in wanted)
@@ -104,23 +118,11 @@ class Yield(Keyed):
 
 
 @dataclass(frozen=True)
-class RowSlots(Keyed):
+class RowSlots(Calling):
     """Every `every`-th row of a partition, with aggregates over the last rows since the one before, as frames say."""
 
-    calls: tuple[AggregateCall[str], ...]
     every: int
-
-    def __post_init__(self) -> None:
-        require_names((*self.keys, *(arg for call in self.calls for arg in call.args)), self.input.schema, "SLIDE")
-        self.schema  # noqa: B018 - refuses duplicate names
-
-    @cached_property
-    def schema(self) -> Schema:
-        return Schema((*self.input.schema.fields, *(field for call in self.calls for field in call.fields)))
-
-    @property
-    def reads(self) -> frozenset[str]:
-        return frozenset((*self.keys, *(arg for call in self.calls for arg in call.args)))
+    clause = "SLIDE"
 
     def narrowed(self, wanted: Set[str]) -> Node:
         calls = tuple(call for call in self.calls if call.name in wanted)
@@ -172,36 +174,21 @@ class Sessions(Keyed):
 
 
 @dataclass(frozen=True)
-class Group(Keyed):
+class Group(Calling):
     """Aggregates over the rows of each group, with the group's keys, when time has come to the value of the key `ends`,
     which is then the time of that row. One that is a program and stands alone may give any number of rows."""
 
     ends: str
-    calls: tuple[AggregateCall[str], ...]
     passes_columns = False
 
     def __post_init__(self) -> None:
-        require_names((*self.keys, *self.args), self.input.schema, "GROUP BY")
+        super().__post_init__()
         if self.ends not in self.keys:
             raise ValueError("groups end by one of their keys")
-        self.schema  # noqa: B018 - refuses duplicate names
-
-    @property
-    def args(self) -> tuple[str, ...]:
-        return tuple(arg for call in self.calls for arg in call.args)
 
     @property
     def results(self) -> tuple[str, ...]:
         return tuple(name for call in self.calls for name in call.names)
-
-    @cached_property
-    def schema(self) -> Schema:
-        keys = tuple(self.input.schema[key] for key in self.keys)
-        return Schema((*keys, *(field for call in self.calls for field in call.fields)))
-
-    @property
-    def reads(self) -> frozenset[str]:
-        return frozenset((*self.keys, *self.args))
 
     def label(self) -> str:
         what = f"{listed(self.results)} := {', '.join(call.fn for call in self.calls)}({listed(self.args) or '*'})"

@@ -8,11 +8,10 @@ from functools import cached_property
 from typing import Literal as OneOf
 
 from millstream.expressions.nodes import Expr
-from millstream.plan.aggregate_calls import AggregateCall
+from millstream.plan.keyed_nodes import Calling
 from millstream.plan.lengths import length_told
 from millstream.plan.node import (
     Binary,
-    Keyed,
     Kind,
     Node,
     Pairs,
@@ -185,26 +184,15 @@ class Join(Binary):
 
 
 @dataclass(frozen=True)
-class Summarize(Keyed):
+class Summarize(Calling):
     """At each instant one row for each group that has rows then: the keys, and aggregates over its rows."""
 
-    calls: tuple[AggregateCall[str], ...]
     passes_columns = False
 
     def __post_init__(self) -> None:
-        require_names((*self.keys, *(arg for call in self.calls for arg in call.args)), self.input.schema, "GROUP BY")
+        super().__post_init__()
         if self.input.kind is not Kind.RELATION:
             raise ValueError("groups of an instant need a relation")
-        self.schema  # noqa: B018 - refuses duplicate names
-
-    @cached_property
-    def schema(self) -> Schema:
-        keys = tuple(self.input.schema[key] for key in self.keys)
-        return Schema((*keys, *(field for call in self.calls for field in call.fields)))
-
-    @property
-    def reads(self) -> frozenset[str]:
-        return frozenset((*self.keys, *(arg for call in self.calls for arg in call.args)))
 
     def narrowed(self, wanted: Set[str]) -> Node:
         calls = tuple(call for call in self.calls if wanted & set(call.names))

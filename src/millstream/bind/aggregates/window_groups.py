@@ -48,7 +48,7 @@ class GroupBinder(GroupedExpressions):
         self._check_one_row()
         self._check_sqlcode()
         plan, calls = self._prepared()
-        plan = P.Group(plan, tuple(self.keys.values()), self.ends, calls)
+        plan = P.Group(plan, tuple(self.keys.values()), calls, self.ends)
         for step in steps:
             plan = step.above(plan)
         return self.subqueries.joined(plan), settled

@@ -66,7 +66,7 @@ def sort_partitions(plan: P.Node, sorting: Sorting) -> tuple[P.Node, tuple[str, 
     others = tuple(name for name in plan.schema.names if name not in keys)
     program = _sorted_rows([plan.schema[name].type for name in others], _orders(sorting, others))
     types = tuple(plan.schema[name].type for name in others)
-    return P.Group(plan, keys, end, (AggregateCall(others, program.name, others, types, program=program),)), keys
+    return P.Group(plan, keys, (AggregateCall(others, program.name, others, types, program=program),), end), keys
 
 
 def _tick(type_: SqlType) -> Expr:

@@ -7,7 +7,7 @@ to the instant at which it takes over; without kept rows those operators begin e
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from millstream.errors import StateError
@@ -18,13 +18,13 @@ from millstream.hosts.embedded.content import ValidRows
 from millstream.hosts.embedded.graph import Vertex, plug, sources_of, tell_progress, vertices
 from millstream.hosts.embedded.graph import nodes as vertex_nodes
 from millstream.hosts.embedded.graph_query import GraphQuery
-from millstream.hosts.embedded.starting import CatchUp, enter, opened, outlet_of
+from millstream.hosts.embedded.starting import CatchUp, begin_apart, enter, opened, outlet_of
 from millstream.kernels.batch import BEGIN
 from millstream.physical import nodes as physical
 from millstream.records import dataclass
 
 if TYPE_CHECKING:
-    from millstream.hosts.embedded.host import EmbeddedHost
+    from millstream.hosts.embedded.host_state import HostState
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Alteration:
         return found or ["no operator keeps state: the new definition takes over at once"]
 
 
-def alteration(host: EmbeddedHost, program: ReadyQuery) -> Alteration:
+def alteration(host: HostState, program: ReadyQuery) -> Alteration:
     """What becomes of the running query of a program's name."""
     running = host.queries[program.name.lower()]
     placed = zip(vertex_nodes(running.program.plan), vertices(running.top, running.program.plan), strict=True)
@@ -79,20 +79,20 @@ def alteration(host: EmbeddedHost, program: ReadyQuery) -> Alteration:
     return Alteration({} if replays else reused, tuple(fresh), replays, rows)
 
 
-def alter(host: EmbeddedHost, program: ReadyQuery) -> None:
+def alter(host: HostState, program: ReadyQuery) -> None:
     """Let a program take the place of the running query of its name, at the instant that its streams have reached."""
     ahead = host.ahead.pop(program.name.lower(), None)
     found = alteration(host, program)
     before = host.queries[program.name.lower()]
     check_columns(before, program)
     if found.replays:
-        catch_up = ahead or begin_silently(host, program)
+        catch_up = ahead or begin_apart(host, program, None)
         catch_up.join()
         after = catch_up.running
         after.is_muted = False
         _leave(host, before)
     else:
-        after = opened_silently(host, program)
+        after = opened(host, program, None)
         before.top.outlets.pop(before.program.name, None)
         before.top.rewired()
         after.top = host.graph.attach_apart(program.name, program.plan, outlet_of(after), found.reused)
@@ -112,29 +112,13 @@ def alter(host: EmbeddedHost, program: ReadyQuery) -> None:
     enter(host, after)
 
 
-def opened_silently(host: EmbeddedHost, program: ReadyQuery) -> GraphQuery:
-    """A query whose sink is still another's."""
-    running = opened(host, replace(program, sink=None), {})
-    running.program = program
-    return running
-
-
-def begin_silently(host: EmbeddedHost, program: ReadyQuery) -> CatchUp:
-    """A query that computes its state from kept rows and gives nothing: another one gave that."""
-    with host.lock:
-        running = opened_silently(host, program)
-        running.is_muted = True
-        running.top = host.graph.attach_apart(program.name, program.plan, outlet_of(running))
-        return CatchUp(host, running, None, program.history.since if program.history is not None else None)
-
-
-def alter_ahead(host: EmbeddedHost, program: ReadyQuery) -> None:
+def alter_ahead(host: HostState, program: ReadyQuery) -> None:
     """Compute the state of a definition that is about to take over, while the others go on."""
     with host.lock:
         check_columns(host.queries[program.name.lower()], program)
         if not alteration(host, program).replays:
             return
-        catch_up = host.ahead[program.name.lower()] = begin_silently(host, program)
+        catch_up = host.ahead[program.name.lower()] = begin_apart(host, program, None)
     with host.lock.aside():
         catch_up.feed()
 
@@ -156,13 +140,13 @@ def _columns(program: ReadyQuery) -> tuple[object, ...]:
     return program.columns, program.plan.schema.arrow, program.relation
 
 
-def _leave(host: EmbeddedHost, running: GraphQuery) -> None:
+def _leave(host: HostState, running: GraphQuery) -> None:
     running.top.outlets.pop(running.program.name, None)
     running.top.rewired()
     host.graph.prune(running.top)
 
 
-def _hand_over(host: EmbeddedHost, before: GraphQuery, after: GraphQuery) -> None:
+def _hand_over(host: HostState, before: GraphQuery, after: GraphQuery) -> None:
     """Results that were not fetched, readers and the sink stay."""
     after.sink, after.committed, after.rows = before.sink, before.committed, before.rows
     if _columns(before.program) == _columns(after.program) and not before.results.closed:
@@ -177,7 +161,7 @@ def _hand_over(host: EmbeddedHost, before: GraphQuery, after: GraphQuery) -> Non
 # -- queries that rest -------------------------------------------------------------------------------------------------
 
 
-def pause(host: EmbeddedHost, name: str) -> None:
+def pause(host: HostState, name: str) -> None:
     """Let no more rows reach a query. Its state becomes its own, and stays."""
     running = host.queries[name.lower()]
     if running.paused is not None:
@@ -194,7 +178,7 @@ def pause(host: EmbeddedHost, name: str) -> None:
     running.paused = {name: host.streams[name].emitted for name in physical.streams_of(plan)}
 
 
-def go_on(host: EmbeddedHost, name: str) -> None:
+def go_on(host: HostState, name: str) -> None:
     """Let a query that rests catch up with rows that were kept meanwhile, and go on."""
     running = host.queries[name.lower()]
     if running.paused is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -16,11 +15,11 @@ from millstream.connectors.contract import MissingSource, Offset, Rejected, RowS
 from millstream.connectors.convert.common import DEFAULT_RULES
 from millstream.connectors.convert.records import rows_to_batch
 from millstream.connectors.registry import make_source
-from millstream.errors import CatalogError, ConnectorError, DataError, ours
-from millstream.hosts.contract import Counts, Progress, ReadyQuery, Report, Shared, not_running
-from millstream.hosts.embedded import kept, starting
+from millstream.errors import ConnectorError, DataError, ours
+from millstream.hosts.contract import Counts, Progress, ReadyQuery, Report, Shared
+from millstream.hosts.embedded import altering, kept, starting
 from millstream.hosts.embedded.content import still_to_come
-from millstream.hosts.embedded.graph import Graph, Vertex, as_table
+from millstream.hosts.embedded.graph import as_table
 from millstream.hosts.embedded.graph_query import GraphQuery, log
 from millstream.hosts.embedded.idle import idle_streams
 from millstream.hosts.embedded.lifecycle import Lifecycle
@@ -28,11 +27,10 @@ from millstream.hosts.embedded.ordering import InOrder
 from millstream.hosts.embedded.readers import LiveReader, Take, read_in_order
 from millstream.hosts.embedded.sharing import shared_operators
 from millstream.hosts.embedded.streams import Stream
-from millstream.hosts.embedded.turns import MOST_WAITING, SmallPushes, Turns
-from millstream.hosts.results import Gate, ResultLog
+from millstream.hosts.embedded.turns import MOST_WAITING, SmallPushes
+from millstream.hosts.results import ResultLog
 from millstream.hosts.tables import TableStore
 from millstream.hosts.validity import valid_at
-from millstream.kernels import jit
 from millstream.kernels.batch import FOREVER
 from millstream.physical import nodes as physical
 from millstream.plan.costs.statistics import Statistics
@@ -48,31 +46,15 @@ class EmbeddedHost(Lifecycle):
     """Runs queries in this process. Calls from several threads take turns."""
 
     def __init__(self, tables: TableStore, config: Config, now: Now) -> None:
-        self.tables = tables
-        self.config = config
+        super().__init__(tables, config, self._let_in)
         self.journal: Journal | None = None
         self.save: Callable[[], None] | None = None  # a checkpoint, of a session in a directory
         self.paused = False
-        self.home: Path | None = None  # where the history of streams is, of a session in a directory
-        self.ahead: dict[str, starting.CatchUp] = {}
-        """queries that are about to start with history, by name"""
         self._now = now
         self._waiting = SmallPushes()
-        self.is_watched = False
-        """whether somebody gets rows without asking: a reader or a sink"""
-        self.lock = Turns(
-            lambda: jit.session_policy(self.config.jit, self.config.threads), lambda: self.config.limits, self._let_in
-        )
-        self.streams: dict[str, Stream] = {}
-        self.sources: dict[str, RowSource] = {}
-        self.offsets: dict[str, Offset] = {}
-        self.queries: dict[str, GraphQuery] = {}
         self._readers: dict[str, LiveReader] = {}
-        self.graph = Graph(tables, self._entry)
-        self.arrivals = 0
         self.stamp = 0
         self._stop = Event()
-        self.gate = Gate()
 
     # -- streams and queries ---------------------------------------------------------------------------------------
 
@@ -123,6 +105,12 @@ class EmbeddedHost(Lifecycle):
         with self.lock:
             replace_query(self, program)
 
+    def alter(self, program: ReadyQuery) -> None:
+        """Let a program take the place of the running query of its name, with its sink and its readers."""
+        with self.lock:
+            altering.alter(self, program)
+            self._start_readers(program)
+
     def new_vertex_id(self) -> str:
         return self.graph.new_id()
 
@@ -135,11 +123,6 @@ class EmbeddedHost(Lifecycle):
             for stream in running.streams:
                 kept.release(stream, name)
             log.info("query %s stopped", running.program.name)
-
-    def _entry(self, node: physical.Source) -> tuple[Vertex, int]:
-        """Where a stream enters the graph, and from which arrival on a query that starts now reads it."""
-        stream = self.streams[node.stream.lower()]
-        return stream.sides[node.side], self.arrivals if node.side == "main" and stream.holds_rows else 0
 
     # -- input -----------------------------------------------------------------------------------------------------
 
@@ -206,12 +189,6 @@ class EmbeddedHost(Lifecycle):
             if entry.definition.clock is Clock.INTERNAL:
                 self.stamp = max(self.stamp, upto)
                 self._advance_clock(entry)
-
-    def _find(self, stream: str) -> Stream:
-        entry = self.streams.get(stream.lower())
-        if entry is None:
-            raise CatalogError(f"no stream {stream}")
-        return entry
 
     def _stamped(self, stream: StreamDef, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Rows of a stream with internal times get the clock's; time never goes back."""
@@ -402,11 +379,6 @@ class EmbeddedHost(Lifecycle):
         """Let others see what sinks have made safe."""
         for running in self.queries.values():
             running.publish()
-
-    def _running(self, name: str) -> GraphQuery:
-        if name.lower() not in self.queries:
-            raise not_running(name)
-        return self.queries[name.lower()]
 
     def _look(self, name: str) -> GraphQuery:
         """A query as somebody is about to see it: rows that wait are let in, and its clock is that of the session."""

@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from millstream.catalog import StreamDef
 from millstream.hosts.contract import Coverage, ReadyQuery
 from millstream.hosts.embedded import altering, kept, starting
+from millstream.hosts.embedded.host_state import HostState
 from millstream.kernels.batch import BEGIN, FOREVER
 from millstream.physical import nodes as physical
 
-if TYPE_CHECKING:
-    from millstream.hosts.embedded.host import EmbeddedHost
 
-
-class Lifecycle:
+class Lifecycle(HostState):
     """The part of the host that changes what runs."""
 
-    def keep(self: EmbeddedHost, stream: StreamDef) -> None:  # type: ignore[misc]
+    def keep(self, stream: StreamDef) -> None:
         """Keep as much of a stream as its definition says, from now on."""
         with self.lock:
             kept.keep(self._find(stream.name), stream, self.home)
 
-    def history(self: EmbeddedHost, stream: str) -> Any:  # type: ignore[misc]
+    def history(self, stream: str) -> Any:
         """The kept rows of a stream as a data set."""
         with self.lock:
             history = self._find(stream).history
             assert history is not None, "binding has checked it"
             return history.dataset()
 
-    def prepare(self: EmbeddedHost, program: ReadyQuery) -> None:  # type: ignore[misc]
+    def prepare(self, program: ReadyQuery) -> None:
         """Do what takes long of starting a query, or of altering the one of its name, while the others go on."""
         with self.lock.aside():
             self.graph.make_ready(program.plan)
@@ -38,25 +36,19 @@ class Lifecycle:
         elif program.history is not None:
             starting.begin_ahead(self, program)
 
-    def alter(self: EmbeddedHost, program: ReadyQuery) -> None:  # type: ignore[misc]
-        """Let a program take the place of the running query of its name, with its sink and its readers."""
-        with self.lock:
-            altering.alter(self, program)
-            self._start_readers(program)
-
-    def explain_alteration(self: EmbeddedHost, program: ReadyQuery) -> list[str]:  # type: ignore[misc]
+    def explain_alteration(self, program: ReadyQuery) -> list[str]:
         with self.lock:
             return altering.alteration(self, program).lines()
 
-    def pause(self: EmbeddedHost, name: str) -> None:  # type: ignore[misc]
+    def pause(self, name: str) -> None:
         with self.lock:
             altering.pause(self, self._running(name).program.name)
 
-    def go_on(self: EmbeddedHost, name: str) -> None:  # type: ignore[misc]
+    def go_on(self, name: str) -> None:
         with self.lock:
             altering.go_on(self, self._running(name).program.name)
 
-    def state(self: EmbeddedHost, name: str) -> str:  # type: ignore[misc]
+    def state(self, name: str) -> str:
         """Whether a query is running, paused, failed or has ended."""
         running = self._running(name)
         if running.error is not None:
@@ -65,7 +57,7 @@ class Lifecycle:
             return "paused"
         return "ended" if running.results.closed else "running"
 
-    def coverage(self: EmbeddedHost, name: str) -> Coverage:  # type: ignore[misc]
+    def coverage(self, name: str) -> Coverage:
         """From when on a query has seen all rows, and its answers are complete."""
         with self.lock:
             running = self._running(name)
@@ -79,7 +71,7 @@ class Lifecycle:
         complete = max(ends, default=BEGIN)
         return Coverage(_told(since), _told(complete), complete == BEGIN)
 
-    def sources_of_history(self: EmbeddedHost, program: ReadyQuery) -> list[str]:  # type: ignore[misc]
+    def sources_of_history(self, program: ReadyQuery) -> list[str]:
         """Where a query that starts now would take rows of the past from, stream by stream."""
         with self.lock:
             return [kept.told(self.streams[name]) for name in physical.streams_of(program.plan)]

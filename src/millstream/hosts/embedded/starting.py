@@ -25,10 +25,10 @@ from millstream.kernels.batch import BEGIN, Batch
 from millstream.physical import nodes as physical
 
 if TYPE_CHECKING:
-    from millstream.hosts.embedded.host import EmbeddedHost
+    from millstream.hosts.embedded.host_state import HostState
 
 
-def start(host: EmbeddedHost, program: ReadyQuery, ids: list[str] | None, committed: Offset) -> None:
+def start(host: HostState, program: ReadyQuery, ids: list[str] | None, committed: Offset) -> None:
     """In a turn of the host: start a query, on saved vertices if `ids` are given; its sink goes on after
     `committed`."""
     ahead = host.ahead.pop(program.name.lower(), None)
@@ -48,7 +48,7 @@ def start(host: EmbeddedHost, program: ReadyQuery, ids: list[str] | None, commit
     enter(host, running)
 
 
-def enter(host: EmbeddedHost, running: GraphQuery) -> None:
+def enter(host: HostState, running: GraphQuery) -> None:
     """A query counts from now on."""
     host.queries[running.program.name.lower()] = running
     for stream, reach in kept.reaches_of(running.program).items():
@@ -56,12 +56,13 @@ def enter(host: EmbeddedHost, running: GraphQuery) -> None:
             kept.hold_for(host.streams[stream], running.program.name, reach)
 
 
-def opened(host: EmbeddedHost, program: ReadyQuery, committed: Offset) -> GraphQuery:
-    """A query with its results and its sink, but without operators."""
+def opened(host: HostState, program: ReadyQuery, committed: Offset | None) -> GraphQuery:
+    """A query with its results and its sink, but without operators. None is `committed` if its sink is still that of
+    the query whose place it takes."""
     feeds, fetched = physical.streams_of(program.plan), program.sink is None and not program.view
     results = ResultLog(feeds, host.gate, fetched, lambda: host.config.unfetched)
     running = GraphQuery(program, [host.streams[name] for name in feeds], results)
-    if program.sink is not None:
+    if program.sink is not None and committed is not None:
         host.is_watched = True
         running.sink = make_sink(program.sink.options, program.sink.name)
         running.sink.open(program.plan.schema, committed)
@@ -75,15 +76,17 @@ def outlet_of(running: GraphQuery) -> Outlet:
     return Outlet(running.deliver, running.fail, running.program.relation)
 
 
-def begin_apart(host: EmbeddedHost, program: ReadyQuery, committed: Offset) -> CatchUp:
-    """A query with operators of its own that has seen nothing yet."""
+def begin_apart(host: HostState, program: ReadyQuery, committed: Offset | None) -> CatchUp:
+    """A query with operators of its own that has seen nothing yet. If it takes the place of another (`committed` is
+    None), it gives nothing meanwhile: the other one gave that."""
     with host.lock:
         running = opened(host, program, committed)
+        running.is_muted = committed is None
         running.top = host.graph.attach_apart(program.name, program.plan, outlet_of(running))
         return CatchUp(host, running, None, program.history.since if program.history is not None else None)
 
 
-def begin_ahead(host: EmbeddedHost, program: ReadyQuery) -> None:
+def begin_ahead(host: HostState, program: ReadyQuery) -> None:
     """Let the rows that are kept now pass through a query that is about to start, while the others go on."""
     forget_ahead(host, program.name)
     catch_up = begin_apart(host, program, {})
@@ -92,7 +95,7 @@ def begin_ahead(host: EmbeddedHost, program: ReadyQuery) -> None:
         catch_up.feed()
 
 
-def forget_ahead(host: EmbeddedHost, name: str) -> None:
+def forget_ahead(host: HostState, name: str) -> None:
     """A query that was about to start does not."""
     found = host.ahead.pop(name.lower(), None)
     if found is not None:
@@ -104,7 +107,7 @@ class CatchUp:
     """A query that no rows of its streams reach yet, on its way through those that are kept."""
 
     def __init__(
-        self, host: EmbeddedHost, running: GraphQuery, seen: Mapping[str, int] | None = None, since: int | None = None
+        self, host: HostState, running: GraphQuery, seen: Mapping[str, int] | None = None, since: int | None = None
     ) -> None:
         self.running = running
         self.rows = 0
@@ -185,7 +188,7 @@ def _from_now_on(stream: Stream) -> int:
     return stream.latest + 1 if stream.rows else BEGIN
 
 
-def _rewind(host: EmbeddedHost, program: ReadyQuery) -> None:
+def _rewind(host: HostState, program: ReadyQuery) -> None:
     """A bounded source that has been read is read again from the start for a query that comes later."""
     for name in physical.streams_of(program.plan):
         source = host.sources.get(name)
