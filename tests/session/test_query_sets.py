@@ -264,3 +264,82 @@ def test_filters_of_one_shape_give_what_each_gives_alone() -> None:
         if i not in stopped:
             alone.finish()
         assert got[i] == query.fetch().to_pylist(), text
+
+
+# -- the rows of a stored table ----------------------------------------------------------------------------------------
+
+FOLLOWED = """
+    CREATE STREAM quotes (symbol VARCHAR, price DOUBLE, t INT) ORDER BY t;
+    CREATE TABLE limits (id VARCHAR PRIMARY KEY, name VARCHAR, low DOUBLE);
+    CREATE QUERIES alerts AS SELECT q.symbol, price, low FROM limits AS l, quotes AS q
+        WHERE q.symbol = l.name AND price > low
+"""
+
+
+def found(db: Any, *rows: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    db.push("quotes", list(rows))
+    return sorted(tuple(row.values()) for row in db.query_set("alerts").fetch().to_pylist())
+
+
+def test_queries_are_the_rows_of_a_table(tmp_path: Any) -> None:
+    with ms.connect(tmp_path) as db:
+        db.execute(FOLLOWED)
+        assert db.query_set("alerts").schema.names == ["query", "symbol", "price", "low"]
+        assert found(db, ("A", 1.0, 0)) == []
+        db.execute("INSERT INTO limits VALUES ('ann', 'A', 10), ('bob', 'A', 20), ('eve', 'B', 5)")
+        assert found(db, ("A", 15.0, 1), ("B", 4.0, 2)) == [("ann", "A", 15.0, 10.0)]
+        db.execute("DELETE FROM limits WHERE id = 'bob'; UPDATE limits SET low = 3 WHERE id = 'eve'")
+        db.execute("UPDATE limits SET id = 'joe' WHERE id = 'ann'")
+        assert found(db, ("A", 30.0, 3), ("B", 4.0, 4)) == [("eve", "B", 4.0, 3.0), ("joe", "A", 30.0, 10.0)]
+    with ms.connect(tmp_path) as db:
+        assert sorted(db.query_set("alerts").keys()) == ["eve", "joe"]
+        db.execute("INSERT INTO limits SELECT id || '2', name, 0 FROM limits")
+        assert [row[0] for row in found(db, ("A", 1.0, 5))] == ["joe2"]
+        db.execute("DELETE FROM limits")
+        assert (len(db.query_set("alerts")), found(db, ("A", 50.0, 6))) == (0, [])
+        with pytest.raises(ms.CatalogError, match="used by queries alerts"):
+            db.execute("DROP TABLE limits")
+        db.execute("DROP QUERIES alerts; DROP TABLE limits")
+        assert db.queries() == []
+
+
+def test_what_was_done_to_a_table_before_a_crash_counts(tmp_path: Any) -> None:
+    with ms.connect(tmp_path) as db:
+        db.execute(FOLLOWED + "; INSERT INTO limits VALUES ('ann', 'A', 10)")
+        # as if the process had died between the table and the queries
+        db.tables.change("UPDATE limits SET low = 1", frozenset(["limits"]))
+        db.tables.change("INSERT INTO limits VALUES ('bob', 'A', 2)", frozenset(["limits"]))
+    with ms.connect(tmp_path) as db:
+        assert found(db, ("A", 3.0, 1)) == [("ann", "A", 3.0, 1.0), ("bob", "A", 3.0, 2.0)]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("CREATE QUERIES x AS SELECT * FROM limits, quotes", "would take in the constants"),
+        ("CREATE QUERIES x AS SELECT price FROM quotes", "no stored table in FROM"),
+        ("CREATE QUERIES x AS SELECT price FROM plain, quotes WHERE low > price", "has no PRIMARY KEY"),
+        ("CREATE QUERIES x AS SELECT price FROM limits AS l, quotes WHERE price > l.high", "no column high in limits"),
+        ("CREATE QUERIES x AS SELECT price FROM limits LEFT JOIN quotes ON price > low", "beside its constants"),
+        ("CREATE QUERIES x AS SELECT prize FROM limits, quotes WHERE price > low", "prize"),
+        ("CREATE QUERIES alerts AS SELECT price FROM limits, quotes WHERE price > low", "already running"),
+    ],
+)
+def test_what_cannot_be_queries_of_a_table(text: str, said: str) -> None:
+    with ms.connect() as db:
+        db.execute(FOLLOWED + "; CREATE TABLE plain (low DOUBLE)")
+        with pytest.raises(ms.MillstreamError, match=said):
+            db.execute(text)
+        assert [each.name for each in db.query_sets()] == ["alerts"]
+
+
+def test_a_row_for_which_there_is_no_query_is_refused() -> None:
+    with ms.connect() as db:
+        db.execute("CREATE STREAM s (v INT, t INT) ORDER BY t; CREATE TABLE c (id INT PRIMARY KEY, many INT)")
+        many = db.sql_many("SELECT sum(v) OVER (ROWS $many PRECEDING) AS x FROM s", [{"id": 0, "many": 1}], key="id")
+        many.table = "c"
+        with pytest.raises(ms.MillstreamError):
+            db.execute("INSERT INTO c VALUES (1, 2), (2, -1)")
+        assert db.sql("SELECT count(*) AS n FROM c").arrow().to_pylist() == [{"n": 0}]
+        with pytest.raises(ms.CatalogError, match="rows of table c"):
+            many.add([{"id": 5, "many": 2}])

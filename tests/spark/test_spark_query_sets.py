@@ -21,7 +21,11 @@ SETS = {
 
 def results(db: Any) -> dict[str, list[str]]:
     db.execute("CREATE STREAM s (k INT, name VARCHAR, v DOUBLE, t INT) ORDER BY t")
+    db.execute("CREATE TABLE limits (id VARCHAR PRIMARY KEY, kind INT, low DOUBLE)")
+    db.execute("CREATE QUERIES followed AS SELECT v, low FROM s JOIN limits AS l ON s.k = l.kind WHERE v > l.low")
+    db.execute("INSERT INTO limits VALUES ('a', 1, 2), ('b', 2, 3), ('c', 2, 1); DELETE FROM limits WHERE id = 'b'")
     sets = {name: db.sql_many(text, CONSTANTS, key="id", name=name) for name, text in SETS.items()}
+    sets["followed"] = db.query_set("followed")
     alone = [db.sql(f"SELECT v, t FROM s WHERE k = {i % 4} AND v <= {i}", name=f"alone{i}") for i in range(9)]
     db.push("s", ROWS)
     db.finish()

@@ -49,10 +49,14 @@ CASES = [
     ("SELECT s.⟨left⟩ FROM s", "expected a name after '.', found 'left'", None),
     (
         "CREATE ⟨STREEM⟩ s (a int)",
-        "expected STREAM, TABLE, SINK, FUNCTION, AGGREGATE or VIEW, found 'STREEM'",
+        "expected STREAM, TABLE, SINK, FUNCTION, AGGREGATE, VIEW or QUERIES, found 'STREEM'",
         "did you mean STREAM?",
     ),
-    ("CREATE ⟨QUERY⟩ q AS SELECT 1", "expected STREAM, TABLE, SINK, FUNCTION, AGGREGATE or VIEW, found 'QUERY'", None),
+    (
+        "CREATE ⟨QUERY⟩ q AS SELECT 1",
+        "expected STREAM, TABLE, SINK, FUNCTION, AGGREGATE, VIEW or QUERIES, found 'QUERY'",
+        None,
+    ),
     ("CREATE STREAM⟨⟩", "expected the name of the stream, found the end of the statement", None),
     ("CREATE STREAM s⟨⟩", "expected '(' or AS, found the end of the statement", None),
     ("CREATE STREAM s (⟨)⟩", "expected the name of a column, found ')'", None),
@@ -77,7 +81,7 @@ CASES = [
     ("INSERT INTO t VALUES (1) ⟨x⟩", "unexpected 'x'", None),
     ("UPDATE t ⟨a⟩ = 1", "expected SET, found 'a'", None),
     ("DELETE ⟨t⟩", "expected FROM, found 't'", None),
-    ("DROP ⟨s⟩", "expected STREAM, TABLE, SINK, FUNCTION, AGGREGATE, QUERY or VIEW, found 's'", None),
+    ("DROP ⟨s⟩", "expected STREAM, TABLE, SINK, FUNCTION, AGGREGATE, QUERY, QUERIES or VIEW, found 's'", None),
     ("DROP STREAM s ⟨t⟩", "unexpected 't'", None),
     (
         "SHOW ⟨STREAM⟩",

@@ -106,6 +106,21 @@ class OnTables:
     histories: tuple[str, ...] = ()
     """the streams whose kept rows it reads"""
 
+    changed: str | None = None
+    """the table that it changes"""
+
+
+@dataclass(frozen=True)
+class StartSet:
+    """Start queries of one shape, one for each row of a stored table, and one for each that comes."""
+
+    name: str
+    text: str
+    """with a parameter for each column of the table that it reads"""
+    table: str
+    key: str
+    sink: SinkDef | None = None
+
 
 @dataclass(frozen=True)
 class ChangeRows:
@@ -142,7 +157,10 @@ class DescribeEntry:
 
 @dataclass(frozen=True)
 class StopQuery:
+    """Stop a query, or with `whole` whatever has that name: a set of queries, too."""
+
     name: str
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -186,6 +204,7 @@ Action = (
     | PauseQuery
     | Publish
     | OnTables
+    | StartSet
     | ChangeRows
     | KeepSet
     | ForgetSet
@@ -200,6 +219,7 @@ Action = (
 
 
 def changes(action: Action) -> bool:
-    """Whether it is kept; rows that are pushed are, as rows."""
-    looks = isinstance(action, ExplainPlan | ShowList | DescribeEntry | PushRows)
+    """Whether it is kept; rows that are pushed are, as rows, and what consists of other actions is, as these."""
+    looks = isinstance(action, ExplainPlan | ShowList | DescribeEntry | PushRows | StartSet)
+    looks = looks or (isinstance(action, StopQuery) and action.whole)
     return not looks and not (isinstance(action, OnTables) and action.is_query and action.create is None)

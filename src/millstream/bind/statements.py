@@ -27,6 +27,7 @@ from millstream.bind.actions import (
     SetPlace,
     ShowList,
     StartQuery,
+    StartSet,
     StopQuery,
     changes,
 )
@@ -45,6 +46,7 @@ from millstream.bind.patterns.outside import check_stars
 from millstream.bind.programs import define_aggregate
 from millstream.bind.queries.outputs import Bound
 from millstream.bind.queries.select import bind_named, bind_query
+from millstream.bind.query_sets import create_queries
 from millstream.bind.reads import reads_only, require_known, tables_of
 from millstream.bind.streams import columns_of, create_stream, options_given, require_stream
 from millstream.bind.tables.aggregates import in_store_terms, own_aggregates
@@ -69,6 +71,7 @@ from millstream.sql import history as H
 from millstream.sql import to_sql
 from millstream.sql.nodes import (
     CreateAggregate,
+    CreateQueries,
     CreateSink,
     CreateStream,
     Explain,
@@ -98,6 +101,7 @@ __all__ = [
     "Publish",
     "PushRows",
     "StartQuery",
+    "StartSet",
     "Remove",
     "SetPlace",
     "ShowList",
@@ -133,6 +137,8 @@ def bind(node: exp.Expr, catalog: Catalog, sql: str, parameters: Mapping[str, Sq
             return _create_view(node, context)
         case CreateSink():
             return _create_sink(node, context)
+        case CreateQueries():
+            return create_queries(node, context)
         case exp.Create() if str(node.args.get("kind")).upper() == "TABLE":
             return _create_table(node, context)
         case exp.Create() if str(node.args.get("kind")).upper() == "FUNCTION":
@@ -153,7 +159,7 @@ def bind(node: exp.Expr, catalog: Catalog, sql: str, parameters: Mapping[str, Sq
         case exp.Describe():
             return DescribeEntry(str(node.this.name))
         case Stop():
-            return StopQuery(str(node.name))
+            return StopQuery(str(node.name), whole=True)
         case H.StreamAlteration():
             return bind_alter_stream(node, context)
         case H.QueryAlteration():
@@ -301,8 +307,8 @@ def _drop(node: exp.Drop, context: Context) -> Remove | StopQuery:
     if len(node.args["tables"]) != 1:
         context.fail("DROP takes one name", node)
     name = node.args["tables"][0].name
-    if kind == "QUERY":
-        return StopQuery(name)
+    if kind in ("QUERY", "QUERIES"):
+        return StopQuery(name, whole=True)
     if kind not in DROPPABLE:
         context.fail(
             f"DROP {kind} is not supported", node, hint="DROP STREAM, VIEW, TABLE, SINK, FUNCTION, AGGREGATE or QUERY"
@@ -401,7 +407,8 @@ def _on_tables(node: exp.Expr, context: Context, *, is_query: bool) -> OnTables:
     node = in_store_terms(node, context)
     own = own_aggregates(node, context)
     sql = store_sql(node) if own is None else ""
-    return OnTables(sql, frozenset(reads), is_query, own=own, views=tuple(views), histories=histories)
+    name = None if changed is None or not isinstance(changed, exp.Table) else changed.name
+    return OnTables(sql, frozenset(reads), is_query, own=own, views=tuple(views), histories=histories, changed=name)
 
 
 def _changed(node: exp.Expr) -> exp.Expr:

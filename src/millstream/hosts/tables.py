@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
@@ -129,15 +129,31 @@ class TableStore:
         self._numbers.pop(name.lower(), None)
         self._changes.pop(name.lower(), None)
 
-    def change(self, sql: str, tables: frozenset[str]) -> None:
-        """Run INSERT, UPDATE or DELETE; readers of `tables` see it with their next rows."""
-        self._run(sql)
+    def change(self, sql: str, tables: frozenset[str], check: Callable[[pa.Table], None] | None = None) -> pa.Table:
+        """Run INSERT, UPDATE or DELETE; readers of `tables` see it with their next rows. With `check`, which may refuse
+        the rows that were changed by raising an error, these are returned."""
+        if check is None:
+            self._run(sql)
+            changed = pa.table({})
+        else:
+            with self._lock, self._cursor() as cursor:
+                cursor.execute("BEGIN TRANSACTION")
+                try:
+                    answer = cursor.sql(f"{sql} RETURNING *")
+                    kinds = [str(kind) for kind in answer.types]
+                    changed = _in_our_types(answer.to_arrow_table(), kinds)
+                    check(changed)
+                except BaseException:
+                    cursor.execute("ROLLBACK")
+                    raise
+                cursor.execute("COMMIT")
+                self._keep_private()
         self._touch(tables)
+        return changed
 
     def query(self, sql: str) -> pa.Table:
         """The answer of an ad-hoc query, in our types."""
-        table, kinds = self._answer(sql)
-        return _in_types(table, [field.type for field in _schema_of(table.schema, kinds)])
+        return _in_our_types(*self._answer(sql))
 
     def schema_of(self, sql: str) -> Schema:
         empty, kinds = self._answer(f"SELECT * FROM ({sql}) LIMIT 0")
@@ -267,6 +283,10 @@ def _in_types(table: pa.Table, types: list[SqlType]) -> pa.Table:
             column = pa.chunked_array([fixed_length(chunk) for chunk in column.chunks], type_.arrow)
         columns.append(column.cast(type_.arrow))
     return pa.Table.from_arrays(columns, names=table.column_names) if columns else table
+
+
+def _in_our_types(table: pa.Table, kinds: list[str]) -> pa.Table:
+    return _in_types(table, [field.type for field in _schema_of(table.schema, kinds)])
 
 
 def _schema_of(schema: pa.Schema, kinds: list[str]) -> list[Field]:

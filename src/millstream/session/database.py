@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict
 from dataclasses import replace as replaced
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, overload
 
 import pyarrow as pa
@@ -44,7 +44,8 @@ from millstream.sql.parameters import Parameters
 
 if TYPE_CHECKING:
     from millstream.session.builder import Flow
-    from millstream.session.query_sets import QuerySet, QuerySets
+    from millstream.session.query_sets import QuerySet
+    from millstream.session.sets import QuerySets
 
 
 class Database(Guarded):
@@ -63,9 +64,7 @@ class Database(Guarded):
         self.numbered = 0
         """how many queries got their names from the session"""
         self._closed = False
-        self._stored = StoredStatements(
-            self.catalog, tables, lambda view: host.content(view, None), host.history, self.turn
-        )
+        self._stored = StoredStatements(self.catalog, tables, host, self.turn, lambda name: self.sets.check_of(name))
 
     # -- SQL -------------------------------------------------------------------------------------------------------
 
@@ -138,12 +137,11 @@ class Database(Guarded):
         return self.sets.get(name)
 
     def query_sets(self) -> list[QuerySet]:
-        """The sets of queries that run, oldest first."""
         return self.sets.all()
 
     @cached_property
     def sets(self) -> QuerySets:
-        from millstream.session.query_sets import QuerySets
+        from millstream.session.sets import QuerySets
 
         return QuerySets(self)
 
@@ -178,9 +176,11 @@ class Database(Guarded):
         action = altering.settled(self, self.guard.admit(action, self.catalog))
         self._host.settle()
         planned = planned_ahead(self, action, text, name)
-        if self.listener is None or not act.changes(action):
-            return self._do(action, text, name, planned)
-        return heard(self.listener, action, text, planned, lambda: self._do(action, text, name, planned))
+        do = partial(self._do, action, text, name, planned)
+        result = heard(self.listener if act.changes(action) else None, action, text, planned, do)
+        if isinstance(action, act.OnTables) and action.changed is not None and isinstance(result, Result):
+            result = self.sets.follow(action.changed, result)
+        return result
 
     def _do(self, action: act.Action, text: str, name: str | None, planned: Planned | None) -> Query | Result | None:
         match action:
@@ -215,6 +215,10 @@ class Database(Guarded):
                     self.tables.remove_rows(table, gone)
             case act.ForgetSet(name=ended):
                 self.sets.forget(ended)
+            case act.StartSet():
+                self.sets.begin(action)
+            case act.StopQuery(name=query, whole=True):
+                self.sets.stop(query)
             case act.StopQuery(name=query):
                 self._stop(query)
             case act.AlterQuery() | act.AlterWindow() | act.AlterStream() | act.PauseQuery():
@@ -264,19 +268,17 @@ class Database(Guarded):
             if name.lower() in self._queries:
                 raise CatalogError(f"query {name} is already running", hint="stop it first, or choose another name")
             return name
-        while True:
+        while name is None or name in self._queries:
             self.numbered += 1
             name = f"q{self.numbered}"
-            if name not in self._queries:
-                return name
+        return name
 
     def query(self, name: str) -> Query:
         """The running query of that name."""
-        found = self._queries.get(name.lower())
-        if found is None:
-            running = ", ".join(query.name for query in self._queries.values())
-            raise CatalogError(f"no query {name}", hint=f"running: {running}" if running else "no query is running")
-        return found
+        if (found := self._queries.get(name.lower())) is not None:
+            return found
+        running = ", ".join(query.name for query in self._queries.values())
+        raise CatalogError(f"no query {name}", hint=f"running: {running}" if running else "no query is running")
 
     def queries(self) -> list[Query]:
         """The running queries, oldest first."""
@@ -284,13 +286,16 @@ class Database(Guarded):
 
     def stop(self, name: str) -> None:
         """Stop a query. Rows that were not fetched are lost."""
-        self.perform(act.StopQuery(name))
+        self.perform(act.StopQuery(name, whole=True))
 
     def _stop(self, name: str) -> None:
-        query = self.query(name)
         if name.lower() in self.views:
-            raise CatalogError(f"{query.name} is a view", hint=f"DROP VIEW {query.name}")
-        self.withdraw(query.name)
+            raise CatalogError(f"{name} is a view", hint=f"DROP VIEW {name}")
+        self.withdraw(name)
+
+    def _stop_view(self, name: str) -> None:
+        self.views.discard(name.lower())
+        self._stop(name)
 
     def withdraw(self, name: str) -> None:
         """Stop a query, or undo that it was started."""
@@ -414,7 +419,7 @@ class Database(Guarded):
                 self._host.declare(entry)
             elif isinstance(entry, ViewDef) and planned is not None:
                 if entry.name.lower() in self.views:
-                    self._drop_view(entry.name)
+                    self._stop_view(entry.name)
                 self.go_on(planned, self._host.start)
             elif isinstance(entry, TableDef):
                 self.tables.create(entry.name, entry.schema, entry.constraints)
@@ -427,16 +432,12 @@ class Database(Guarded):
     def adopt(self, entry: Entry, uses: frozenset[str]) -> None:
         """Make known what was defined before and is still there: nothing is started, and tables keep their rows."""
         if isinstance(entry, ViewDef) and entry.name.lower() in self.views:
-            self._drop_view(entry.name)
+            self._stop_view(entry.name)
         self.catalog.add(entry, replace=True, uses=uses, in_use=True)
         if isinstance(entry, StreamDef):
             self._host.declare(entry)
         elif isinstance(entry, TableDef):
             self.tables.create(entry.name, entry.schema, entry.constraints, keep=True)
-
-    def _drop_view(self, name: str) -> None:
-        self.views.discard(name.lower())
-        self._stop(name)
 
     def remove(self, action: act.Remove) -> None:
         """Undo a definition."""
@@ -449,7 +450,7 @@ class Database(Guarded):
         if isinstance(entry, StreamDef):
             self._host.forget(entry.name)
         elif isinstance(entry, ViewDef):
-            self._drop_view(entry.name)
+            self._stop_view(entry.name)
         elif isinstance(entry, TableDef):
             self.tables.drop(entry.name)
 

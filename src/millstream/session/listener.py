@@ -32,9 +32,15 @@ class Listener(Protocol):
 
 
 def heard(
-    listener: Listener, action: act.Action, text: str, planned: Planned | None, do: Callable[[], Query | Result | None]
+    listener: Listener | None,
+    action: act.Action,
+    text: str,
+    planned: Planned | None,
+    do: Callable[[], Query | Result | None],
 ) -> Query | Result | None:
-    """Let a listener hear of what is done, while no rows come."""
+    """Let a listener hear of what is done, if there is one, while no rows come."""
+    if listener is None:
+        return do()
     with listener.effect():
         try:
             listener.before(action, text, planned)

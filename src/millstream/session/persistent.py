@@ -343,6 +343,8 @@ class SessionKeeper:
         if aside or self._journal.is_older:
             # what is set aside is not tried again, and notes of this version are not for older ones
             self.checkpoint()
+        if "sets" in self._database.__dict__:
+            self._database.sets.catch_up()
         self._host.paused = False
         self._host.start_readers()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from millstream import sql
 from millstream.bind import statements as act
 from millstream.bind.queries.outputs import Bound
 from millstream.bind.statements import bind
-from millstream.catalog import TableDef
+from millstream.catalog import SinkDef, TableDef
 from millstream.errors import BindError, CatalogError, DataError, MillstreamError
 from millstream.hosts.tables import quoted
 from millstream.kernels.keys import KeyTable
@@ -28,6 +29,7 @@ from millstream.physical.nodes import Apply, Physical, StoredTable, TableJoin, w
 from millstream.plan.templates import CannotShare, ConstantsTable, for_all
 from millstream.records import dataclass
 from millstream.schema import Field, Schema
+from millstream.session.constants import Rows, as_table, put, sample_of
 from millstream.session.query import Query
 from millstream.session.turns import in_turn
 from millstream.sql.parameters import Symbol
@@ -38,9 +40,6 @@ if TYPE_CHECKING:
 
 NUMBER = "$number"
 """the column of a table of constants that tells queries apart: a key that comes again is another query"""
-
-Rows = Any
-"""constants: dicts, an Arrow table or a DataFrame"""
 
 
 @dataclass
@@ -76,15 +75,22 @@ class QuerySetDef:
     fixed: tuple[str, ...]
     cohorts: tuple[CohortDef, ...]
     made: int
+    table: str | None = field(default=None, metadata={"later": True})
+    """the stored table whose rows it follows"""
+    sink: SinkDef | None = field(default=None, metadata={"later": True})
 
 
 class QuerySet:
     """Standing queries of one shape, made by `sql_many`. Their results carry the key of the query as column `query`."""
 
-    def __init__(self, database: Database, name: str, text: str, key: str) -> None:
+    def __init__(
+        self, database: Database, name: str, text: str, key: str, table: str | None = None, sink: SinkDef | None = None
+    ) -> None:
         self.name = name
         self.sql = text
         self.key = key
+        self.table = table
+        self.sink = sink
         self._database = database
         self._cohorts: list[Cohort] = []
         self._made = 0
@@ -103,7 +109,10 @@ class QuerySet:
     @in_turn
     def add(self, rows: Rows) -> None:
         """Start queries, one for each row of constants; they see what comes from now on."""
-        table = self._table_of(rows)
+        self._of_its_own()
+        self._add(self._table_of(rows))
+
+    def _add(self, table: pa.Table) -> None:
         if table.num_rows == 0:
             return
         slots = self._new_keys(table.column(self.key).combine_chunks())
@@ -125,9 +134,9 @@ class QuerySet:
         self._database.sets.keep(self)
 
     def _enter(self, slots: Any, numbers: Any, cohorts: Any) -> None:
-        self._is_live = _put(self._is_live, numbers, True)
-        self._number_of = _put(self._number_of, slots, numbers)
-        self._cohort_of = _put(self._cohort_of, slots, cohorts)
+        self._is_live = put(self._is_live, numbers, True)
+        self._number_of = put(self._number_of, slots, numbers)
+        self._cohort_of = put(self._cohort_of, slots, cohorts)
 
     def _open_for(self, fixed: tuple[tuple[str, Any], ...]) -> Cohort | None:
         return next((each for each in self._cohorts if each.open and each.fixed == fixed and each.size), None)
@@ -135,7 +144,17 @@ class QuerySet:
     @in_turn
     def drop(self, keys: Iterable[Any]) -> None:
         """Stop queries, by their keys."""
-        gone = pa.array(list(keys), self._schema[self.key].type.arrow)
+        self._of_its_own()
+        self._drop(pa.array(list(keys), self._schema[self.key].type.arrow))
+
+    def _of_its_own(self) -> None:
+        if self.table is not None:
+            raise CatalogError(
+                f"the queries of {self.name} are the rows of table {self.table}",
+                hint=f"INSERT INTO {self.table}, or DELETE FROM it",
+            )
+
+    def _drop(self, gone: pa.Array) -> None:
         found = self._known(gone)
         if (found < 0).any():
             raise CatalogError(f"no query {gone[int(np.argmin(found))].as_py()!r} in {self.name}")
@@ -169,6 +188,7 @@ class QuerySet:
     def stop(self) -> None:
         """Stop all queries of the set."""
         self._database.perform(act.ForgetSet(self.name))
+        self._database.catalog.release(_holder(self.name))
         for cohort in self._cohorts:
             if cohort.size:
                 self._kept.append(self._fetched(cohort))
@@ -179,7 +199,12 @@ class QuerySet:
     @property
     def schema(self) -> pa.Schema:
         """The columns of the results: the query's key first."""
-        return self._cohorts[0].query.schema.remove(0)
+        if self._cohorts:
+            return self._cohorts[0].query.schema.remove(0)
+        sample = {name: sample_of(self._schema[name].type) for name in self._fixed}
+        bound = self._planned(sample, ConstantsTable("", self.key, self._columns, NUMBER))[1]
+        types = (each.type.arrow for each in bound.plan.schema)
+        return pa.schema([pa.field(*each) for each in zip(bound.names, types, strict=True)]).remove(0)
 
     def fetch(self) -> pa.Table:
         """What the queries produced since the last fetch: each in its order, those of different queries in any."""
@@ -214,7 +239,7 @@ class QuerySet:
 
     def begin(self, rows: Rows) -> None:
         """The first queries of the set: their constants decide about the types of parameters."""
-        table = _as_table(rows)
+        table = as_table(rows)
         if self.key not in table.column_names:
             raise BindError(
                 f"the constants have no column {self.key}", hint=f"there is {', '.join(table.column_names)}"
@@ -222,7 +247,7 @@ class QuerySet:
         if table.num_rows == 0:
             raise BindError("a set begins with at least one query", hint="the first constants say what types they have")
         fields = []
-        used = sql.parameter_names(self.sql)
+        used = self._used = sql.parameter_names(self.sql)
         for column in table.schema:
             if column.name != self.key and column.name not in used:
                 continue
@@ -235,9 +260,62 @@ class QuerySet:
             raise BindError(
                 f"no constants for the parameter ${missing[0]}", hint=f"there is {', '.join(table.column_names)}"
             )
-        first = {name: table.column(name)[0].as_py() for name in used}
-        self._fixed = self._structural(first)
+        self._fixed = self._structural({name: table.column(name)[0].as_py() for name in used})
         self.add(table)
+
+    # -- the rows of a stored table ----------------------------------------------------------------------------------
+
+    def begin_with(self, table: TableDef) -> None:
+        """The queries that a stored table has rows for."""
+        used = sql.parameter_names(self.sql)
+        self._know(Schema(tuple(each for each in table.schema if each.name == self.key or each.name in used)))
+        self._fixed = self._structural({name: sample_of(self._schema[name].type) for name in used})
+        self.hold()
+        try:
+            self._database.sets.keep(self)
+            self.catch_up()
+        except BaseException:
+            self.stop()
+            raise
+
+    def hold(self) -> None:
+        """The table stays as long as its rows are queries."""
+        if self.table is not None:
+            self._database.catalog.hold(_holder(self.name), frozenset([self.table]))
+
+    def check(self, rows: pa.Table) -> None:
+        """Refuse rows for which there can be no query."""
+        table = self._table_of(rows)
+        for fixed, _ in self._divided(table):
+            if self._open_for(fixed) is None:
+                self._bound(dict(fixed))
+
+    def follow(self, rows: pa.Table) -> None:
+        """Rows of the table came, were changed or are gone."""
+        keys = rows.column(self.key).combine_chunks()
+        tables, table, key = self._database.tables, quoted(str(self.table)), quoted(self.key)
+        columns = ", ".join(map(quoted, self._schema.names))
+        with tables.lent({"__changed": pa.table({self.key: keys})}):
+            now = tables.query(f"SELECT {columns} FROM {table} WHERE {key} IN (SELECT {key} FROM __changed)")
+        self._drop(keys.filter(pa.array(self._known(keys) >= 0)))
+        self._add(self._table_of(now))
+        if tables.query(f"SELECT count(*) FROM {table}").column(0)[0].as_py() != len(self):
+            # keys were changed, and nobody says what they were
+            self.catch_up()
+
+    def catch_up(self) -> None:
+        """Compare all queries with all rows of the table: those of rows that are gone or were changed end."""
+        assert self.table is not None
+        columns = ", ".join(quoted(name) for name in self._schema.names)
+        own = [f"SELECT {columns} FROM {quoted(each.table)}" for each in self._cohorts if each.size]
+        run = " UNION ALL ".join(own)
+        of_table = f"SELECT {columns} FROM {quoted(self.table)}"
+        query = self._database.tables.query
+        gone = query(f"SELECT {quoted(self.key)} FROM ({run} EXCEPT {of_table})") if run else None
+        new = query(f"{of_table} EXCEPT ({run})" if run else of_table)
+        if gone is not None:
+            self._drop(gone.column(0).combine_chunks())
+        self._add(self._table_of(new))
 
     def _know(self, schema: Schema) -> None:
         """The columns of the constants."""
@@ -250,12 +328,15 @@ class QuerySet:
     def definition(self) -> QuerySetDef:
         """What is kept of the set."""
         cohorts = tuple(CohortDef(each.fixed, each.table, each.query.name, each.open) for each in self._cohorts)
-        return QuerySetDef(self.name, self.sql, self.key, self._schema, self._fixed, cohorts, self._made)
+        return QuerySetDef(
+            self.name, self.sql, self.key, self._schema, self._fixed, cohorts, self._made, self.table, self.sink
+        )
 
     @staticmethod
     def reopened(database: Database, kept: QuerySetDef) -> QuerySet:
         """The set that was kept: its programs run already, and its queries are what their tables hold."""
-        made = QuerySet(database, kept.name, kept.sql, kept.key)
+        made = QuerySet(database, kept.name, kept.sql, kept.key, kept.table, kept.sink)
+        made.hold()
         made._know(kept.schema)
         made._fixed, made._made = kept.fixed, kept.made
         running = {query.name.lower(): query for query in database.queries()}
@@ -319,7 +400,7 @@ class QuerySet:
         action, bound = self._planned(dict(fixed), constants)
         self._database.perform(act.Define(TableDef(table, self._columns)))
         self._database.tables.tell_changes(table, NUMBER)
-        started = act.StartQuery(bound, action.uses)
+        started = act.StartQuery(bound, action.uses, self.sink)
         query = self._database.perform(started, self.sql, name)
         assert isinstance(query, Query)
         cohort = Cohort(fixed, table, query, _is_open(self._database.planned(name).program.plan, table))
@@ -343,7 +424,7 @@ class QuerySet:
             yield tuple(zip(self._fixed, values, strict=True)), np.array(own)
 
     def _table_of(self, rows: Rows) -> pa.Table:
-        table = _as_table(rows)
+        table = as_table(rows)
         if missing := [field.name for field in self._schema if field.name not in table.column_names]:
             raise DataError(f"the constants have no column {missing[0]}")
         try:
@@ -369,44 +450,9 @@ class QuerySet:
         return self._keys.encode([keys])
 
 
-class QuerySets:
-    """The sets of queries of a session."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._sets: dict[str, QuerySet] = {}
-
-    def start(self, name: str, text: str, rows: Rows, key: str) -> QuerySet:
-        """Start a set of queries."""
-        made = QuerySet(self._database, name, text, key)
-        made.begin(rows)
-        return made
-
-    def get(self, name: str) -> QuerySet:
-        """The set of that name."""
-        found = self._sets.get(name.lower())
-        if found is None:
-            known = ", ".join(each.name for each in self._sets.values())
-            hint = f"there is {known}" if known else "start one: sql_many()"
-            raise CatalogError(f"no set of queries {name}", hint=hint)
-        return found
-
-    def all(self) -> list[QuerySet]:
-        """The sets that run, oldest first."""
-        return list(self._sets.values())
-
-    def keep(self, made: QuerySet) -> None:
-        """A set as it is now."""
-        self._sets[made.name.lower()] = made
-        self._database.perform(act.KeepSet(made.name))
-
-    def adopt(self, kept: QuerySetDef) -> None:
-        """A set that ran before, and whose programs run again."""
-        self._sets[kept.name.lower()] = QuerySet.reopened(self._database, kept)
-
-    def forget(self, name: str) -> None:
-        """A set has ended."""
-        self._sets.pop(name.lower(), None)
+def _holder(name: str) -> str:
+    """Under which name the catalog knows that a set needs its table."""
+    return f"queries {name}"
 
 
 def _is_open(plan: Physical, table: str) -> bool:
@@ -419,25 +465,3 @@ def _is_open(plan: Physical, table: str) -> bool:
         return bool(below) and all(map(is_apart, below))
 
     return all(is_apart(child) for node in walk(plan) if isinstance(node, Apply) for child in node.inputs)
-
-
-def _put(array: Any, places: Any, values: Any) -> Any:
-    size = int(places.max()) + 1
-    if size > len(array):
-        array = np.concatenate([array, np.zeros(max(size, 2 * len(array)) - len(array), dtype=array.dtype)])
-    array[places] = values
-    return array
-
-
-def _as_table(rows: Rows) -> pa.Table:
-    match rows:
-        case pa.Table():
-            return rows
-        case pa.RecordBatch():
-            return pa.Table.from_batches([rows])
-        case _ if hasattr(rows, "__arrow_c_stream__"):
-            return pa.table(rows)
-    try:
-        return pa.Table.from_pylist(list(rows))
-    except (pa.ArrowInvalid, TypeError, AttributeError) as error:
-        raise DataError(f"constants are dicts, an Arrow table or a DataFrame: {error}") from None

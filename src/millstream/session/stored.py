@@ -13,28 +13,29 @@ from millstream.catalog import Catalog, Options, TableDef
 from millstream.connectors.contract import RowSource
 from millstream.connectors.registry import make_source
 from millstream.errors import CatalogError, ConnectorError, DataError
+from millstream.hosts.contract import Host
 from millstream.hosts.tables import TableStore
 from millstream.session.query import Result
 from millstream.session.turns import StatementTurn
 
 
 class StoredStatements:
-    """Runs what asks or changes stored tables; `content` gives the rows that a view holds now, `history` those that are
-    kept of a stream."""
+    """Runs what asks or changes stored tables; the host has what views hold now and what is kept of streams. `check`
+    says who must agree to rows of a table. What is changed there is returned."""
 
     def __init__(
         self,
         catalog: Catalog,
         tables: TableStore,
-        content: Callable[[str], pa.Table],
-        history: Callable[[str], Any],
+        host: Host,
         turn: StatementTurn,
+        check: Callable[[str], Callable[[pa.Table], None] | None],
     ) -> None:
         self._catalog = catalog
         self._tables = tables
-        self._content = content
-        self._history = history
+        self._host = host
         self._turn = turn
+        self._check = check
 
     def perform(self, action: act.OnTables) -> Result | None:
         """Answer a query, make a table of its answer, or change a table."""
@@ -44,9 +45,10 @@ class StoredStatements:
         if action.is_query:
             with self._tables.lent(self._contents(action)), self._turn.let_others():
                 return Result(self._answer(action))
+        check = None if action.changed is None else self._check(action.changed)
         with self._tables.lent(self._contents(action)):
-            self._tables.change(action.sql, action.reads)
-        return None
+            changed = self._tables.change(action.sql, action.reads, check)
+        return None if check is None else Result(changed)
 
     def fill(self, entry: TableDef, options: Options) -> None:
         """Load a new table from a source; a table is complete or not there, so a row that does not fit is an error."""
@@ -79,8 +81,8 @@ class StoredStatements:
 
     def _contents(self, action: act.OnTables) -> dict[str, Any]:
         """What views hold at this moment, and what is kept of streams."""
-        histories = {history_name(stream): self._history(stream) for stream in action.histories}
-        return {**{view: self._content(view) for view in action.views}, **histories}
+        histories = {history_name(stream): self._host.history(stream) for stream in action.histories}
+        return {**{view: self._host.content(view, None) for view in action.views}, **histories}
 
     def _answer(self, action: act.OnTables) -> pa.Table:
         from millstream.hosts.table_aggregates import answer

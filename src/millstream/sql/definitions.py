@@ -11,13 +11,13 @@ from sqlglot.tokenizer_core import TokenType
 
 from millstream.errors import Span
 from millstream.sql.failures import SyntaxFailure, did_you_mean, quoted
-from millstream.sql.nodes import CreateSink, CreateStream, Option
+from millstream.sql.nodes import CreateQueries, CreateSink, CreateStream, Option
 from millstream.sql.relations import CreateView
 from millstream.sql.spans import cover, span_of
 from millstream.sql.stream_operators import StreamOperatorParser
 
-_DROPPABLE = ("STREAM", "TABLE", "SINK", "FUNCTION", "AGGREGATE", "QUERY", "VIEW")
-_CREATABLE = ("STREAM", "TABLE", "SINK", "FUNCTION", "AGGREGATE", "VIEW")
+_DROPPABLE = ("STREAM", "TABLE", "SINK", "FUNCTION", "AGGREGATE", "QUERY", "QUERIES", "VIEW")
+_CREATABLE = ("STREAM", "TABLE", "SINK", "FUNCTION", "AGGREGATE", "VIEW", "QUERIES")
 _SIMPLE_KEY = re.compile(r"[a-z_][a-z0-9_]*")
 _KEYS_AND_CHECKS = ("PRIMARY KEY", "FOREIGN KEY", "UNIQUE", "CHECK")
 
@@ -51,6 +51,10 @@ class DefinitionParser(StreamOperatorParser):
             return self._parse_create_sink(or_replace=replace or None, if_not_exists=exists or None)
         if kind == "VIEW":
             return self._parse_create_view(or_replace=replace or None, if_not_exists=exists or None)
+        if kind == "QUERIES":
+            if replace or exists:
+                raise self._failure("CREATE QUERIES takes neither OR REPLACE nor IF NOT EXISTS", self._prev)
+            return self._parse_create_queries()
         flags = {"kind": kind, "replace": replace or None, "exists": exists or None}
         if kind == "TABLE":
             return self._parse_create_table(**flags)
@@ -243,6 +247,12 @@ class DefinitionParser(StreamOperatorParser):
         if self._match(TokenType.ALIAS):
             node.set("query", self._parse_query())
         return node
+
+    def _parse_create_queries(self) -> CreateQueries:
+        name = self._parse_name("the name of the queries")
+        sink = self._parse_name("the name of a sink") if self._match_text_seq("INTO") else None
+        self._expect(TokenType.ALIAS, "AS")
+        return self.expression(CreateQueries(this=name, query=self._parse_query(), sink=sink))
 
     def _parse_create_function(self, **flags: Any) -> exp.Create:
         """`f(x DOUBLE, …) [RETURNS DOUBLE] AS expression` or `… RETURN expression`."""

@@ -78,6 +78,7 @@ class MillstreamGenerator(Generator):
         ),
         nodes.CreateAggregate: lambda self, node: self.create_aggregate(node),
         nodes.CreateSink: lambda self, node: self.create_sink(node),
+        nodes.CreateQueries: lambda self, node: self.create_queries(node),
         nodes.CreateStream: lambda self, node: self.create_stream(node),
         nodes.Explain: lambda self, node: self.explain(node),
         nodes.LocalTableClause: lambda self, node: f"TABLE {self.sql(node, 'this')}{self._columns(node.columns)};",
@@ -150,6 +151,12 @@ class MillstreamGenerator(Generator):
     def create_sink(self, node: nodes.CreateSink) -> str:
         clauses = [self._created("SINK", node), self._options(node.args.get("options")), self._clause("AS", node.query)]
         return " ".join(filter(None, clauses))
+
+    def create_queries(self, node: nodes.CreateQueries) -> str:
+        into = self._clause("INTO", node.args.get("sink"))
+        return " ".join(
+            filter(None, [f"CREATE QUERIES {self.sql(node, 'this')}", into, f"AS {self.sql(node, 'query')}"])
+        )
 
     def create_view(self, node: relations.CreateView) -> str:
         columns = f" ({', '.join(map(self.sql, node.columns))})" if node.columns else ""

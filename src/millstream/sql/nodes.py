@@ -109,6 +109,13 @@ class CreateSink(exp.Expression):
         return self.args.get("query")
 
 
+class CreateQueries(exp.Expression):
+    """CREATE QUERIES: `this` is the name, `query` reads streams and the stored table that has a row for each query;
+    `sink` is where rows go, if INTO says so."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "query": True, "sink": False}
+
+
 class SideStream(exp.Expression):
     """LATE(s), ERRORS(s) or HISTORY(s) in FROM, held by an exp.Table; `this` is the Identifier of s, `kind` the
     word."""
