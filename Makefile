@@ -52,9 +52,10 @@ bench: $(STAMP) ## measure: ratios against DuckDB, Polars and bare loops in one 
 	$(BIN)/python benchmarks/over.py
 	$(BIN)/python benchmarks/over_kernel.py
 
-bench-spark: $(STAMP) ## measure the Spark host against Spark's own operators (about ten minutes)
+bench-spark: $(STAMP) ## measure the Spark host against Spark's own operators, throughput and latency (about an hour)
 	$(BIN)/python benchmarks/kernel_state.py
 	$(BIN)/python benchmarks/spark.py
+	$(BIN)/python benchmarks/spark_latency.py
 
 bench-aggregates: $(STAMP) ## measure aggregates written in SQL: figures 4 to 7 of the Stream Mill paper, as text and PNG
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'

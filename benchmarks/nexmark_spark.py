@@ -1,6 +1,6 @@
 """NEXMark q5 and q8 embedded, on the Spark host, and by Spark's own streaming operators: the same files, one run.
 
-    python benchmarks/nexmark_spark.py [--sizes 10000,100000,400000,1000000] [--files 10] [--only q5,overlap]
+    python benchmarks/nexmark_spark.py [--sizes 10000,100000,400000,1000000,5000000] [--files 10] [--only q5,overlap]
     python benchmarks/nexmark_spark.py --memory 20000000
 
 Spark runs on local[2] and reads one file per micro-batch, for each size of micro-batches. Queries run once to warm up,
@@ -23,7 +23,7 @@ from typing import Any
 import millstream as ms
 from nexmark_spark_files import SCHEMAS, TIMES, make_files
 from nexmark_spark_memory import watch_memory
-from spark_stores import best_of, in_turn, on_stores
+from spark_stores import best_of, files_of, in_turn, on_stores
 
 HOP_COUNT = """SELECT window_start, auction, count(*) AS num FROM HOP(bid, date_time, {slide} SECONDS, 10 SECONDS)
     GROUP BY window_start, window_end, auction"""
@@ -167,7 +167,9 @@ def run(bench: Bench, chosen: Callable[[str], bool]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", default="10000,100000,400000,1000000", help="bids or quotes of micro-batches")
+    parser.add_argument(
+        "--sizes", default="10000,100000,400000,1000000,5000000", help="bids or quotes of micro-batches"
+    )
     parser.add_argument("--files", type=int, default=10, help="micro-batches of a run")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--only", default="")
@@ -183,12 +185,13 @@ def main() -> None:
     spark = get_session("local[2]", {"spark.millstream.filesPerTrigger": "1"})
     try:
         for size in map(int, arguments.sizes.split(",")):
+            files = files_of(size, arguments.files)
             with tempfile.TemporaryDirectory() as data:
-                counts = make_files(Path(data), size * arguments.files, arguments.files, tables)
+                counts = make_files(Path(data), size * files, files, tables)
                 print(
                     f"\nmicro-batches of {size:,} bids, or quotes; {0.87 * size:,.0f} people and auctions", flush=True
                 )
-                bench = Bench(spark, Path(data), arguments.files, arguments.rounds, counts)
+                bench = Bench(spark, Path(data), files, arguments.rounds, counts)
                 run(bench, lambda name: name in works)
     finally:
         spark.stop()

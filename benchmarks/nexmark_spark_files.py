@@ -48,6 +48,11 @@ def make_files(directory: Path, rows: int, files: int, tables: Set[str]) -> dict
     return counts
 
 
+def bids(first: int, rows: int) -> pa.Table:
+    """Some of the bids."""
+    return _table("bid", first, rows)
+
+
 def _table(table: str, first: int, rows: int) -> pa.Table:
     if table == "quotes":
         return _quotes(first, rows)

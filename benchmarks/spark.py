@@ -1,6 +1,6 @@
 """The Spark host against Spark's own operators, all on the same files, in one run on local[2].
 
-    python benchmarks/spark.py [--sizes 10000,100000,400000,1000000] [--files 6] [--keys 10000] [--only declared,window]
+    python benchmarks/spark.py [--sizes 10000,…,5000000] [--files 6] [--keys 10000] [--only declared,window]
 
 For each size of micro-batches there are as many files of that size. Streaming variants read one per micro-batch: all
 once to warm up, then in turn. Spark's own window runs on both of its state stores, and the better one counts. Machines
@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_stores import best_of, in_turn, micro_batches, on_stores
+from spark_stores import best_of, files_of, in_turn, micro_batches, on_stores
 
 START = 1_700_000_000_000_000
 RATE = 10_000
@@ -234,7 +234,7 @@ def run(bench: Bench, chosen: Callable[[str], bool]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", default="10000,100000,400000,1000000", help="rows of micro-batches")
+    parser.add_argument("--sizes", default="10000,100000,400000,1000000,5000000", help="rows of micro-batches")
     parser.add_argument("--keys", type=int, default=10_000)
     parser.add_argument("--files", type=int, default=6, help="micro-batches of a run")
     parser.add_argument("--rounds", type=int, default=2)
@@ -246,9 +246,10 @@ def main() -> None:
     spark = get_session("local[2]", {"spark.millstream.filesPerTrigger": "1"})
     try:
         for size in map(int, arguments.sizes.split(",")):
+            files = files_of(size, arguments.files)
             with tempfile.TemporaryDirectory() as data:
-                make_files(Path(data), size * arguments.files, arguments.keys, arguments.files)
-                bench = Bench(spark, Path(data), size, arguments.files, arguments.rounds)
+                make_files(Path(data), size * files, arguments.keys, files)
+                bench = Bench(spark, Path(data), size, files, arguments.rounds)
                 run(bench, lambda name: not words or any(word in name for word in words))
     finally:
         spark.stop()

@@ -57,6 +57,11 @@ def in_turn(variants: Mapping[str, Make], rounds: int) -> dict[str, float]:
     return {name: statistics.median(seconds) for name, seconds in spent.items()}
 
 
+def files_of(size: int, most: int) -> int:
+    """How many micro-batches of a size all queries run: fewer of large ones, but two that count."""
+    return min(most, max(3, 10_000_000 // size))
+
+
 def best_of(rates: Mapping[str, float], name: str) -> float | None:
     """The highest rate of a query on any store; None if it did not run."""
     found = [rate for known, rate in rates.items() if known.rpartition(", ")[0] == name]

@@ -24,8 +24,8 @@ from sweep_scenarios import SWEEP_SCENARIOS
 
 from millstream.errors import DataError
 from millstream.kernels import jit
-from millstream.kernels.batch import BEGIN, FOREVER, Batch
-from millstream.kernels.contract import Kernel
+from millstream.kernels.batch import BEGIN, FOREVER, Batch, concat
+from millstream.kernels.contract import PARTIALS, Kernel, partials_of
 from millstream.kernels.keys import bucket_of
 from millstream.kernels.over import Frame, OverSpec
 from millstream.kernels.registry import registered
@@ -226,6 +226,39 @@ def test_sharding(name: str, data: st.DataObject) -> None:
 
     with jit.using("off", threads=data.draw(st.sampled_from([1, 2]))):
         assert outcome(divided) == expected(scenario)
+
+
+@pytest.mark.parametrize("name", ["ChainSpec", "WindowGroupSpec"])
+@laws
+@given(data=st.data())
+def test_partials(name: str, data: st.DataObject) -> None:
+    """Rows that were put together where several tasks read them, mixed with rows that were not."""
+    scenario = data.draw(SCENARIOS[name])
+    partials = partials_of(scenario.spec)
+    inputs = data.draw(batches(scenario))
+    if partials is None:
+        return
+
+    def together(batch: Batch) -> Batch:
+        task = np.array([data.draw(st.integers(0, 2)) for _ in range(len(batch))], dtype=np.int64)
+        parts = [batch.take(np.flatnonzero(task == number)) for number in range(3)]
+        if not len(batch) or data.draw(st.booleans()):
+            return batch
+        ways = [data.draw(st.sampled_from([partials.step, partials.each])) for _ in parts]
+        made = [way(part) for way, part in zip(ways, parts, strict=True) if len(part)]
+        assert sum(partials.counted(part.rows) for part in made) == len(batch)
+        whole_batch = concat(made, batch.upto)
+        return whole_batch.take(np.lexsort((whole_batch.seq, whole_batch.time))).on_port(PARTIALS)
+
+    def unsigned(rows: Any) -> Any:
+        # which of two zeros is the least is not said of rows whose order is lost
+        zero = struct.pack("d", -0.0)
+        return rows if isinstance(rows, str) else [tuple(0.0 if v in (zero, bits(0.0)) else v for v in r) for r in rows]
+
+    with jit.using("off", threads=1):
+        kernel = scenario.spec.build()
+        given = [together(batch) for batch in inputs]
+        assert unsigned(outcome(lambda: content(run(kernel, given)))) == unsigned(expected(scenario))
 
 
 def many_rows(spec: OverSpec, size: int, keys: int, seed: int) -> Batch:

@@ -1,14 +1,30 @@
-"""Groups made of panes on Spark: the rows that the process gives, keys spread over tasks, compiled loops."""
+"""Groups made of panes on Spark: the rows that the process gives, keys spread over tasks, compiled loops, rows put
+together before the exchange."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import millstream as ms
+from millstream.hosts.spark import carry
+from millstream.hosts.spark.build import PUT_TOGETHER
+from millstream.hosts.spark.sources import FILES_PER_TRIGGER
+from millstream.kernels.batch import BEGIN, Batch
+from millstream.kernels.contract import PARTIALS
+from millstream.kernels.window_groups import WindowGroupSpec
+from millstream.plan.aggregate_calls import AggregateCall
+from millstream.plan.window_tables import Hopping
+from millstream.schema import Schema
+from millstream.spark import Millstream
+from millstream.types import BIGINT
 
 pytestmark = pytest.mark.spark
 
@@ -53,3 +69,105 @@ def test_same_rows_as_in_process(spark: Any, query: str) -> None:
         expected = answer(here, table, query)
     with ms.connect(spark=spark) as there:
         assert answer(there, table, query) == expected
+
+
+# -- rows put together before the exchange -----------------------------------------------------------------------------
+
+DECLARED = "CREATE STREAM s (k VARCHAR, b BIGINT, x DOUBLE, ts TIMESTAMP) ORDER BY ts SLACK 2 SECONDS"
+NOW = {"availableNow": True}
+
+
+@pytest.fixture
+def settings(spark: Any) -> Iterator[Any]:
+    spark.conf.set(FILES_PER_TRIGGER, "1")
+    yield spark.conf
+    spark.conf.unset(FILES_PER_TRIGGER)
+    spark.conf.unset(PUT_TOGETHER)
+
+
+def disordered_parts() -> list[pa.Table]:
+    """Parts of a stream: times up to two seconds out of order, and in each but the first some rows that are late, also
+    in panes that have others in time. The last row makes all before it final."""
+    table = random_table(3_000)
+    draw = np.random.default_rng(5)
+    times = table["ts"].cast(pa.int64()).to_numpy() - draw.integers(0, 2_000_000, 3_000)
+    parts = []
+    for begin in range(0, 3_000, 750):
+        own = times[begin : begin + 750].copy()
+        if begin:
+            reached = int(times[:begin].max()) - 2_000_000
+            own[own < reached] = reached
+            own[::75] = reached - draw.integers(1, 1_500_000, 10)
+        parts.append(table.slice(begin, 750).set_column(3, "ts", pa.array(own).cast(pa.timestamp("us"))))
+    last = pa.table(
+        {"k": ["end"], "b": [1], "x": [1.0], "ts": pa.array([START + 600_000_000]).cast(pa.timestamp("us"))}
+    )
+    return [*parts, last]
+
+
+def put(folder: Path, number: int, table: pa.Table) -> None:
+    pq.write_table(table, folder / f".{number}")
+    os.utime(folder / f".{number}", (1_700_000_000 + number,) * 2)
+    (folder / f".{number}").rename(folder / f"{number}.parquet")
+
+
+def test_partials_change_nothing(spark: Any, settings: Any, tmp_path: Path) -> None:
+    """A job of all queries, resumed twice, at last without partials, gives the rows that the process gives."""
+    from pyspark import SparkFiles
+
+    parts = disordered_parts()
+    with ms.connect() as here:
+        here.execute(DECLARED)
+        queries = {f"q{i}": here.sql(text) for i, text in enumerate(QUERIES.values())}
+        late = sum(here.push("s", part).late for part in parts)
+        expected = {name: sorted(map(repr, query.fetch().to_pylist())) for name, query in queries.items()}
+    assert late == 30
+    folder = tmp_path / "in"
+    folder.mkdir()
+    taken: dict[str, list[str]] = {name: [] for name in queries}
+    late = 0
+    for begin, end, together in ((0, 2, "true"), (2, 4, "true"), (4, 5, "false")):
+        settings.set(PUT_TOGETHER, together)
+        for number in range(begin, end):
+            put(folder, number, parts[number])
+        m = Millstream(spark)
+        m.execute(f"{DECLARED} WITH (connector = 'file', path = '{folder}', follow = TRUE)")
+        job = m.start(
+            {f"q{i}": text for i, text in enumerate(QUERIES.values())},
+            checkpoint=str(tmp_path / "checkpoint"),
+            trigger=NOW,
+            foreach_batch={
+                name: lambda frame, _, rows=rows: rows.extend(repr(row) for row in frame.toArrow().to_pylist())
+                for name, rows in taken.items()
+            },
+        )
+        job.wait()
+        late += sum(job.late.values())
+        job.stop()
+        noted = list(Path(SparkFiles.getRootDirectory()).glob(f"millstream-{job.query.runId}-*"))
+        assert len(noted) == len(queries)
+    assert {name: sorted(rows) for name, rows in taken.items()} == expected
+    assert late == 3 * 30
+
+
+def test_only_rows_that_are_in_time_are_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = Schema.of(k=BIGINT)
+    call = AggregateCall.builtin("n", "count", None, BIGINT)
+    spec = WindowGroupSpec(schema, ("k",), Hopping(10, 10), BIGINT, ("k", "end"), (), ("end",), (call,))
+    time = np.arange(100)
+
+    def carried(bound: int | None, keys: Any, fresh: bool = True) -> list[tuple[int, int, int]]:
+        monkeypatch.setattr(carry, "bound_of", lambda stage: bound)
+        batch = Batch(pa.RecordBatch.from_arrays([pa.array(keys)], schema=schema.arrow), time, time, BEGIN)
+        found = carry.Carrier(0, schema, spec.partials, 0, fresh)(batch)
+        return [(part.port, len(part.batch), part.counted) for part in found]
+
+    few, many = np.zeros(100, dtype=np.int64), np.arange(100)
+    assert carried(BEGIN, few) == [(PARTIALS, 10, 100)]
+    assert carried(35, few) == [(0, 35, 35), (PARTIALS, 7, 65)]
+    assert carried(None, few) == [(0, 100, 100)]
+    assert carried(None, few, fresh=False) == [(PARTIALS, 10, 100)]
+    # too many partials: rows travel for a while, then partials are tried again
+    assert carried(BEGIN, many) == [(0, 100, 100)]
+    tries = [carried(BEGIN, few)[0][0] for _ in range(carry.ROWS_FOR_A_WHILE + 1)]
+    assert tries == [0] * carry.ROWS_FOR_A_WHILE + [PARTIALS]

@@ -19,6 +19,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+import pyarrow as pa
+
 from millstream.kernels.batch import Batch
 from millstream.kernels.saving.content import Content
 from millstream.kernels.saving.snapshots import Saved
@@ -83,6 +85,37 @@ class RowStage(Protocol):
         ...
 
 
+PARTIALS = 1
+"""The port of partials; a kernel that takes them has one input."""
+
+
+class Partials(Protocol):
+    """Rows put together before they travel, for a kernel that takes on port `PARTIALS` what it would take as rows.
+
+    A partial has the time and the arrival number of its first row. Partials and rows may come in any mixture: those of
+    a step are in order, as always, and no row that comes later is below `upto`. A spec with `partials` gives this.
+    """
+
+    @property
+    def output(self) -> Schema: ...
+
+    def step(self, batch: Batch) -> Batch:
+        """The partials of a batch, whose rows may be in any order."""
+        ...
+
+    def each(self, batch: Batch) -> Batch:
+        """The rows of a batch as partials of one row each."""
+        ...
+
+    def counted(self, partials: pa.RecordBatch) -> int:
+        """How many rows partials stand for."""
+        ...
+
+    def describe(self) -> str:
+        """One line for EXPLAIN."""
+        ...
+
+
 class KernelSpec(Protocol):
     """A frozen, picklable description of a kernel; `build` makes it run. Specs travel, kernels do not."""
 
@@ -104,3 +137,9 @@ class KernelSpec(Protocol):
     def describe(self) -> str:
         """One line for EXPLAIN."""
         ...
+
+
+def partials_of(spec: KernelSpec) -> Partials | None:
+    """How rows for a kernel may be put together before they travel; None if it must see them."""
+    found: Partials | None = getattr(spec, "partials", None)
+    return found

@@ -11,7 +11,7 @@ from dataclasses import field, replace
 from typing import Literal as OneOf
 
 from millstream.expressions.nodes import Column, Expr
-from millstream.kernels.contract import KernelSpec, RowStage
+from millstream.kernels.contract import KernelSpec, Partials, RowStage
 from millstream.plan.nodes import TableHow
 from millstream.records import dataclass
 from millstream.schema import Schema
@@ -164,6 +164,21 @@ class Apply(Physical):
         keys = self.spec.keys
         exchange = "one place" if keys is None or not keys else f"hash({', '.join(keys)})"
         return f"{self.spec.describe()}  ⟵ {exchange}"
+
+
+@dataclass(frozen=True)
+class Partial(Physical):
+    """Rows on their way to the kernel above, put together where they are read if that leaves clearly fewer."""
+
+    input: Physical
+    partials: Partials
+
+    @property
+    def inputs(self) -> tuple[Physical, ...]:
+        return (self.input,)
+
+    def label(self) -> str:
+        return self.partials.describe()
 
 
 def walk(node: Physical) -> Iterator[Physical]:

@@ -22,6 +22,9 @@ NAMES = frozenset(
     )
 )
 
+ORDERLESS = NAMES - {"first_value", "last_value"}
+"""those whose result does not depend on the order of rows, nor on how they are divided into parts that are merged"""
+
 SAID_OTHERWISE = frozenset(
     (
         "any_value",

@@ -26,7 +26,7 @@ from millstream.hosts.spark.steps import (
     Step,
     ToRows,
 )
-from millstream.kernels.contract import KernelSpec
+from millstream.kernels.contract import KernelSpec, Partials
 from millstream.records import dataclass
 from millstream.schema import Schema
 
@@ -114,9 +114,11 @@ class Branch:
         number = f"CAST(spark_partition_id() AS BIGINT) AS {SEQ}" if self.source is not None else SEQ
         return replace(branch, df=watermarked.selectExpr(TIME, number, *self.names()), slack=None)
 
-    def packed(self, spec: KernelSpec, port: int, buckets: int, width: int, clock: int) -> DataFrame:
+    def packed(
+        self, spec: KernelSpec, port: int, buckets: int, width: int, clock: int, partials: Partials | None, stage: int
+    ) -> DataFrame:
         """The branch as packed rows for a kernel; `width` is the bits of arrival numbers before lanes, `clock` the
-        number of its first clock."""
+        number of its first clock, `partials` tells how rows may be put together for that stage."""
         pack = Pack(
             self.schema,
             spec.keys or (),
@@ -127,6 +129,8 @@ class Branch:
             clock=clock,
             tick=1 if self.clockwork.latent else self.clockwork.micros,
             ids=bucket_ids(buckets) if self.clockwork.streaming else None,
+            partials=partials,
+            stage=stage,
         )
         df = self.df.mapInArrow(self.closed(pack), PACKED)
         if self.clockwork.watermarked and self.slack is not None:

@@ -22,7 +22,18 @@ from millstream.hosts.spark.steps import Computed, FromRows, KernelOpening, Stag
 from millstream.hosts.spark.tables import SparkTable
 from millstream.hosts.spark.wire import can_travel, wire_sql
 from millstream.kernels.contract import KernelSpec
-from millstream.physical.nodes import SEVERAL_ROWS, Apply, Compute, Physical, Source, Staged, StoredTable, TableJoin
+from millstream.physical.nodes import (
+    SEVERAL_ROWS,
+    Apply,
+    Compute,
+    Partial,
+    Physical,
+    Source,
+    Staged,
+    StoredTable,
+    TableJoin,
+)
+from millstream.physical.partials import with_partials
 from millstream.records import dataclass
 from millstream.sql import parse_duration
 
@@ -33,6 +44,9 @@ STREAMING_BUCKETS = "spark.millstream.buckets"
 """How many buckets the keys of a streaming query fall into; fixed in its checkpoint, so it has a default of its own."""
 
 DEFAULT_BUCKETS = 8
+
+PUT_TOGETHER = "spark.millstream.partials"
+"""Whether rows may be put together where they are read, so that the exchange carries partials."""
 
 IDLE = "spark.millstream.idle"
 """How long an input may bring nothing before the others go on without it; `never` waits for it."""
@@ -59,10 +73,13 @@ class BranchBuilder:
         plan = with_ends(plan)
         if self.clockwork.streaming and self.clockwork.timed:
             check_streaming(self.spark)
-            last = with_last_columns(fused(plan))
+            last = self._with_partials(with_last_columns(fused(plan)))
             if rows and isinstance(last, Apply) and is_exchange(last) and can_travel(last.schema, self.spark):
                 return (self._applied(last, wide=True),)
-        return self._node(fused(plan))
+        return self._node(self._with_partials(fused(plan)))
+
+    def _with_partials(self, plan: Physical) -> Physical:
+        return with_partials(plan) if puts_together(self.spark) else plan
 
     def _node(self, node: Physical) -> tuple[Branch, ...]:
         if node not in self._built:
@@ -92,7 +109,9 @@ class BranchBuilder:
     def _applied(self, node: Apply, wide: bool = False) -> Branch:
         """A kernel behind a packed exchange; a `wide` one is the last, and gives out its rows as they are."""
         spec = node.spec
-        ports = [self._node(child) for child in node.over]
+        partials = [child.partials if isinstance(child, Partial) else None for child in node.over]
+        ports = [self._node(child.input if isinstance(child, Partial) else child) for child in node.over]
+        number = len(self.stages)
         buckets = self._bucket_count() if spec.keys else 1
         width = max(map(width_of, ports))
         bits = width + max((len(branches) - 1).bit_length() for branches in ports)
@@ -106,7 +125,7 @@ class BranchBuilder:
         for port, branches in enumerate(ports):
             for branch in branches:
                 own = replace(branch, schema=spec.inputs[port])
-                packed.append(own.packed(spec, port, buckets, width, clock=len(beating)))
+                packed.append(own.packed(spec, port, buckets, width, len(beating), partials[port], number))
                 beating += [branch.beating] * branch.clocks
         rows = reduce(lambda a, b: a.unionAll(b), packed)
         if not self.clockwork.streaming:
@@ -114,7 +133,10 @@ class BranchBuilder:
                 self._brought_together(rows, buckets), spec.output, self.clockwork, KernelOpening(spec), bits=bits
             )
         clockwork = self.clockwork
-        stage = Stage(spec, buckets, tuple(beating), clockwork.per_ms, clockwork.watermarked, wide, idle_of(self.spark))
+        idle = idle_of(self.spark)
+        stage = Stage(
+            spec, buckets, tuple(beating), clockwork.per_ms, clockwork.watermarked, wide, idle=idle, number=number
+        )
         if wide:
             return Branch(self._kept(rows, stage), spec.output, clockwork)
         return Branch(
@@ -151,6 +173,11 @@ class BranchBuilder:
 def buckets_of(spark: SparkSession) -> int:
     """How many buckets the keys of a streaming query fall into, as the session says."""
     return int(spark.conf.get(STREAMING_BUCKETS, str(DEFAULT_BUCKETS)) or DEFAULT_BUCKETS)
+
+
+def puts_together(spark: SparkSession) -> bool:
+    """Whether rows may be put together before they travel, as the session says."""
+    return str(spark.conf.get(PUT_TOGETHER, "true")).lower() != "false"
 
 
 def idle_of(spark: SparkSession) -> int | None:

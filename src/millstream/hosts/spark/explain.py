@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from millstream.hosts.spark.branches import Clockwork
 from millstream.hosts.spark.build import is_exchange
-from millstream.physical.nodes import Apply, Physical, Source, StoredTable
+from millstream.physical.nodes import Apply, Partial, Physical, Source, StoredTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -58,6 +58,8 @@ def where(node: Physical, clockwork: Clockwork, in_spark: Callable[[Physical], b
         return "rows of Spark's" if in_spark(node) else "read by Python workers"
     if isinstance(node, StoredTable):
         return "broadcast to every task"
+    if isinstance(node, Partial):
+        return "by the workers that have the rows, before the exchange"
     if not isinstance(node, Apply):
         return "Spark SQL" if in_spark(node) else "in the same workers"
     if not is_exchange(node):

@@ -19,7 +19,7 @@ from millstream.hosts.results import Gate, ResultLog
 from millstream.hosts.spark import streaming
 from millstream.hosts.spark.apart import WRITTEN, run_apart
 from millstream.hosts.spark.branches import Branch
-from millstream.hosts.spark.build import BranchBuilder, fused
+from millstream.hosts.spark.build import BranchBuilder, fused, puts_together
 from millstream.hosts.spark.declared import ReadTable, pushed_to
 from millstream.hosts.spark.explain import explained
 from millstream.hosts.spark.failures import telling
@@ -44,6 +44,7 @@ from millstream.hosts.validity import starts_of, valid_at
 from millstream.kernels.batch import BEGIN
 from millstream.limits import cancelled
 from millstream.physical import nodes as physical
+from millstream.physical.partials import with_partials
 from millstream.plan.costs.statistics import UNKNOWN, Statistics
 from millstream.plan_form import python_in
 
@@ -480,7 +481,9 @@ class SparkHost(SparkHistory):
         with telling():
             clockwork = self._clockwork(program.plan)
             df = surface(self.branches(program, dry=True, rows=True), program.columns)
-            return explained(fused(program.plan), clockwork, self._in_spark, df)
+            plan = fused(program.plan)
+            plan = with_partials(plan) if puts_together(self.spark) else plan
+            return explained(plan, clockwork, self._in_spark, df)
 
     def close(self) -> None:
         """Forget everything; the Spark session stays, others may use it."""

@@ -83,6 +83,8 @@ class Stage:
     """whether it gives out rows as they are, not packed: the last stage of a program"""
     idle: int | None = None
     """microseconds after which a clock that stands still is left out; None is never"""
+    number: int = 0
+    """its place in the program, where it is told apart from the others"""
 
     @property
     def signature(self) -> str:

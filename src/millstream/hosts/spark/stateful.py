@@ -11,7 +11,9 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.streaming import StatefulProcessor
 
+from millstream.errors import EngineError
 from millstream.hosts.spark import blobs
+from millstream.hosts.spark.carry import counted, note_bound, schemas_of, stepped_with
 from millstream.hosts.spark.stage import LateRows, Stage, bucket_ids
 from millstream.hosts.spark.state import Head, SoleStore, Store, clocks_of, keep_live, live_state
 from millstream.hosts.spark.steps import kernel_of, spare_collector
@@ -61,7 +63,7 @@ class StageRun:
     def __init__(self, stage: Stage, place: str | None = None) -> None:
         self.stage = stage
         self._place = place or stage.signature
-        self._layouts = [blobs.layout_of(schema) for schema in stage.spec.inputs]
+        self._layouts = [blobs.layout_of(schema) for schema in schemas_of(stage.spec)]
 
     def begin(self, bucket: int, head: Head | None) -> Turn:
         head = head or Head.first(self.stage, time_ns() // 1000)
@@ -76,8 +78,8 @@ class StageRun:
         upto = max(head.upto, self.stage.reached(*clocks_of(head), watermark, now))
         for port, fresh, blob in arrived:
             rows = blobs.decode(blob, self._layouts[port])
-            turn.rows += rows.num_rows
-            self._release(turn, store, port, self._in_time(turn, rows) if fresh else rows, upto)
+            turn.rows += counted(self.stage.spec, port, rows)
+            self._release(turn, store, port, self._in_time(turn, port, rows) if fresh else rows, upto)
         for port, blob in store.due(head, upto):
             self._release(turn, store, port, blobs.decode(blob, self._layouts[port]), upto)
         if isinstance(self.stage.spec, LateRows):
@@ -85,13 +87,20 @@ class StageRun:
         else:
             out, promise = self._step(turn, store, upto)
         head.upto = upto
+        if len(self._layouts) > len(self.stage.spec.inputs):
+            note_bound(self.stage.number, max([upto, *head.clocks]))
         return out, promise
 
-    def _in_time(self, turn: Turn, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def _in_time(self, turn: Turn, port: int, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows whose time had not passed when they came; the others are put aside."""
         in_time = blobs.times(rows) >= turn.head.upto
         if in_time.all():
             return rows
+        if port >= len(self.stage.spec.inputs):
+            raise EngineError(
+                "rows that were put together before the exchange came after their time",
+                hint="start the query again: it then reads these rows anew, one by one",
+            )
         turn.late.append(rows.filter(pa.array(~in_time)))
         turn.head.late += turn.late[-1].num_rows
         return rows.filter(pa.array(in_time))
@@ -109,7 +118,8 @@ class StageRun:
         if below.any():
             turn.ready[port].append(rows.filter(pa.array(below)))
             rows, time = rows.filter(pa.array(~below)), time[~below]
-        store.hold(turn.head, port, int(time.min()), rows.num_rows, blobs.encode(rows))
+        waiting = counted(self.stage.spec, port, rows)
+        store.hold(turn.head, port, int(time.min()), waiting, blobs.encode(rows))
 
     def _step(self, turn: Turn, store: Store, upto: int) -> tuple[list[pa.RecordBatch], int]:
         """Step the kernel over every port and save what changed; the output, and what the kernel promises."""
@@ -117,9 +127,8 @@ class StageRun:
         kernel, layout = kernel_of(spec), blobs.layout_of(spec.output)
         live = live_state(kernel, store, turn.head, self._place, turn.bucket)
         out, promise = [], upto
-        for port, (parts, schema) in enumerate(zip(turn.ready, spec.inputs, strict=True)):
-            if parts:
-                rows = blobs.in_order(parts, self._layouts[port])
+        for port, schema, rows in stepped_with(spec, turn.ready):
+            if rows is not None:
                 batch = blobs.to_batch(rows, schema, upto, port)
             else:
                 batch = Batch.empty(schema.arrow, upto, port)

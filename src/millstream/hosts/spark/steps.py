@@ -18,9 +18,10 @@ import pyarrow as pa
 
 from millstream.errors import EngineError
 from millstream.hosts.spark import blobs
+from millstream.hosts.spark.carry import Carried, Carrier, schemas_of, stepped_with
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
 from millstream.kernels.compute import ComputeStage
-from millstream.kernels.contract import Kernel, KernelSpec, RowStage, State
+from millstream.kernels.contract import Kernel, KernelSpec, Partials, RowStage, State
 from millstream.records import dataclass
 from millstream.schema import Schema
 
@@ -215,23 +216,29 @@ class Pack:
     """microseconds for Spark's watermark per unit of time"""
     ids: tuple[int, ...] | None = None
     """under which number Spark knows each bucket, if not under its own"""
+    partials: Partials | None = None
+    """how rows may be put together"""
+    stage: int = 0
+    """the number of the stage that they go to"""
 
     def __call__(self, batches: Batches) -> Arrows:
-        layout = blobs.layout_of(self.schema)
+        carrier = Carrier(self.port, self.schema, self.partials, self.stage, self.fresh)
         reached: dict[int, int] = {}
         for batch in _gathered(batches, reached):
-            yield self._packed(batch, layout)
+            latest = int(batch.time.max()) * self.tick
+            for carried in carrier(in_lane(batch, self.lane)):
+                yield self._packed(carried, latest)
         if reached:
             yield self._heartbeats(reached)
 
-    def _packed(self, batch: Batch, layout: pa.Schema) -> pa.RecordBatch:
-        rows = blobs.from_batch(in_lane(batch, self.lane), layout)
-        parts = divided(rows, self.schema, self.keys, self.buckets)
-        latest = pa.array([int(blobs.times(part).max()) * self.tick for _, part in parts], pa.int64())
+    def _packed(self, carried: Carried, latest: int) -> pa.RecordBatch:
+        rows = blobs.from_batch(carried.batch, blobs.layout_of(carried.schema))
+        parts = divided(rows, carried.schema, self.keys, self.buckets)
         return self._rows(
             [number for number, _ in parts],
+            carried.port,
             rows=pa.array([part.num_rows for _, part in parts], pa.int64()),
-            ts=latest.cast(pa.timestamp("us", "UTC")),
+            ts=pa.array([latest] * len(parts), pa.int64()).cast(pa.timestamp("us", "UTC")),
             blob=pa.array([blobs.encode(part) for _, part in parts], pa.binary()),
         )
 
@@ -241,15 +248,16 @@ class Pack:
         ]
         return self._rows(
             [bucket for bucket, _, _ in beats],
+            self.port,
             clock=pa.array([clock for _, clock, _ in beats], pa.int32()),
             upto=pa.array([upto for _, _, upto in beats], pa.int64()),
         )
 
-    def _rows(self, bucket: list[int], **given: pa.Array) -> pa.RecordBatch:
+    def _rows(self, bucket: list[int], port: int, **given: pa.Array) -> pa.RecordBatch:
         """Packed rows for these buckets; columns that are not given are NULL."""
         count = len(bucket)
         given["bucket"] = pa.array(bucket if self.ids is None else [self.ids[number] for number in bucket], pa.int32())
-        given["port"] = pa.array([self.port] * count, pa.int32())
+        given["port"] = pa.array([port] * count, pa.int32())
         given["fresh"] = pa.array([self.fresh] * count, pa.bool_())
         columns = [given[field.name] if field.name in given else pa.nulls(count, field.type) for field in _PACKED]
         return pa.RecordBatch.from_arrays(columns, schema=_PACKED)
@@ -281,7 +289,7 @@ class KernelOpening:
     spec: KernelSpec
 
     def __call__(self, arrows: Arrows) -> Batches:
-        layouts = [blobs.layout_of(schema) for schema in self.spec.inputs]
+        layouts = [blobs.layout_of(schema) for schema in schemas_of(self.spec)]
         parts: list[list[pa.RecordBatch]] = [[] for _ in layouts]
         for packed in arrows:
             for port, blob in zip(packed.column("port").to_pylist(), packed.column("blob"), strict=True):
@@ -291,26 +299,30 @@ class KernelOpening:
 
     def over(self, parts: list[list[pa.RecordBatch]]) -> Batches:
         """What the kernel makes of all rows, given by port and in any order."""
-        layouts = [blobs.layout_of(schema) for schema in self.spec.inputs]
         kernel = kernel_of(self.spec)
         state = kernel.open()
         for episode, upto in _episodes(parts):
-            inputs = [blobs.in_order(part, layout) for part, layout in zip(episode, layouts, strict=True)]
-            yield from self._stepped(kernel, state, inputs, upto)
+            yield from self._stepped(kernel, state, list(stepped_with(self.spec, episode)), upto)
 
-    def _stepped(self, kernel: Kernel, state: State, inputs: list[pa.RecordBatch], last: int) -> Batches:
-        time = [blobs.times(rows) for rows in inputs]
+    def _stepped(
+        self, kernel: Kernel, state: State, inputs: list[tuple[int, Schema, pa.RecordBatch | None]], last: int
+    ) -> Batches:
+        time = [_NO_TIMES if rows is None else blobs.times(rows) for _, _, rows in inputs]
         done = [0] * len(inputs)
         for upto in _cuts(time, last):
-            for port, rows in enumerate(inputs):
-                end = rows.num_rows if upto == last else int(np.searchsorted(time[port], upto))
-                part = rows.slice(done[port], end - done[port])
-                out = kernel.step(state, blobs.to_batch(part, self.spec.inputs[port], upto, port))
-                done[port] = end
+            for number, (port, schema, rows) in enumerate(inputs):
+                if rows is None:
+                    out = kernel.step(state, Batch.empty(schema.arrow, upto, port))
+                else:
+                    end = rows.num_rows if upto == last else int(np.searchsorted(time[number], upto))
+                    part = rows.slice(done[number], end - done[number])
+                    out = kernel.step(state, blobs.to_batch(part, schema, upto, port))
+                    done[number] = end
                 if len(out):
                     yield out
 
 
+_NO_TIMES: Ints = np.empty(0, dtype=np.int64)
 _KERNELS: dict[Any, Kernel] = {}
 _loaded = (0, 0)
 

@@ -10,7 +10,7 @@ from typing import Any
 from millstream.expressions.nodes import Column
 from millstream.kernels.batch import Batch
 from millstream.kernels.compute import Computation, ComputeStage
-from millstream.kernels.contract import Kernel, KernelSpec, State
+from millstream.kernels.contract import Kernel, KernelSpec, Partials, State, partials_of
 from millstream.kernels.registry import register
 from millstream.kernels.saving.content import Content, Ledger, within
 from millstream.kernels.saving.snapshots import Saved
@@ -79,6 +79,12 @@ class ChainSpec:
     def keys(self) -> tuple[str, ...] | None:
         keys = _keys(self.stages)[0]
         return None if keys is None else tuple(name for name in keys if name is not None)
+
+    @property
+    def partials(self) -> Partials | None:
+        """Those of the first kernel, which alone meets the rows."""
+        first = self.stages[0]
+        return None if isinstance(first, ComputeStage) else partials_of(first)
 
     def state_signature(self) -> object:
         """That of the kernels; what is computed between them keeps nothing."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import field
-from functools import partial
+from functools import cached_property, partial
 from math import gcd
 
 import numpy as np
@@ -13,6 +13,7 @@ import pyarrow as pa
 from millstream import limits
 from millstream.kernels.accumulators.records import RecordLayout
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
+from millstream.kernels.contract import PARTIALS
 from millstream.kernels.jit import as_input, compile_kernel, source_of
 from millstream.kernels.keys import ByteTable, KeyTable
 from millstream.kernels.saving.content import Content, Ledger, Slots, struct
@@ -24,6 +25,7 @@ from millstream.kernels.window_groups import loops
 from millstream.kernels.window_groups.loops import GROUPS, PAIRS
 from millstream.kernels.window_groups.panes import Panes
 from millstream.kernels.window_groups.panes import Slots as SlotNumbers
+from millstream.kernels.window_groups.partials import PanePartials
 from millstream.kernels.window_groups.spec import WindowGroupSpec
 from millstream.plan.window_tables import Cumulating, Windows
 from millstream.records import dataclass
@@ -102,8 +104,10 @@ class WindowGroupKernel:
         return WindowGroupState(keys, Panes(self.layout), self.layout.tables())
 
     def step(self, state: WindowGroupState, batch: Batch) -> Batch:
-        if len(batch):
-            self._arrive(state, batch)
+        if len(batch) and batch.port == PARTIALS:
+            self._merge_in(state, batch)
+        elif len(batch):
+            self.take_in(state, batch)
         done = self.shape.last_ended(state.upto)
         state.upto = max(state.upto, batch.upto)
         last = self.shape.last_ended(state.upto)
@@ -119,13 +123,34 @@ class WindowGroupKernel:
         self.layout.forget(panes.records[panes.head : panes.count], state.texts, state.kept_texts)
         return concat(parts, batch.upto) if parts else Batch.empty(self.spec.output.arrow, batch.upto)
 
-    def _arrive(self, state: WindowGroupState, batch: Batch) -> None:
-        """Take rows into the entries of their panes."""
+    def take_in(self, state: WindowGroupState, batch: Batch) -> Ints:
+        """Take rows into the entries of their panes: the place of each row's entry."""
+        places = self._places(state, batch, self._keys)
+        self.layout.take_rows(places, batch.rows.column, state.panes.records, state.texts)
+        return places
+
+    def _merge_in(self, state: WindowGroupState, batch: Batch) -> None:
+        """Take partials into the entries of their panes."""
+        partials = self._partials
+        places = self._places(state, batch, list(range(len(self._keys))))
+        each = np.arange(len(batch))
+        # the first row of each is counted with its place
+        more = partials.rows_of(batch.rows) - 1
+        _count_rows(len(batch), as_input(places), as_input(each), as_input(more), state.panes.rows_at)
+        records = partials.records_of(batch.rows, state)
+        self.layout.merge(places, each, records, state.panes.records, state.texts)
+
+    @cached_property
+    def _partials(self) -> PanePartials:
+        return PanePartials(self.spec)
+
+    def _places(self, state: WindowGroupState, batch: Batch, keys: list[int]) -> Ints:
+        """The places of the entries of rows, or of partials; those that were not there yet are made."""
         check_range(batch.time[[0, -1]], self.spec.windows)
         if state.keys is None:
             slots, size = np.zeros(len(batch), dtype=np.int32), 1
         else:
-            slots = state.keys.encode([batch.rows.column(index) for index in self._keys])
+            slots = state.keys.encode([batch.rows.column(index) for index in keys])
             size = state.keys.size
         panes = state.panes
         panes.reserve(len(batch), size)
@@ -135,8 +160,8 @@ class WindowGroupKernel:
             self.shape.offset, panes.meta, panes.newest, panes.slot_at, panes.pane_at, panes.first_at, panes.rows_at,
             places,
         )  # fmt: skip
-        self.layout.take_rows(places, batch.rows.column, panes.records, state.texts)
         state.ledger.touch(slots, size)
+        return places
 
     def _ended(self, state: WindowGroupState, next_window: int, last: int) -> Iterator[Batch]:
         """The groups of the windows from the next up to `last`, in order."""

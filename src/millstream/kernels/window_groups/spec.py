@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from millstream.kernels.registry import register
 from millstream.plan.aggregate_calls import AggregateCall
-from millstream.plan.aggregates import result_type
+from millstream.plan.aggregates import ORDERLESS, result_type
 from millstream.plan.window_tables import Windows
 from millstream.records import dataclass
 from millstream.schema import Field, Schema
@@ -15,6 +15,7 @@ from millstream.types import SqlType
 
 if TYPE_CHECKING:
     from millstream.kernels.window_groups.kernel import WindowGroupKernel
+    from millstream.kernels.window_groups.partials import PanePartials
 
 
 @register
@@ -59,6 +60,13 @@ class WindowGroupSpec:
     @property
     def keys(self) -> tuple[str, ...]:
         return self.by
+
+    @property
+    def partials(self) -> PanePartials | None:
+        """How rows are put together before they travel; None if an aggregate depends on their order."""
+        from millstream.kernels.window_groups.partials import PanePartials
+
+        return PanePartials(self) if all(call.fn in ORDERLESS for call in self.calls) else None
 
     def build(self) -> WindowGroupKernel:
         from millstream.kernels.window_groups.kernel import WindowGroupKernel

@@ -11,6 +11,7 @@ import pyarrow as pa
 from millstream.errors import MillstreamError
 from millstream.hosts.contract import ReadyQuery
 from millstream.hosts.spark import blobs
+from millstream.hosts.spark.build import puts_together
 from millstream.hosts.spark.job.fan import outlet_number
 from millstream.hosts.spark.job.frames import Readable, job_frame, outlet_branch
 from millstream.hosts.spark.job.graph import GraphBuilder, JobQuery
@@ -66,7 +67,8 @@ def run_together(
 
     Rows without a sink come with one action. With sinks the packed results are kept while each sink takes its part.
     """
-    graph = GraphBuilder(streaming=False, buckets=buckets or cores_of(spark)).build(queries)
+    builder = GraphBuilder(streaming=False, buckets=buckets or cores_of(spark), partials=puts_together(spark))
+    graph = builder.build(queries)
     packed = job_frame(spark, graph, readers, streaming=False)
     if all(query.program.sink is None for query in queries):
         return _collected(packed, queries)

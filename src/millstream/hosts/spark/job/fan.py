@@ -16,9 +16,11 @@ import pyarrow as pa
 
 from millstream.hosts.filter_groups import LEAST_MEMBERS, FilterGroup, FilterShape, shape_of
 from millstream.hosts.spark import blobs
+from millstream.hosts.spark.carry import Carried, Carrier
 from millstream.hosts.spark.steps import PACK_ROWS, Arrows, Batches, Computed, divided, in_lane
 from millstream.hosts.table_join import FixedTable, TableMatches
 from millstream.kernels.batch import BEGIN, Batch, concat
+from millstream.kernels.contract import Partials
 from millstream.physical.nodes import TableJoin
 from millstream.records import dataclass
 from millstream.schema import Schema
@@ -121,13 +123,17 @@ class ToStage:
     lane: int
     fresh: bool
     clock: int
+    partials: Partials | None = None
+    """how rows may be put together"""
 
     def packed(self, batch: Batch, _: int) -> list[dict[str, Any]]:
-        rows = blobs.from_batch(in_lane(batch, self.lane), blobs.layout_of(self.schema))
-        return [
-            self._row(bucket, rows=part.num_rows, blob=blobs.encode(part))
-            for bucket, part in divided(rows, self.schema, self.keys, self.buckets, self.home)
-        ]
+        carrier = Carrier(self.port, self.schema, self.partials, self.stage, self.fresh)
+        return [row for carried in carrier(in_lane(batch, self.lane)) for row in self._carried(carried)]
+
+    def _carried(self, carried: Carried) -> Iterator[dict[str, Any]]:
+        rows = blobs.from_batch(carried.batch, blobs.layout_of(carried.schema))
+        for bucket, part in divided(rows, carried.schema, self.keys, self.buckets, self.home):
+            yield self._row(bucket, rows=part.num_rows, blob=blobs.encode(part)) | {"port": carried.port}
 
     def heartbeats(self, reached: dict[int, int]) -> list[dict[str, Any]]:
         """To every bucket, how far time has come."""

@@ -23,7 +23,8 @@ from millstream.hosts.spark.stage import LateRows, Stage
 from millstream.hosts.spark.steps import Computed, StageStep
 from millstream.kernels.compute import ComputeStage
 from millstream.kernels.saving.signatures import signature_of
-from millstream.physical.nodes import Apply, Compute, Physical, Source, Staged, StoredTable, TableJoin
+from millstream.physical.nodes import Apply, Compute, Partial, Physical, Source, Staged, StoredTable, TableJoin
+from millstream.physical.partials import with_partials
 from millstream.records import dataclass
 from millstream.schema import Schema
 
@@ -136,6 +137,8 @@ class GraphBuilder:
     state_name: Callable[[JobQuery, int], str] = lambda query, place: f"{query.program.name}#{place}"
     known: Sequence[Source] = ()
     """sources that the job has in any case, first and in this order"""
+    partials: bool = True
+    """whether rows may be put together before they travel"""
 
     def __post_init__(self) -> None:
         self._sources: list[JobSource] = []
@@ -148,6 +151,8 @@ class GraphBuilder:
         plans = [with_ends(query.program.plan) for query in queries]
         shared = _shared(plans, queries)
         plans = [fused(plan, shared) for plan in plans]
+        if self.partials:
+            plans = [with_partials(plan) for plan in plans]
         for node in self.known:
             self._source_of(node, queries[0].around)
         for plan, query in zip(plans, queries, strict=True):
@@ -237,7 +242,9 @@ class GraphBuilder:
     def _applied(self, node: Apply, query: JobQuery) -> tuple[JobFlow, ...]:
         """A kernel behind an exchange."""
         spec = node.spec
-        ports = [self._node(child, query) for child in node.over]
+        partials = [child.partials if isinstance(child, Partial) else None for child in node.over]
+        children = [child.input if isinstance(child, Partial) else child for child in node.over]
+        ports = [self._node(child, query) for child in children]
         width = max(flow.bits for flows in ports for flow in flows)
         bits = width + max((len(flows) - 1).bit_length() for flows in ports)
         if bits > ORDER_BITS:
@@ -251,12 +258,13 @@ class GraphBuilder:
         for port, flows in enumerate(ports):
             for flow in flows:
                 lane = flow.lane << width
-                leaf = ToStage(number, port, spec.inputs[port], keys, self.buckets, home, lane, flow.fresh, clocks)
+                schema, joined = spec.inputs[port], partials[port]
+                leaf = ToStage(number, port, schema, keys, self.buckets, home, lane, flow.fresh, clocks, joined)
                 self._lead(flow, leaf)
                 clocks += flow.clocks
                 if flow.origin.is_stage:
                     level = max(level, self._stages[flow.origin.number].level + 1)
-        stage = Stage(spec, self.buckets if keys else 1, (True,) * clocks, idle=self.idle)
+        stage = Stage(spec, self.buckets if keys else 1, (True,) * clocks, idle=self.idle, number=number)
         self._stages.append(JobStage(stage, level, home=home))
         below = (*_passed([flow for flows in ports for flow in flows]), number)
         return (JobFlow(Origin(True, number), spec.output, bits=bits, clocks=stage.buckets, below=below),)

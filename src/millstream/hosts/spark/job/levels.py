@@ -17,6 +17,7 @@ from pyspark.sql.streaming import StatefulProcessor
 
 from millstream.errors import StateError
 from millstream.hosts.spark import blobs
+from millstream.hosts.spark.carry import schemas_of
 from millstream.hosts.spark.job.fan import PACKED_SCHEMA, TOLD, Fan, FanRun, Spread, packed_rows
 from millstream.hosts.spark.stage import Stage
 from millstream.hosts.spark.state import Head, Store
@@ -53,10 +54,11 @@ class BoundedLevel:
     def __call__(self, arrows: Arrows) -> Arrows:
         own = {stage.number: stage for stage in self.stages}
         parts: dict[int, list[list[pa.RecordBatch]]] = {
-            number: [[] for _ in stage.stage.spec.inputs] for number, stage in own.items()
+            number: [[] for _ in schemas_of(stage.stage.spec)] for number, stage in own.items()
         }
         layouts = {
-            number: [blobs.layout_of(schema) for schema in stage.stage.spec.inputs] for number, stage in own.items()
+            number: [blobs.layout_of(schema) for schema in schemas_of(stage.stage.spec)]
+            for number, stage in own.items()
         }
         numbers = pa.array(list(own), pa.int32())
         for packed in arrows:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from millstream.catalog import StreamDef
 from millstream.errors import EngineError
-from millstream.hosts.spark.build import buckets_of, idle_of
+from millstream.hosts.spark.build import buckets_of, idle_of, puts_together
 from millstream.hosts.spark.failures import telling, translated
 from millstream.hosts.spark.job.frames import job_frame
 from millstream.hosts.spark.job.graph import GraphBuilder, JobGraph, JobQuery
@@ -130,10 +130,11 @@ def start_job(
 
 
 def _graph(spark: SparkSession, queries: Sequence[JobQuery], kept: KeptJob | None, buckets: int | None) -> JobGraph:
+    together = puts_together(spark)
     if kept is None:
-        builder = GraphBuilder(True, buckets or buckets_of(spark), idle_of(spark), new_name)
+        builder = GraphBuilder(True, buckets or buckets_of(spark), idle_of(spark), new_name, partials=together)
     else:
-        builder = GraphBuilder(True, kept.buckets, idle_of(spark), kept.state_name, kept.sources)
+        builder = GraphBuilder(True, kept.buckets, idle_of(spark), kept.state_name, kept.sources, together)
     graph = builder.build(queries)
     refuse_unfit(graph, kept)
     return graph

@@ -1,0 +1,24 @@
+"""Which exchanges carry partials: rows that are put together before they travel."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millstream.kernels.contract import partials_of
+from millstream.physical.nodes import Apply, Compute, Partial, Physical, Staged, TableJoin
+
+MOST_LEFT = 0.5
+"""Partials travel if they are at most so many of their rows; otherwise the rows do. Hosts measure that as they run."""
+
+
+def with_partials(node: Physical) -> Physical:
+    """The plan with rows put together below every kernel that can merge what was: its aggregates depend neither on the
+    order of rows nor on how they are divided, and its rows come from one place each."""
+    match node:
+        case Apply(over=(child,), spec=spec) if (partials := partials_of(spec)) is not None:
+            return replace(node, over=(Partial(child.schema, with_partials(child), partials),))
+        case Apply(over=over):
+            return replace(node, over=tuple(map(with_partials, over)))
+        case Compute() | Staged() | TableJoin():
+            return replace(node, input=with_partials(node.input))
+    return node
