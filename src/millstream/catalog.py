@@ -224,6 +224,8 @@ class Catalog:
         self._depends: dict[str, frozenset[str]] = {}
         self._errors: dict[str, Node | None] = {}
         """what the running queries leave out, by their names"""
+        self.zone = "UTC"
+        """the time zone of statements"""
 
     def add(
         self, entry: Entry, *, replace: bool = False, uses: frozenset[str] = frozenset(), in_use: bool = False

@@ -56,6 +56,9 @@ class Config:
     on_error: OnError = "stop"
     """what an error while computing a value of a row does: it stops the query, or the query goes on without the row"""
 
+    timezone: str = "UTC"
+    """the zone in which a TIMESTAMPTZ is cast, truncated and shown where a query names none"""
+
     idle_timeout: float = 0.0
     """seconds after which a stream that brings nothing does not hold back the others of a query; 0: it always does"""
 
@@ -76,12 +79,6 @@ class Config:
             _check_rules(names)
             return replace(self, disabled_rules=names)
         known = {entry.name for entry in fields(self)} - {"disabled_rules"}
-        if name == "timezone":
-            raise BindError(
-                "no setting timezone",
-                detail="times are in UTC in every session",
-                hint="ts AT TIME ZONE 'Europe/Berlin'",
-            )
         if name not in known:
             raise BindError(f"no setting {name}", hint="available: " + ", ".join(sorted(known | {"disable_rule"})))
         setting: dict[str, Any] = {name: getattr(Config(), name) if value is None else _READERS[name](name, value)}
@@ -156,6 +153,12 @@ def _on_error(name: str, value: object) -> OnError:
     return _word(name, value, words, "stop or row")
 
 
+def _zone(name: str, value: object) -> str:
+    from millstream.expressions.functions.temporal import known_zone
+
+    return known_zone(str(value))
+
+
 def _seconds(name: str, value: object) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf:
         return float(value)
@@ -176,5 +179,6 @@ _READERS: dict[str, Callable[[str, object], object]] = {
     "max_unfetched_rows": _limit,
     "when_unfetched": _when_unfetched,
     "on_error": _on_error,
+    "timezone": _zone,
     "idle_timeout": _seconds,
 }

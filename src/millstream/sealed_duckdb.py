@@ -34,5 +34,6 @@ def connect(path: Path | None = None, *, threads: int | None = None, memory: int
     connection.execute("SET GLOBAL TimeZone = 'UTC'")
     if tries:
         connection.execute("SET GLOBAL disabled_optimizers = 'common_subexpressions'")
+    connection.execute("SET allowed_configs = ['TimeZone']")
     connection.execute("SET lock_configuration = true")
     return connection

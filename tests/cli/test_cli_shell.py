@@ -44,6 +44,18 @@ def test_a_script(invoke: Invoke) -> None:
     assert "millstream>" not in result.stdout
 
 
+def test_times_are_shown_in_the_zone_of_the_session(invoke: Invoke) -> None:
+    script = """\
+CREATE TABLE t (at TIMESTAMPTZ);
+INSERT INTO t VALUES ('2026-01-01 00:00:00+00');
+SET timezone = 'Europe/Berlin';
+SELECT at, CAST(at AS VARCHAR) AS text FROM t;
+"""
+    result = invoke("shell", input=script)
+    assert "2026-01-01 01:00:00+01:00" in result.stdout, result.stdout
+    assert "2026-01-01 01:00:00+01 " in result.stdout.replace("\n", " \n")
+
+
 def test_lists_and_descriptions(invoke: Invoke) -> None:
     script = """\
 CREATE STREAM s (a INT, ts TIMESTAMP) ORDER BY ts SLACK 5 SECONDS;

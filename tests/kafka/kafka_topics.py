@@ -48,7 +48,7 @@ class Topics:
             self._producer.produce(topic, value, partition=partition, **stamp)
         assert self._producer.flush(20) == 0
 
-    def messages(self, topic: str) -> list[tuple[str | None, str]]:
+    def messages(self, topic: str) -> list[tuple[Any, Any]]:
         """Key and value of every committed message, partition by partition."""
         from confluent_kafka import Consumer, TopicPartition
 
@@ -64,7 +64,8 @@ class Topics:
             if message.error() is not None:
                 ended.add(message.partition())
                 continue
-            key = message.key()
-            found[message.partition()].append((None if key is None else key.decode(), message.value().decode()))
+            key, value = message.key(), message.value()
+            texts = (None if part is None else part.decode() for part in (key, value))
+            found[message.partition()].append(tuple(texts))
         consumer.close()
         return [message for p in partitions for message in found[p]]

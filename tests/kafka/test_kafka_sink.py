@@ -85,6 +85,25 @@ def test_csv_and_at_least_once(topics: Topics) -> None:
     assert [value for _, value in topics.messages(topic)] == ['1;"""1"""', '2;"""2"""']
 
 
+def test_upserts_have_keys_and_deletions_are_tombstones(topics: Topics) -> None:
+    latest, pairs = topics.make(), topics.make()
+    with ms.connect() as db:
+        db.execute("CREATE STREAM s (id INT, v INT, d VARCHAR, t INT) ORDER BY t")
+        for name, topic, key in (("latest", latest, "id"), ("pairs", pairs, "id, v")):
+            at = f"connector = 'kafka', topic = '{topic}', brokers = '{topics.broker.address}'"
+            db.execute(f"CREATE SINK {name} WITH ({at}, mode = 'upsert', key = '{key}')")
+            db.execute(f"INSERT INTO {name} SELECT id, v FROM s [PARTITION BY id ROWS 1 DELETE WHEN d = 'd']")
+        db.push("s", [(1, 5, "", 1), (1, 6, "", 2), (1, 0, "d", 3)])
+        db.finish()
+    assert topics.messages(latest) == [("1", '{"id":1,"v":5}'), ("1", '{"id":1,"v":6}'), ("1", None)]
+    assert sorted(map(str, topics.messages(pairs))) == sorted(
+        map(str, [
+            ('{"id":1,"v":5}', '{"id":1,"v":5}'), ('{"id":1,"v":6}', '{"id":1,"v":6}'),
+            ('{"id":1,"v":5}', None), ('{"id":1,"v":6}', None),
+        ])
+    )  # fmt: skip
+
+
 def test_wrong_key_and_missing_topic(topics: Topics) -> None:
     with pytest.raises(ConnectorError, match="is not a column"):
         sink(topics, topics.make(), key="k").open(SCHEMA, {})

@@ -148,17 +148,21 @@ def test_files_are_read_once(spark: Any, tmp_path: Path) -> None:
     assert all(query.counts.accepted == len(ROWS) for query in queries)
 
 
-def test_sinks_take_their_parts_of_one_job(spark: Any, tmp_path: Path, expected: dict[str, list[Any]]) -> None:
+def test_sinks_take_their_parts_of_one_job(
+    spark: Any, tmp_path: Path, expected: dict[str, list[Any]], changes: list[Any]
+) -> None:
     database = ms.connect(spark=spark)
     database.execute(DECLARED)
     for name in ("totals", "large"):
         options = f"connector = 'file', path = '{tmp_path / name}', format = 'parquet'"
         database.execute(f"CREATE SINK {name}_out WITH ({options}); INSERT INTO {name}_out {QUERIES[name]}")
+    database.execute(f"{upsert_sink('live', tmp_path)}; INSERT INTO live {QUERIES['live']}")
     shown = database.sql(QUERIES["peaks"])
     database.push("s", ROWS)
     database.finish()
     for name in ("totals", "large"):
         assert pq.read_table(tmp_path / name).to_pylist() == expected[name]
+    assert in_files(tmp_path / "live") == changes
     assert shown.fetch().to_pylist() == expected["peaks"]
 
 
@@ -205,6 +209,9 @@ def pipeline(spark: Any, feed: Feed, tmp_path: Path, queries: dict[str, str]) ->
     options = f"connector = 'file', path = '{feed.folder}', follow = true"
     database.execute(DECLARED.replace("ORDER BY ts;", f"ORDER BY ts WITH ({options});"))
     for name, text in queries.items():
+        if name.endswith("_upsert"):
+            database.execute(f"{upsert_sink(name, tmp_path)}; INSERT INTO {name} {text}")
+            continue
         if name.endswith("_out"):
             database.execute(f"CREATE SINK {name} WITH (connector = 'file', path = '{tmp_path / name}')")
         elif name.endswith("_csv"):
@@ -216,6 +223,22 @@ def pipeline(spark: Any, feed: Feed, tmp_path: Path, queries: dict[str, str]) ->
         program = replace(database.prepare(text, name), sink=sink)
         database._host.start(program)
     return database
+
+
+def upsert_sink(name: str, folder: Path) -> str:
+    options = f"connector = 'file', path = '{folder / name}', mode = 'upsert', key = 'k'"
+    return f"CREATE SINK {name} WITH ({options})"
+
+
+@pytest.fixture(scope="module")
+def changes(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    """How the groups of `live` change, in-process."""
+    folder = tmp_path_factory.mktemp("changes")
+    database = ms.connect()
+    database.execute(f"{DECLARED}; {upsert_sink('out', folder)}; INSERT INTO out {QUERIES['live']}")
+    database.push("s", ROWS)
+    database.finish()
+    return in_files(folder / "out")
 
 
 def run_job(database: Any, checkpoint: Path, functions: Any = None) -> Any:
@@ -242,11 +265,12 @@ STREAMED = {
     "named_csv": QUERIES["named"],
     "live_out": QUERIES["live"],
     "peaks_fn": QUERIES["peaks"],
+    "live_upsert": QUERIES["live"],
 }
 
 
 def test_a_streaming_job_serves_every_sink_and_resumes(
-    spark: Any, feed: Feed, tmp_path: Path, expected: dict[str, list[Any]]
+    spark: Any, feed: Feed, tmp_path: Path, expected: dict[str, list[Any]], changes: list[Any]
 ) -> None:
     taken: list[tuple[int, list[Any]]] = []
 
@@ -271,6 +295,8 @@ def test_a_streaming_job_serves_every_sink_and_resumes(
     totals = sorted(expected["totals"], key=str)
     assert [row for row in in_files(tmp_path / "totals_out") if row["k"] != 9] == totals
     assert in_files(tmp_path / "live_out") == expected["live"]
+    assert [row for row in in_files(tmp_path / "live_upsert") if row["k"] != 9] == changes
+    assert {row["op"] for row in changes} == {"u", "d"}
     assert len(in_csv(tmp_path / "named_csv")) == len(expected["named"])
     peaks = [row["peak"] for row in expected["peaks"]]
     assert [peak for _, rows in taken for peak in rows][: len(peaks)] == peaks

@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from millstream.catalog import AggregateDef, Catalog, Clock, DerivedDef, StreamDef
 from millstream.errors import BindError, MillstreamError, UnsupportedError
+from millstream.expressions.functions.zones import ZONE
 from millstream.expressions.nodes import Column
 from millstream.plan import event_joins as E
 from millstream.plan import nodes as P
@@ -43,6 +44,9 @@ class Context:
     """constants that each query of a set has for itself, by name"""
     published: dict[str, DerivedDef] = field(default_factory=dict)
     """the streams that queries inside of the statement PUBLISH, by lower-case name"""
+
+    def __post_init__(self) -> None:
+        ZONE.set(self.catalog.zone)
 
     def with_local(self, name: str, query: P.Node, cte: exp.CTE) -> Context:
         key = name.lower()

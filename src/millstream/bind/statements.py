@@ -52,6 +52,7 @@ from millstream.bind.streams import columns_of, create_stream, options_given, re
 from millstream.bind.tables.aggregates import in_store_terms, own_aggregates
 from millstream.bind.tables.constraints import constraints_of
 from millstream.bind.tables.text import store_sql
+from millstream.bind.upserts import upserts
 from millstream.catalog import (
     AggregateDef,
     Catalog,
@@ -64,6 +65,7 @@ from millstream.catalog import (
     ViewDef,
     aggregate_use,
 )
+from millstream.connectors.options import upsert_keys
 from millstream.errors import refusing_depth
 from millstream.expressions.nodes import Column
 from millstream.plan.nodes import Kind
@@ -325,7 +327,10 @@ def _insert(node: exp.Insert, context: Context) -> StartQuery | OnTables | PushR
         case SinkDef():
             if not isinstance(node.expression, exp.Query):
                 context.fail("a sink takes the rows of a query", node, hint=f"INSERT INTO {entry.name} SELECT …")
-            bound = _bind_stream(node.expression, context)
+            keys = upsert_keys(entry.options)
+            bound = bind_query(node.expression, context)
+            require_stream(bound, node.expression, context)
+            bound = delivered(bound, context) if keys is None else upserts(bound, keys, node.expression, context)
             history = asked_history(node.expression, bound.plan, context)
             return StartQuery(bound, frozenset({*context.uses, entry.name}), entry, history=history)
         case TableDef():

@@ -15,6 +15,24 @@ _OURS = ("connector", "location", "$within")
 """what is settled before a connector reads its options"""
 
 
+def upsert_keys(options: Mapping[str, OptionValue]) -> tuple[str, ...] | None:
+    """The columns by which rows of a sink replace each other; None if it takes rows as they are.
+
+    >>> upsert_keys({"mode": "upsert", "key": "a, b"})
+    ('a', 'b')
+    """
+    given = {name.lower(): str(value) for name, value in options.items()}
+    mode = given.get("mode", "append").strip().lower()
+    if mode == "append":
+        return None
+    if mode != "upsert":
+        raise ConnectorError(f"mode = {given['mode']!r} is not valid", hint="a sink has the mode append or upsert")
+    keys = tuple(key.strip() for key in given.get("key", "").split(",") if key.strip())
+    if not keys:
+        raise ConnectorError("a sink of upserts needs the option key", hint="for example key = 'id'")
+    return keys
+
+
 class Options:
     """Reads options by name, case ignored, and remembers which names a connector knows."""
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from millstream.connectors.contract import RowSource, Sink
-from millstream.connectors.options import Options, OptionValue, closest
+from millstream.connectors.options import Options, OptionValue, closest, upsert_keys
 from millstream.errors import ConnectorError
 from millstream.schema import Schema
 
@@ -50,6 +50,9 @@ def make_source(options: Mapping[str, OptionValue], schema: Schema, stream: str)
 def make_sink(options: Mapping[str, OptionValue], name: str) -> Sink:
     """The sink of that name."""
     connector = _connector(options, SINKS, f"sink {name}")
+    if upsert_keys(options) is not None and connector != "kafka":
+        # their rows are changes, which the sink writes as they are
+        options = {name: value for name, value in options.items() if name.lower() not in ("mode", "key")}
     reader = Options(f"connector {connector}", options)
     if connector == "file":
         from millstream.connectors.sinks.files import file_sink

@@ -167,7 +167,7 @@ class TableStore:
         where = "" if table.predicate is None else f" WHERE {to_duckdb_sql(table.predicate)}"
         source = f"({table.query})" if table.table is None else quoted(table.table)
         with self.lent(lent or {}):
-            rows, _ = self._answer(f"SELECT {columns} FROM {source}{where}")
+            rows, _ = self._answer(f"SELECT {columns} FROM {source}{where}", is_written=False)
         return _in_types(rows, [field.type for field in table.schema])
 
     def version(self, name: str) -> int:
@@ -201,9 +201,9 @@ class TableStore:
             with suppress(FileNotFoundError):
                 path.chmod(0o600)
 
-    def _answer(self, sql: str) -> tuple[pa.Table, list[str]]:
+    def _answer(self, sql: str, *, is_written: bool = True) -> tuple[pa.Table, list[str]]:
         """The rows that DuckDB answers, and its names of their types."""
-        with self._cursor() as cursor:
+        with self._cursor(is_written=is_written) as cursor:
             answer = cursor.sql(sql)
             kinds = [str(kind) for kind in answer.types]
             allowed = self.config.limits
@@ -218,13 +218,16 @@ class TableStore:
             return pa.Table.from_batches(batches, reader.schema), kinds
 
     @contextmanager
-    def _cursor(self) -> Iterator[Any]:
-        """A connection for one statement, which others can interrupt, and which ends at its time limit."""
+    def _cursor(self, *, is_written: bool = True) -> Iterator[Any]:
+        """A connection for one statement, which others can interrupt, and which ends at its time limit. One that a user
+        has written reads times in the session's zone."""
         with ExitStack() as stack:
             work = limits.current() or stack.enter_context(limits.working(self.config.limits))
             cursor = stack.enter_context(self._duckdb().cursor())
             for name, rows in self._lent.get().items():
                 cursor.register(name, rows)
+            if is_written and self.config.timezone != "UTC":
+                cursor.execute(f"SET TimeZone = '{self.config.timezone}'")
             self._running.add(cursor)
             stack.callback(self._running.discard, cursor)
             with _plain_errors(), work.interruptible(cursor.interrupt):

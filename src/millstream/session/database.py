@@ -53,10 +53,10 @@ class Database(Guarded):
 
     def __init__(self, host: Host, tables: TableStore, config: Config) -> None:
         self.catalog = Catalog()
-        self.config = tables.config = config
         self.tables = tables
         self.turn = StatementTurn()
         self._host = host
+        self.configure(config)
         self.listener: Listener | None = None
         self._queries: dict[str, Query] = {}
         self._planned: dict[str, Planned] = {}
@@ -456,6 +456,7 @@ class Database(Guarded):
 
     def configure(self, config: Config) -> None:
         self.config = self.tables.config = config
+        self.catalog.zone = config.timezone
         if hasattr(self._host, "config"):
             self._host.config = config
 

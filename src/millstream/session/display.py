@@ -57,6 +57,13 @@ def as_text(rows: pa.Table, limit: int) -> str:
     return "\n".join(lines)
 
 
+def in_zone(rows: pa.Table, zone: str) -> pa.Table:
+    """The rows with each TIMESTAMPTZ as clocks of a time zone show it."""
+    types = [pa.timestamp("us", zone) if pa.types.is_timestamp(t) and t.tz else t for t in rows.schema.types]
+    columns = [column.cast(type_) for column, type_ in zip(rows.columns, types, strict=True)]
+    return pa.Table.from_arrays(columns, names=rows.column_names) if zone != "UTC" else rows
+
+
 def as_html(rows: pa.Table, limit: int) -> str:
     """The first rows as a table for a notebook."""
     import html

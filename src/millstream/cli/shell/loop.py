@@ -16,6 +16,7 @@ from millstream.cli.shell.reader import MORE, PROMPT, Ask
 from millstream.cli.shell.text import is_blank, split_complete
 from millstream.cli.terminal import output, rows_table
 from millstream.errors import MillstreamError
+from millstream.session.display import in_zone
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,7 +43,7 @@ class Shell:
         console = output()
         pager = self._paging and rows.num_rows + 5 > console.height
         with console.pager(styles=True) if pager else nullcontext():
-            console.print(rows_table(rows, title))
+            console.print(rows_table(in_zone(rows, self.database.config.timezone), title))
 
     def interactive(self, ask: Ask) -> None:
         """Ask for lines until the user leaves. Ctrl-C drops what was typed, Ctrl-D leaves."""

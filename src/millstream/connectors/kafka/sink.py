@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from threading import Lock, Timer
 from typing import Any
 
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from millstream.connectors.contract import Offset, SeenAtOnce
 from millstream.connectors.kafka.client import Cluster, TopicClient, library, reason, split_options
-from millstream.connectors.options import Options, OptionValue, closest
+from millstream.connectors.options import Options, OptionValue, closest, upsert_keys
 from millstream.connectors.sinks.render import as_text, csv_values, json_values
 from millstream.errors import ConnectorError
 from millstream.schema import Schema, unique_names
@@ -37,7 +37,8 @@ class KafkaSink(SeenAtOnce):
         *,
         form: str = "json",
         delimiter: str = ",",
-        key: str | None = None,
+        keys: tuple[str, ...] = (),
+        upserts: bool = False,
         exactly_once: bool = True,
         commit_ms: int = 30_000,
     ) -> None:
@@ -45,11 +46,12 @@ class KafkaSink(SeenAtOnce):
         self._topic = topic
         self._form = form
         self._delimiter = delimiter
-        self._key = key
+        self._keys = keys
+        self._upserts = upserts
         self._exactly_once = exactly_once
         self._commit_seconds = commit_ms / 1000
         self._names: list[str] = []
-        self._key_place: int | None = None
+        self._key_places: list[int] = []
         self._id = ""
         self._rows = 0
         self._pass_over = 0
@@ -67,7 +69,8 @@ class KafkaSink(SeenAtOnce):
         cluster = Cluster.from_options(options, properties)
         form = options.choice("format", ("json", "jsonl", "csv"), "json")
         delimiter = options.text("delimiter", ",") or ","
-        key = options.text("key")
+        options.choice("mode", ("append", "upsert"))
+        key, keys = options.text("key"), upsert_keys(given)
         delivery = options.choice("delivery", ("exactly_once", "at_least_once"), "exactly_once")
         commit_ms = options.integer("commit_ms", 30_000, low=1, high=_TRANSACTION_MS // 2)
         options.finish()
@@ -78,13 +81,14 @@ class KafkaSink(SeenAtOnce):
             )
         library()
         return KafkaSink(
-            cluster, topic, form="csv" if form == "csv" else "json", delimiter=delimiter, key=key,
+            cluster, topic, form="csv" if form == "csv" else "json", delimiter=delimiter,
+            keys=keys or (() if key is None else (key,)), upserts=keys is not None,
             exactly_once=delivery == "exactly_once", commit_ms=commit_ms,
         )  # fmt: skip
 
     def open(self, schema: Schema, committed: Offset) -> None:
         self._names = unique_names(field.name for field in schema.fields)
-        self._key_place = self._place_of_key()
+        self._key_places = [self._place_of(key) for key in self._keys]
         self._rows = int(committed.get("rows", 0))
         self._id = str(committed.get("id") or uuid.uuid4().hex)
         self._failed = None
@@ -112,8 +116,9 @@ class KafkaSink(SeenAtOnce):
             rows = rows.slice(passed)
             if rows.num_rows == 0:
                 return
-            values = self._values(rows).to_pylist()
-            keys = None if self._key_place is None else as_text(rows.column(self._key_place)).to_pylist()
+            values, keys = self._values(rows).to_pylist(), self._key_texts(rows)
+            if keys is not None and None in keys and self._upserts:
+                raise ConnectorError(f"a row without a key cannot be an upsert in the topic {self._topic}")
             try:
                 if self._exactly_once and not self._in_transaction:
                     self._begin()
@@ -153,29 +158,41 @@ class KafkaSink(SeenAtOnce):
     def _group(self) -> str:
         return f"millstream-sink-{self._id}"
 
-    def _place_of_key(self) -> int | None:
-        if self._key is None:
-            return None
+    def _place_of(self, key: str) -> int:
         lower = [name.lower() for name in self._names]
-        if self._key.lower() not in lower:
+        if key.lower() not in lower:
             raise ConnectorError(
-                f"connector kafka: key = {self._key!r} is not a column of the query",
-                hint=f"its columns are {', '.join(self._names)}{closest(self._key, self._names)}",
+                f"connector kafka: key = {key!r} is not a column of the query",
+                hint=f"its columns are {', '.join(self._names)}{closest(key, self._names)}",
             )
-        return lower.index(self._key.lower())
+        return lower.index(key.lower())
 
     def _values(self, rows: pa.RecordBatch) -> pa.Array:
-        """Each row as the text of one message."""
+        """Each row as the text of one message. A key that is deleted has none: a tombstone."""
+        if not self._upserts:
+            return self._texts(rows, range(rows.num_columns))
+        gone = pc.equal(rows.column(rows.num_columns - 1), "d")
+        return pc.if_else(gone, pa.scalar(None, pa.string()), self._texts(rows, range(rows.num_columns - 1)))
+
+    def _key_texts(self, rows: pa.RecordBatch) -> list[str | None] | None:
+        """The key of each message: the text of one column, or several with their names."""
+        if len(self._key_places) > 1:
+            return list(self._texts(rows, self._key_places).to_pylist())
+        return list(as_text(rows.column(self._key_places[0])).to_pylist()) if self._key_places else None
+
+    def _texts(self, rows: pa.RecordBatch, places: Sequence[int]) -> pa.Array:
+        """Some columns of each row in the format of the sink."""
         parts: list[Any] = []
-        for place, (name, column) in enumerate(zip(self._names, rows.columns, strict=True)):
+        for place in places:
+            name, column = self._names[place], rows.column(place)
             if self._form == "csv":
-                parts += [self._delimiter if place else "", csv_values(column, self._delimiter)]
+                parts += [self._delimiter if parts else "", csv_values(column, self._delimiter)]
             else:
-                opening = "," if place else "{"
+                opening = "," if parts else "{"
                 parts += [f"{opening}{json.dumps(name, ensure_ascii=False)}:", json_values(column)]
         return pc.binary_join_element_wise(*parts, "" if self._form == "csv" else "}", "")
 
-    def _send(self, values: list[str], keys: list[str | None] | None) -> None:
+    def _send(self, values: list[str | None], keys: list[str | None] | None) -> None:
         produce, topic = self._producer.produce, self._topic
         # a transaction fails as a whole when a message does; without one every message must tell
         told = None if self._exactly_once else self._delivered

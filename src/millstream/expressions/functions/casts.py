@@ -8,7 +8,8 @@ What a cast does, on every host:
 - text → anything follows `literals.TEXT_FORMS`; DOUBLE → text is the shortest form that reads back ('1.0', '1e+20');
 - number → BOOLEAN is `<> 0`; VARCHAR ↔ BLOB is UTF-8;
 - a value becomes one of a domain (`types.DOMAINS`) by way of the type that carries it, and is then checked;
-- TIMESTAMP ↔ TIMESTAMPTZ takes the TIMESTAMP as UTC; numbers and times do not convert: `epoch_us`, `make_timestamp`.
+- TIMESTAMP ↔ TIMESTAMPTZ takes the TIMESTAMP as local time of the session (`zones`);
+- numbers and times do not convert: `epoch_us`, `make_timestamp`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from decimal import Decimal
 from millstream.errors import BindError
 from millstream.expressions.functions.literals import decimal_value, fits, literal, of_domain
 from millstream.expressions.nodes import Call, Cast, Column, Expr, Literal
-from millstream.types import JSON, NULL, UUID, VARCHAR, SqlType, alike, integer_bounds
+from millstream.types import JSON, NULL, TIMESTAMP, TIMESTAMPTZ, UUID, VARCHAR, SqlType, alike, integer_bounds
 
 _DAY = 86_400_000_000
 _NUMBERS = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "DOUBLE", "DECIMAL"})
@@ -55,6 +56,10 @@ def cast(expr: Expr, type_: SqlType, safe: bool = False) -> Expr:
         _check_parts(expr.type, type_)
     if type_.name not in (*_CASTS[expr.type.name], expr.type.name) and not is_text:
         raise BindError(f"cannot cast {expr.type} to {type_}", hint=_instead(expr.type, type_))
+    from millstream.expressions.functions import zones
+
+    if (zoned := zones.cast(expr, type_, safe)) is not None:
+        return zoned
     if isinstance(expr, Literal):
         try:
             folded = _fold(expr, type_)
@@ -162,13 +167,19 @@ def cast_can_fail(source: SqlType, target: SqlType) -> bool:
 
 
 def _fold(expr: Literal, type_: SqlType) -> Literal | None:
+    from millstream.expressions.functions import zones
+
     value, source = expr.value, expr.type
     if isinstance(value, str) and source.is_text:
         return literal(value, type_)
     if source.name == "DATE" and type_.name in ("TIMESTAMP", "TIMESTAMPTZ") and isinstance(value, int):
-        return Literal(type_, value * _DAY)
-    if {source.name, type_.name} == {"TIMESTAMP", "TIMESTAMPTZ"}:
-        return Literal(type_, value)
+        return _fold(Literal(TIMESTAMP, value * _DAY), type_)
+    if source.name == "TIMESTAMPTZ" and not zones.is_utc():
+        return None
+    if {source.name, type_.name} == {"TIMESTAMP", "TIMESTAMPTZ"} and isinstance(value, int):
+        return Literal(type_, zones.since_utc(value) if type_ == TIMESTAMPTZ else value)
+    if source == type_:
+        return expr
     if not (source.is_numeric and type_.is_numeric):
         return None
     if isinstance(value, float):

@@ -127,7 +127,7 @@ def _read(text: str, type_: SqlType) -> object:
         case "TIME":
             return _clock(text)
         case "TIMESTAMP" | "TIMESTAMPTZ":
-            return _instant(text)
+            return _instant(text, type_)
     value = int(text)
     if not fits(value, type_):
         raise ValueError
@@ -157,7 +157,7 @@ def _clock(text: str) -> int:
     return ((hour * 60 + minute) * 60 + second) * 1_000_000 + int(fraction[:6].ljust(6, "0") or 0)
 
 
-def _instant(text: str) -> int:
+def _instant(text: str, type_: SqlType) -> int:
     found = re.fullmatch(rf"({_DAY})(?:[ T]({_CLOCK}))? ?(Z|UTC|[+-][0-9:]+)?", text)
     assert found is not None, text  # the caller has checked the form
     day, clock, zone = found[1], found[2], found[5]
@@ -166,7 +166,12 @@ def _instant(text: str) -> int:
     if zone and zone not in ("Z", "UTC"):
         hours, _, minutes = zone[1:].partition(":")
         offset = (int(hours) * 60 + int(minutes or 0)) * 60_000_000 * (-1 if zone[0] == "-" else 1)
-    return start // _MICROSECOND + (_clock(clock) if clock else 0) - offset
+    micros = start // _MICROSECOND + (_clock(clock) if clock else 0) - offset
+    if zone or type_.name == "TIMESTAMP":
+        return micros
+    from millstream.expressions.functions.zones import since_utc
+
+    return since_utc(micros)
 
 
 def _interval_text(text: str) -> int:

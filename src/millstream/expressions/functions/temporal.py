@@ -1,4 +1,4 @@
-"""Functions of times, dates and intervals. TIMESTAMPTZ is read in UTC; weeks start on Monday; Sunday is day 0."""
+"""Functions of times, dates and intervals: TIMESTAMPTZ in the session's zone, weeks from Monday; Sunday is day 0."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import difflib
 from functools import cache
 
 from millstream.errors import BindError
+from millstream.expressions.functions import zones
 from millstream.expressions.functions.casts import coerce
 from millstream.expressions.functions.regex import java_time_format, time_codes
 from millstream.expressions.functions.registry import Rule, always, constant, define, lookup, overloads
@@ -33,13 +34,15 @@ _PARTS: dict[str, tuple[tuple[str, ...], str]] = {
 }
 _OF_A_DAY = ("hour", "minute", "second", "millisecond", "microsecond")
 TRUNCATIONS = ("microsecond", "millisecond", "second", "minute", "hour", "day", "week", "month", "quarter", "year")
+_OF_THE_CALENDAR = TRUNCATIONS[TRUNCATIONS.index("hour") :]
 _UNIT_NAMES = {alias: name for name, (aliases, _) in _PARTS.items() for alias in (name, *aliases)}
 
 
 def _part(name: str) -> Rule:
     options: list[tuple[tuple[SqlType, ...], SqlType]] = [((moment,), BIGINT) for moment in _MOMENTS]
     options.append(((TIME,), BIGINT) if name in _OF_A_DAY else ((DATE,), BIGINT))
-    return overloads(name, *options)
+    rule = overloads(name, *options)
+    return lambda args: rule(tuple(map(zones.local, args)))
 
 
 def _extract(args: tuple[Expr, ...]) -> Expr | None:
@@ -58,6 +61,8 @@ def _date_trunc(args: tuple[Expr, ...]) -> Expr | None:
     if unit not in TRUNCATIONS:
         raise BindError(f"cannot truncate a time to {unit}", hint="units are " + ", ".join(TRUNCATIONS))
     moment = args[1] if args[1].type in _MOMENTS else coerce(args[1], TIMESTAMP)
+    if moment is not None and moment.type == TIMESTAMPTZ and not zones.is_utc() and unit in _OF_THE_CALENDAR:
+        return zones.truncated(unit, moment)
     return None if moment is None else Call(moment.type, "date_trunc", (Literal(VARCHAR, unit), moment))
 
 
@@ -79,7 +84,9 @@ def _strftime(args: tuple[Expr, ...]) -> Expr | None:
     if not isinstance(format_, str):
         raise BindError("the format of strftime must be constant text")
     time_codes(format_)
-    return overloads("strftime", *(((type_, VARCHAR), VARCHAR) for type_ in (*_MOMENTS, DATE)))(args)
+    return overloads("strftime", *(((type_, VARCHAR), VARCHAR) for type_ in (*_MOMENTS, DATE)))(
+        (zones.local(args[0]), args[1])
+    )
 
 
 def _span(micros: int) -> Rule:
@@ -96,7 +103,10 @@ def _add_months(args: tuple[Expr, ...]) -> Expr | None:
     months = coerce(args[1], BIGINT)
     if moment is None:
         raise BindError(f"months are added to times, not to {args[0].type}", hint="ts + INTERVAL '1 month'")
-    return None if months is None else Call(moment.type, "add_months", (moment, months))
+    if months is None:
+        return None
+    added = Call(zones.local(moment).type, "add_months", (zones.local(moment), months))
+    return added if added.type == moment.type else zones.instant(added)
 
 
 def _add_months_duckdb(call: Call, args: tuple[str, ...]) -> str:
@@ -111,15 +121,21 @@ def _timezone(args: tuple[Expr, ...]) -> Expr | None:
     name = constant(zone)
     if not isinstance(name, str):
         raise BindError("the name of a time zone is constant text", hint="ts AT TIME ZONE 'Europe/Berlin'")
-    if name not in known_zones():
-        close = difflib.get_close_matches(name, known_zones(), n=1)
-        raise BindError(f"no time zone {name}", hint=f"did you mean {close[0]}?" if close else "as in 'Europe/Berlin'")
+    known_zone(name)
     if moment.type == TIMESTAMPTZ:
         return Call(TIMESTAMP, "timezone", (zone, moment))
     local = coerce(moment, TIMESTAMP)
     if local is None:
         raise BindError(f"a time zone is for times, not for {moment.type}", hint="ts AT TIME ZONE 'Europe/Berlin'")
     return Call(TIMESTAMPTZ, "timezone", (zone, local))
+
+
+def known_zone(name: str) -> str:
+    """A name of a time zone; BindError if there is none of that name."""
+    if name not in known_zones():
+        close = difflib.get_close_matches(name, known_zones(), n=1)
+        raise BindError(f"no time zone {name}", hint=f"did you mean {close[0]}?" if close else "as in 'Europe/Berlin'")
+    return name
 
 
 @cache
