@@ -283,7 +283,7 @@ def test_a_streaming_job_serves_every_sink_and_resumes(
     database = pipeline(spark, feed, tmp_path, STREAMED)
     job = run_job(database, tmp_path / "checkpoint", {"peaks_fn": take})
     fetched += database._host.fetch("large").to_pylist()
-    assert job.graph.levels == 2 and len(job.graph.sources) == 1
+    assert job.graph.levels == 3 and len(job.graph.sources) == 1
     files = [entry["sources"][0]["numInputRows"] for entry in job.query.recentProgress]
     assert [count for count in files if count] == [1, 1], "each file is read once"
     feed.add(ROWS[20:])

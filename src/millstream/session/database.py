@@ -53,9 +53,8 @@ class Database(Guarded):
 
     def __init__(self, host: Host, tables: TableStore, config: Config) -> None:
         self.catalog = Catalog()
-        self.tables = tables
+        self.tables, self._host = tables, host
         self.turn = StatementTurn()
-        self._host = host
         self.configure(config)
         self.listener: Listener | None = None
         self._queries: dict[str, Query] = {}
