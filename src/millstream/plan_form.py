@@ -45,8 +45,10 @@ _LISTED = {
     "plan.programs.nodes": "Range Order Rows Summary Exists InQuery ScalarQuery Insert Update Delete LocalTable "
     "Program",
     "plan.programs.python": "Instance Method Vectorised",
-    "plan.relations": "RangeWindow RowsWindow Periods Window Coarsen Join Summarize SetOperation ToEvents Validity",
+    "plan.relations": "RangeWindow RowsWindow Periods Window Coarsen Join Summarize Arrange SetOperation ToEvents "
+    "Validity",
     "plan.patterns.expressions": "Variable Sequence Either Repeat Excluded Edge Check",
+    "plan.arrangements": "ArrangedCall Arrangement",
     "plan.failed": "FailedRows",
     "plan.ties": "SortKey Ties",
     "plan.unnest": "Unnest",

@@ -16,6 +16,9 @@ from millstream.kernels.relations.deliver import DeliverSpec
 from millstream.kernels.relations.summary import SummarySpec
 from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.aggregates import NAMES, result_type
+from millstream.plan.arrangements import ArrangedCall, Arrangement
+from millstream.plan.relations import arranged_call
+from millstream.plan.ties import SortKey
 from millstream.schema import Field, Schema
 from millstream.types import BIGINT
 
@@ -77,6 +80,20 @@ def deliver_scenarios(draw: st.DrawFn) -> Scenario:
 
 
 @st.composite
+def arrangements(draw: st.DrawFn, schema: Schema) -> Arrangement:
+    order = (SortKey(draw(st.sampled_from(schema.names)), draw(st.booleans()), draw(st.booleans())),)
+    frame = "GROUPS BETWEEN 1 PRECEDING AND CURRENT ROW EXCLUDE TIES"
+    calls = (
+        ArrangedCall("n", "row_number", (), BIGINT),
+        ArrangedCall("r", "rank", (), BIGINT),
+        ArrangedCall("c", "count", (), BIGINT, frame),
+        ArrangedCall("h", "ntile", (), BIGINT, number=2),
+    )
+    chosen = tuple(draw(st.lists(st.sampled_from(calls), max_size=2, unique=True)))
+    return Arrangement(order, chosen, schema.names, draw(st.integers(0, 1)), draw(st.none() | st.integers(0, 3)))
+
+
+@st.composite
 def summary_scenarios(draw: st.DrawFn) -> Scenario:
     others = draw(st.lists(st.sampled_from(COLUMNS.fields[2:-1]), min_size=1, max_size=3, unique=True))
     schema = Schema((*COLUMNS.fields[:2], *others))
@@ -90,6 +107,8 @@ def summary_scenarios(draw: st.DrawFn) -> Scenario:
         type_ = result_type(fn, distinct, arg.type if arg else None)
         assert type_ is not None
         made.append(AggregateCall((f"c{i}",), fn, (arg.name,) if arg else (), (type_,), distinct))
+    if draw(st.integers(0, 4)) == 0:
+        made = [arranged_call(schema, by, draw(arrangements(schema)))]
     form = draw(st.sampled_from(["intervals", "changes"]))
     batch = draw(relations(schema, wild=False))
     spec = SummarySpec(schema, by, tuple(made), form)

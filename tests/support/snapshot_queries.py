@@ -64,8 +64,11 @@ class QueryWriter:
     def query(self, depth: int) -> str:
         """A whole query."""
         kind = self.chance.choices(
-            ["select", "group", "total", "distinct", "set", "where", "listed"], [4, 4, 2, 2, 3 if depth else 0, 4, 1]
+            ["select", "group", "total", "distinct", "set", "where", "listed", "first", "over"],
+            [4, 4, 2, 2, 3 if depth else 0, 4, 1, 2, 2],
         )[0]
+        if kind == "first":
+            return self._first_rows(depth)
         if kind == "set":
             return self._set_operation(depth)
         if kind == "listed":
@@ -80,6 +83,8 @@ class QueryWriter:
         if kind == "total":
             calls = ", ".join(f"{call} AS a{i}" for i, call in enumerate(self._calls(columns)))
             return f"SELECT {calls} FROM {source}{clause} {{nonempty}}"
+        if kind == "over":
+            return f"SELECT {self._items(columns)}, {self._over(columns)} FROM {source}{clause}{self._qualify(columns)}"
         distinct = "DISTINCT " if kind == "distinct" else ""
         return f"SELECT {distinct}{self._items(columns)} FROM {source}{clause}"
 
@@ -95,6 +100,57 @@ class QueryWriter:
             return f"SELECT {one} AS p, count(*) AS q FROM {source}{clause} GROUP BY {one}"
         distinct = self.chance.choice(["", "", "DISTINCT "])
         return f"SELECT {distinct}{one} AS p, {other} AS q FROM {source}{clause}"
+
+    def _first_rows(self, depth: int) -> str:
+        """The first rows in an order in which only equal rows are equal."""
+        query = self._set_operation(depth) if depth and self.chance.random() < 0.3 else self.pair(0)
+        order = ", ".join(map(self._sorted, self.chance.sample(["p", "q"], 2)))
+        offset = f" OFFSET {self.chance.randint(0, 2)}" if self.chance.random() < 0.3 else ""
+        return f"{query} ORDER BY {order} LIMIT {self.chance.randint(0, 3)}{offset}"
+
+    def _sorted(self, name: str) -> str:
+        return f"{name} {self.chance.choice(['ASC', 'DESC'])} NULLS {self.chance.choice(['FIRST', 'LAST'])}"
+
+    def _over(self, columns: Columns) -> str:
+        """What window functions say of rows, where it does not depend on an order among equal ones."""
+        made = []
+        for i in range(self.chance.randint(1, 2)):
+            made.append(f"{self._windowed(columns)} AS w{i}")
+        return ", ".join(made)
+
+    def _windowed(self, columns: Columns) -> str:
+        everything = [*columns.numbers, *columns.texts]
+        x = self.chance.choice(columns.numbers)
+        by = f"PARTITION BY {self.chance.choice(everything)} " if self.chance.random() < 0.5 else ""
+        whole = f"ORDER BY {', '.join(map(self._sorted, self.chance.sample(everything, len(everything))))}"
+        some = f"ORDER BY {self._sorted(self.chance.choice(everything))}"
+        near, far = self.chance.choice([("1 PRECEDING", "1 FOLLOWING"), ("UNBOUNDED PRECEDING", "CURRENT ROW"),
+                                        ("CURRENT ROW", "UNBOUNDED FOLLOWING")])  # fmt: skip
+        exclude = self.chance.choice(["", "", " EXCLUDE CURRENT ROW", " EXCLUDE GROUP", " EXCLUDE TIES"])
+        frame = f"BETWEEN {near} AND {far}{exclude}"
+        call = self.chance.choice([f"sum({x})", "count(*)", f"min({x})", f"max({x})", f"avg({x})"])
+        places = ["row_number()", "ntile(2)", f"lag({x})", f"lead({x}, 2, -1)"]
+        peers = ["rank()", "dense_rank()", "percent_rank()", "cume_dist()"]
+        return self.chance.choice(
+            [
+                f"{self.chance.choice(places)} OVER ({by}{whole})",
+                f"{self.chance.choice(peers)} OVER ({by}{some})",
+                f"{call} OVER ({by}{some} GROUPS {frame})",
+                f"{call} OVER ({by}{whole} ROWS {frame})",
+                f"{call} OVER ({by}ORDER BY {self._sorted(x)} RANGE {frame})",
+                f"{call} OVER ({by}{some})",
+                f"{call} OVER ({by.strip()})",
+                f"{self.chance.choice(['first_value', 'last_value'])}({x}) OVER ({by}{whole} ROWS {frame})",
+                f"nth_value({x}, 2) OVER ({by}{whole} ROWS BETWEEN {near} AND {far})",
+            ]
+        )
+
+    def _qualify(self, columns: Columns) -> str:
+        if self.chance.random() < 0.6:
+            return ""
+        everything = [*columns.numbers, *columns.texts]
+        by = f"PARTITION BY {self.chance.choice(everything)} " if self.chance.random() < 0.5 else ""
+        return f" QUALIFY rank() OVER ({by}ORDER BY {self._sorted(self.chance.choice(everything))}) <= 2"
 
     def _set_operation(self, depth: int) -> str:
         op = self.chance.choice(["UNION ALL", "UNION", "EXCEPT", "EXCEPT ALL", "INTERSECT", "INTERSECT ALL"])

@@ -57,6 +57,16 @@ class DuckBatch:
         return DataError(f"cannot evaluate {told(culprit)}", detail=reason.rstrip("."))
 
 
+def ask(query: str, rows: pa.RecordBatch) -> pa.Table:
+    """The answer to a query over the table `millstream_rows`."""
+    import duckdb
+
+    try:
+        return _run(query, rows, tries=False)
+    except duckdb.Error as error:
+        raise DataError(str(error).splitlines()[0].partition(" Error: ")[2].rstrip(".") or str(error)) from None
+
+
 def _select(columns: list[str]) -> str:
     return "SELECT " + ", ".join(f"{column} AS c{i}" for i, column in enumerate(columns)) + " FROM millstream_rows"
 

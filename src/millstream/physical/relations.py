@@ -33,6 +33,7 @@ from millstream.plan import relations as R
 from millstream.plan.annotations import may_stay
 from millstream.plan.event_joins import AtWindowEnd
 from millstream.plan.joins import key_names
+from millstream.plan.relations import arranged_call
 from millstream.schema import Field, Schema
 
 
@@ -61,7 +62,7 @@ def plan_validity(node: R.Validity, forms: R.Forms, below: Callable[[P.Node], Ph
 def waits(relation: P.Node) -> bool:
     """Whether rows of a relation, as intervals, come later than they begin to be valid."""
     match relation:
-        case R.Window(window=R.RowsWindow()) | R.Summarize() | R.SetOperation():
+        case R.Window(window=R.RowsWindow()) | R.Summarize() | R.Arrange() | R.SetOperation():
             return True
         case R.Join(how="left" | "right" | "full" | "anti"):
             return True
@@ -101,6 +102,11 @@ class RelationPlanner:
             case R.Summarize(input=relation, keys=keys, calls=calls):
                 groups = SummarySpec(relation.schema, keys, calls, self.form)
                 return self._apply(node.schema, (self.plan(relation),), groups)
+            case R.Arrange(input=relation, keys=keys, arrangement=arrangement):
+                calls = (arranged_call(relation.schema, keys, arrangement),)
+                groups = SummarySpec(relation.schema, keys, calls, self.form)
+                arranged = self._apply(groups.made, (self.plan(relation),), groups)
+                return self._projected(arranged, node.schema, P.passthrough(node.schema))
         return self._of_intervals(node)
 
     def _merged(self, schema: Schema, inputs: tuple[Physical, ...]) -> Physical:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Generic, TypeVar
 
 from millstream.expressions.nodes import Expr, Literal, told
+from millstream.plan.arrangements import Arrangement
 from millstream.plan.programs.nodes import Program
 from millstream.plan.windows import Frame
 from millstream.records import dataclass
@@ -41,6 +42,8 @@ class AggregateCall(Generic[Arg]):
     program: Program | None = None
     framed: Frame | MatchRows | None = None
     """the rows of OVER, or some of a match; None: those of a group, or of a FOLD"""
+    arrangement: Arrangement | None = None
+    """it gives back the rows of its group, arranged"""
 
     @staticmethod
     def builtin(name: str, fn: str, arg: Other | None, type_: SqlType, distinct: bool = False) -> AggregateCall[Other]:
@@ -112,7 +115,8 @@ class AggregateCall(Generic[Arg]):
                 return "WindowCall", ("name", "fn", "arg", "frame", "distinct", "type")
             case MatchRows():
                 return "Summary", ("name", "fn", "args", "type", "variables", "final", "distinct", "program")
-        return "AggregateCall", ("names", "fn", "args", "types", "distinct", "program")
+        also = () if self.arrangement is None else ("arrangement",)
+        return "AggregateCall", ("names", "fn", "args", "types", "distinct", "program", *also)
 
     @property
     def arg(self) -> Arg | None:
@@ -143,7 +147,7 @@ class AggregateCall(Generic[Arg]):
     @property
     def has_lanes(self) -> bool:
         """Whether an accumulator alone computes it, row by row."""
-        return self.program is None and not self.counts_once
+        return self.program is None and not self.counts_once and self.arrangement is None
 
     @property
     def told(self) -> str:

@@ -6,9 +6,20 @@ Rows equal at neighbouring instants may travel as one longer row, so these speak
 from __future__ import annotations
 
 from millstream.expressions.nodes import Column
+from millstream.plan.arrangements import Arrangement
 from millstream.plan.event_joins import AtWindowEnd
 from millstream.plan.nodes import Distinct, Filter, JoinTable, Kind, Node, Project, Scan, Union
-from millstream.plan.relations import Coarsen, Join, Periods, RangeWindow, RowsWindow, SetOperation, Summarize, Window
+from millstream.plan.relations import (
+    Arrange,
+    Coarsen,
+    Join,
+    Periods,
+    RangeWindow,
+    RowsWindow,
+    SetOperation,
+    Summarize,
+    Window,
+)
 
 
 def is_chronon(node: Node) -> bool:
@@ -20,6 +31,8 @@ def is_chronon(node: Node) -> bool:
         case AtWindowEnd() | Window(window=RangeWindow(size=1, slide=1)):
             return True
         case Filter(input=below) | Project(input=below) | Distinct(input=below) | Summarize(input=below):
+            return is_chronon(below)
+        case Arrange(input=below):
             return is_chronon(below)
         case JoinTable(input=below):
             return is_chronon(below)
@@ -68,7 +81,7 @@ def is_snapshot_reducible(node: Node) -> bool:
     """
     if node.kind is not Kind.RELATION:
         return False
-    return isinstance(node, Filter | Project | Union | Distinct | Join | Summarize | SetOperation)
+    return isinstance(node, Filter | Project | Union | Distinct | Join | Summarize | Arrange | SetOperation)
 
 
 def may_stay(relation: Node) -> bool:
@@ -96,7 +109,9 @@ def unique_key(node: Node) -> frozenset[str] | None:
             return unique_key(below)
         case Scan(key=key):
             return frozenset(key) if key and set(key) <= set(node.schema.names) else None
-        case Filter(input=below) | Coarsen(input=below):
+        case Arrange(keys=keys, arrangement=Arrangement(count=0 | 1)):
+            return frozenset(keys)
+        case Filter(input=below) | Coarsen(input=below) | Arrange(input=below):
             return unique_key(below)
         case Project(input=below, columns=columns):
             known = unique_key(below)

@@ -28,7 +28,10 @@ def _own(node: P.Node) -> Reach:
             return None if size is None else size + slide - 2
         case P.Over(calls=calls):
             return _frames(calls)
-        case R.ToEvents() | R.Join() | R.Summarize() | R.SetOperation() | R.Validity() | P.Union() | P.JoinTable():
+        case R.ToEvents() | R.Join() | R.Summarize() | R.Arrange() | R.SetOperation() | R.Validity() | P.Union():
+            # at each instant, what is valid then alone
+            return 0
+        case P.JoinTable():
             # at each instant, what is valid then alone
             return 0
         case R.Coarsen(granule=granule):

@@ -8,10 +8,13 @@ from functools import cached_property
 from typing import Literal as OneOf
 
 from millstream.expressions.nodes import Expr
+from millstream.plan.aggregate_calls import AggregateCall
+from millstream.plan.arrangements import Arrangement
 from millstream.plan.keyed_nodes import Calling
 from millstream.plan.lengths import length_told
 from millstream.plan.node import (
     Binary,
+    Keyed,
     Kind,
     Node,
     Pairs,
@@ -201,6 +204,47 @@ class Summarize(Calling):
     def label(self) -> str:
         by = f" by {listed(self.keys)}" if self.keys else ""
         return f"Summarize{by}: {'; '.join(map(str, self.calls))}"
+
+
+def arranged_call(schema: Schema, keys: tuple[str, ...], arrangement: Arrangement) -> AggregateCall[str]:
+    """The aggregate that gives back the rows of a group, arranged; its results are all columns but the keys, and those
+    that are added. Of the keys, it is given those that the arrangement reads, behind the others."""
+    others = tuple(field for field in schema if field.name not in keys)
+    made = (*others, *arrangement.fields)
+    read = set(replace(arrangement, ties=()).reads)
+    return AggregateCall(
+        tuple(field.name for field in made),
+        "arranged",
+        (*(field.name for field in others), *(key for key in keys if key in read)),
+        tuple(field.type for field in made),
+        arrangement=arrangement,
+    )
+
+
+@dataclass(frozen=True)
+class Arrange(Keyed):
+    """At each instant, the rows of each partition that are valid then, arranged: what OVER and ORDER BY … LIMIT say of
+    a table, of a relation. Rows of equal order are told apart by their values."""
+
+    arrangement: Arrangement
+
+    def __post_init__(self) -> None:
+        require_names((*self.keys, *self.arrangement.reads), self.input.schema, "OVER")
+        if self.input.kind is not Kind.RELATION:
+            raise ValueError("rows of an instant need a relation")
+        self.schema  # noqa: B018 - refuses duplicate names
+
+    @property
+    def compares_rows(self) -> bool:
+        return True
+
+    @property
+    def schema(self) -> Schema:
+        return Schema((*self.input.schema.fields, *self.arrangement.fields))
+
+    def label(self) -> str:
+        by = f" by {listed(self.keys)}" if self.keys else ""
+        return f"Arrange{by} {self.arrangement}"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""Other spellings of what the language has: MINUS is EXCEPT, FETCH FIRST n ROWS ONLY is LIMIT n."""
+"""Other spellings of what the language has: MINUS is EXCEPT, FETCH FIRST n ROWS ONLY is LIMIT n, which may also come
+behind OFFSET."""
 
 from __future__ import annotations
 
@@ -9,6 +10,16 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 def settle_spellings(tokens: list[Token]) -> Iterator[Token]:
     """The tokens of a text, with other spellings replaced."""
+    settled = list(_replaced(tokens))
+    for index in range(len(settled) - 3):
+        end = index + (3 if settled[index + 2].text.upper() in ("ROW", "ROWS") else 2)
+        limit = settled[end : end + 2]
+        if settled[index].token_type is TokenType.OFFSET and limit[0].token_type is TokenType.LIMIT:
+            settled[index : end + 2] = [*limit, *settled[index : index + 2]]
+    return iter(settled)
+
+
+def _replaced(tokens: list[Token]) -> Iterator[Token]:
     index = 0
     while index < len(tokens):
         token = tokens[index]

@@ -12,6 +12,7 @@ from millstream.bind.expressions import ExpressionBinder
 from millstream.bind.patterns.outside import sequence_of
 from millstream.bind.queries.exists import with_semi_joins
 from millstream.bind.queries.from_clause import bind_entry, bind_from, with_joined_conditions
+from millstream.bind.queries.grouped_windows import bind_windows_over_groups, windows_over_groups
 from millstream.bind.queries.grouping_sets import bind_grouping_sets, has_grouping_sets
 from millstream.bind.queries.outputs import Bound, alias_columns, deliver, outputs_of
 from millstream.bind.queries.parenthesised import without_parentheses
@@ -19,7 +20,8 @@ from millstream.bind.queries.qualify import bind_qualified
 from millstream.bind.queries.set_operations import bind_set_operation
 from millstream.bind.queries.subqueries import Subqueries, asks_streams
 from millstream.bind.queries.window_limit import bind_window_limit, limits_windows
-from millstream.bind.relations.snapshots import bind_snapshots, is_over_relations
+from millstream.bind.relations.over import bind_first_rows, limits_rows
+from millstream.bind.relations.snapshots import bind_snapshots, is_over_relations, named_windows
 from millstream.bind.relations.windows import to_events
 from millstream.bind.tables.queries import bind_table_query, is_table_query
 from millstream.bind.windows.over import WindowBinder, WindowedExpressions
@@ -109,6 +111,8 @@ def _bind_select(node: exp.Select, context: Context) -> Bound:
         from millstream.bind.patterns.sequences import SequenceBinder
 
         return SequenceBinder(node, sequence, context, lambda entry: bind_entry(entry, context)).build()
+    if windows_over_groups(node) and context.domain is None:
+        return bind_windows_over_groups(node, context, lambda whole: _bind_select(whole, context))
     if node.args.get("qualify") is not None and context.domain is None:
         return bind_qualified(node, context, lambda plain: _bind_select(plain, context))
     if has_grouping_sets(node) and context.domain is None:
@@ -130,11 +134,12 @@ def _bind_select(node: exp.Select, context: Context) -> Bound:
             hint="add a stream or a window to FROM",
         )
     if is_over_relations(node, plan, context):
+        if limits_rows(node):
+            return bind_first_rows(node, context, lambda whole: bind_query(whole, context))
         return bind_snapshots(node, plan, scope, context)
     if limits_windows(node, plan):
         return bind_window_limit(node, context, lambda whole: _bind_select(whole, context))
     grouped = is_grouped(node, plan, context)
-    named = {window.name.lower(): window for window in node.args.get("windows") or []}
     running = not grouped and any(calls_own(part, OwnCalls(context, str)) for part in node.expressions)
     _refuse_clauses(node, context, plan, grouped or running)
     subqueries = Subqueries(context, plan)
@@ -146,7 +151,7 @@ def _bind_select(node: exp.Select, context: Context) -> Bound:
         check_order(node, context, groups.ordered_by)
         outputs = [output for part in node.expressions for output in outputs_of(part, scope, groups)]
         return deliver(*groups.build(outputs))
-    windows = WindowBinder(context, plan, named)
+    windows = WindowBinder(context, plan, named_windows(node))
     expressions: ExpressionBinder = WindowedExpressions(context, scope, windows)
     if running:
         expressions = RunningBinder(expressions, windows.own, node.args.get("group"))

@@ -7,6 +7,7 @@ from sqlglot import exp
 from millstream.bind.context import Context
 from millstream.bind.expressions import coerce
 from millstream.bind.queries.outputs import Bound
+from millstream.bind.relations.over import bind_first_rows, limits_rows
 from millstream.bind.relations.windows import as_relation, check_clocks
 from millstream.expressions.nodes import Column, Expr, Literal
 from millstream.plan import nodes as P
@@ -19,6 +20,12 @@ def bind_set_operation(node: exp.SetOperation, context: Context) -> Bound:
     """The plan of queries whose rows are brought together as bags or as sets."""
     from millstream.bind.queries.select import bind_query
 
+    if limits_rows(node):
+        plain = node.copy()
+        for clause in ("order", "limit", "offset"):
+            plain.set(clause, None)
+        if bind_set_operation(plain, context).plan.kind is P.Kind.RELATION:
+            return bind_first_rows(node, context, lambda whole: bind_query(whole, context))
     parts = _flatten(node) if isinstance(node, exp.Union) else [node.this, node.expression]
     return combined(node, [bind_query(part, context) for part in parts], context)
 

@@ -23,34 +23,17 @@ def limits_windows(select: exp.Select, plan: P.Node) -> bool:
 
 def bind_window_limit(select: exp.Select, context: Context, bind: Callable[[exp.Select], Bound]) -> Bound:
     """The same rows, numbered in each window in the order that is asked for, and the first of them."""
-    first = _count(select.args.get("offset"), context)
-    last = first + _count(select.args["limit"], context)
-    inner = select.copy()
-    for clause in ("order", "limit", "offset"):
-        inner.set(clause, None)
+    first = row_count(select.args.get("offset"), context)
+    last = first + row_count(select.args["limit"], context)
+    inner, order, hidden = with_order_columns(select, "$limit")
     end = exp.column("window_end")
     if (group := inner.args.get("group")) is not None:
         group.append("expressions", end.copy())
-    items = select.expressions
-    named = {item.alias_or_name.lower() for item in items if not isinstance(item, exp.Star)}
-    added = [exp.alias_(end, _END, quoted=True)]
-    order = []
-    for number, part in enumerate(select.args["order"].expressions):
-        wanted = part.this
-        if isinstance(wanted, exp.Literal) and not wanted.is_string and 1 <= int(wanted.name) <= len(items):
-            wanted = exp.column(items[int(wanted.name) - 1].alias_or_name)
-        if not (isinstance(wanted, exp.Column) and not wanted.table and wanted.name.lower() in named):
-            name = f"$limit.{number}"
-            added.append(exp.alias_(wanted.copy(), name, quoted=True))
-            wanted = exp.column(exp.to_identifier(name, quoted=True))
-        sorting = part.copy()
-        sorting.set("this", wanted.copy())
-        order.append(sorting)
     # before the others, so that the window's end is known by this name
-    inner.set("expressions", [*added, *inner.expressions])
-    hidden = ", ".join(f'"{item.alias}"' for item in added)
+    inner.set("expressions", [exp.alias_(end, _END, quoted=True), *inner.expressions])
+    left_out = ", ".join(f'"{name}"' for name in (_END, *hidden))
     numbering = f'row_number() OVER (PARTITION BY "{_END}" ORDER BY 1)'
-    outer = parse(f'SELECT * EXCLUDE ({hidden}) FROM "t" QUALIFY {numbering} BETWEEN {first + 1} AND {last}')[0].ast
+    outer = parse(f'SELECT * EXCLUDE ({left_out}) FROM "t" QUALIFY {numbering} BETWEEN {first + 1} AND {last}')[0].ast
     assert isinstance(outer, exp.Select)
     outer.args["from_"].set("this", exp.Subquery(this=inner))
     numbered = outer.find(exp.Window)
@@ -61,7 +44,33 @@ def bind_window_limit(select: exp.Select, context: Context, bind: Callable[[exp.
     return bind(outer)
 
 
-def _count(clause: exp.Expr | None, context: Context) -> int:
+def with_order_columns(select: exp.Select, prefix: str) -> tuple[exp.Select, list[exp.Ordered], list[str]]:
+    """A SELECT without ORDER BY and LIMIT, whose columns have all that it is ordered by: the order by their names, and
+    the names of those that were added behind the others."""
+    inner = select.copy()
+    for clause in ("order", "limit", "offset", "with_", "stream_of", "publish"):
+        inner.set(clause, None)
+    items = select.expressions
+    named = {item.alias_or_name.lower() for item in items if not isinstance(item, exp.Star)}
+    hidden: list[str] = []
+    order = []
+    for number, part in enumerate(select.args["order"].expressions):
+        wanted = part.this
+        if isinstance(wanted, exp.Literal) and not wanted.is_string and 1 <= int(wanted.name) <= len(items):
+            item = items[int(wanted.name) - 1]
+            wanted = exp.column(item.alias_or_name) if item.alias_or_name else item
+        if not (isinstance(wanted, exp.Column) and not wanted.table and wanted.name.lower() in named):
+            hidden.append(f"{prefix}.{number}")
+            inner.append("expressions", exp.alias_(wanted.copy(), hidden[-1], quoted=True))
+            wanted = exp.column(exp.to_identifier(hidden[-1], quoted=True))
+        sorting = part.copy()
+        sorting.set("this", wanted.copy())
+        order.append(sorting)
+    return inner, order, hidden
+
+
+def row_count(clause: exp.Expr | None, context: Context) -> int:
+    """How many rows LIMIT or OFFSET says."""
     if clause is None:
         return 0
     number = clause.expression

@@ -12,6 +12,7 @@ from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder
 from millstream.bind.queries.outputs import Bound, deliver, outputs_of
 from millstream.bind.queries.subqueries import Subqueries, asks_streams
+from millstream.bind.relations.over import SnapshotWindows
 from millstream.bind.relations.windows import as_relation
 from millstream.bind.scope import Scope
 from millstream.expressions.nodes import Column, Expr
@@ -44,10 +45,12 @@ def bind_snapshots(
         outputs = [output for part in select.expressions for output in outputs_of(part, scope, groups)]
         bound = deliver(*groups.build([*outputs, *((column.name, column) for column in beside)]))
     else:
-        expressions = ExpressionBinder(context, scope, _refuse_over(context))
+        windows = SnapshotWindows(context, named_windows(select))
+        expressions = ExpressionBinder(context, scope, _refuse_over(context) if beside else windows.bind)
         expressions.subquery = subqueries.value
         outputs = [output for part in select.expressions for output in outputs_of(part, scope, expressions)]
-        bound = deliver(subqueries.joined(plan), [*outputs, *((column.name, column) for column in beside)])
+        plan = windows.build(subqueries.joined(plan))
+        bound = deliver(plan, [*outputs, *((column.name, column) for column in beside)])
     subqueries.check_windows()
     check_order(select, bound.plan, context)
     if select.args.get("distinct") is not None:
@@ -55,22 +58,14 @@ def bind_snapshots(
     return bound
 
 
-_FIRST_ROWS = (
-    "LIMIT works when you ask: CREATE VIEW v AS SELECT …, then SELECT * FROM v ORDER BY … LIMIT 3;"
-    " or per window: FROM TUMBLE(…) ORDER BY … LIMIT 3"
-)
-_INSTEAD = {"limit": _FIRST_ROWS, "offset": _FIRST_ROWS, "qualify": "use FROM TUMBLE(…), whose windows end"}
-
-
 def refuse_clauses(node: exp.Expr, context: Context) -> None:
     """Refuse what has no meaning for a bag of rows at each instant."""
-    for key in ("qualify", "limit", "offset"):
+    for key in ("limit", "offset"):
         if (clause := node.args.get(key)) is not None:
             context.refuse(
-                f"{key.upper()} is not supported on a relation",
+                f"{key.upper()} is not supported in a query about each row of another",
                 clause,
-                detail="the rows of an instant have no order",
-                hint=_INSTEAD.get(key),
+                hint="number the rows instead: … FROM (SELECT *, row_number() OVER (PARTITION BY … ORDER BY …) AS n …)",
             )
     distinct = node.args.get("distinct")
     if isinstance(distinct, exp.Distinct) and distinct.args.get("on") is not None:
@@ -144,13 +139,17 @@ class SnapshotBinder(GroupedExpressions):
         return super()._builtin(call, rows)
 
 
+def named_windows(select: exp.Select) -> dict[str, exp.Window]:
+    """The windows of a WINDOW clause."""
+    return {window.name.lower(): window for window in select.args.get("windows") or []}
+
+
 def _refuse_over(context: Context) -> Callable[[exp.Window, ExpressionBinder], Expr]:
     def refuse(node: exp.Window, _: ExpressionBinder) -> Expr:
         return context.refuse(
-            "OVER in a query over relations",
+            "OVER in a query about each row of another",
             node,
-            detail="the rows of an instant have no order, and the window in FROM already selects them",
-            hint="aggregate with GROUP BY, or leave the window in FROM out and use OVER (RANGE …)",
+            hint="compute it in a subquery in FROM: … FROM (SELECT *, row_number() OVER (…) AS n FROM …)",
         )
 
     return refuse

@@ -5,14 +5,16 @@ from __future__ import annotations
 from millstream.expressions import functions
 from millstream.expressions.nodes import Column, Expr, Literal
 from millstream.plan import nodes as P
-from millstream.plan.aggregate_calls import AggregateCall
-from millstream.plan.programs.builder import Builder
-from millstream.plan.programs.nodes import Insert, Order, Program, Rows
+from millstream.plan.arrangements import ArrangedCall, Arrangement
+from millstream.plan.relations import arranged_call
+from millstream.plan.ties import SortKey
 from millstream.plan.window_columns import window_columns
 from millstream.plan.window_tables import Hopping
 from millstream.records import dataclass
-from millstream.schema import Field, Schema
+from millstream.schema import unique_names
 from millstream.types import BIGINT, INTERVAL, SqlType
+
+_ARRIVED = "$arrived"
 
 
 @dataclass(frozen=True)
@@ -21,8 +23,7 @@ class Sorting:
 
     keys: tuple[str, ...]
     end: str
-    order: tuple[tuple[str, bool, bool], ...]
-    """columns; whether the highest comes first, and whether NULLs do"""
+    order: tuple[SortKey, ...]
 
 
 def end_of(plan: P.Node, keys: tuple[str, ...]) -> str | None:
@@ -50,40 +51,28 @@ def group_end(plan: P.Node) -> str | None:
     return None
 
 
-def sort_partitions(plan: P.Node, sorting: Sorting) -> tuple[P.Node, tuple[str, ...]]:
-    """The rows of each partition in its order, when it is complete; and the columns that tell partitions apart."""
+def sort_partitions(
+    plan: P.Node, sorting: Sorting, calls: tuple[ArrangedCall, ...], again: bool
+) -> tuple[P.Node, tuple[str, ...]]:
+    """The rows of each partition in its order, when it is complete, with calls over all of them; and the columns that
+    tell partitions apart. Rows of equal order are as they came, also if they are sorted `again`."""
     end, type_ = sorting.end, plan.schema[sorting.end].type
     added: dict[str, Expr] = {}
     if group_end(plan) is not None:
         # The time of a group's row is the group's end. Others of that time may still come; a tick later none does.
-        end = "$passed"
+        end = unique_names((*plan.schema.names, "$passed"))[-1]
         added[end] = functions.resolve("+", (Column(type_, sorting.end), _tick(type_)))
     keys = tuple(dict.fromkeys((*sorting.keys, end)))
     if set(plan.schema.names) <= set(keys):
         added["$row"] = Literal(BIGINT, 0)
     if added:
         plan = P.Project(plan, (*P.passthrough(plan.schema), *added.items()))
-    others = tuple(name for name in plan.schema.names if name not in keys)
-    program = _sorted_rows([plan.schema[name].type for name in others], _orders(sorting, others))
-    types = tuple(plan.schema[name].type for name in others)
-    return P.Group(plan, keys, (AggregateCall(others, program.name, others, types, program=program),), end), keys
+    ties = (_ARRIVED,) if _ARRIVED in plan.schema else ()
+    if again and not ties:
+        calls = (*calls, ArrangedCall(_ARRIVED, "arrived", (), BIGINT))
+    call = arranged_call(plan.schema, keys, Arrangement(sorting.order, calls, ties))
+    return P.Group(plan, keys, (call,), end), keys
 
 
 def _tick(type_: SqlType) -> Expr:
     return Literal(BIGINT if type_.is_integer else INTERVAL, 1)
-
-
-def _orders(sorting: Sorting, columns: tuple[str, ...]) -> list[tuple[int, bool, bool]]:
-    """The order by the places of columns; a key is the same in the whole partition."""
-    return [(columns.index(name), down, nulls) for name, down, nulls in sorting.order if name in columns]
-
-
-def _sorted_rows(types: list[SqlType], orders: list[tuple[int, bool, bool]]) -> Program:
-    """A program that gives back its arguments in another order."""
-    schema = Schema(tuple(Field(f"c{i}", type_) for i, type_ in enumerate(types)))
-    build = Builder("sorted", schema, schema, kept=schema)
-    keep = build.values("kept", *(build.param(field.name) for field in schema))
-    kept = build.use("kept")
-    order = tuple(Order(kept[f"c{place}"], down, nulls) for place, down, nulls in orders)
-    rows = Rows(tuple(kept[field.name] for field in schema), (kept.range,), order=order)
-    return build.program([keep], [keep], terminate=[Insert(None, (rows,))])

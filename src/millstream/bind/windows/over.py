@@ -12,6 +12,7 @@ from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder, call_of, coerce
 from millstream.bind.patterns.windows import PatternWindows
 from millstream.bind.scope import Scope
+from millstream.bind.windows.arranged import ArrangedBinder, needs_all_rows
 from millstream.bind.windows.frames import FrameBinder
 from millstream.bind.windows.order import Sorting, end_of, group_end, sort_partitions
 from millstream.expressions.functions import resolve
@@ -19,6 +20,7 @@ from millstream.expressions.nodes import Case, Column, Expr, Literal
 from millstream.plan import aggregates
 from millstream.plan import nodes as P
 from millstream.plan.aggregate_calls import AggregateCall
+from millstream.plan.arrangements import ArrangedCall
 from millstream.plan.programs.modes import Sliding
 from millstream.plan.ties import SortKey, Ties
 from millstream.plan.windows import Between, Frame
@@ -54,6 +56,7 @@ class WindowBinder:
     named: dict[str, exp.Window]
     added: dict[str, Expr] = field(default_factory=dict)
     groups: dict[Partition, dict[AggregateCall[str], str]] = field(default_factory=dict)
+    arranged: dict[Sorting, dict[ArrangedCall, str]] = field(default_factory=dict)
     slides: dict[tuple[Partition, WindowSlide | None], exp.Expr] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -70,6 +73,8 @@ class WindowBinder:
         self.slides[keys, slide] = node
         if self.patterns.is_measured(node, window):
             return self._measured(node, window, keys, slide, expressions)
+        if (sorting := self._complete(node, window, keys, scalar)) is not None:
+            return self._arranged(node, window, sorting, scalar)
         call = aggregate_call(node.this, self.context, over=True)
         if call is not None and call.is_own:
             columns = self._own_columns(call, node, window, scalar, keys, slide)
@@ -103,6 +108,26 @@ class WindowBinder:
                 hint=f"use ROWS … FOLLOWING, or {call.name}(… IGNORE NULLS)",
             )
         return self._call(keys, fn, None if arg is None else self._column(arg), frame, type_, distinct)
+
+    def _complete(
+        self, node: exp.Window, window: exp.Window, keys: Partition, scalar: ExpressionBinder
+    ) -> Sorting | None:
+        """The partitions of a call that needs all rows of one, or peers in another order than time, and can have them:
+        the window that they are in ends."""
+        plain = keys if isinstance(keys, tuple) else keys.keys
+        end = end_of(self.plan, plain)
+        if end is None or not needs_all_rows(node, window, isinstance(keys, Sorting)):
+            return None
+        return keys if isinstance(keys, Sorting) else Sorting(plain, end, self._order(window, scalar))
+
+    def _order(self, window: exp.Window, scalar: ExpressionBinder) -> tuple[SortKey, ...]:
+        return ArrangedBinder(self.context, self._column).order(window, scalar)
+
+    def _arranged(self, node: exp.Window, window: exp.Window, sorting: Sorting, scalar: ExpressionBinder) -> Expr:
+        call = ArrangedBinder(self.context, self._column).call(node, window, scalar)
+        calls = self.arranged.setdefault(sorting, {})
+        self.groups.setdefault(sorting, {})
+        return Column(call.type, calls.setdefault(call, f"${sum(map(len, self.arranged.values())) + 1}.of_{call.fn}"))
 
     def _measured(
         self,
@@ -202,9 +227,12 @@ class WindowBinder:
             plan = P.Project(plan, (*P.passthrough(plan.schema), *self.added.items()))
         # Sorted partitions come at the end of their windows, so what goes by time is computed before; and as rows
         # came before those of equal times change places.
+        sortings = [keys for keys in self.groups if isinstance(keys, Sorting)]
         for keys, calls in sorted(self.groups.items(), key=lambda group: _LATER.get(type(group[0]), 0)):
             if isinstance(keys, Sorting):
-                plan, keys = sort_partitions(plan, keys)
+                named_calls = self.arranged.get(keys, {}).items()
+                wanted = tuple(replace(call, name=name) for call, name in named_calls)
+                plan, keys = sort_partitions(plan, keys, wanted, again=len(sortings) > 1)
             elif isinstance(keys, Tied):
                 plan, keys = Ties(plan, keys.keys, keys.by), keys.keys
             named = [replace(call, names=(name,)) for call, name in calls.items()]
@@ -349,11 +377,7 @@ class WindowBinder:
                 hint="leave ORDER BY out, or name the stream's time column"
                 + (f": ORDER BY {', '.join(sorted(times))}" if times else ""),
             )
-        columns = tuple(
-            (self._column(scalar.bind(part.this)), bool(part.args.get("desc")), bool(part.args.get("nulls_first")))
-            for part in parts
-        )
-        return Sorting(keys, end, columns)
+        return Sorting(keys, end, self._order(window, scalar))
 
 
 def _of_a_kind(calls: list[AggregateCall[str]]) -> list[tuple[AggregateCall[str], ...]]:

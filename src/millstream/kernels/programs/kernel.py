@@ -14,6 +14,7 @@ import pyarrow as pa
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
 from millstream.kernels.keys import KeyTable
 from millstream.kernels.programs.accumulated import RECORDS, SEEN, AccumulatorEngine, DistinctEngine
+from millstream.kernels.programs.arranged import ArrangedEngine
 from millstream.kernels.programs.compiled import CompiledEngine, why_not_compiled
 from millstream.kernels.programs.engine import Closing, Engine, Groups, Mode, Returned, Sliding, TableRows
 from millstream.kernels.programs.factored import FactoredEngine, Part
@@ -82,6 +83,8 @@ def engine_of(program: Program, mode: Mode, keyed: bool) -> Engine:
 
 def engine_of_calls(calls: Sequence[AggregateCall[str]], rows: Schema, keyed: bool) -> Engine:
     """What computes aggregates over groups of rows: accumulators those that are built in, programs the others."""
+    if len(calls) == 1 and calls[0].arrangement is not None:
+        return ArrangedEngine(rows, calls[0])
     plain = [call for call in calls if call.has_lanes]
     others = [call for call in calls if call not in plain]
     # tables of saved groups are numbered by these calls

@@ -34,9 +34,9 @@ _IDLE_ROWS = 4_096
 
 @dataclass(eq=False, slots=True)
 class _Shown:
-    """What a group says: result rows by number, since when, and how long at most before it is said again."""
+    """A row that a group gives, by number: since when, and how long at most before it is given again."""
 
-    codes: list[int]
+    code: int
     start: int
     horizon: int
     end: int | None = None
@@ -55,7 +55,8 @@ class RowSummaryState:
     """by group: the numbers of its rows in the order they came, each with its end"""
     copies: dict[int, deque[int]] = field(default_factory=dict)
     """changes: by value the numbers of equal rows"""
-    shown: dict[int, _Shown] = field(default_factory=dict)
+    shown: dict[int, list[_Shown]] = field(default_factory=dict)
+    """by group: what it gives now, in order of numbers"""
     waiting: deque[tuple[int, _Shown]] = field(default_factory=deque)
     """intervals: output in order of start, each with its group"""
     ledger: Ledger = field(default_factory=Ledger)
@@ -159,18 +160,33 @@ class RowSummaryKernel:
     def _show(self, state: RowSummaryState, flushes: list[_Flush], out: list[tuple[int, int, int, int]]) -> None:
         """Take what the groups say now into the output."""
         for (now, slot, _, horizon), codes in zip(flushes, self._results(state, flushes), strict=True):
-            before = state.shown.get(slot)
-            if before is not None:
-                if before.codes == codes and now < before.horizon:
-                    continue
-                before.end = now
-                del state.shown[slot]
-                out += [(now, -1, slot, code) for code in before.codes]
-            if codes:
-                shown = state.shown[slot] = _Shown(codes, now, horizon)
-                out += [(now, 1, slot, code) for code in codes]
+            before = state.shown.pop(slot, [])
+            now_shown: list[_Shown] = []
+            i = 0
+            # Both are in order of numbers. What is given on goes on, unless nothing is left of what it began with.
+            for code in codes:
+                while i < len(before) and before[i].code < code:
+                    self._end(before[i], slot, now, out)
+                    i += 1
+                if i < len(before) and before[i].code == code:
+                    i += 1
+                    if now < before[i - 1].horizon:
+                        now_shown.append(before[i - 1])
+                        continue
+                    self._end(before[i - 1], slot, now, out)
+                shown = _Shown(code, now, horizon)
+                now_shown.append(shown)
+                out.append((now, 1, slot, code))
                 if self.spec.form == "intervals":
                     state.waiting.append((slot, shown))
+            for shown in before[i:]:
+                self._end(shown, slot, now, out)
+            if now_shown:
+                state.shown[slot] = now_shown
+
+    def _end(self, shown: _Shown, slot: int, now: int, out: list[tuple[int, int, int, int]]) -> None:
+        shown.end = now
+        out.append((now, -1, slot, shown.code))
 
     def _results(self, state: RowSummaryState, flushes: list[_Flush]) -> list[list[int]]:
         """The result rows of groups as numbers, in order."""
@@ -211,7 +227,7 @@ class RowSummaryKernel:
         while state.waiting and (state.waiting[0][1].end is not None or upto == FOREVER):
             slot, shown = state.waiting.popleft()
             end = FOREVER if shown.end is None else shown.end
-            out += [(shown.start, end, slot, code) for code in shown.codes]
+            out.append((shown.start, end, slot, shown.code))
         lanes = np.array(out, dtype=np.int64).reshape(-1, 4)
         if state.waiting:
             upto = min(upto, state.waiting[0][1].start)
@@ -235,12 +251,14 @@ class RowSummaryKernel:
         return content if state.front.waiting is None else {**content, "waiting": Few(state.front.waiting)}
 
     def _shown(self, state: RowSummaryState) -> Batch:
-        """What groups say, with start and end (or OPEN); rows that a group shows together share their number."""
-        shown = list(state.waiting) if self.spec.form == "intervals" else list(state.shown.items())
+        """What groups give, with start and end (or OPEN)."""
+        if self.spec.form == "intervals":
+            given = list(state.waiting)
+        else:
+            given = [(slot, shown) for slot, own in state.shown.items() for shown in own]
         times = [
-            (one.start, _OPEN if one.end is None else one.end, one.horizon, number, slot, code)
-            for number, (slot, one) in enumerate(shown)
-            for code in one.codes
+            (one.start, _OPEN if one.end is None else one.end, one.horizon, number, slot, one.code)
+            for number, (slot, one) in enumerate(given)
         ]
         lanes = np.array(times, dtype=np.int64).reshape(-1, 6).T.copy()
         rows = self._columns(state, lanes[4], lanes[5]).append_column(_HORIZON, pa.array(lanes[2]))
@@ -255,7 +273,9 @@ class RowSummaryKernel:
             shown = self._load_shown(state, parts.batch("shown", BEGIN))
             if self.spec.form == "intervals":
                 state.waiting = deque(sorted(shown, key=lambda pair: pair[1].start))
-            state.shown = {slot: one for slot, one in shown if one.end is None}
+            for slot, one in sorted(shown, key=lambda pair: pair[1].code):
+                if one.end is None:
+                    state.shown.setdefault(slot, []).append(one)
         if "waiting" in parts:
             state.front.add(parts.batch("waiting", state.front.upto))
         return state
@@ -279,10 +299,7 @@ class RowSummaryKernel:
         codes = [0] * len(saved) if state.results is None else state.results.encode(columns[keys:]).tolist()
         assert saved.other is not None
         times = zip(saved.time.tolist(), saved.other.tolist(), horizons.to_pylist(), strict=True)
-        found: dict[tuple[int, int], tuple[int, _Shown]] = {}
-        for (start, end, horizon), number, slot, code in zip(times, saved.seq.tolist(), slots, codes, strict=True):
-            new = _Shown([], start, horizon, None if end == _OPEN else end)
-            found.setdefault((slot, number), (slot, new))[1].codes.append(code)
-        for _, one in found.values():
-            one.codes.sort()
-        return list(found.values())
+        return [
+            (slot, _Shown(code, start, horizon, None if end == _OPEN else end))
+            for (start, end, horizon), slot, code in zip(times, slots, codes, strict=True)
+        ]

@@ -7,7 +7,7 @@ import math
 from millstream.expressions.nodes import Call, Cast, Column, Expr, Literal, conjuncts
 from millstream.plan.costs.statistics import Statistics
 from millstream.plan.nodes import Distinct, Filter, JoinTable, Node, Project, Scan, Union
-from millstream.plan.relations import Coarsen, Join, SetOperation, Summarize, Window
+from millstream.plan.relations import Arrange, Coarsen, Join, SetOperation, Summarize, Window
 
 EQUAL = 0.1
 """the part of rows or pairs for which an equality is true, of columns about which nothing is known"""
@@ -79,7 +79,17 @@ def distinct_values(node: Node, name: str, known: Statistics) -> float | None:
         case Union(branches=branches):
             values = [distinct_values(branch, name, known) for branch in branches]
             return max((value for value in values if value is not None), default=None)
-        case Filter() | Distinct() | Window() | Coarsen() | Join() | JoinTable() | SetOperation() | Summarize():
+        case (
+            Filter()
+            | Distinct()
+            | Window()
+            | Coarsen()
+            | Join()
+            | JoinTable()
+            | SetOperation()
+            | Summarize()
+            | Arrange()
+        ):
             for below in node.inputs:
                 if name in below.schema:
                     return distinct_values(below, name, known)
