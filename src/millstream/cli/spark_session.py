@@ -51,7 +51,7 @@ def spark_database(
     """A session on Spark; `streaming` follows files instead of reading them once."""
     tables = TableStore()
     place = None if checkpoint is None else str(checkpoint.expanduser().absolute())
-    host = SparkHost(spark, tables.read, checkpoint=place, trigger=_trigger(trigger), follow=streaming)
+    host = SparkHost(spark, tables.read, checkpoint=place, trigger=_trigger(trigger), follow=streaming, tables=tables)
     return Database(host, tables, config)
 
 

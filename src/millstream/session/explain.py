@@ -18,7 +18,7 @@ from millstream.plan.patterns.search import Match
 from millstream.rules import OPTIMIZE, Trace
 from millstream.rules.merge_aggregates import windows_apart
 from millstream.session.planned import Planned
-from millstream.sql import parse, to_sql
+from millstream.sql import parameter_names, parse, to_sql
 from millstream.sql.relations import Granularity, StreamWindow
 
 MODES = ("", "VERBOSE", "RULES", "COST")
@@ -43,7 +43,8 @@ def explained(planned: Planned, mode: str, catalog: Catalog, host: Host) -> str:
 def _unused_ranges(text: str) -> list[str]:
     """The ranges of a query from which the engine could choose, each with what it takes."""
     found = []
-    for statement in parse(text) if text else ():
+    # the text of a set of queries has parameters, whose values are not the same for all
+    for statement in parse(text, dict.fromkeys(parameter_names(text), 1) or None) if text else ():
         for window in statement.ast.find_all(StreamWindow):
             if (most := window.args.get("most")) is not None:
                 found.append(f"{to_sql(window)}: always {to_sql(most)}")

@@ -89,4 +89,4 @@ def _on_spark(path: str | Path | None, spark: Any, config: Config, now: Callable
             "a session on Spark cannot be persistent", hint="use the checkpoint of the streaming query instead"
         )
     tables = TableStore(config=config)
-    return Database(SparkHost(spark or get_session(), tables.read, now=now), tables, config)
+    return Database(SparkHost(spark or get_session(), tables.read, now=now, tables=tables), tables, config)

@@ -52,6 +52,7 @@ class Cohort:
     open: bool
     """whether queries may join while it runs: none of its windows is shared"""
     size: int = 0
+    ended: bool = False
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ class QuerySet:
         self._cohort_of = put(self._cohort_of, slots, cohorts)
 
     def _open_for(self, fixed: tuple[tuple[str, Any], ...]) -> Cohort | None:
-        return next((each for each in self._cohorts if each.open and each.fixed == fixed and each.size), None)
+        return next((each for each in self._cohorts if each.open and each.fixed == fixed and not each.ended), None)
 
     @in_turn
     def drop(self, keys: Iterable[Any]) -> None:
@@ -166,7 +167,7 @@ class QuerySet:
             going = pa.RecordBatch.from_arrays([pa.array(self._number_of[mine])], names=[NUMBER])
             self._database.perform(act.ChangeRows(cohort.table, None, going))
             cohort.size -= len(mine)
-            if not cohort.size:
+            if not cohort.size and not cohort.open:
                 self._end(cohort)
         self._is_live[self._number_of[slots]] = False
         # their slots stay theirs: to release a few costs as much as to release half of them
@@ -190,7 +191,7 @@ class QuerySet:
         self._database.perform(act.ForgetSet(self.name))
         self._database.catalog.release(_holder(self.name))
         for cohort in self._cohorts:
-            if cohort.size:
+            if not cohort.ended:
                 self._kept.append(self._fetched(cohort))
                 self._end(cohort)
 
@@ -208,7 +209,7 @@ class QuerySet:
 
     def fetch(self) -> pa.Table:
         """What the queries produced since the last fetch: each in its order, those of different queries in any."""
-        parts = [*self._kept, *(self._fetched(cohort) for cohort in self._cohorts if cohort.size)]
+        parts = [*self._kept, *(self._fetched(cohort) for cohort in self._cohorts if not cohort.ended)]
         self._kept = []
         return pa.concat_tables([part for part in parts if part.num_rows] or [self.schema.empty_table()])
 
@@ -220,11 +221,11 @@ class QuerySet:
 
     def queries(self) -> list[Query]:
         """The programs that run the set: each gives the results of the queries that share it."""
-        return [cohort.query for cohort in self._cohorts if cohort.size]
+        return [cohort.query for cohort in self._cohorts if not cohort.ended]
 
     def sharing(self) -> list[tuple[str, int, str]]:
         """How many queries each program of the set runs, and why it does not run all."""
-        return [(cohort.query.name, cohort.size, self._reason(cohort)) for cohort in self._cohorts if cohort.size]
+        return [(cohort.query.name, cohort.size, self._reason(cohort)) for cohort in self._cohorts if not cohort.ended]
 
     def explain(self, mode: str = "") -> str:
         """How each program of the set runs."""
@@ -272,6 +273,9 @@ class QuerySet:
         self._fixed = self._structural({name: sample_of(self._schema[name].type) for name in used})
         self.hold()
         try:
+            if not self._fixed:
+                # a job that is started now takes in the queries that come later
+                self._start(())
             self._database.sets.keep(self)
             self.catch_up()
         except BaseException:
@@ -307,7 +311,7 @@ class QuerySet:
         """Compare all queries with all rows of the table: those of rows that are gone or were changed end."""
         assert self.table is not None
         columns = ", ".join(quoted(name) for name in self._schema.names)
-        own = [f"SELECT {columns} FROM {quoted(each.table)}" for each in self._cohorts if each.size]
+        own = [f"SELECT {columns} FROM {quoted(each.table)}" for each in self._cohorts if not each.ended]
         run = " UNION ALL ".join(own)
         of_table = f"SELECT {columns} FROM {quoted(self.table)}"
         query = self._database.tables.query
@@ -411,6 +415,7 @@ class QuerySet:
         self._database.perform(act.StopQuery(cohort.query.name))
         self._database.perform(act.Remove(cohort.table, (TableDef,)))
         cohort.size = 0
+        cohort.ended = True
 
     def _divided(self, table: pa.Table) -> Iterable[tuple[tuple[tuple[str, Any], ...], Any]]:
         """The rows that have equal values for what plans are made of."""

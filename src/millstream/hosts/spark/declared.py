@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from time import time_ns
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from millstream.hosts.spark.sources import DriverSource, Input, PushedRows, Regi
 from millstream.hosts.spark.spool import Spooled
 from millstream.hosts.spark.tables import SparkTable, brought_table, collected, registered_table, stored_table
 from millstream.hosts.spark.times import is_ticks
+from millstream.hosts.tables import TableStore
 from millstream.physical import nodes as physical
 from millstream.schema import Schema
 
@@ -43,8 +45,10 @@ class DeclaredInputs:
         now: Callable[[], int] | None = None,
         checkpoint: str | None = None,
         follow: bool = False,
+        tables: TableStore | None = None,
     ) -> None:
         self.spark = spark
+        self._stored = tables
         self.checkpoint = checkpoint
         self._follow = follow
         self._read_table = read_table
@@ -145,7 +149,8 @@ class DeclaredInputs:
 
     def inputs(self, meters: Meters, *, streaming: bool, dry: bool = False) -> SessionInputs:
         """The streams and tables of this session, for a job."""
-        return SessionInputs(self.spark, self._find, self._table_rows, meters, streaming=streaming, dry=dry)
+        made = partial(SessionInputs, self.spark, self._find, self._table_rows, meters, streaming=streaming, dry=dry)
+        return made() if self._stored is None else made(version=self._stored.version, row_number=self._stored.number_of)
 
     def _table_rows(self, node: physical.StoredTable) -> pa.Table:
         registered = {name: self._tables[name.lower()] for name in node.tables if name.lower() in self._tables}

@@ -40,6 +40,7 @@ from millstream.hosts.spark.spool import Spooled
 from millstream.hosts.spark.stage import Stage
 from millstream.hosts.spark.streaming import Trigger
 from millstream.hosts.spark.surface import surface
+from millstream.hosts.tables import TableStore
 from millstream.hosts.validity import starts_of, valid_at
 from millstream.kernels.batch import BEGIN
 from millstream.limits import cancelled
@@ -78,8 +79,9 @@ class SparkHost(SparkHistory):
         checkpoint: str | None = None,
         trigger: Trigger | None = None,
         follow: bool = False,
+        tables: TableStore | None = None,
     ) -> None:
-        super().__init__(spark, read_table, now, checkpoint, follow)
+        super().__init__(spark, read_table, now, checkpoint, follow, tables)
         self.trigger = trigger
         self._buckets = buckets
         self._queries: dict[str, StartedQuery] = {}

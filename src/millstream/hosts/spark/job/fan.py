@@ -17,6 +17,7 @@ import pyarrow as pa
 from millstream.hosts.filter_groups import LEAST_MEMBERS, FilterGroup, FilterShape, shape_of
 from millstream.hosts.spark import blobs
 from millstream.hosts.spark.carry import Carried, Carrier
+from millstream.hosts.spark.job.control import SteeredTable
 from millstream.hosts.spark.steps import PACK_ROWS, Arrows, Batches, Computed, divided, in_lane
 from millstream.hosts.table_join import FixedTable, TableMatches
 from millstream.kernels.batch import BEGIN, Batch, concat
@@ -89,14 +90,19 @@ class ReadColumns:
 
 @dataclass(frozen=True)
 class TableJoined:
-    """Each row with its matches in a table, whose rows travel with the work."""
+    """Each row with its matches in a table, whose rows travel with the work, or are read at each micro-batch."""
 
     node: TableJoin
     place: int
     """which session's table it is"""
-    table: pa.Table = field(compare=False)
+    table: pa.Table | None = field(compare=False)
+    steered: SteeredTable | None = None
+    """instead of the rows: where workers find them, at each micro-batch"""
 
     def build(self) -> Callable[[Batch], Batch]:
+        if self.steered is not None:
+            return TableMatches(self.node, self.steered.of(self.node.table)).step
+        assert self.table is not None
         return TableMatches(self.node, FixedTable(self.table)).step
 
 

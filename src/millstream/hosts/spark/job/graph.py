@@ -17,6 +17,7 @@ from millstream.expressions.nodes import Expr
 from millstream.hosts.contract import ReadyQuery
 from millstream.hosts.spark.branches import ORDER_BITS
 from millstream.hosts.spark.build import fused, is_exchange
+from millstream.hosts.spark.job.control import Steering
 from millstream.hosts.spark.job.fan import BatchWork, Fan, Leaf, ReadColumns, TableJoined, ToOutlet, ToStage
 from millstream.hosts.spark.spans import with_ends
 from millstream.hosts.spark.stage import LateRows, Stage
@@ -139,6 +140,8 @@ class GraphBuilder:
     """sources that the job has in any case, first and in this order"""
     partials: bool = True
     """whether rows may be put together before they travel"""
+    steering: Steering | None = None
+    """how stored tables reach workers at each micro-batch; without it their rows travel with the work"""
 
     def __post_init__(self) -> None:
         self._sources: list[JobSource] = []
@@ -219,7 +222,7 @@ class GraphBuilder:
             case Staged(input=below):
                 return tuple(_staged(flow, node) for flow in self._node(below, query))
             case TableJoin(input=below):
-                joined = TableJoined(node, query.around.number, query.around.table(node.table))
+                joined = self._joined(node, query.around)
                 return tuple(flow.after(joined, node.schema) for flow in self._node(below, query))
             case Apply() if not is_exchange(node):
                 flat = [flow for child in node.over for flow in self._node(child, query)]
@@ -227,6 +230,11 @@ class GraphBuilder:
             case Apply():
                 return self._applied(node, query)
         raise EngineError(f"{node.label()} does not run on Spark")
+
+    def _joined(self, node: TableJoin, around: Surroundings) -> TableJoined:
+        if self.steering is not None:
+            return TableJoined(node, around.number, None, self.steering.table(node.table))
+        return TableJoined(node, around.number, around.table(node.table))
 
     def _source(self, node: Source, query: JobQuery) -> JobFlow:
         number = self._read[query.around.number, node.stream.lower(), node.side]

@@ -23,6 +23,7 @@ from millstream.durable import sync_directory
 from millstream.hosts.contract import ReadyQuery
 from millstream.hosts.spark import blobs
 from millstream.hosts.spark.failures import inside_a_micro_batch
+from millstream.hosts.spark.job.control import Steering
 from millstream.hosts.spark.job.fan import outlet_number
 from millstream.hosts.spark.job.frames import outlet_branch
 from millstream.hosts.spark.kept_plan import read_text, write_text
@@ -160,6 +161,7 @@ class Outlets:
     programs: Sequence[ReadyQuery]
     deliver: Callable[[int, pa.Table], None]
     functions: Mapping[int, TakeBatch] = field(default_factory=dict)
+    steering: Steering | None = None
     rows: dict[int, int] = field(default_factory=dict)
     """how many rows of each outlet were committed"""
 
@@ -207,6 +209,8 @@ class Outlets:
     def take(self, packed: DataFrame, batch: int) -> None:
         """A micro-batch, as `foreachBatch` hands it over."""
         with inside_a_micro_batch():
+            if self.steering is not None:
+                self.steering.note(batch)
             self._take(packed, batch)
 
     def _take(self, packed: DataFrame, batch: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -12,6 +12,7 @@ from millstream.catalog import StreamDef
 from millstream.errors import EngineError
 from millstream.hosts.spark.build import buckets_of, idle_of, puts_together
 from millstream.hosts.spark.failures import telling, translated
+from millstream.hosts.spark.job.control import Steering
 from millstream.hosts.spark.job.frames import job_frame
 from millstream.hosts.spark.job.graph import GraphBuilder, JobGraph, JobQuery
 from millstream.hosts.spark.job.kept_job import KeptJob, new_name, refuse_unfit
@@ -111,12 +112,14 @@ def start_job(
         kept.refuse_streams(streams)
         queries = [kept.resumed(query) for query in queries]
     with telling():
-        graph = _graph(spark, queries, kept, buckets)
+        # the client of a Spark server does not see micro-batches: there tables are what they were at the start
+        steering = inputs.steering(checkpoint) if hasattr(spark, "_jsparkSession") else None
+        graph = _graph(spark, queries, kept, buckets, steering)
         now = KeptJob.of(graph, streams, kept)
         if kept is not None:
             kept.refuse_another(now)
         packed = job_frame(spark, graph, {inputs.number: inputs}, streaming=True, levels=now.levels, beats=beats)
-        outlets = Outlets(spark, checkpoint, [query.program for query in queries], deliver, functions)
+        outlets = Outlets(spark, checkpoint, [query.program for query in queries], deliver, functions, steering)
         writer = _writer(packed, outlets)
         outlets.open(n for n, query in enumerate(queries) if kept is None or kept.find(query.program.name) is None)
         if now != kept:
@@ -129,12 +132,18 @@ def start_job(
         return StreamingJob(writer.start(), graph, outlets)
 
 
-def _graph(spark: SparkSession, queries: Sequence[JobQuery], kept: KeptJob | None, buckets: int | None) -> JobGraph:
-    together = puts_together(spark)
+def _graph(
+    spark: SparkSession,
+    queries: Sequence[JobQuery],
+    kept: KeptJob | None,
+    buckets: int | None,
+    steering: Steering | None,
+) -> JobGraph:
+    how: dict[str, Any] = {"partials": puts_together(spark), "steering": steering}
     if kept is None:
-        builder = GraphBuilder(True, buckets or buckets_of(spark), idle_of(spark), new_name, partials=together)
+        builder = GraphBuilder(True, buckets or buckets_of(spark), idle_of(spark), new_name, **how)
     else:
-        builder = GraphBuilder(True, kept.buckets, idle_of(spark), kept.state_name, kept.sources, together)
+        builder = GraphBuilder(True, kept.buckets, idle_of(spark), kept.state_name, kept.sources, **how)
     graph = builder.build(queries)
     refuse_unfit(graph, kept)
     return graph

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from millstream.catalog import Clock
 from millstream.hosts.spark.branches import Branch, Clockwork
+from millstream.hosts.spark.job.control import PLACE, Steering
 from millstream.hosts.spark.job.graph import JobSource
 from millstream.hosts.spark.meters import Meters
 from millstream.hosts.spark.sources import DriverSource, Input, PushedRows, Reading
@@ -36,14 +38,26 @@ class SessionInputs:
         *,
         streaming: bool,
         dry: bool = False,
+        version: Callable[[str], int] | None = None,
+        row_number: Callable[[str], str | None] = lambda _: None,
     ) -> None:
         self.number = next(_NUMBERS)
+        self._version = version
+        self._row_number = row_number
         self._find = find
         self.table = table
         self._reading = Reading(spark, Clockwork(streaming=streaming), meters, dry=dry)
         self._held: dict[Source, list[Batch]] = {}
         self._branches: dict[Source, Branch] = {}
         self._counted: dict[str, str] = {}
+
+    def steering(self, checkpoint: str) -> Steering | None:
+        """How stored tables reach a running job; None if it cannot be told that they changed."""
+        known = self._version
+        local = checkpoint.removeprefix("file://")
+        if known is None or "://" in local:
+            return None
+        return Steering(Path(local) / PLACE, lambda node: tuple(map(known, node.tables)), self.table, self._row_number)
 
     def is_pushed(self, node: Source) -> bool:
         return isinstance(self._find(node.stream), PushedRows)
