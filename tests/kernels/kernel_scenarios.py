@@ -25,6 +25,7 @@ from millstream.kernels.programs.spec import AggregateSpec, GroupSpec
 from millstream.kernels.streams.chain import ChainSpec
 from millstream.kernels.streams.distinct import DistinctSpec
 from millstream.kernels.streams.hop import WindowStage
+from millstream.kernels.streams.lateness import LatenessSpec
 from millstream.kernels.streams.merge import MergeSpec
 from millstream.kernels.streams.reorder import LateSpec, ReorderSpec
 from millstream.kernels.streams.row_slots import RowSlotSpec
@@ -227,6 +228,20 @@ def merge_scenarios(draw: st.DrawFn) -> Scenario:
 
 
 @st.composite
+def lateness_scenarios(draw: st.DrawFn) -> Scenario:
+    """Late rows stand at the time that had been reached, and have an earlier one of their own."""
+    schema = Schema.of(t=BIGINT)
+    inputs = []
+    for port in range(2):
+        batch = draw(ordered(schema, 10))
+        behind = [draw(st.integers(1, 6)) * port for _ in range(len(batch))]
+        seq = 2 * np.arange(len(batch)) + port
+        rows = pa.RecordBatch.from_arrays([pa.array(batch.time - behind, pa.int64())], schema=schema.arrow)
+        inputs.append(replace(batch, rows=rows, seq=seq).on_port(port))
+    return Scenario(LatenessSpec(schema, "t", draw(st.sampled_from([1, 3, 5]))), tuple(inputs))
+
+
+@st.composite
 def distinct_scenarios(draw: st.DrawFn) -> Scenario:
     schema = draw(st.sampled_from([Schema.of(k=BIGINT), Schema.of(k=BIGINT, x=DOUBLE), SMALL]))
     return Scenario(DistinctSpec(schema), (draw(ordered(schema)),))
@@ -395,6 +410,7 @@ SCENARIOS: dict[str, st.SearchStrategy[Scenario]] = {
     "ReorderSpec": arrivals(ReorderSpec),
     "LateSpec": arrivals(LateSpec),
     "MergeSpec": merge_scenarios(),
+    "LatenessSpec": lateness_scenarios(),
     "DistinctSpec": distinct_scenarios(),
     "SessionSpec": session_scenarios(),
     "TieOrderSpec": tie_scenarios(),

@@ -17,6 +17,7 @@ from millstream.plan import event_joins as E
 from millstream.plan import nodes as P
 from millstream.plan.events import algebra as A
 from millstream.plan.failed import FailedRows
+from millstream.plan.lateness import AdmitLate
 from millstream.plan.patterns.search import Match
 from millstream.plan.patterns.times import timely_reaches
 from millstream.plan.ties import Ties
@@ -134,7 +135,7 @@ class Context:
                 return frozenset([ends])
             case Match(input=child, search=search):
                 return timely_reaches(search, self.time_columns(child))
-            case A.Times(input=child) | A.Since(input=child):
+            case A.Times(input=child) | A.Since(input=child) | AdmitLate(left=child):
                 return self.time_columns(child)
             case (
                 P.Filter(input=child)

@@ -8,6 +8,7 @@ from millstream.kernels.patterns.spec import MatchSpec
 from millstream.kernels.programs.spec import AggregateSpec, GroupSpec
 from millstream.kernels.streams.distinct import DistinctSpec
 from millstream.kernels.streams.hop import WindowStage
+from millstream.kernels.streams.lateness import LatenessSpec
 from millstream.kernels.streams.merge import MergeSpec
 from millstream.kernels.streams.row_slots import RowSlotSpec
 from millstream.kernels.streams.session import SessionSpec
@@ -27,6 +28,7 @@ from millstream.plan.events import algebra as A
 from millstream.plan.events.automata import Automaton
 from millstream.plan.events.construct import automaton_of
 from millstream.plan.failed import FailedRows
+from millstream.plan.lateness import AdmitLate
 from millstream.plan.patterns.search import Match
 from millstream.plan.ties import Ties
 from millstream.plan.unnest import Unnest
@@ -76,6 +78,8 @@ def _plan(node: P.Node, forms: R.Forms) -> Physical:
             return operators
         case P.Scan(stream=stream, side=side):
             return Source(node.schema, stream, side)
+        case AdmitLate(left=left, right=right, time=time, length=length):
+            return _apply((plan(left), plan(right)), LatenessSpec(node.schema, time, length))
         case P.Filter(input=below, predicate=predicate):
             return filtered(planned(below), predicate)
         case P.Project(input=below, columns=columns):

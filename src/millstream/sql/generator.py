@@ -172,7 +172,8 @@ class MillstreamGenerator(Generator):
             return "WINDOW(NOW)"
         keys = ", ".join(map(self.sql, node.partition))
         size = self._bounds(node, "least", "most") or "UNBOUNDED"
-        clauses = (self._clause("SLIDE", node.slide), self._clause("DELETE WHEN", node.delete))
+        late = self._clause("LATENESS", node.args.get("lateness"))
+        clauses = (self._clause("SLIDE", node.slide), late, self._clause("DELETE WHEN", node.delete))
         parts = [f"PARTITION BY {keys}" if keys else "", node.kind, size, *clauses]
         return f"WINDOW({' '.join(filter(None, parts))})"
 
@@ -217,7 +218,8 @@ class MillstreamGenerator(Generator):
         keys = ", ".join(map(self.sql, node.partition))
         rows = self.sql(node, "this") + (f" PARTITION BY ({keys})" if keys else "")
         spans = (self.sql(node, key) for key in ("slide", "size", "gap", "offset"))
-        return f"{node.kind}({', '.join(filter(None, (rows, self.sql(node, 'time'), *spans)))})"
+        late = f" LATENESS {self.sql(node, 'lateness')}" if node.args.get("lateness") else ""
+        return f"{node.kind}({', '.join(filter(None, (rows, self.sql(node, 'time'), *spans)))}{late})"
 
     def create_sql(self, expression: exp.Create) -> str:
         kind = expression.args["kind"]

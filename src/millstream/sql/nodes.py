@@ -145,7 +145,7 @@ class WindowTable(exp.Expression):
     this: the rows: exp.Table or exp.Subquery
     kind: TUMBLE, HOP, CUMULATE or SESSION
     time: the Column of the time
-    size, slide (of CUMULATE: the step), gap, offset: Intervals, absent where the kind has none
+    size, slide (of CUMULATE: the step), gap, offset, lateness: Intervals, absent where the kind has none
     partition: Columns
     """
 
@@ -157,6 +157,7 @@ class WindowTable(exp.Expression):
         "slide": False,
         "gap": False,
         "offset": False,
+        "lateness": False,
         "partition": False,
     }
 

@@ -21,6 +21,7 @@ class StreamWindow(exp.Expression):
     least, most: the bounds of MIN …, MAX …
     partition: Columns
     now: bool
+    lateness: a number or an Interval
     delete: the condition of DELETE WHEN, for rows that end their key's row
     """
 
@@ -33,6 +34,7 @@ class StreamWindow(exp.Expression):
         "least": False,
         "most": False,
         "delete": False,
+        "lateness": False,
     }
 
     @property

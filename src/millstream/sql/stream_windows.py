@@ -14,7 +14,7 @@ _KINDS = ("ROWS", "RANGE")
 _STARTS = ("PARTITION BY", "ROWS", "RANGE", "UNBOUNDED", "NOW")
 _HALF_JOINS = ("SEMI", "ANTI")
 _ASOF_FOLLOWERS = (TokenType.JOIN, TokenType.LEFT, TokenType.INNER, TokenType.RIGHT, TokenType.FULL)
-_CLAUSES = ("SLIDE", "DELETE")
+_CLAUSES = ("SLIDE", "LATENESS", "DELETE")
 _SIZE = "a number or a time span such as 5 MINUTES"
 _SIZES = {"ROWS": "a number of rows", "RANGE": _SIZE}
 
@@ -109,6 +109,8 @@ class StreamWindowParser(WindowTableParser):
             node.set("size", self._parse_window_size(f"{wanted} or UNBOUNDED"))
         if self._match_text_seq("SLIDE"):
             node.set("slide", self._parse_window_size(wanted))
+        if self._match_text_seq("LATENESS"):
+            node.set("lateness", self._parse_window_size(_SIZE))
         if self._match_text_seq("DELETE"):
             self._expect(TokenType.WHEN, "WHEN")
             condition = self._parse_disjunction()

@@ -63,6 +63,8 @@ class WindowTableParser(WindowParser):
             self._parse_window_argument(node, key)
             if not self._match(TokenType.COMMA):
                 break
+        if self._match_text_seq("LATENESS"):
+            self._parse_window_argument(node, "lateness")
         missing = [key for key in order if key != _OPTIONAL and not node.args.get(key)]
         if missing:
             raise self._failure(f"{kind} needs a {_described(missing[0])}, found {quoted(self._curr)}", self._curr)

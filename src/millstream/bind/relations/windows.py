@@ -11,6 +11,7 @@ from sqlglot import exp
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder
 from millstream.bind.scope import Item, Scope, did_you_mean
+from millstream.bind.windows.tables import with_late_rows
 from millstream.catalog import Clock
 from millstream.expressions import functions
 from millstream.expressions.nodes import Literal
@@ -39,6 +40,8 @@ def bind_windowed(node: Windowed, rows: P.Node, alias: str, context: Context) ->
     plan = rows
     if window is not None:
         events = _as_events(rows, window, context)
+        if (late := window.args.get("lateness")) is not None:
+            events = with_late_rows(events, _span(late, "LATENESS", events, context), window, context)
         item = Item(alias, events.schema, source=node.name)
         plan = _without_deleted(R.Window(events, _window(window, events, alias, context)), window, item, context)
     if granularity is not None:

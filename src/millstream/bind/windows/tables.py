@@ -6,7 +6,9 @@ from sqlglot import exp
 
 from millstream.bind.context import Context
 from millstream.bind.scope import did_you_mean
+from millstream.catalog import Clock, StreamDef
 from millstream.plan import nodes as P
+from millstream.plan.lateness import AdmitLate
 from millstream.plan.window_tables import END, START, Cumulating, Hopping, Windows
 from millstream.sql import duration_us
 from millstream.sql.nodes import WindowTable
@@ -41,6 +43,8 @@ def bind_window_table(node: WindowTable, rows: P.Node, alias: str, context: Cont
                 hint="give it another name in a subquery",
             )
     type_ = _bound_type(rows.schema[time].type)
+    if node.args.get("lateness"):
+        rows = with_late_rows(rows, _span(node, "lateness", type_, context), node, context)
     if node.kind == "SESSION":
         keys = tuple(_column(key, rows, alias, context) for key in node.partition)
         return P.Sessions(rows, keys, _span(node, "gap", type_, context), type_)
@@ -52,6 +56,24 @@ def bind_window_table(node: WindowTable, rows: P.Node, alias: str, context: Cont
             hint="group by that column",
         )
     return P.AssignWindows(rows, _windows(node, type_, context), type_)
+
+
+def with_late_rows(rows: P.Node, length: int, node: exp.Expr, context: Context) -> P.Node:
+    """The rows, with those that were late for their stream by at most `length`."""
+    below = rows
+    while isinstance(below, P.Filter | P.Project):
+        below = below.input
+    entry = context.catalog.find(below.stream) if isinstance(below, P.Scan) and below.side == "main" else None
+    if not isinstance(entry, StreamDef) or entry.time_column is None or entry.clock is not Clock.EXTERNAL:
+        context.refuse(
+            "LATENESS is for windows over a declared stream",
+            node,
+            detail="only a stream with times of its own knows which rows came late",
+            hint="put the window directly over the stream, or declare the stream with SLACK",
+        )
+    late = P.Scan(entry.name, entry.side("late"), "late")
+    admitted = AdmitLate(below, late, entry.time_column, length)
+    return P.rebuild(rows, lambda part: admitted if part is below else part)
 
 
 def _time(node: WindowTable, rows: P.Node, alias: str, context: Context) -> str:
