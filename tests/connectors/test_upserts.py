@@ -1,9 +1,10 @@
-"""Sinks of upserts: rows that replace each other by key, and keys that are deleted."""
+"""Sinks of upserts and stored tables: rows that replace each other by key, and keys that are deleted."""
 
 from __future__ import annotations
 
 import json
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -131,3 +132,35 @@ def test_events_are_upserts_all_of_them(tmp_path: Path) -> None:
     db.push("s", [(1, 1, "u", 1), (1, 2, "u", 2), (1, 3, "u", 3)])
     db.finish()
     assert written(tmp_path / "last") == [{"k": 1, "v": 2, "op": "u"}, {"k": 1, "v": 3, "op": "u"}]
+
+
+def test_a_table_takes_the_rows_of_a_query_once_whatever_happens(tmp_path: Path) -> None:
+    rows = random_rows(120, 3)
+    db = ms.connect(tmp_path / "0", checkpoint_seconds=3600)
+    db.execute(STREAM)
+    db.execute("CREATE TABLE seen (id INT, v INT, t INT); CREATE TABLE held (id INT PRIMARY KEY, v INT)")
+    db.execute("INSERT INTO seen SELECT id, v, t FROM s")
+    db.execute(f"INSERT OR REPLACE INTO held SELECT id, v FROM {CONTENT}")
+    assert [query.name for query in db.queries()] == ["q1", "q2"]
+    for turn in range(6):
+        db.push("s", rows[20 * turn : 20 * turn + 10])
+        if turn % 2:
+            db.checkpoint()
+            assert db.sql("SELECT count(*) AS n FROM seen").fetch()["n"].to_pylist()[0] >= 10 * turn
+        db.push("s", rows[20 * turn + 10 : 20 * turn + 20])
+        # the process dies here: what it has on disk is all that is left
+        shutil.copytree(tmp_path / str(turn), tmp_path / str(turn + 1))
+        dead, db = db, ms.connect(tmp_path / str(turn + 1), checkpoint_seconds=3600)
+        dead.close()
+    db.finish()
+    db.checkpoint()
+    seen = db.sql("SELECT t, id, v FROM seen").fetch().to_pylist()
+    assert sorted(tuple(row.values()) for row in seen) == sorted((t, i, v) for i, v, _, t in rows)
+    latest: dict[int, int] = {}
+    for i, v, op, _ in rows:
+        latest.pop(i, None)
+        if op != "d":
+            latest[i] = v
+    assert {row["id"]: row["v"] for row in db.sql("SELECT * FROM held").fetch().to_pylist()} == latest
+    db.stop("q1")
+    db.close()

@@ -52,7 +52,7 @@ from millstream.bind.streams import columns_of, create_stream, options_given, re
 from millstream.bind.tables.aggregates import in_store_terms, own_aggregates
 from millstream.bind.tables.constraints import constraints_of
 from millstream.bind.tables.text import store_sql
-from millstream.bind.upserts import upserts
+from millstream.bind.upserts import insert_into_sink, insert_into_table
 from millstream.catalog import (
     AggregateDef,
     Catalog,
@@ -65,7 +65,6 @@ from millstream.catalog import (
     ViewDef,
     aggregate_use,
 )
-from millstream.connectors.options import upsert_keys
 from millstream.errors import refusing_depth
 from millstream.expressions.nodes import Column
 from millstream.plan.nodes import Kind
@@ -249,8 +248,7 @@ def _create_sink(node: CreateSink, context: Context) -> Define | StartQuery:
     query = node.args.get("query")
     if query is None:
         return Define(sink, bool(node.args.get("or_replace")), bool(node.args.get("if_not_exists")))
-    bound = _bind_stream(query, context)
-    return StartQuery(bound, frozenset(context.uses), sink, history=asked_history(query, bound.plan, context))
+    return insert_into_sink(query, sink, context)
 
 
 def _create_table(node: exp.Create, context: Context) -> Define | OnTables:
@@ -327,17 +325,11 @@ def _insert(node: exp.Insert, context: Context) -> StartQuery | OnTables | PushR
         case SinkDef():
             if not isinstance(node.expression, exp.Query):
                 context.fail("a sink takes the rows of a query", node, hint=f"INSERT INTO {entry.name} SELECT …")
-            keys = upsert_keys(entry.options)
-            bound = bind_query(node.expression, context)
-            require_stream(bound, node.expression, context)
-            bound = delivered(bound, context) if keys is None else upserts(bound, keys, node.expression, context)
-            history = asked_history(node.expression, bound.plan, context)
-            return StartQuery(bound, frozenset({*context.uses, entry.name}), entry, history=history)
+            context.uses.add(entry.name)
+            return insert_into_sink(node.expression, entry, context)
         case TableDef():
             if isinstance(node.expression, exp.Query) and not reads_only(node.expression, context, STORED):
-                context.refuse(
-                    "a stream cannot be stored in a table yet", node, hint="CREATE SINK … and INSERT INTO the sink"
-                )
+                return insert_into_table(node, entry, context)
             return _on_tables(node, context, is_query=False)
         case StreamDef():
             return _push(node, entry, context)

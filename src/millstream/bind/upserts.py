@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 from sqlglot import exp
 
+from millstream.bind.actions import StartQuery
 from millstream.bind.context import Context
+from millstream.bind.delivery import delivered
+from millstream.bind.history import asked_history
 from millstream.bind.queries.outputs import Bound
+from millstream.bind.queries.select import bind_query
+from millstream.bind.streams import require_stream
+from millstream.catalog import SinkDef, TableDef
+from millstream.connectors.options import OptionValue, upsert_keys
+from millstream.expressions import functions
 from millstream.expressions.nodes import Column, Expr, Literal
 from millstream.plan import nodes as P
 from millstream.plan import relations as R
@@ -13,6 +23,64 @@ from millstream.types import VARCHAR
 
 OP = "op"
 """the last column of what is written: 'u' for a row that replaces the one of its key, 'd' for a key that is gone"""
+
+
+def insert_into_sink(query: exp.Expr, sink: SinkDef, context: Context) -> StartQuery:
+    """A query whose rows go to a sink, as they are or as upserts."""
+    bound = bind_query(query, context)
+    require_stream(bound, query, context)
+    keys = upsert_keys(sink.options)
+    bound = delivered(bound, context) if keys is None else upserts(bound, keys, query, context)
+    return StartQuery(bound, frozenset(context.uses), sink, history=asked_history(query, bound.plan, context))
+
+
+def insert_into_table(node: exp.Insert, table: TableDef, context: Context) -> StartQuery:
+    """INSERT INTO a stored table from a query over streams: the table takes its rows for as long as it runs. With OR
+    REPLACE a row takes the place of the one with its key, and a relation's row is there while it is valid."""
+    query, replaces = node.expression, bool(node.args.get("alternative"))
+    bound = bind_query(query, context)
+    require_stream(bound, query, context)
+    keys = _primary_key(table) if replaces else None
+    if replaces and keys is None:
+        context.fail(f"OR REPLACE needs a key, and {table.name} has no PRIMARY KEY", node.this)
+    bound = _fitted(delivered(bound, context) if keys is None else bound, node, table, context)
+    options: dict[str, OptionValue] = {"connector": "table"}
+    if keys is not None:
+        bound = upserts(bound, keys, query, context)
+        options |= {"mode": "upsert", "key": ", ".join(keys)}
+    history = asked_history(query, bound.plan, context)
+    return StartQuery(bound, frozenset({*context.uses, table.name}), SinkDef(table.name, options), history=history)
+
+
+def _fitted(bound: Bound, node: exp.Insert, table: TableDef, context: Context) -> Bound:
+    """A query's rows in the types and under the names of a table's columns."""
+    listed = node.this.expressions if isinstance(node.this, exp.Schema) else []
+    for column in listed:
+        if column.name not in table.schema:
+            known = ", ".join(table.schema.names)
+            context.fail(f"no column {column.name} in {table.name}", column, hint=f"available: {known}")
+    wanted = [table.schema[column.name] for column in listed] or list(table.schema)
+    fields = bound.plan.schema.fields
+    if len(fields) != len(wanted):
+        more = "; rows of a relation have also valid_from and valid_to" if isinstance(bound.plan, R.Validity) else ""
+        context.fail(
+            f"{len(wanted)} columns are expected, and the query has {len(fields)}", node.expression,
+            hint=f"name the columns: INSERT INTO {table.name} (…) SELECT …{more}",
+        )  # fmt: skip
+    with context.blaming(node.expression):
+        columns = tuple(
+            (to.name, functions.cast(Column(field.type, field.name), to.type))
+            for field, to in zip(fields, wanted, strict=True)
+        )
+    return Bound(P.Project(bound.plan, columns), tuple(to.name for to in wanted))
+
+
+def _primary_key(table: TableDef) -> tuple[str, ...] | None:
+    for column, text in table.constraints:
+        if found := re.search(r"PRIMARY KEY\s*(?:\((.*?)\))?", text, re.IGNORECASE):
+            named = (column,) if column else tuple(part.strip().strip('"') for part in (found[1] or "").split(","))
+            return tuple(table.schema[name].name for name in named)
+    return None
 
 
 def upserts(bound: Bound, keys: tuple[str, ...], node: exp.Expr, context: Context) -> Bound:

@@ -12,7 +12,7 @@ from millstream.errors import ConnectorError
 from millstream.schema import Schema
 
 SOURCES = ("file", "port", "generator", "nexmark", "quotes", "clicks", "kafka", "memory")
-SINKS = ("file", "kafka", "terminal", "memory", "blackhole")
+SINKS = ("file", "kafka", "terminal", "memory", "blackhole", "table")
 _ALIASES = {
     "files": "file", "filesystem": "file", "socket": "port", "tcp": "port", "quote": "quotes", "stocks": "quotes",
     "stock": "quotes", "click": "clicks", "sessions": "clicks", "auctions": "nexmark", "auction": "nexmark",
@@ -50,6 +50,12 @@ def make_source(options: Mapping[str, OptionValue], schema: Schema, stream: str)
 def make_sink(options: Mapping[str, OptionValue], name: str) -> Sink:
     """The sink of that name."""
     connector = _connector(options, SINKS, f"sink {name}")
+    if connector == "table":
+        from millstream.connectors.sinks.tables import TableSink
+
+        if "$store" not in options:
+            raise ConnectorError("a stored table needs no sink", hint="INSERT INTO table SELECT … FROM stream")
+        return TableSink(name, str(options["$store"]), upsert_keys(options))
     if upsert_keys(options) is not None and connector != "kafka":
         # their rows are changes, which the sink writes as they are
         options = {name: value for name, value in options.items() if name.lower() not in ("mode", "key")}

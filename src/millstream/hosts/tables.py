@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from threading import Lock, RLock
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 
 from millstream import limits, sealed_duckdb
 from millstream.arrays import one_batch
+from millstream.catalog import SinkDef
 from millstream.config import Config
+from millstream.connectors.sinks.tables import STORES
 from millstream.errors import DataError, StateError
 from millstream.expressions.sql.text import to_duckdb_sql
 from millstream.hosts.table_join import Added, Removed
@@ -37,6 +40,8 @@ class TableStore:
     def __init__(self, path: Path | None = None, config: Config | None = None) -> None:
         self.config = config or Config()
         self._path = path
+        self.token = uuid4().hex
+        STORES[self.token] = self
         self._lock = RLock()
         self._opening = Lock()
         self._connection: Any = None
@@ -75,6 +80,68 @@ class TableStore:
         with self.lent({"__rows": rows}):
             self._run(f"INSERT INTO {quoted(name)} SELECT * FROM __rows")
         self._touch([name])
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether tables outlive the process."""
+        return self._path is not None
+
+    def found_by(self, sink: SinkDef | None) -> SinkDef | None:
+        """A sink; that of a query which inserts into a table finds this store."""
+        if sink is None or sink.options.get("connector") != "table":
+            return sink
+        return SinkDef(sink.name, {**sink.options, "$store": self.token})
+
+    def put(self, table: str, rows: pa.Table, keys: Sequence[str] | None = None) -> None:
+        """Rows come into a table, under the names of its columns. With `keys` they replace those of their keys, and the
+        last column says of each whether it comes (u) or goes (d)."""
+        with self.lent({"__rows": rows}):
+            self._change_rows(table, "__rows", rows.column_names, keys)
+
+    def put_aside(self, name: str, rows: pa.Table) -> None:
+        """Rows wait under a name."""
+        with self.lent({"__rows": rows}):
+            self._run(f"CREATE OR REPLACE TABLE {quoted(name)} AS SELECT * FROM __rows")
+
+    def aside(self, prefix: str) -> list[str]:
+        """The names under which rows wait."""
+        found, _ = self._answer(f"SELECT table_name FROM duckdb_tables() WHERE starts_with(table_name, '{prefix}')")
+        return sorted(found.column(0).to_pylist())
+
+    def take_aside(self, name: str, table: str | None, keys: Sequence[str] | None = None) -> None:
+        """Rows that wait come into a table, or with None are dropped."""
+        if table is None:
+            return self._run(f"DROP TABLE {quoted(name)}")
+        columns = self.schema_of(f"SELECT * FROM {quoted(name)}").names
+        return self._change_rows(table, quoted(name), columns, keys, f"DROP TABLE {quoted(name)}")
+
+    def _change_rows(
+        self, table: str, source: str, columns: Sequence[str], keys: Sequence[str] | None, *then: str
+    ) -> None:
+        """Put rows into a table, all of them or none."""
+        steps = []
+        if keys is not None:
+            # of several changes of a key the last one counts
+            *columns, op = columns
+            listed = ", ".join(map(quoted, keys))
+            numbered = f"(SELECT *, row_number() OVER () AS __n FROM {source})"
+            last = f"QUALIFY row_number() OVER (PARTITION BY {listed} ORDER BY __n DESC) = 1"
+            source = f"(SELECT * FROM {numbered} {last})"
+            steps.append(f"DELETE FROM {quoted(table)} WHERE ({listed}) IN (SELECT ({listed}) FROM {source})")
+            source = f"{source} WHERE {quoted(op)} = 'u'"
+        names = ", ".join(map(quoted, columns))
+        steps += [f"INSERT INTO {quoted(table)} ({names}) SELECT {names} FROM {source}", *then]
+        with self._lock, self._cursor(is_written=False) as cursor:
+            cursor.begin()
+            try:
+                for step in steps:
+                    cursor.execute(step)
+                cursor.commit()
+            except BaseException:
+                cursor.rollback()
+                raise
+            self._keep_private()
+        self._touch([table])
 
     def tell_changes(self, name: str, number: str) -> None:
         """Remember what comes into a table and goes, for those who read it; each row has a number of its own."""

@@ -235,7 +235,7 @@ class Database(Guarded):
         how: Planning | None = None, view: bool = False, history: FromHistory | None = None,
     ) -> Planned:  # fmt: skip
         how = how or Planning.of(self.config, self._host.statistics())
-        rules = self.config.disabled_rules
+        sink, rules = self.tables.found_by(sink), self.config.disabled_rules
         return plan_query(name, bound, sink, how, rules, uses=uses, text=text, view=view, history=history)
 
     @refusing_depth()

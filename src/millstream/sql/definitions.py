@@ -288,8 +288,9 @@ class DefinitionParser(StreamOperatorParser):
         return self.expression(exp.Drop(kind=kind, tables=[target], exists=exists, cascade=cascade, restrict=restrict))
 
     def _parse_insert_statement(self) -> exp.Insert:
+        replaces = "REPLACE" if self._match_text_seq("OR", "REPLACE") else None
         target = self._parse_insert_target()
-        return self.expression(exp.Insert(this=target, expression=self._parse_query()))
+        return self.expression(exp.Insert(this=target, expression=self._parse_query(), alternative=replaces))
 
     def _parse_insert_target(self) -> exp.Expr:
         """`INTO t [(column, …)]`."""

@@ -204,7 +204,8 @@ class MillstreamGenerator(Generator):
 
     def insert_sql(self, expression: exp.Insert) -> str:
         parts = (self.sql(expression, key) for key in ("this", "expression"))
-        return f"INSERT INTO {' '.join(parts)}{self.sql(expression, 'where')}"
+        how = "INSERT OR REPLACE" if expression.args.get("alternative") else "INSERT"
+        return f"{how} INTO {' '.join(parts)}{self.sql(expression, 'where')}"
 
     def window_sql(self, expression: exp.Window) -> str:
         match = expression.args.get("match")

@@ -64,7 +64,9 @@ def opened(host: HostState, program: ReadyQuery, committed: Offset | None) -> Gr
     running = GraphQuery(program, [host.streams[name] for name in feeds], results)
     if program.sink is not None and committed is not None:
         host.is_watched = True
-        running.sink = make_sink(program.sink.options, program.sink.name)
+        # a plan that was saved has the token of another process
+        found = host.tables.found_by(program.sink) or program.sink
+        running.sink = make_sink(found.options, found.name)
         running.sink.open(program.plan.schema, committed)
         # where it begins is known from now on, also of an output that it is appended to
         running.committed = committed or running.sink.prepare()
