@@ -74,6 +74,8 @@ class StreamDef:
     """the column that tells when rows cease to be valid, which are from `time_column` on; None: they are events"""
     key: tuple[str, ...] = ()
     """columns in which no two of its rows are equal: declared, not checked"""
+    undeclared: tuple[str, ...] = ()
+    """columns whose type was left out: text that queries read as what they use it for"""
     keep: Retention | None = None
     """how much of its past is kept for queries that come later; None: nothing"""
 
@@ -145,13 +147,15 @@ class SinkDef:
 
 @dataclass(frozen=True)
 class FunctionDef:
-    """A scalar function: calls are replaced by its body in SQL, or run its code in Python."""
+    """A function: calls are replaced by its body in SQL, an expression or a query, or run its code in Python."""
 
     name: str
     parameters: tuple[tuple[str, SqlType], ...]
     returns: SqlType | None
     body: exp.Expr | None = field(default=None, compare=False)
     python: PythonCode | None = None
+    is_table: bool = False
+    """whether its body is a query: it is called in FROM"""
 
 
 @dataclass(frozen=True)

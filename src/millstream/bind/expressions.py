@@ -275,6 +275,8 @@ class ExpressionBinder:
         if definition is None:
             refuse_outside(name, node, self.context)
             return self._resolve(name, args, node)
+        if definition.is_table:
+            self.context.fail(f"{definition.name} returns a table", node, hint=f"call it in FROM: FROM {name}(…)")
         if len(args) != len(definition.parameters):
             self.context.fail(f"{definition.name} takes {len(definition.parameters)} arguments, got {len(args)}", node)
         if self.depth >= MAX_NESTED_FUNCTIONS:

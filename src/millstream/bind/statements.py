@@ -49,6 +49,7 @@ from millstream.bind.queries.select import bind_named, bind_query
 from millstream.bind.query_sets import create_queries
 from millstream.bind.reads import reads_only, require_known, tables_of
 from millstream.bind.streams import columns_of, create_stream, options_given, require_stream
+from millstream.bind.table_functions import filled, with_table_functions
 from millstream.bind.tables.aggregates import in_store_terms, own_aggregates
 from millstream.bind.tables.constraints import constraints_of
 from millstream.bind.tables.text import store_sql
@@ -130,6 +131,7 @@ def bind(node: exp.Expr, catalog: Catalog, sql: str, parameters: Mapping[str, Sq
     """What a statement asks for; every mistake in it is an error that underlines its place in `sql`. `parameters` are
     those that stay open, with their types."""
     context = Context(catalog, sql, parameters=parameters or {})
+    node = with_table_functions(node, context)
     check_stars(node, context)
     match node:
         case CreateStream():
@@ -281,18 +283,25 @@ def _create_function(node: exp.Create, context: Context) -> Define:
         if not isinstance(parameter, exp.ColumnDef) or kind is None:
             context.fail("a parameter needs a type", parameter, hint="CREATE FUNCTION f(x DOUBLE) AS x * 2")
         parameters.append((parameter.name, bind_type(context, kind)))
-    returns = node.find(exp.ReturnsProperty)
-    return_type = None if returns is None else bind_type(context, returns.this)
     body = node.expression
     if isinstance(body, exp.Return):
         body = body.this
     if body is None:
         context.fail("a function needs a body", node, hint="CREATE FUNCTION f(x DOUBLE) AS x * 2")
+    name = signature.this.name if isinstance(signature.this, exp.Expr) else str(signature.this)
+    returns = node.find(exp.ReturnsProperty)
+    if returns is not None and isinstance(returns.this, exp.Var):
+        function = FunctionDef(name, tuple(parameters), None, body, is_table=True)
+        # bound once, so that mistakes are found now
+        bind_select_statement(
+            with_table_functions(filled(function, [exp.Null() for _ in parameters]), context), context
+        )
+        return Define(function, bool(node.args.get("replace")), uses=frozenset(context.uses))
+    return_type = None if returns is None else bind_type(context, returns.this)
     arguments = {name.lower(): Column(type_, name) for name, type_ in parameters}
     bound = ExpressionBinder(context, None, None, dict(arguments)).bind(body)
     if return_type is not None and common_type(bound.type, return_type) is None:
         context.fail(f"the body is {bound.type}, the function returns {return_type}", body)
-    name = signature.this.name if isinstance(signature.this, exp.Expr) else str(signature.this)
     return Define(FunctionDef(name, tuple(parameters), return_type, body), bool(node.args.get("replace")))
 
 

@@ -50,17 +50,31 @@ def create_stream(node: CreateStream, context: Context) -> Define:
         clock = Clock.LATENT if Clock.LATENT in clocks else Clock.EXTERNAL
         return Define(DerivedDef(name, bound.plan, clock), replace, quiet, frozenset(context.uses))
     declared = node.args.get("columns") or []
-    schema = columns_of(declared, context, node)
+    schema = columns_of(_timed(node, declared), context, node)
     refuse_constraints(declared, context)
     clock, time = _clock(node, schema, context)
     slack = 0 if node.slack is None else _slack(node.slack, clock, None if time is None else schema[time].type, context)
     since = None if node.since is None else _since(node.since, schema, time, context)
     until = None if node.valid is None else _until(node, schema, time, context)
     key = () if node.primary_key is None else key_of(node.primary_key, schema, context)
-    entry = StreamDef(name, schema, clock, time, slack, _source(node, context), since, until, key)
+    untyped = tuple(column.name for column in declared if column.args.get("kind") is None and column.name != time)
+    entry = StreamDef(name, schema, clock, time, slack, _source(node, context), since, until, key, untyped)
     if isinstance(node.keep, H.Keep):
         entry = dataclasses.replace(entry, keep=retention_of(node.keep, clock, entry.is_by_number, context))
     return Define(entry, replace, quiet)
+
+
+def _timed(node: CreateStream, columns: list[exp.ColumnDef]) -> list[exp.ColumnDef]:
+    """The columns, with a type for those that tell time and have none."""
+    order = node.args.get("order_by")
+    times = {each.name.lower() for each in (order, node.since, *(node.valid or ())) if each is not None}
+    timed = []
+    for column in columns:
+        if column.args.get("kind") is None and column.name.lower() in times:
+            column = column.copy()
+            column.set("kind", exp.DataType.build("TIMESTAMP"))
+        timed.append(column)
+    return timed
 
 
 def _until(node: CreateStream, schema: Schema, time: str | None, context: Context) -> str:

@@ -19,6 +19,9 @@ class Session(Protocol):
     def execute(self, sql: str, /) -> object: ...
 
 
+ACTIVE = {fn: f"active_{fn}" for fn in ("count", "sum", "avg", "min", "max")}
+"""What the built-in aggregates are under ACTIVE EXPIRATION."""
+
 TOPICS = {
     "decayed_avg": "decay",
     "welford_variance": "spread",
@@ -35,6 +38,8 @@ TOPICS = {
     "ones_in_last": "histogram",
     "sessionise": "sessions",
     "gap_fill": "gaps",
+    "decision_tree": "trees",
+    **dict.fromkeys(ACTIVE.values(), "active"),
 }
 """Which file of this folder defines an aggregate."""
 

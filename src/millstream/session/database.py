@@ -29,7 +29,6 @@ from millstream.plan.nodes import Node
 from millstream.rules import OPTIMIZE, run_rules
 from millstream.session import altering
 from millstream.session.ahead import planned_ahead
-from millstream.session.altering import HistoryAsked
 from millstream.session.explain import explainable, explained
 from millstream.session.guard import Guarded
 from millstream.session.listener import Listener, heard
@@ -40,6 +39,7 @@ from millstream.session.query import Query, Result, text_table
 from millstream.session.stored import StoredStatements
 from millstream.session.times import Moment, instant_of, ordered_stream
 from millstream.session.turns import StatementTurn, in_turn
+from millstream.session.untyped import as_text
 from millstream.sql.parameters import Parameters
 
 if TYPE_CHECKING:
@@ -85,17 +85,17 @@ class Database(Guarded):
     @overload
     def sql(
         self, text: str, name: str, replace: bool = False, params: Parameters | None = None,
-        history: HistoryAsked = None,
+        history: altering.HistoryAsked = None,
     ) -> Query: ...  # fmt: skip
     @overload
     def sql(
         self, text: str, name: None = None, replace: bool = False, params: Parameters | None = None,
-        history: HistoryAsked = None,
+        history: altering.HistoryAsked = None,
     ) -> Query | Result: ...  # fmt: skip
     @in_turn  # type: ignore[misc]
     def sql(
         self, text: str, name: str | None = None, replace: bool = False, params: Parameters | None = None,
-        history: HistoryAsked = None,
+        history: altering.HistoryAsked = None,
     ) -> Query | Result:  # fmt: skip
         """Start a continuous query, or answer an ad-hoc one on stored tables, EXPLAIN or SHOW.
 
@@ -344,7 +344,7 @@ class Database(Guarded):
         definition = self.catalog.get(stream, StreamDef)
         if (held := self._host.hold(definition.name, rows)) is not None:
             return held
-        batch, rejected = conversion.to_batch(rows, definition.given, definition.name)
+        batch, rejected = conversion.to_batch(as_text(rows, definition), definition.given, definition.name)
         return self._host.push(definition.name, batch, rejected)
 
     def advance(self, stream: str, time: Moment) -> None:

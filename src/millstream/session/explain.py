@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from millstream.bind import statements as act
 from millstream.bind.queries.outputs import Bound
-from millstream.catalog import Catalog, DerivedDef, StreamDef
+from millstream.catalog import Catalog, Clock, DerivedDef, StreamDef
 from millstream.errors import BindError
 from millstream.hosts.contract import Host
 from millstream.kernels.programs.spec import why_slow
@@ -30,7 +30,8 @@ def explained(planned: Planned, mode: str, catalog: Catalog, host: Host) -> str:
     if program.bound is None:
         return host.explain(program)
     trace = Trace(program.bound, list(planned.changes))
-    by_number = any(catalog.get(stream, StreamDef).is_by_number for stream in streams_of(program.plan))
+    streams = [catalog.get(stream, StreamDef) for stream in streams_of(program.plan)]
+    by_number = any(stream.is_by_number or stream.clock is Clock.LATENT for stream in streams)
     with lengths_told(by_number=by_number):
         text = explain_text(program.bound, trace, host.explain(program), mode, host.statistics())
     if ranges := _unused_ranges(planned.text):

@@ -14,6 +14,7 @@ from millstream.connectors.access import WITHIN
 from millstream.errors import BindError, CatalogError
 from millstream.hosts.contract import Shared
 from millstream.session.query import Query, Result
+from millstream.sql import to_sql
 
 if TYPE_CHECKING:
     from millstream.session.query_sets import QuerySet
@@ -48,7 +49,7 @@ def listing(kind: str, catalog: Catalog, queries: Sequence[Query], trouble: Mapp
             return _rows(
                 ("name", "body"),
                 [
-                    (f.name, str(f.python) if f.body is None else f.body.sql())
+                    (f.name, str(f.python) if f.body is None else to_sql(f.body))
                     for f in entries
                     if isinstance(f, FunctionDef)
                 ],

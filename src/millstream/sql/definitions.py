@@ -255,12 +255,17 @@ class DefinitionParser(StreamOperatorParser):
         return self.expression(CreateQueries(this=name, query=self._parse_query(), sink=sink))
 
     def _parse_create_function(self, **flags: Any) -> exp.Create:
-        """`f(x DOUBLE, …) [RETURNS DOUBLE] AS expression` or `… RETURN expression`."""
+        """`f(x DOUBLE, …) [RETURNS DOUBLE] AS expression`, `… RETURN expression`, or `… RETURNS TABLE AS query`."""
         name = self._parse_target("the name of the function")
         empty = self._match_pair(TokenType.L_PAREN, TokenType.R_PAREN)
         parameters = [] if empty else self._parse_wrapped_csv(self._parse_column_declaration)
         signature = exp.UserDefinedFunction(this=name, expressions=parameters, wrapped=True)
         properties = None
+        if self._match_text_seq("RETURNS", "TABLE"):
+            self._expect(TokenType.ALIAS, "AS")
+            properties = exp.Properties(expressions=[exp.ReturnsProperty(this=exp.var("TABLE"))])
+            query = self._parse_query()
+            return self.expression(exp.Create(this=signature, expression=query, properties=properties, **flags))
         if self._match_text_seq("RETURNS"):
             kind = self._parse_types(schema=True)
             if kind is None:

@@ -150,11 +150,31 @@ class _Binding:
         )
 
     def _nested(self, definition: AggregateDef, types: tuple[SqlType, ...], node: exp.Expr) -> Program:
-        names = [_title(other) for other in (*self.chain, definition)]
-        if _title(definition).lower() in (_title(other).lower() for other in self.chain):
-            self.context.refuse(f"{definition.name} calls itself: {' → '.join(names)}", node)
+        names = [_title(other).lower() for other in (*self.chain, definition)]
+        again = names[:-1].count(names[-1])
+        if again and names[-2] != names[-1]:
+            path = " → ".join(_title(other) for other in (*self.chain, definition))
+            self.context.refuse(
+                f"{definition.name} calls itself: {path}",
+                node,
+                hint="it may call itself, but not by way of another",
+            )
+        if again > 1:
+            # the program around it, from here on
+            return self._itself(node)
         with self.context.blaming(node):
             return _bind(definition, types, self.context, self.chain)
+
+    def _itself(self, node: exp.Expr) -> Program:
+        """What a call of the aggregate by itself stands for: nothing but what it takes and returns."""
+        if any(type_ is None for _, type_ in self.definition.returns):
+            self.context.fail(
+                f"{self.definition.name} calls itself, so its result needs types",
+                node,
+                hint="declare them: … : (a INT, b DOUBLE)",
+            )
+        result = Schema(tuple(Field(name, type_) for name, type_ in self.definition.returns if type_ is not None))
+        return Program(self.definition.name, self.parameters, result, (), None, (), ())
 
 
 def _bind(

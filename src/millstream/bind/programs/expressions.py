@@ -157,9 +157,11 @@ class BodyExpressions(ExpressionBinder):
 
     def _aggregate(self, node: exp.Expr) -> Expr | None:
         """The value of an aggregate; None if a node calls none."""
-        call, own = aggregate_call(node, self.context), self.body.definition
-        name = call_of(node)[0] if isinstance(node, exp.Func) else call.name if call is not None else ""
+        own = self.body.definition
+        name = call_of(node)[0] if isinstance(node, exp.Func) else ""
         itself = name == own.name.lower()
+        call = None if itself and not own.window else aggregate_call(node, self.context)
+        name = name or (call.name if call is not None else "")
         fn = name if call is None else call.fn
         definition = own if itself and not own.window else self.context.aggregate(fn, window=False)
         if definition is None and call is not None and not call.is_own:
@@ -171,7 +173,6 @@ class BodyExpressions(ExpressionBinder):
         if definition is None:
             return None
         if call is None:
-            # it calls itself, which `nested` refuses
             call = WrittenCall(node, name, name, tuple(call_of(node)[1]) if isinstance(node, exp.Func) else (), True)
         return self._own(call, definition)
 

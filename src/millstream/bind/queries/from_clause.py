@@ -16,6 +16,7 @@ from millstream.bind.relations.asof import check_moment, is_asof, join_asof
 from millstream.bind.relations.event_joins import is_event_join, join_events
 from millstream.bind.relations.windows import bind_windowed
 from millstream.bind.scope import Scope
+from millstream.bind.undeclared import read_as_used
 from millstream.bind.windows.tables import bind_window_table
 from millstream.catalog import DerivedDef, StreamDef, TableDef, ViewDef
 from millstream.expressions.nodes import Column, Literal
@@ -151,9 +152,10 @@ def _bind_item(node: exp.Expr, context: Context, join: exp.Join | None) -> FromE
     match entry:
         case StreamDef():
             scan = P.Scan(entry.name, entry.schema, key=entry.key)
-            plan = scan if entry.since is None else Since(scan, entry.since)
+            typed = read_as_used(scan, entry, node.root())
+            plan = typed if entry.since is None else Since(typed, entry.since)
             if entry.until is not None:
-                plan = Window(scan, Periods(entry.until))
+                plan = Window(typed, Periods(entry.until))
         case DerivedDef() | ViewDef():
             plan = entry.plan
         case TableDef():

@@ -181,14 +181,14 @@ def _count(node: exp.Expr, word: str, context: Context) -> int:
 
 def _span(node: exp.Expr, word: str, rows: P.Node, context: Context) -> int:
     """A length of time, or a number where streams are ordered by one."""
-    if Clock.LATENT in context.clocks_of(rows):
-        context.refuse(
-            f"{word} needs a stream with times",
-            node,
-            detail="this stream was declared without ORDER BY, so its rows have an order but no time",
-            hint="declare it with ORDER BY column or ORDER BY current_time, or use ROWS",
-        )
     number = _number(node)
+    if number is None and Clock.LATENT in context.clocks_of(rows):
+        context.refuse(
+            "this stream has no times to measure",
+            node,
+            detail=f"it was declared without ORDER BY, so {word} counts its rows as they arrived",
+            hint=f"{word} 10, or declare the stream with ORDER BY column or ORDER BY current_time",
+        )
     if context.time_type(rows) == BIGINT:
         if number is None:
             hint = "use a whole number" if isinstance(node, exp.Literal) else "leave the unit out"

@@ -110,15 +110,17 @@ class FrameBinder:
 
     def span(self, start: exp.Expr, node: exp.Expr) -> int:
         """A length of time."""
-        clocks = self.context.clocks_of(self.plan)
-        if Clock.LATENT in clocks:
-            self.context.refuse(
-                "RANGE needs a stream with times",
-                node,
-                detail="this stream was declared without ORDER BY, so its rows have an order but no time",
-                hint="declare it with ORDER BY column or ORDER BY current_time, or use ROWS",
-            )
         length = duration_us(start)
+        if Clock.LATENT in self.context.clocks_of(self.plan):
+            # latent times are the numbers of arrivals
+            if length is None and isinstance(start, exp.Literal) and str(start.this).isdigit():
+                return self._bounded(int(start.this), node)
+            self.context.refuse(
+                "this stream has no times to measure",
+                node,
+                detail="it was declared without ORDER BY, so RANGE counts its rows as they arrived",
+                hint="RANGE 10 PRECEDING, or declare the stream with ORDER BY column or ORDER BY current_time",
+            )
         if length is not None:
             return self._bounded(length, node)
         if isinstance(start, exp.Literal) and str(start.this).isdigit():

@@ -6,6 +6,7 @@ from dataclasses import field, replace
 
 from sqlglot import exp
 
+from millstream import library
 from millstream.bind.aggregates.calls import IN_ORDER, WrittenCall, aggregate_call, bind_builtin
 from millstream.bind.aggregates.versions import ENDLESS, OwnCalls, WindowReach, WindowSlide
 from millstream.bind.context import Context
@@ -76,12 +77,14 @@ class WindowBinder:
         if (sorting := self._complete(node, window, keys, scalar)) is not None:
             return self._arranged(node, window, sorting, scalar)
         call = aggregate_call(node.this, self.context, over=True)
+        if call is not None and not call.is_own and _is_active(window):
+            call = self._active(call, scalar)
         if call is not None and call.is_own:
             columns = self._own_columns(call, node, window, scalar, keys, slide)
             if len(columns) != 1:
                 self.context.fail("this aggregate has several results", node, hint="select it by itself")
             return columns[0][1]
-        if window.args.get("spec") is not None and window.args["spec"].args.get("active"):
+        if _is_active(window):
             self.context.refuse("ACTIVE EXPIRATION needs an aggregate with EXPIRE", node, hint="see CREATE AGGREGATE")
         is_backward = self._is_backward(window, keys)
         if is_backward and slide is not None:
@@ -128,6 +131,22 @@ class WindowBinder:
         calls = self.arranged.setdefault(sorting, {})
         self.groups.setdefault(sorting, {})
         return Column(call.type, calls.setdefault(call, f"${sum(map(len, self.arranged.values())) + 1}.of_{call.fn}"))
+
+    def _active(self, call: WrittenCall, scalar: ExpressionBinder) -> WrittenCall:
+        """A built-in aggregate as one that also returns when a row leaves, of values of the type of its result."""
+        if call.fn not in library.ACTIVE or call.of_conditions:
+            self.context.refuse(
+                f"{call.name} under ACTIVE EXPIRATION is not supported",
+                call.node,
+                hint=f"use {', '.join(library.ACTIVE)}, or an aggregate with EXPIRE",
+            )
+        type_ = bind_builtin(call, scalar).type
+        value: exp.Expr = exp.Literal.number(1) if call.star is not None or not call.arguments else call.arguments[0]
+        if call.fn == "sum":
+            value = exp.Cast(this=value.copy(), to=exp.DataType.build(str(type_), dialect="duckdb"))
+        if call.where is not None:
+            value = exp.Case(ifs=[exp.If(this=call.where.copy(), true=value.copy())])
+        return replace(call, fn=library.ACTIVE[call.fn], is_own=True, arguments=(value,), where=None)
 
     def _measured(
         self,
@@ -269,9 +288,8 @@ class WindowBinder:
             self.context.refuse("an aggregate written in SQL in an order other than time", node, hint="ORDER BY time")
         if frame is None or isinstance(frame.preceding, Between):
             self.context.refuse("this window does not end at the current row", node, hint="… AND CURRENT ROW")
-        spec = window.args.get("spec")
-        active = spec is not None and bool(spec.args.get("active"))
-        return self.own.over(call, scalar, keys, WindowReach(frame.unit, frame.preceding), slide, active)
+        reach = WindowReach(frame.unit, frame.preceding)
+        return self.own.over(call, scalar, keys, reach, slide, _is_active(window))
 
     def _slide(self, window: exp.Window) -> WindowSlide | None:
         spec = window.args.get("spec")
@@ -404,3 +422,9 @@ class WindowedExpressions(ExpressionBinder):
 
     def several(self, node: exp.Expr) -> list[tuple[str, Expr]] | None:
         return self._windows.several(node, self)
+
+
+def _is_active(window: exp.Window) -> bool:
+    """Whether rows leave a window when their time is up, and not only when others come."""
+    spec = window.args.get("spec")
+    return spec is not None and bool(spec.args.get("active"))

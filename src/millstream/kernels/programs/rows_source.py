@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
+from millstream.errors import DataError
 from millstream.expressions.functions import can_fail
 from millstream.expressions.nodes import Column, Expr, conjuncts, walk
 from millstream.expressions.object_values import float_key
@@ -55,10 +56,16 @@ _STATE = 1
 """How deep the function of a state lies."""
 
 
+MOST_DEEP = 50
+"""How deep an aggregate may call itself."""
+
+Runner = Callable[[list[tuple[Any, ...]]], list[Row]]
+
+
 class Code:
     """A program that runs."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, itself: Runner | None = None) -> None:
         self.program = program
         windows = program.windows
         if not windows and program.expire:
@@ -71,7 +78,7 @@ class Code:
         states = {"initialize": program.initialize, "iterate": program.iterate, "terminate": program.terminate}
         states |= {f"expire{place}": state for place, state in enumerate(program.expiries)}
         for name, statements in states.items():
-            _Source(program, self.tables, module).state(name, statements)
+            _Source(program, self.tables, module, itself).state(name, statements)
         made = module.run()
         self.initialize: State = made["initialize"]
         self.iterate: State = made["iterate"]
@@ -117,8 +124,8 @@ class Code:
 class _Source:
     """Writes the function of a state."""
 
-    def __init__(self, program: Program, tables: list[LocalTable], module: Module) -> None:
-        self._program, self._module = program, module
+    def __init__(self, program: Program, tables: list[LocalTable], module: Module, itself: Runner | None) -> None:
+        self._program, self._module, self._itself = program, module, itself
         self._tables = {table.name: (f"table{i}", table.schema) for i, table in enumerate(tables)}
         self._rows: dict[str, tuple[str, str]] = {}
         """the variable of each range's row, and its table"""
@@ -276,7 +283,7 @@ class _Source:
         names = ", ".join(name for _, name in summaries)
         with self._module.write.block(f"for ({own}), {names} in {groups}.values():"):
             for summary, name in summaries:
-                finish = self._module.constant(finisher(summary, _runner))
+                finish = self._module.constant(finisher(summary, self._runner))
                 self.write(f"{name} = {finish}({name})")
             with self._module.write.when("True" if having is None else having):
                 only = query.columns[0] if len(query.columns) == 1 else None
@@ -287,6 +294,13 @@ class _Source:
                         sink(keys, row)
                 else:
                     sink(keys, columns)
+
+    def _runner(self, program: Program) -> Runner:
+        """An aggregate that a statement calls."""
+        if not program.is_itself:
+            return _runner(program)
+        assert self._itself is not None
+        return self._itself
 
     def _key(self, expr: Expr) -> str:
         """An expression by which rows are grouped: equal where values are."""
@@ -379,20 +393,31 @@ class _Source:
         return f"({name} := {self._call(method)}[0])[0]"
 
 
-def _runner(program: Program) -> Callable[[list[tuple[Any, ...]]], list[Row]]:
+def _runner(program: Program) -> Runner:
     """A program as an aggregate over rows: from the list of its arguments to the rows it returned."""
-    code = Code(program)
+    depth = 0
 
     def run(rows: list[tuple[Any, ...]]) -> list[Row]:
+        nonlocal depth
         returned: list[Row] = []
-        if rows:
+        if not rows:
+            return returned
+        if depth >= MOST_DEEP:
+            raise DataError(
+                f"{program.name} calls itself more than {MOST_DEEP} times deep", hint="call it on fewer rows each time"
+            )
+        depth += 1
+        try:
             tables = code.fresh_tables()
             code.initialize(tables, rows[0], returned)
             for row in rows[1:]:
                 code.iterate(tables, row, returned)
             code.terminate(tables, returned)
+        finally:
+            depth -= 1
         return returned
 
+    code = Code(program, run)
     return run
 
 

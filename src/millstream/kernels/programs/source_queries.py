@@ -264,6 +264,8 @@ class Queries(Values):
         """Another program over the rows of a query: all that it returns."""
         program = summary.program
         assert program is not None
+        if program.is_itself:
+            raise NotCompilable(f"{summary.fn} calls itself")
         if summary.distinct:
             raise NotCompilable(f"{summary} inside a statement")
         if program.window is not None or not all(holds_one_row(program, table.name) for table in program.tables):

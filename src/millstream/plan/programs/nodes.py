@@ -241,6 +241,11 @@ class Program:
     """EXPIRE of each shorter window over the same tuples"""
 
     @property
+    def is_itself(self) -> bool:
+        """Whether it stands for a call of the program around it by itself."""
+        return not (self.initialize or self.iterate or self.terminate)
+
+    @property
     def windows(self) -> tuple[LocalTable, ...]:
         """The tables of its windows, the longest first."""
         if self.window is None:
