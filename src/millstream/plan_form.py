@@ -47,7 +47,7 @@ _LISTED = {
     "plan.programs.python": "Instance Method Vectorised",
     "plan.relations": "RangeWindow RowsWindow Periods Window Coarsen Join Summarize Arrange SetOperation ToEvents "
     "Validity",
-    "plan.patterns.expressions": "Variable Sequence Either Repeat Excluded Edge Check",
+    "plan.patterns.expressions": "Variable Sequence Either Permute Repeat Excluded Edge Check",
     "plan.arrangements": "ArrangedCall Arrangement",
     "plan.failed": "FailedRows",
     "plan.lateness": "AdmitLate",

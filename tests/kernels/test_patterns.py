@@ -26,7 +26,17 @@ from millstream.kernels.patterns.program import MOST, TAKE, WIDTH, instructions
 from millstream.kernels.patterns.spec import MatchSpec
 from millstream.kernels.saving import states as saving
 from millstream.plan.aggregate_calls import AggregateCall
-from millstream.plan.patterns.expressions import Check, Edge, Either, Excluded, Pattern, Repeat, Sequence, Variable
+from millstream.plan.patterns.expressions import (
+    Check,
+    Edge,
+    Either,
+    Excluded,
+    Pattern,
+    Permute,
+    Repeat,
+    Sequence,
+    Variable,
+)
 from millstream.plan.patterns.search import (
     CLASSIFIER,
     MATCH_NUMBER,
@@ -352,11 +362,20 @@ def test_sums_that_do_not_fit() -> None:
         output(search, batch.with_rows(batch.rows.cast(INPUT.arrow)))
 
 
-def test_the_orders_of_a_permutation_are_a_tree() -> None:
+def test_alternatives_that_begin_alike_are_a_tree() -> None:
     orders = Either(tuple(Sequence(order) for order in permutations((A, B, C, D))))
     program = instructions(orders, tuple("ABCD"))
     assert np.count_nonzero(program.code.reshape(-1, WIDTH)[:, 0] == TAKE) == 4 + 4 * 3 + 4 * 3 * 2 + 4 * 3 * 2
     assert found(letters(orders, FIRST), "dcbabcda") == [(1,), (5,)]
+
+
+def test_the_states_of_a_permutation_are_the_sets_that_may_still_come() -> None:
+    whole = Permute((A, B, C, D))
+    program = instructions(whole, tuple("ABCD"))
+    assert np.count_nonzero(program.code.reshape(-1, WIDTH)[:, 0] == TAKE) == 4 * 2**3
+    assert found(letters(whole, FIRST), "dcbabcda") == [(1,), (5,)]
+    names = tuple("ABCDEFGHIJ")
+    assert len(instructions(Permute(tuple(map(Variable, names))), names)) < MOST
 
 
 def test_long_patterns_are_refused() -> None:

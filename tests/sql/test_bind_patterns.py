@@ -94,7 +94,7 @@ def test_names_of_the_result(catalog: Catalog) -> None:
 
 def test_a_quantifier_over_all_orders_of_a_permutation(catalog: Catalog) -> None:
     search = search_of(recognize("MEASURES price AS p PATTERN (PERMUTE(A, B, C)+?)"), catalog)
-    assert str(search.pattern) == "(A B C | A C B | B A C | B C A | C A B | C B A)+?"
+    assert str(search.pattern) == "PERMUTE(A, B, C)+?"
 
 
 def test_subsets_stand_for_their_variables(catalog: Catalog) -> None:
@@ -335,8 +335,8 @@ MEASURED = "SELECT * FROM t MATCH_RECOGNIZE (MEASURES price AS p PATTERN (A B) D
         (recognize("MEASURES price AS p PATTERN (A) WITHIN 5 DEFINE A AS TRUE"), "5", "WITHIN needs a unit of time"),
         (recognize("PATTERN (A B)"), "t MATCH_RECOGNIZE (PATTERN (A B)) AS m", "the match has no output columns"),
         (
-            recognize("MEASURES price AS p PATTERN (PERMUTE(a, b, c, d, e, f, g))"),
-            "PERMUTE(a, b, c, d, e, f, g)", "PERMUTE of 7 parts",
+            recognize("MEASURES price AS p PATTERN (PERMUTE(a, b, c, d, e, f, g, h, i, j, k))"),
+            "PERMUTE(a, b, c, d, e, f, g, h, i, j, k)", "PERMUTE of 11 parts",
         ),
         (recognize("MEASURES price AS p PATTERN ((a{900}){900})"), "(a{900}){900}", "this pattern is too long"),
         ("SELECT * FROM arrival MATCH_RECOGNIZE (MEASURES MATCH_ROWTIME() AS r PATTERN (A))", "MATCH_ROWTIME()",

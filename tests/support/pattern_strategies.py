@@ -17,6 +17,7 @@ from millstream.plan.patterns.expressions import (
     Excluded,
     Greed,
     Pattern,
+    Permute,
     Repeat,
     Sequence,
     Variable,
@@ -133,7 +134,8 @@ class _Maker:
             case "sequence":
                 return Sequence(tuple(self.pattern(depth - 1, loops) for _ in range(self.random.randint(2, 3))))
             case "either":
-                return Either(tuple(self.pattern(depth - 1, loops) for _ in range(2)))
+                kind_of = Permute if self.chance(0.3) else Either
+                return kind_of(tuple(self.pattern(depth - 1, loops) for _ in range(2)))
             case "repeat":
                 least, most = self.random.choice(((0, None), (1, None), (0, 1), (2, 2), (1, 2), (0, 3), (2, None)))
                 if most is None and not loops:

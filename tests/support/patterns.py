@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, permutations
 from typing import Any
 
 from millstream.errors import DataError
@@ -137,6 +137,9 @@ class _Partition:
             case plan.Either(options):
                 for option in options:
                     yield from self._paths(option, attempt, labels, hidden)
+            case plan.Permute(items):
+                for order in permutations(items):
+                    yield from self._in_turn(order, attempt, labels, hidden)
             case plan.Repeat(greed="possessive"):
                 yield from islice(self._repeated(pattern, 0, attempt, labels, hidden), 1)
             case plan.Repeat():

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import field
-from itertools import permutations
-from math import factorial
 
 from sqlglot import exp
 
@@ -14,8 +12,8 @@ from millstream.plan.patterns import expressions as M
 from millstream.records import dataclass
 from millstream.sql import patterns as S
 
-MOST_PERMUTED = 6
-"""How many parts PERMUTE may have: each order of them is an alternative."""
+MOST_PERMUTED = 10
+"""How many parts PERMUTE may have: each set of them that may still come is a state of the search."""
 MOST_STEPS = 10_000
 """How long a pattern may be with its repetitions written out."""
 
@@ -90,22 +88,22 @@ def _bind(node: exp.Expr, variables: Variables) -> M.Pattern:
 
 
 def _permuted(node: S.PatternPermutation, variables: Variables) -> M.Pattern:
-    """All orders of the parts, those that are closer to the written one first."""
+    """The parts in any order."""
     if len(node.expressions) > MOST_PERMUTED:
         variables.context.refuse(
             f"PERMUTE of {len(node.expressions)} parts",
             node,
-            detail=f"each of their {factorial(len(node.expressions)):,} orders is an alternative",
+            detail="each set of parts that may still come is a state of the search",
             hint=f"at most {MOST_PERMUTED} parts are possible; put conditions on counts into DEFINE instead",
         )
-    parts = [_bind(part, variables) for part in node.expressions]
-    if len(parts) == 1:
-        return parts[0]
-    return M.Either(tuple(M.Sequence(order) for order in permutations(parts)))
+    parts = tuple(_bind(part, variables) for part in node.expressions)
+    return parts[0] if len(parts) == 1 else M.Permute(parts)
 
 
 def _steps(pattern: M.Pattern) -> int:
     inner = sum(_steps(part) for part in pattern.parts())
+    if isinstance(pattern, M.Permute):
+        return inner << len(pattern.items) - 1
     if isinstance(pattern, M.Repeat):
         return inner * max(pattern.least, pattern.most or 1, 1)
     return inner or 1

@@ -18,6 +18,7 @@ from millstream.plan.patterns.expressions import (
     Either,
     Excluded,
     Pattern,
+    Permute,
     Repeat,
     Sequence,
     Variable,
@@ -80,6 +81,8 @@ class _Writer:
                 return _joined([self.block(item) for item in pattern.items])
             case Either():
                 return _either([self.block(option) for option in _factored(pattern.options)])
+            case Permute(items=items):
+                return _permuted([self.block(item) for item in items])
             case Repeat():
                 return self._repeat(pattern)
             case Excluded():
@@ -189,6 +192,29 @@ def _either(options: list[Block]) -> Block:
     return block + _shifted(options[-1], len(block))
 
 
+def _permuted(items: list[Block]) -> Block:
+    """All items in any order. For each set of items that are still to come there is a choice of the next one, in their
+    order; so the preferred way is that of the first order which matches, and there are 2ⁿ places instead of n! ways."""
+    sets = range(2 ** len(items) - 1, 0, -1)
+    coming = {left: [i for i in range(len(items)) if left >> i & 1] for left in sets}
+    sizes = {left: sum(len(items[i]) + 2 for i in own) - 1 for left, own in coming.items()}
+    _require(sum(sizes.values()))
+    starts: dict[int, int] = {}
+    end = 0
+    for left in sets:
+        starts[left] = end
+        end += sizes[left]
+    starts[0] = end
+    block: Block = []
+    for left, own in coming.items():
+        for i in own:
+            start = len(block)
+            if i != own[-1]:
+                block.append([SPLIT, 0, start + 1, start + len(items[i]) + 2])
+            block += [*_shifted(items[i], len(block)), [JUMP, 0, 0, starts[left & ~(1 << i)]]]
+    return block
+
+
 def _once(body: Block, end: int) -> Block:
     """A repetition; one without a row leads to `end`, the end of all. The block is that as long as no row has been
     taken, and the first one leads to the same place in a second copy."""
@@ -202,7 +228,7 @@ def _once(body: Block, end: int) -> Block:
 
 def _factored(options: tuple[Pattern, ...]) -> list[Pattern]:
     """Alternatives of which neighbours that begin with the same variable do so once. Their order stays: there is one
-    way to take a row. The orders of PERMUTE become a tree."""
+    way to take a row."""
     factored: list[Pattern] = []
     for first, group in groupby(options, _leading):
         same = list(group)

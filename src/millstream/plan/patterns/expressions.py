@@ -56,6 +56,19 @@ class Either(Pattern):
 
 
 @dataclass(frozen=True, slots=True)
+class Permute(Pattern):
+    """All of these in any order: the alternatives of all orders, those that are closer to the written one first."""
+
+    items: tuple[Pattern, ...]
+
+    def parts(self) -> tuple[Pattern, ...]:
+        return self.items
+
+    def __str__(self) -> str:
+        return f"PERMUTE({', '.join(map(str, self.items))})"
+
+
+@dataclass(frozen=True, slots=True)
 class Repeat(Pattern):
     """As often as between `least` and `most` (None: without limit). Behind `least`, one without a row is the last."""
 
@@ -76,7 +89,7 @@ class Repeat(Pattern):
         if short is None:
             most = "" if self.most is None else self.most
             short = f"{{{self.least}}}" if self.least == self.most else f"{{{self.least},{most}}}"
-        inner = str(self.body) if isinstance(self.body, Variable) else f"({self.body})"
+        inner = str(self.body) if isinstance(self.body, Variable | Permute) else f"({self.body})"
         return inner + short + {"greedy": "", "reluctant": "?", "possessive": "+"}[self.greed]
 
 

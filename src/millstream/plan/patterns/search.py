@@ -25,6 +25,7 @@ from millstream.plan.patterns.expressions import (
     Either,
     Excluded,
     Pattern,
+    Permute,
     Repeat,
     Sequence,
     Variable,
@@ -256,6 +257,8 @@ class Search:
                 return Sequence(tuple(map(self._spelled_checks, items)))
             case Either(options=options):
                 return Either(tuple(map(self._spelled_checks, options)))
+            case Permute(items=items):
+                return Permute(tuple(map(self._spelled_checks, items)))
             case Repeat(body=body) | Excluded(body=body):
                 return replace(pattern, body=self._spelled_checks(body))
         return pattern

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from millstream.expressions.nodes import columns_of
-from millstream.plan.patterns.expressions import Check, Edge, Either, Excluded, Pattern, Repeat, Sequence, Variable
+from millstream.plan.patterns.expressions import (
+    Check,
+    Edge,
+    Either,
+    Excluded,
+    Pattern,
+    Permute,
+    Repeat,
+    Sequence,
+    Variable,
+)
 from millstream.plan.patterns.search import Search
 
 
@@ -55,7 +65,7 @@ def length(pattern: Pattern) -> int | None:
         case Repeat(body=body, least=least, most=most):
             inner = length(body)
             return None if inner is None or (least != most and inner) else inner * least
-        case Sequence() | Either() | Excluded():
+        case Sequence() | Either() | Permute() | Excluded():
             lengths = [length(part) for part in pattern.parts()]
             known = [each for each in lengths if each is not None]
             if len(known) < len(lengths):
@@ -74,8 +84,8 @@ def last_variables(pattern: Pattern) -> frozenset[str]:
         case Sequence(items=items):
             ends = [item for item in items if length(item)]
             return last_variables(ends[-1]) if ends else frozenset()
-        case Either(options=options):
-            return frozenset().union(*map(last_variables, options))
+        case Either() | Permute():
+            return frozenset().union(*map(last_variables, pattern.parts()))
         case Repeat(body=body) | Excluded(body=body):
             return last_variables(body)
     return frozenset()
