@@ -71,6 +71,40 @@ def test_same_rows_as_in_process(spark: Any, query: str) -> None:
         assert answer(there, table, query) == expected
 
 
+NATIVE = """
+    SELECT k, window_start, window_end, count(*) AS n, count(b) AS known, sum(b) AS total, avg(b) AS mean,
+        min(b) AS low, max(at) AS last, sum(i) AS small, avg(i) AS small_mean
+    FROM {windows} WHERE i <> 7 GROUP BY k, window_start, window_end HAVING count(*) > 1
+"""
+WINDOWS = (
+    "TUMBLE(s, ts, 5 SECONDS)",
+    "HOP(s, ts, 2 SECONDS, 10 SECONDS)",
+    "HOP(s, ts, 7 SECONDS, 3 SECONDS)",
+    "CUMULATE(s, ts, 5 SECONDS, 20 SECONDS)",
+)
+
+
+def test_spark_groups_registered_frames_itself(spark: Any) -> None:
+    """In a batch job over rows of Spark's, with the rows that the process gives, also before 1970."""
+    draw = np.random.default_rng(4)
+    table = random_table(2_000)
+    times = pa.array(np.sort(draw.integers(-30_000_000, 30_000_000, 2_000))).cast(pa.timestamp("us"))
+    table = table.set_column(3, "ts", times).drop_columns(["x"])
+    table = table.set_column(1, "b", pa.array([2**60, -(2**60), 3, None] * 500, pa.int64()))
+    table = table.append_column("i", pa.array(draw.integers(-9, 9, 2_000), pa.int32())).append_column("at", times)
+    m = Millstream(spark)
+    without_zone = {name: f"CAST({name} AS TIMESTAMP_NTZ) AS {name}" for name in ("ts", "at")}
+    frame = spark.createDataFrame(table).selectExpr(*(without_zone.get(name, name) for name in table.column_names))
+    m.register("s", frame, time="ts")
+    for windows in WINDOWS:
+        query = NATIVE.format(windows=windows)
+        with ms.connect() as here:
+            here.register("s", table, time="ts")
+            expected = sorted(map(repr, here.sql(query).arrow().to_pylist()))
+        assert "(GROUP BY of the host, by panes)" in m.explain(query)
+        assert sorted(map(repr, m.sql(query).toArrow().to_pylist())) == expected
+
+
 # -- rows put together before the exchange -----------------------------------------------------------------------------
 
 DECLARED = "CREATE STREAM s (k VARCHAR, b BIGINT, x DOUBLE, ts TIMESTAMP) ORDER BY ts SLACK 2 SECONDS"

@@ -12,6 +12,7 @@ from typing import Literal as OneOf
 
 from millstream.expressions.nodes import Column, Expr
 from millstream.kernels.contract import KernelSpec, Partials, RowStage
+from millstream.kernels.window_groups.spec import WindowGroupSpec
 from millstream.plan.nodes import TableHow
 from millstream.records import dataclass
 from millstream.schema import Schema
@@ -179,6 +180,21 @@ class Partial(Physical):
 
     def label(self) -> str:
         return self.partials.describe()
+
+
+@dataclass(frozen=True)
+class NativeGroups(Physical):
+    """Groups of a window table by the host's own GROUP BY."""
+
+    input: Physical
+    spec: WindowGroupSpec
+
+    @property
+    def inputs(self) -> tuple[Physical, ...]:
+        return (self.input,)
+
+    def label(self) -> str:
+        return self.spec.describe().replace("(compiled, by panes)", "(GROUP BY of the host, by panes)")
 
 
 def walk(node: Physical) -> Iterator[Physical]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from millstream.kernels.contract import partials_of
-from millstream.physical.nodes import Apply, Compute, Partial, Physical, Staged, TableJoin
+from millstream.physical.nodes import Apply, Compute, NativeGroups, Partial, Physical, Staged, TableJoin
 
 MOST_LEFT = 0.5
 """Partials travel if they are at most so many of their rows; otherwise the rows do. Hosts measure that as they run."""
@@ -19,6 +19,6 @@ def with_partials(node: Physical) -> Physical:
             return replace(node, over=(Partial(child.schema, with_partials(child), partials),))
         case Apply(over=over):
             return replace(node, over=tuple(map(with_partials, over)))
-        case Compute() | Staged() | TableJoin():
+        case Compute() | Staged() | TableJoin() | NativeGroups():
             return replace(node, input=with_partials(node.input))
     return node

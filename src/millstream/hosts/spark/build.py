@@ -14,6 +14,7 @@ from millstream.hosts.spark.arrive import ReadFiles
 from millstream.hosts.spark.blobs import SEQ, TIME
 from millstream.hosts.spark.branches import ORDER_BITS, Branch, Clockwork, merged, width_of
 from millstream.hosts.spark.meters import STAGE_METRICS, metered, metered_rows
+from millstream.hosts.spark.native import grouped_natively
 from millstream.hosts.spark.session import check_streaming, cores_of
 from millstream.hosts.spark.spans import with_ends
 from millstream.hosts.spark.sqltext import spark_sql, spark_value
@@ -22,10 +23,12 @@ from millstream.hosts.spark.steps import Computed, FromRows, KernelOpening, Stag
 from millstream.hosts.spark.tables import SparkTable
 from millstream.hosts.spark.wire import can_travel, wire_sql
 from millstream.kernels.contract import KernelSpec
+from millstream.physical.native import with_native
 from millstream.physical.nodes import (
     SEVERAL_ROWS,
     Apply,
     Compute,
+    NativeGroups,
     Partial,
     Physical,
     Source,
@@ -48,6 +51,9 @@ DEFAULT_BUCKETS = 8
 PUT_TOGETHER = "spark.millstream.partials"
 """Whether rows may be put together where they are read, so that the exchange carries partials."""
 
+NATIVE = "spark.millstream.native"
+"""Whether Spark's own operators may take the place of kernels."""
+
 IDLE = "spark.millstream.idle"
 """How long an input may bring nothing before the others go on without it; `never` waits for it."""
 
@@ -63,6 +69,8 @@ class BranchBuilder:
     source: Callable[[Source], Branch]
     table: Callable[[StoredTable], SparkTable]
     buckets: int | None = None
+    in_spark: Callable[[Physical], bool] = lambda node: False
+    """whether the rows of an operator are Spark's"""
     stages: list[Stage] = field(default_factory=list)
     """those that keep state, in the order they are built"""
     _built: dict[Physical, tuple[Branch, ...]] = field(default_factory=dict)
@@ -73,13 +81,11 @@ class BranchBuilder:
         plan = with_ends(plan)
         if self.clockwork.streaming and self.clockwork.timed:
             check_streaming(self.spark)
-            last = self._with_partials(with_last_columns(fused(plan)))
+            last = arranged(with_last_columns(fused(plan)), self.spark)
             if rows and isinstance(last, Apply) and is_exchange(last) and can_travel(last.schema, self.spark):
                 return (self._applied(last, wide=True),)
-        return self._node(self._with_partials(fused(plan)))
-
-    def _with_partials(self, plan: Physical) -> Physical:
-        return with_partials(plan) if puts_together(self.spark) else plan
+        native = rows and not self.clockwork.streaming
+        return self._node(arranged(fused(plan), self.spark, self.in_spark if native else None))
 
     def _node(self, node: Physical) -> tuple[Branch, ...]:
         if node not in self._built:
@@ -100,6 +106,8 @@ class BranchBuilder:
             case TableJoin():
                 table = self.table(node.table)
                 return tuple(table_joined(branch, node, table) for branch in self._node(node.input))
+            case NativeGroups():
+                return tuple(grouped_natively(branch, node.spec) for branch in self._node(node.input))
             case Apply() if not is_exchange(node):
                 return merged([self._node(child) for child in node.over])
             case Apply():
@@ -178,6 +186,14 @@ def buckets_of(spark: SparkSession) -> int:
 def puts_together(spark: SparkSession) -> bool:
     """Whether rows may be put together before they travel, as the session says."""
     return str(spark.conf.get(PUT_TOGETHER, "true")).lower() != "false"
+
+
+def arranged(plan: Physical, spark: SparkSession, in_spark: Callable[[Physical], bool] | None = None) -> Physical:
+    """The plan with Spark's own operators in place of kernels where they are faster, and with partials below exchanges,
+    as the session says. `in_spark` tells of a bounded run's rows whether they are Spark's."""
+    if in_spark is not None and str(spark.conf.get(NATIVE, "true")).lower() != "false":
+        plan = with_native(plan, in_spark)
+    return with_partials(plan) if puts_together(spark) else plan
 
 
 def idle_of(spark: SparkSession) -> int | None:

@@ -138,7 +138,7 @@ class DeclaredInputs:
                 return isinstance(self._find(node.stream), RegisteredFrame | PushedRows | DriverSource)
             case physical.Compute():
                 return self._in_spark(node.input)
-        return isinstance(node, physical.TableJoin)
+        return isinstance(node, physical.TableJoin | physical.NativeGroups)
 
     def _table(self, node: physical.StoredTable) -> SparkTable:
         registered = {name: self._tables[name.lower()] for name in node.tables if name.lower() in self._tables}

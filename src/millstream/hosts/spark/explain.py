@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from millstream.hosts.spark.branches import Clockwork
 from millstream.hosts.spark.build import is_exchange
-from millstream.physical.nodes import Apply, Partial, Physical, Source, StoredTable
+from millstream.physical.nodes import Apply, NativeGroups, Partial, Physical, Source, StoredTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -60,6 +60,8 @@ def where(node: Physical, clockwork: Clockwork, in_spark: Callable[[Physical], b
         return "broadcast to every task"
     if isinstance(node, Partial):
         return "by the workers that have the rows, before the exchange"
+    if isinstance(node, NativeGroups):
+        return "Spark SQL"
     if not isinstance(node, Apply):
         return "Spark SQL" if in_spark(node) else "in the same workers"
     if not is_exchange(node):

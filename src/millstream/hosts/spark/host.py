@@ -19,7 +19,7 @@ from millstream.hosts.results import Gate, ResultLog
 from millstream.hosts.spark import streaming
 from millstream.hosts.spark.apart import WRITTEN, run_apart
 from millstream.hosts.spark.branches import Branch
-from millstream.hosts.spark.build import BranchBuilder, fused, puts_together
+from millstream.hosts.spark.build import BranchBuilder, arranged, fused
 from millstream.hosts.spark.declared import ReadTable, pushed_to
 from millstream.hosts.spark.explain import explained
 from millstream.hosts.spark.failures import telling
@@ -45,7 +45,6 @@ from millstream.hosts.validity import starts_of, valid_at
 from millstream.kernels.batch import BEGIN
 from millstream.limits import cancelled
 from millstream.physical import nodes as physical
-from millstream.physical.partials import with_partials
 from millstream.plan.costs.statistics import UNKNOWN, Statistics
 from millstream.plan_form import python_in
 
@@ -147,7 +146,7 @@ class SparkHost(SparkHistory):
             return self._find(node.stream).branch(node, reading)
 
         with telling():
-            builder = BranchBuilder(self.spark, clockwork, source, self._table, self._buckets)
+            builder = BranchBuilder(self.spark, clockwork, source, self._table, self._buckets, self._in_spark)
             return builder.build(program.plan, rows), builder.stages
 
     def to_dataframe(self, program: ReadyQuery) -> DataFrame:
@@ -483,8 +482,7 @@ class SparkHost(SparkHistory):
         with telling():
             clockwork = self._clockwork(program.plan)
             df = surface(self.branches(program, dry=True, rows=True), program.columns)
-            plan = fused(program.plan)
-            plan = with_partials(plan) if puts_together(self.spark) else plan
+            plan = arranged(fused(program.plan), self.spark, None if clockwork.streaming else self._in_spark)
             return explained(plan, clockwork, self._in_spark, df)
 
     def close(self) -> None:
