@@ -63,6 +63,7 @@ class RowSource(Protocol):
         ...
 
 
+@runtime_checkable
 class Scannable(Protocol):
     """A source of which a column can be looked at without the rest, to see whether its rows lie in order."""
 

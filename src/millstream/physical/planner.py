@@ -10,7 +10,6 @@ from millstream.kernels.streams.distinct import DistinctSpec
 from millstream.kernels.streams.hop import WindowStage
 from millstream.kernels.streams.lateness import LatenessSpec
 from millstream.kernels.streams.merge import MergeSpec
-from millstream.kernels.streams.row_slots import RowSlotSpec
 from millstream.kernels.streams.session import SessionSpec
 from millstream.kernels.streams.ties import TieOrderSpec
 from millstream.kernels.streams.unnest import UnnestStage
@@ -116,6 +115,8 @@ def _plan(node: P.Node, forms: R.Forms) -> Physical:
             child = plan(below)
             return _apply((child,), YieldSpec(child.schema, keys, unit, every))
         case P.RowSlots(input=below, keys=keys, calls=calls, every=every):
+            from millstream.kernels.streams.row_slots import RowSlotSpec
+
             child = plan(below)
             return _apply((child,), RowSlotSpec(child.schema, keys, calls, every))
         case P.Group(input=below, keys=keys, ends=ends, calls=calls):

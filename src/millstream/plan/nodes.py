@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 from typing import Literal as OneOf
 
 from millstream.expressions.nodes import Column, Expr, columns_of
@@ -58,8 +59,23 @@ MOST_INPUTS = 16
 """Streams that are merged at once: a few bits of a row's number tell which one it came from."""
 
 
+class Columned(Node):
+    """What has columns of its own, as a field, and no input."""
+
+    columns: Schema
+
+    @property
+    def schema(self) -> Schema:
+        return self.columns
+
+    def narrowed(self, wanted: Set[str]) -> Node:
+        known: Any = self
+        narrower: Node = replace(known, columns=some(self.columns, wanted))
+        return narrower
+
+
 @dataclass(frozen=True)
-class Scan(Node):
+class Scan(Columned):
     """A declared stream: its rows in order, or (`side`) those that came too late, or those that were refused."""
 
     stream: str
@@ -69,15 +85,8 @@ class Scan(Node):
     """columns in which no two of its rows are equal, if that was declared"""
 
     @property
-    def schema(self) -> Schema:
-        return self.columns
-
-    @property
     def kind(self) -> Kind:
         return Kind.EVENTS
-
-    def narrowed(self, wanted: Set[str]) -> Node:
-        return replace(self, columns=some(self.columns, wanted))
 
     def label(self) -> str:
         name = self.stream if self.side == "main" else f"{self.side.upper()}({self.stream})"
@@ -85,29 +94,22 @@ class Scan(Node):
 
 
 @dataclass(frozen=True)
-class TableScan(Node):
+class TableScan(Columned):
     """A stored table as it is at the moment a row meets it."""
 
     table: str
     columns: Schema
 
     @property
-    def schema(self) -> Schema:
-        return self.columns
-
-    @property
     def kind(self) -> Kind:
         return Kind.TABLE
-
-    def narrowed(self, wanted: Set[str]) -> Node:
-        return replace(self, columns=some(self.columns, wanted))
 
     def label(self) -> str:
         return f"Table {self.table} {', '.join(self.columns.names)}"
 
 
 @dataclass(frozen=True)
-class TableQuery(Node):
+class TableQuery(Columned):
     """The answer of a query over stored tables alone, as the table store gives it at the moment a row meets it."""
 
     sql: str
@@ -115,15 +117,8 @@ class TableQuery(Node):
     columns: Schema
 
     @property
-    def schema(self) -> Schema:
-        return self.columns
-
-    @property
     def kind(self) -> Kind:
         return Kind.TABLE
-
-    def narrowed(self, wanted: Set[str]) -> Node:
-        return replace(self, columns=some(self.columns, wanted))
 
     def label(self) -> str:
         return f"TableQuery {self.sql}"

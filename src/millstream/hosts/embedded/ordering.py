@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.catalog import StreamDef
-from millstream.connectors.contract import Chunk, Offset, Rejected, RowSource, Watched
+from millstream.connectors.contract import Chunk, Offset, Rejected, RowSource, Scannable, Watched
 from millstream.errors import ConnectorError
 from millstream.hosts.arrivals import refuse_untimed, times_of
 from millstream.kernels.batch import BEGIN, Ints
@@ -69,12 +69,11 @@ class InOrder:
 
     def _lies_in_order(self) -> bool:
         """Whether no row is further from its place than the slack allows, as far as the times alone tell."""
-        values = getattr(self._source, "values", None)
-        if values is None or self._stream.time_column is None:
+        if not isinstance(self._source, Scannable) or self._stream.time_column is None:
             return False
         highest = BEGIN + self._stream.slack
         try:
-            for array in values(self._stream.time_column):
+            for array in self._source.values(self._stream.time_column):
                 times = _instants(array)
                 if times is None:
                     return False

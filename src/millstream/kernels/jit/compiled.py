@@ -185,10 +185,6 @@ class Compiled:
         mode = policy.current().mode
         return mode == "on" or (mode == "auto" and self._module.is_loaded)
 
-    def as_python(self) -> Callable[..., Any]:
-        """The form that is not compiled, for source that calls what has no other."""
-        return self._python()
-
     def _compiled(self) -> Callable[..., Any]:
         function: Callable[..., Any] = getattr(self._module.compiled(), self.name)
         return function
