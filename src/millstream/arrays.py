@@ -47,7 +47,7 @@ def to_numpy(array: pa.Array) -> npt.NDArray[Any]:
     if pa.types.is_boolean(array.type):
         bits = np.frombuffer(data or b"", dtype=np.uint8)[start // 8 : (stop + 7) // 8]
         return np.unpackbits(bits, bitorder="little")[start % 8 : start % 8 + len(array)].view(np.bool_)
-    return np.frombuffer(data or b"", dtype=array.type.to_pandas_dtype())[start:stop]
+    return np.frombuffer(data or b"", dtype=array.type.to_pandas_dtype(), count=stop if data else 0)[start:]
 
 
 def from_values(values: list[Any], type_: pa.DataType) -> pa.Array:

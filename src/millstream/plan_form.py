@@ -35,6 +35,7 @@ _LISTED = {
     "plan.aggregate_calls": "AggregateCall MatchRows",
     "expressions.nodes": "Column Literal Call Cast Case",
     "expressions.python_calls": "PythonCode PythonCall",
+    "expressions.nested_codes": "NestedCall",
     "plan.events.algebra": "Times Since Next Fold",
     "plan.events.automata": "AutomatonState AutomatonEdge Automaton",
     "plan.event_joins": "AtWindowEnd Lasting Starts AsofJoin",

@@ -26,8 +26,17 @@ class PythonCode:
 
 
 @dataclass(frozen=True, slots=True)
-class PythonCall(Call):
-    """A call of such a function. No engine knows it by name, so it runs where Python does."""
+class ColumnCall(Call):
+    """What no engine knows by name, so it runs where Python does, over columns."""
+
+    def run(self, columns: list[pa.Array], rows: int) -> pa.Array:
+        """The values for rows, from those of the arguments."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class PythonCall(ColumnCall):
+    """A call of a function that a user has written."""
 
     code: PythonCode = field(kw_only=True)
 
@@ -50,12 +59,12 @@ class PythonCall(Call):
 
 def calls_python(expr: Expr) -> bool:
     """Whether some part of an expression is written in Python."""
-    return any(isinstance(part, PythonCall) for part in walk(expr))
+    return any(isinstance(part, ColumnCall) for part in walk(expr))
 
 
-def outermost_calls(expr: Expr) -> list[PythonCall]:
+def outermost_calls(expr: Expr) -> list[ColumnCall]:
     """The calls that are not arguments of others."""
-    if isinstance(expr, PythonCall):
+    if isinstance(expr, ColumnCall):
         return [expr]
     return [call for child in expr.children() for call in outermost_calls(child)]
 

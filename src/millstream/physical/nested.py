@@ -1,9 +1,15 @@
-"""Which operators pass arrays, structs and maps on: no kernel looks at one, and those that hold values by column cannot
-hold any."""
+"""Which operators pass arrays, structs and maps on: no kernel looks at one. Those that compare values, or hold them by
+column, get bytes instead (`nested_codes`): a projection below makes them, and one above turns them back."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
 from millstream.errors import UnsupportedError
+from millstream.expressions.nested_codes import NestedCall, code_of, value_of
+from millstream.expressions.nodes import Column, Expr
 from millstream.plan import nodes as P
 from millstream.plan import relations as R
 from millstream.plan.node import Kind
@@ -11,6 +17,7 @@ from millstream.plan.patterns.search import Match
 from millstream.plan.ties import Ties
 from millstream.plan.unnest import Unnest
 from millstream.schema import Schema
+from millstream.types import BLOB
 
 _BY_ROW = (P.Filter, P.Project, P.Union, P.JoinTable, P.AssignWindows, Unnest)
 """operators that evaluate expressions, or keep nothing"""
@@ -35,6 +42,13 @@ class NestedError(UnsupportedError):
 
 def refuse_nested(node: P.Node) -> None:
     """NestedError if an operator would compare nested values, or hold them in a form that they do not have."""
+    if isinstance(node, P.Filter | P.Project):
+        return
+    if isinstance(node, R.Summarize):
+        made = [field.name for field in node.schema if field.type.is_nested and field.name not in node.keys]
+        for name in (full.rpartition(".")[2] for full in made):
+            hint = "it works on windows that end: FROM TUMBLE(…) GROUP BY …, window_end"
+            raise _fault(name, f"{name} is not supported over a relation", hint)
     if node.kind is Kind.RELATION:
         _refuse(node.schema, "a relation cannot hold")
     elif isinstance(node, Ties):
@@ -47,6 +61,83 @@ def refuse_nested(node: P.Node) -> None:
             _refuse(below.schema, _WHOLE.get(type(node), "an operator on events cannot hold"))
 
 
+def with_codes(node: P.Node) -> P.Node:
+    """The plan with bytes for nested values where they are compared or held."""
+    inputs = tuple(map(with_codes, node.inputs))
+    if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
+        node = node.with_inputs(inputs)
+    names = frozenset(
+        field.name for below in inputs for field in below.schema if field.type.is_nested and _is_coded(node, field.name)
+    )
+    if not names:
+        return node
+    below = {id(each): _encoded(each, names) for each in inputs}
+    try:
+        changed = {f.name: _changed(getattr(node, f.name), below, names) for f in fields(node)}
+        coded: P.Node = replace(node, **changed)
+    except (ValueError, KeyError):
+        return node  # it computes with such values, which is refused with a reason
+    return _decoded(coded, node.schema)
+
+
+def _is_coded(node: P.Node, name: str) -> bool:
+    """Whether an operator gets bytes for a nested column."""
+    if isinstance(node, _KEEPING_ROWS):
+        return name in node.keys
+    if isinstance(node, R.ToEvents | R.Validity | P.Distinct | Match):
+        return True
+    return node.kind is Kind.RELATION and not isinstance(node, P.Filter | P.Project)
+
+
+def _changed(value: Any, below: Mapping[int, P.Node], names: frozenset[str]) -> Any:
+    """Part of an operator with other inputs, and with expressions that read bytes."""
+    if isinstance(value, P.Node):
+        return below.get(id(value), value)
+    if isinstance(value, tuple):
+        return tuple(_changed(part, below, names) for part in value)
+    return _of_codes(value, names) if isinstance(value, Expr) else value
+
+
+def _of_codes(expr: Expr, names: frozenset[str]) -> Expr:
+    if isinstance(expr, Column) and expr.name in names:
+        return value_of(Column(BLOB, expr.name), expr.type)
+    children = tuple(_of_codes(child, names) for child in expr.children())
+    if isinstance(expr, NestedCall) and expr.how == "code" and _is_value(children[0]):
+        return children[0].children()[0]
+    return expr if children == expr.children() else expr.with_children(children)
+
+
+def _is_value(expr: Expr) -> bool:
+    return isinstance(expr, NestedCall) and expr.how == "value"
+
+
+def _encoded(node: P.Node, names: frozenset[str]) -> P.Node:
+    if isinstance(node, P.Project) and any(_is_value(expr) for _, expr in node.columns):
+        # it turns bytes back that are needed again
+        columns = tuple(
+            (name, expr.children()[0] if name in names and _is_value(expr) else expr) for name, expr in node.columns
+        )
+        rest = frozenset(name for name, expr in columns if name in names and expr.type.is_nested)
+        node = replace(node, columns=columns)
+        return _encoded(node, rest) if rest else node
+    coded = [
+        (field.name, code_of(own) if field.name in names and own.type.is_nested else own)
+        for field in node.schema
+        for own in (Column(field.type, field.name),)
+    ]
+    return P.Project(node, tuple(coded))
+
+
+def _decoded(node: P.Node, schema: Schema) -> P.Node:
+    if not any(field.type.is_nested and node.schema[field.name].type == BLOB for field in schema):
+        return node
+    columns: list[tuple[str, Expr]] = []
+    for field in schema:
+        own = Column(node.schema[field.name].type, field.name)
+        columns.append((field.name, value_of(own, field.type) if own.type != field.type else own))
+    return P.Project(node, tuple(columns))
+
+
 def _refuse(schema: Schema, reason: str, compared: frozenset[str] | None = None) -> None:
     """NestedError if there are nested values, or some that are `compared`."""
     for field in schema:
@@ -54,9 +145,13 @@ def _refuse(schema: Schema, reason: str, compared: frozenset[str] | None = None)
             name = field.name.rpartition(".")[2]
             what, apart = _APART[field.type.name]
             hint = f"leave {name} out in a subquery, or take it apart there: {apart.format(name)}"
-            error = NestedError(f"{name} is {what}, which {reason}", hint=hint)
-            error.column = name
-            raise error
+            raise _fault(name, f"{name} is {what}, which {reason}", hint)
+
+
+def _fault(column: str, message: str, hint: str) -> NestedError:
+    error = NestedError(message, hint=hint)
+    error.column = column
+    return error
 
 
 _APART = {

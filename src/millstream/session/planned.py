@@ -13,7 +13,7 @@ from millstream.errors import Span
 from millstream.hosts.contract import ReadyQuery
 from millstream.kernels.programs.spec import why_slow
 from millstream.physical.failing import failed_rows, without_failing_rows
-from millstream.physical.nested import NestedError
+from millstream.physical.nested import NestedError, with_codes
 from millstream.physical.nodes import streams_of
 from millstream.physical.planner import plan_physical
 from millstream.plan.costs.statistics import UNKNOWN, Statistics
@@ -70,7 +70,7 @@ def plan_query(
     """The way from a bound query to what runs: rules, then the physical plan."""
     plan, trace = run_rules(bound.plan, OPTIMIZE if how.rules else (), disabled, how.known, why_slow)
     try:
-        physical = plan_physical(plan, how.relations)
+        physical = plan_physical(with_codes(plan), how.relations)
     except NestedError as error:
         error.span, error.sql = error.span or _place_of(error.column, text), text
         raise

@@ -22,7 +22,7 @@ from millstream.expressions.arrow.node import (
 )
 from millstream.expressions.functions import can_fail
 from millstream.expressions.nodes import Call, Case, Cast, Column, Expr, Literal
-from millstream.expressions.python_calls import PythonCall, calls_python
+from millstream.expressions.python_calls import ColumnCall, calls_python
 from millstream.schema import Schema
 from millstream.types import SqlType
 
@@ -52,7 +52,7 @@ def compile_node(expr: Expr, schema: Schema) -> Node | None:
                 return casts.build(part, compile_)
             case Case():
                 return _case(part, compile_)
-            case PythonCall():
+            case ColumnCall():
                 return tried.build_python(part, compile_)
             case Call():
                 builder = _BUILDERS.get(part.fn)

@@ -10,7 +10,7 @@ from millstream.errors import DataError
 from millstream.expressions.arrow.node import Datum, InputRows, Node, as_array
 from millstream.expressions.duckdb_batch import DuckBatch
 from millstream.expressions.nodes import Call, Column, Expr, walk
-from millstream.expressions.python_calls import PythonCall, by_halves, calls_python, outermost_calls, without
+from millstream.expressions.python_calls import ColumnCall, by_halves, calls_python, outermost_calls, without
 from millstream.schema import Field, Schema
 
 Compile = Callable[[Expr], Node | None]
@@ -43,7 +43,7 @@ def _careful(call: Call, compile_: Compile) -> Node:
     return lambda rows: by_halves(evaluate.first, read(rows), call.type.arrow)[0]
 
 
-def build_python(call: PythonCall, compile_: Compile) -> Node:
+def build_python(call: ColumnCall, compile_: Compile) -> Node:
     """A function in Python of arguments that any engine computes."""
     args = [_computed(arg, compile_) for arg in call.args]
     return lambda rows: call.run([as_array(arg(rows), rows.num_rows) for arg in args], rows.num_rows)

@@ -45,7 +45,7 @@ _INSTANTS = ("TIMESTAMP", "TIMESTAMPTZ")
 
 def _comparison(name: str) -> Rule:
     def rule(args: tuple[Expr, ...]) -> Expr | None:
-        both = comparable(args)
+        both = comparable(args, ordered=name not in ("=", "<>", "is_distinct"))
         if both is None:
             return None
         if both[0].type == NULL:
@@ -70,7 +70,7 @@ def _logic(name: str) -> Rule:
 
 
 def _in(args: tuple[Expr, ...]) -> Expr | None:
-    same = comparable(args)
+    same = comparable(args, ordered=False)
     return None if same is None else Call(BOOLEAN, "in", same)
 
 

@@ -121,11 +121,18 @@ def unify(args: tuple[Expr, ...]) -> tuple[Expr, ...] | None:
     )
 
 
-def comparable(args: tuple[Expr, ...]) -> tuple[Expr, ...] | None:
-    """Arguments that are compared, converted to their common type; arrays, structs and maps are not compared."""
-    if nested := next((arg.type for arg in args if arg.type.is_nested), None):
-        raise UnsupportedError(f"{nested.name.lower()}s cannot be compared", hint=_COMPARED_BY[nested.name])
-    return unify(args)
+def comparable(args: tuple[Expr, ...], *, ordered: bool = True) -> tuple[Expr, ...] | None:
+    """Arguments that are compared, converted to their common type. Arrays, structs and maps are equal or not, as the
+    bytes are that they become; they have no order."""
+    nested = next((arg.type for arg in args if arg.type.is_nested), None)
+    if nested is None:
+        return unify(args)
+    if ordered:
+        raise UnsupportedError(f"{nested.name.lower()}s have no order", hint=_COMPARED_BY[nested.name])
+    from millstream.expressions.nested_codes import code_of
+
+    same = unify(args)
+    return None if same is None else tuple(map(code_of, same))
 
 
 _COMPARED_BY = {

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from millstream.errors import UnsupportedError
 from millstream.expressions.functions import can_fail, lookup
 from millstream.expressions.nodes import CATCHING, Call, Case, Cast, Column, Expr, Literal, walk
-from millstream.expressions.python_calls import PythonCall, calls_python
+from millstream.expressions.python_calls import ColumnCall, calls_python
 from millstream.expressions.sql import casts as sql_casts
 from millstream.expressions.sql import literals as sql_literals
 from millstream.records import dataclass
@@ -65,9 +65,9 @@ def _emit(expr: Expr, engine: _Engine) -> str:
             return engine.cast(_emit(expr.arg, engine), expr.arg.type, expr.type, expr.safe)
         case Case():
             return _case(expr, engine)
-        case PythonCall():
+        case ColumnCall():
             raise UnsupportedError(
-                f"{expr.code.name} is written in Python, and cannot be used here",
+                f"{expr} is computed in Python, and cannot be used here",
                 detail="other engines compute conditions of joins on Spark, and what is asked of stored tables",
                 hint="compute it in a query in FROM",
             )
