@@ -36,6 +36,7 @@ ONLY_IN = {
     "confluent_kafka": ("connectors/kafka/",),
     "starlette": ("server/",),
     "uvicorn": ("server/",),
+    "pgpq": ("server/",),
     "hypothesis": (),
     "pytest": (),
 }

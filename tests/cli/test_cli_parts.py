@@ -17,11 +17,11 @@ from millstream.cli.directory import RunDirectory
 from millstream.cli.meter import Meter
 from millstream.cli.options import pairs
 from millstream.cli.pipeline import fill_in, read_text
-from millstream.cli.shell.text import is_blank, split_complete
 from millstream.cli.terminal import duration
 from millstream.cli.watch import Signals, watch
 from millstream.errors import BindError, StateError
 from millstream.hosts.contract import Progress
+from millstream.sql.complete import is_blank, split_complete
 
 
 @pytest.mark.parametrize(

@@ -18,19 +18,25 @@ import millstream as ms
 TOKEN = "a secret token"
 
 
+def _free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
 class ServerProcess:
     """`millstream serve` over one directory; it can be killed and started again."""
 
     def __init__(self, directory: Path) -> None:
-        with socket.socket() as taken:
-            taken.bind(("127.0.0.1", 0))
-            self.port = taken.getsockname()[1]
+        self.port, self.postgres = _free_port(), _free_port()
+        self.python = sys.executable
         self.address = f"http://127.0.0.1:{self.port}"
-        self._directory = directory
+        self.directory = directory
         self.start()
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "millstream", "serve", str(self._directory), "--port", str(self.port)]
+        ports = ["--port", str(self.port), "--postgres", str(self.postgres)]
+        command = [sys.executable, "-m", "millstream", "serve", str(self.directory), *ports]
         self._process = subprocess.Popen(command, env={**os.environ, "MILLSTREAM_TOKEN": TOKEN})
 
     def client(self, token: str | None = TOKEN) -> Any:
@@ -41,6 +47,11 @@ class ServerProcess:
             except ms.ConnectorError:
                 assert self._process.poll() is None and time.monotonic() < until
                 time.sleep(0.1)
+
+    def conninfo(self, user: str = "admin", password: str = TOKEN) -> str:
+        """How clients of PostgreSQL connect."""
+        self.client()  # it is there
+        return f"host=127.0.0.1 port={self.postgres} user={user} password='{password}' dbname=millstream"
 
     def kill(self) -> None:
         self._process.kill()

@@ -7,6 +7,7 @@ import warnings
 
 import typer
 
+from millstream.cli.commands.account import app as account
 from millstream.cli.commands.explain import explain
 from millstream.cli.commands.generate import generate
 from millstream.cli.commands.repair import repair
@@ -39,6 +40,7 @@ app = typer.Typer(
 app.callback()(show_version)
 for command in (run, shell, serve, explain, generate, repair, version):
     app.command()(command)
+app.add_typer(account, name="account")
 
 
 def main() -> None:

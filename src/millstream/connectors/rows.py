@@ -16,6 +16,7 @@ from millstream.connectors.convert.common import DEFAULT_RULES, empty
 from millstream.connectors.convert.fit import fit_batch
 from millstream.connectors.convert.records import rows_to_batch
 from millstream.connectors.tables import DatasetSource, TableSource, rejections
+from millstream.connectors.text.pushed import TextRows
 from millstream.errors import DataError
 from millstream.schema import Field, Schema
 from millstream.types import BIGINT, VARCHAR, SqlType, from_arrow
@@ -26,6 +27,8 @@ _LONGEST_TEXT = 10_000
 
 def to_batch(data: Any, schema: Schema, origin: str) -> tuple[pa.RecordBatch, tuple[Rejected, ...]]:
     """The pushed rows in the stream's schema, and those that do not fit it; DataError if they are no rows at all."""
+    if isinstance(data, TextRows):
+        return data.fitted(schema, origin)
     table = as_table(data)
     if table is not None:
         return _fit_table(table, schema, origin)

@@ -68,6 +68,14 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
+class Once:
+    """A push that takes effect once, however often it is tried: who pushes, and the number of the push, which grows."""
+
+    producer: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Shared:
     """An operator that runs once for several queries."""
 
@@ -162,7 +170,9 @@ class Host(Protocol):
         """Where a query that starts now would take rows of the past from."""
         ...
 
-    def push(self, stream: str, rows: pa.RecordBatch, rejected: tuple[Rejected, ...]) -> Counts:
+    def push(
+        self, stream: str, rows: pa.RecordBatch, rejected: tuple[Rejected, ...], once: Once | None = None
+    ) -> Counts:
         """Rows of a stream, in order of arrival, with those that were refused on the way."""
         ...
 

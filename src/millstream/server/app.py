@@ -1,186 +1,313 @@
-"""The HTTP interface of a session. Every route but /health asks for the token.
+"""The HTTP interface of a session.
 
 The engine's calls run in threads, so a long one does not keep others waiting. Errors of statements are status 400 with
-what, why, a hint and the place in the SQL as JSON; what does not exist is 404.
+what, why, a hint and the place in the SQL as JSON; what does not exist is 404, what an account may not do 403.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hmac
-import io
 import json
-import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-import pyarrow as pa
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.websockets import WebSocket
 
-from millstream.errors import CancelledError, CatalogError, DataError, LimitError, MillstreamError
+from millstream.connectors.text.pushed import TextRows
+from millstream.errors import CancelledError, CatalogError, DataError, LimitError, MillstreamError, ours
+from millstream.server import live
+from millstream.server.access import Caller, Clients, ForbiddenError, TooFastError
+from millstream.server.accounts import Account, Accounts, Role
+from millstream.server.metrics import prometheus
+from millstream.server.openapi import description
 from millstream.session.database import Database
 from millstream.session.query import Query, Result
 from millstream.wire import ARROW, CSV, JSON_LINES, error_form, from_arrow_bytes, to_arrow_bytes
 
-log = logging.getLogger("millstream.server")
-
 MOST_BODY = 256 << 20
 """bytes of a request; who has more to push pushes several times"""
 
-_WAIT = 10.0
-"""seconds without news after which a subscription says that it is still there"""
+BODY_SECONDS = 120.0
+"""a request that has not come by then is given up"""
 
-Handler = Callable[[Request], Awaitable[Response]]
+_WRONG_SECONDS = 0.5
+"""how long a wrong token is waited with, so that guessing takes long"""
+
+Handler = Callable[[Request, Caller], Awaitable[Response]]
+
+
+class UnknownClientError(MillstreamError):
+    """No token, or one that nobody has."""
 
 
 class Service:
-    """The routes of one session."""
+    """The routes of one session. Without `accounts`, everybody is let in, as admin."""
 
-    def __init__(self, database: Database, token: str | None) -> None:
+    def __init__(self, database: Database, accounts: Accounts | None, clients: Clients | None = None) -> None:
         self._database = database
-        self._token = token.encode() if token else None
+        self._accounts = accounts
+        self._clients = clients or Clients()
+        self._begun = time.monotonic()
+        self._pushed = 0
+        self._ready = True
 
-    def app(self) -> Starlette:
-        """The application that an ASGI server runs; when that ends, the session is closed."""
-        routes = [
+    def app(self, *beside: Callable[[], Any]) -> Starlette:
+        """The application that an ASGI server runs, and what runs beside it; when that ends, the session is closed."""
+        routes: list[BaseRoute] = [
             Route("/health", self._health),
+            Route("/ready", self._readiness),
+            Route("/openapi.json", self._openapi),
+            self._route("/metrics", self._metrics, "GET"),
             self._route("/v1/execute", self._execute, "POST"),
             self._route("/v1/sql", self._sql, "POST"),
-            self._route("/v1/finish", self._finish, "POST"),
+            self._route("/v1/explain", self._explain_text, "POST"),
+            self._route("/v1/finish", self._finish, "POST", "admin"),
+            self._route("/v1/checkpoint", self._checkpoint, "POST", "admin"),
+            self._route("/v1/catalog", self._catalog, "GET"),
             self._route("/v1/queries", self._queries, "GET"),
             self._route("/v1/queries/{name}", self._query, "GET"),
-            self._route("/v1/queries/{name}", self._stop, "DELETE"),
+            self._route("/v1/queries/{name}", self._stop, "DELETE", "writer"),
             self._route("/v1/queries/{name}/schema", self._schema, "GET"),
             self._route("/v1/queries/{name}/fetch", self._fetch, "POST"),
             self._route("/v1/queries/{name}/snapshot", self._snapshot, "GET"),
             self._route("/v1/queries/{name}/explain", self._explain, "GET"),
+            self._route("/v1/queries/{name}/plan", self._plan, "GET"),
             self._route("/v1/queries/{name}/rows", self._subscribe, "GET"),
-            self._route("/v1/streams/{name}/rows", self._push, "POST"),
-            self._route("/v1/streams/{name}/advance", self._advance, "POST"),
+            self._route("/v1/queries/{name}/readers/{reader}/ack", self._ack, "POST"),
+            self._route("/v1/queries/{name}/readers/{reader}", self._forget, "DELETE"),
+            self._route("/v1/streams/{name}/rows", self._push, "POST", "writer"),
+            self._route("/v1/streams/{name}/advance", self._advance, "POST", "writer"),
+            WebSocketRoute("/v1/queries/{name}/socket", self._socket),
         ]
 
         @asynccontextmanager
         async def lifespan(_: Starlette) -> AsyncIterator[None]:
-            try:
+            async with AsyncExitStack() as running:
+                running.push_async_callback(run_in_threadpool, self._database.close)
+                for each in beside:
+                    await running.enter_async_context(each())
+                running.callback(setattr, self, "_ready", False)
                 yield
-            finally:
-                await run_in_threadpool(self._database.close)
 
         return Starlette(routes=routes, lifespan=lifespan)
 
-    def _route(self, path: str, handler: Handler, method: str) -> Route:
+    def _route(self, path: str, handler: Handler, method: str, role: Role = "reader") -> Route:
         async def guarded(request: Request) -> Response:
-            if not self._is_allowed(request):
-                return JSONResponse({"error": "MillstreamError", "message": "a valid token is needed"}, 401)
             try:
-                return await handler(request)
+                client = await self._client(request)
+                client.require(role)
+                return await handler(request, client)
             except ClientDisconnect:
                 return Response(status_code=499)
-            except MillstreamError as error:
-                return JSONResponse(error_form(error), _status(error))
+            except Exception as error:
+                told = ours(error)
+                headers = {"Retry-After": f"{error.seconds:.2f}"} if isinstance(error, TooFastError) else None
+                return JSONResponse(error_form(told), _status(told), headers)
 
-        return Route(path, guarded, methods=[method])
+        return Route(path, guarded, methods=[method], name=f"{method} {path}")
 
-    def _is_allowed(self, request: Request) -> bool:
-        if self._token is None:
-            return True
-        scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), self._token)
+    async def _client(self, connection: HTTPConnection) -> Caller:
+        """Who sends a request. Browsers cannot give WebSockets a header, so there the token may be a parameter."""
+        address = connection.client.host if connection.client else "local"
+        if self._accounts is None:
+            return Caller(Account("admin", "admin"), address, self._clients)
+        scheme, _, given = connection.headers.get("authorization", "").partition(" ")
+        token = given.strip() if scheme.lower() == "bearer" else ""
+        if connection.scope["type"] == "websocket":
+            token = token or connection.query_params.get("token", "")
+        account = self._accounts.with_token(token) if token else None
+        if account is None:
+            if token:
+                Caller(Account("?", "reader"), address, self._clients).note("wrong token")
+                await asyncio.sleep(_WRONG_SECONDS)
+            raise UnknownClientError("a valid token is needed", hint="Authorization: Bearer <token>")
+        return Caller(account, address, self._clients)
 
-    # -- statements ------------------------------------------------------------------------------------------------
+    # -- the server itself -----------------------------------------------------------------------------------------
 
     async def _health(self, _: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
-    async def _execute(self, request: Request) -> Response:
-        asked = await _json(request)
-        return _answer(await run_in_threadpool(self._database.execute, _text(asked, "sql"), asked.get("params")))
+    async def _readiness(self, _: Request) -> Response:
+        return JSONResponse({"status": "ready" if self._ready else "ending"}, 200 if self._ready else 503)
 
-    async def _sql(self, request: Request) -> Response:
+    async def _openapi(self, request: Request) -> Response:
+        return JSONResponse(description(request.app.routes))
+
+    async def _metrics(self, _: Request, client: Caller) -> Response:
+        text = await run_in_threadpool(prometheus, self._database, time.monotonic() - self._begun, self._pushed)
+        return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+
+    async def _checkpoint(self, _: Request, client: Caller) -> Response:
+        await run_in_threadpool(self._database.checkpoint)
+        return JSONResponse({})
+
+    # -- statements ------------------------------------------------------------------------------------------------
+
+    async def _execute(self, request: Request, client: Caller) -> Response:
         asked = await _json(request)
-        name, replace = asked.get("name"), bool(asked.get("replace"))
         text = _text(asked, "sql")
-        return _answer(await run_in_threadpool(self._database.sql, text, name, replace, asked.get("params")))
 
-    async def _finish(self, _: Request) -> Response:
+        def work() -> Query | Result | None:
+            with client.at_work(self._database, text):
+                return self._noted(client, self._database.execute(text, asked.get("params")))
+
+        return _answer(await run_in_threadpool(work), request)
+
+    async def _sql(self, request: Request, client: Caller) -> Response:
+        asked = await _json(request)
+        name, replace, text = asked.get("name"), bool(asked.get("replace")), _text(asked, "sql")
+
+        def work() -> Query | Result:
+            with client.at_work(self._database, text):
+                made = self._database.sql(text, name, replace, asked.get("params"), asked.get("history"))
+                self._noted(client, made)
+                return made
+
+        return _answer(await run_in_threadpool(work), request)
+
+    def _noted(self, client: Caller, made: Query | Result | None) -> Query | Result | None:
+        if isinstance(made, Query):
+            client.started(made.name)
+        return made
+
+    async def _explain_text(self, request: Request, client: Caller) -> Response:
+        asked = await _json(request)
+        text = _text(asked, "sql")
+
+        def work() -> str:
+            with client.at_work(self._database, text):
+                return self._database.explain(text, str(asked.get("mode", "")), asked.get("params"))
+
+        return JSONResponse({"plan": await run_in_threadpool(work)})
+
+    async def _finish(self, _: Request, client: Caller) -> Response:
         await run_in_threadpool(self._database.finish)
         return JSONResponse({})
 
+    async def _catalog(self, _: Request, client: Caller) -> Response:
+        """Streams, tables and views with their columns, as far as the account may use them."""
+        found = [
+            {
+                "name": entry.name,
+                "kind": type(entry).__name__.removesuffix("Def").lower(),
+                "columns": [{"name": field.name, "type": str(field.type)} for field in entry.schema],
+            }
+            for entry in self._database.catalog.entries()
+            if hasattr(entry, "schema") and client.account.may_use(entry.name)
+        ]
+        return JSONResponse(found)
+
     # -- queries ---------------------------------------------------------------------------------------------------
 
-    async def _queries(self, _: Request) -> Response:
-        return JSONResponse([_described(query) for query in self._database.queries()])
+    async def _queries(self, _: Request, client: Caller) -> Response:
+        mine = [query for query in self._database.queries() if all(map(client.account.may_use, query.uses))]
+        return JSONResponse([described(query) for query in mine])
 
-    async def _query(self, request: Request) -> Response:
-        return JSONResponse(_described(self._find(request)))
+    async def _query(self, request: Request, client: Caller) -> Response:
+        query = self._find(request, client)
+        return JSONResponse({**described(query), "state": query.state, "metrics": query.metrics()})
 
-    async def _stop(self, request: Request) -> Response:
-        await run_in_threadpool(self._find(request).stop)
+    async def _stop(self, request: Request, client: Caller) -> Response:
+        query = self._find(request, client)
+
+        def work() -> None:
+            with client.at_work(self._database, f"STOP {query.name}"):
+                query.stop()
+
+        await run_in_threadpool(work)
         return JSONResponse({})
 
-    async def _schema(self, request: Request) -> Response:
-        return Response(to_arrow_bytes(self._find(request).schema.empty_table()), media_type=ARROW)
+    async def _schema(self, request: Request, client: Caller) -> Response:
+        return Response(to_arrow_bytes(self._find(request, client).schema.empty_table()), media_type=ARROW)
 
-    async def _fetch(self, request: Request) -> Response:
-        return _rows(await run_in_threadpool(self._find(request).fetch), request)
+    async def _fetch(self, request: Request, client: Caller) -> Response:
+        table = await run_in_threadpool(self._find(request, client).fetch)
+        return live.answer_of(table, request.headers.get("accept", ""), to_arrow_bytes)
 
-    async def _snapshot(self, request: Request) -> Response:
+    async def _snapshot(self, request: Request, client: Caller) -> Response:
         at = request.query_params.get("at")
         moment = int(at) if at is not None and at.lstrip("-").isdigit() else at
-        return _rows(await run_in_threadpool(self._find(request).snapshot, moment), request)
+        table = await run_in_threadpool(self._find(request, client).snapshot, moment)
+        return live.answer_of(table, request.headers.get("accept", ""), to_arrow_bytes)
 
-    async def _explain(self, request: Request) -> Response:
-        mode = request.query_params.get("mode", "")
-        return JSONResponse({"plan": await run_in_threadpool(self._find(request).explain, mode)})
+    async def _explain(self, request: Request, client: Caller) -> Response:
+        mode, form = request.query_params.get("mode", ""), request.query_params.get("format", "text")
+        return JSONResponse({"plan": await run_in_threadpool(self._find(request, client).explain, mode, form)})
 
-    async def _subscribe(self, request: Request) -> Response:
-        """New rows as they come, as JSON lines. An empty line says that there is nothing new."""
-        reader = self._find(request).subscribe(when_full="drop")
+    async def _plan(self, request: Request, client: Caller) -> Response:
+        return Response(await run_in_threadpool(self._find(request, client).plan_json), media_type="application/json")
 
-        async def lines() -> AsyncIterator[bytes]:
-            try:
-                while not reader.ended:
-                    try:
-                        batch = await asyncio.wait_for(anext(reader), _WAIT)
-                    except TimeoutError:
-                        # waiting was given up, and no row is lost by that
-                        yield b"\n"
-                    else:
-                        yield _as_lines(pa.Table.from_batches([batch]))
-            except StopAsyncIteration:
-                return
-            finally:
-                reader.close()
+    async def _subscribe(self, request: Request, client: Caller) -> Response:
+        asked = live.Asked.of(request.query_params, request.headers.get("last-event-id"))
+        return live.respond(self._find(request, client), asked, request.headers.get("accept", ""))
 
-        return StreamingResponse(lines(), media_type=JSON_LINES)
+    async def _socket(self, socket: WebSocket) -> None:
+        await socket.accept()
+        try:
+            client = await self._client(socket)
+            asked = live.Asked.of(socket.query_params, None)
+            await live.converse(socket, self._find(socket, client), asked)
+        except MillstreamError as error:
+            await socket.send_text(json.dumps(error_form(error)))
+            await socket.close(1008)
+
+    async def _ack(self, request: Request, client: Caller) -> Response:
+        position = (await _json(request)).get("position")
+        if not isinstance(position, int):
+            raise DataError("the request needs position as a number")
+        query, reader = self._find(request, client), request.path_params["reader"]
+        await run_in_threadpool(query.acknowledge, reader, position)
+        return JSONResponse({})
+
+    async def _forget(self, request: Request, client: Caller) -> Response:
+        await run_in_threadpool(self._find(request, client).unsubscribe, request.path_params["reader"])
+        return JSONResponse({})
 
     # -- rows ------------------------------------------------------------------------------------------------------
 
-    async def _push(self, request: Request) -> Response:
-        rows = await _pushed(request)
-        counts = await run_in_threadpool(self._database.push, request.path_params["name"], rows)
+    async def _push(self, request: Request, client: Caller) -> Response:
+        stream = request.path_params["name"]
+        client.require("writer", stream)
+        client.spend(0)
+        rows, once = await _pushed(request), _once(request, client)
+        counts = await run_in_threadpool(self._database.push, stream, rows, once)
+        total = counts.accepted + counts.late + counts.rejected
+        client.spend(total)
+        self._pushed += total
         return JSONResponse({"accepted": counts.accepted, "late": counts.late, "rejected": counts.rejected})
 
-    async def _advance(self, request: Request) -> Response:
-        time = (await _json(request)).get("time")
-        if not isinstance(time, str | int):
+    async def _advance(self, request: Request, client: Caller) -> Response:
+        client.require("writer", request.path_params["name"])
+        moment = (await _json(request)).get("time")
+        if not isinstance(moment, str | int) or isinstance(moment, bool):
             raise DataError("the request needs time as a number or as text")
-        await run_in_threadpool(self._database.advance, request.path_params["name"], time)
+        await run_in_threadpool(self._database.advance, request.path_params["name"], moment)
         return JSONResponse({})
 
-    def _find(self, request: Request) -> Query:
-        return self._database.query(request.path_params["name"])
+    def _find(self, request: HTTPConnection, client: Caller) -> Query:
+        query = self._database.query(request.path_params["name"])
+        client.require("reader", *query.uses)
+        return query
 
 
 def _status(error: MillstreamError) -> int:
     match error:
+        case UnknownClientError():
+            return 401
+        case ForbiddenError():
+            return 403
         case CatalogError() if error.message.startswith("no "):
             return 404
+        case TooFastError():
+            return 429
         case LimitError():
             return 413
         case CancelledError():
@@ -190,11 +317,15 @@ def _status(error: MillstreamError) -> int:
 
 async def _body(request: Request) -> bytes:
     parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > MOST_BODY:
-            raise LimitError(f"a request has at most {MOST_BODY >> 20} MB", hint="push in several requests")
-        parts.append(part)
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for part in request.stream():
+                size += len(part)
+                if size > MOST_BODY:
+                    raise LimitError(f"a request has at most {MOST_BODY >> 20} MB", hint="push in several requests")
+                parts.append(part)
+    except TimeoutError:
+        raise LimitError(f"the request took longer than {BODY_SECONDS:g} s") from None
     return b"".join(parts)
 
 
@@ -215,6 +346,17 @@ def _text(asked: dict[str, Any], name: str) -> str:
     return value
 
 
+def _once(request: Request, client: Caller) -> tuple[str, int] | None:
+    """The number of a push that may be tried again: `Idempotency-Key: producer/17`."""
+    key = request.headers.get("idempotency-key")
+    if key is None:
+        return None
+    producer, _, number = key.rpartition("/")
+    if not producer or not number.isdigit() or len(key) > 200:
+        raise DataError("Idempotency-Key is a name and a number that grows", hint="Idempotency-Key: sensor-7/42")
+    return f"{client.account.name}/{producer}", int(number)
+
+
 async def _pushed(request: Request) -> Any:
     """Rows in the form that their content type names."""
     body = await _body(request)
@@ -223,16 +365,11 @@ async def _pushed(request: Request) -> Any:
         case _ if kind == ARROW:
             return from_arrow_bytes(body)
         case _ if kind == CSV:
-            import pyarrow.csv
-
-            try:
-                return pyarrow.csv.read_csv(io.BytesIO(body))
-            except pa.ArrowInvalid as error:
-                raise DataError(f"this is no CSV: {error}") from None
+            return TextRows(body, "csv")
         case "application/json":
             return _row_list(body)
         case _ if kind == JSON_LINES:
-            return _row_list(b"[" + b",".join(line for line in body.splitlines() if line.strip()) + b"]")
+            return TextRows(body)
     raise DataError(f"rows of the type {kind} are not known", hint=f"{ARROW}, {JSON_LINES}, application/json or {CSV}")
 
 
@@ -246,26 +383,16 @@ def _row_list(body: bytes) -> list[Any]:
     return [tuple(row) if isinstance(row, list) else row for row in rows]
 
 
-def _answer(made: Query | Result | None) -> Response:
+def _answer(made: Query | Result | None, request: Request) -> Response:
     match made:
         case None:
             return JSONResponse({})
         case Query():
-            return JSONResponse(_described(made))
-    return Response(to_arrow_bytes(made.fetch()), media_type=ARROW)
+            return JSONResponse(described(made))
+    return live.answer_of(made.fetch(), request.headers.get("accept", ""), to_arrow_bytes)
 
 
-def _described(query: Query) -> dict[str, Any]:
+def described(query: Query) -> dict[str, Any]:
+    """A query, for clients."""
     columns = [{"name": field.name, "type": str(field.type)} for field in query.schema]
     return {"name": query.name, "sql": query.sql, "columns": columns}
-
-
-def _rows(table: pa.Table, request: Request) -> Response:
-    if JSON_LINES in request.headers.get("accept", "") or "application/json" in request.headers.get("accept", ""):
-        return Response(_as_lines(table), media_type=JSON_LINES)
-    return Response(to_arrow_bytes(table), media_type=ARROW)
-
-
-def _as_lines(table: pa.Table) -> bytes:
-    lines = (json.dumps(row, default=str, ensure_ascii=False) for row in table.to_pylist())
-    return "".join(f"{line}\n" for line in lines).encode()

@@ -1,26 +1,38 @@
-"""Starting a server: its session, its address and its token."""
+"""Starting a server: its session, its addresses and its accounts."""
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
-from collections.abc import Mapping
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import millstream
-from millstream.errors import BindError, EngineError
+from millstream.errors import BindError, ConnectorError, EngineError
 from millstream.records import dataclass
+from millstream.server.accounts import LEAST_SECRET, Accounts
 
-LEAST_TOKEN = 6
+OPERATOR = "admin"
+"""the account whose token and password the operator gives at the start"""
+
+_THREADS = 64
+"""calls of the engine at a time; most of them wait"""
+
+_DRAIN_SECONDS = 5
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where a server listens, and how it proves who it is."""
+    """Where a server listens, and how it proves who it is. `postgres` is the port of that protocol; 0: none."""
 
     host: str = "127.0.0.1"
     port: int = 8080
     certificate: Path | None = None
     key: Path | None = None
+    postgres: int = 0
 
     @property
     def is_loopback(self) -> bool:
@@ -29,35 +41,86 @@ class Address:
         except ValueError:
             return self.host == "localhost"
 
+    def tls(self) -> ssl.SSLContext | None:
+        if self.certificate is None:
+            return None
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        try:
+            context.load_cert_chain(self.certificate, self.key)
+        except (OSError, ssl.SSLError) as error:
+            raise ConnectorError(f"the certificate cannot be used: {error}", hint="--certificate and --key") from None
+        return context
+
 
 def serve(directory: Path | None, address: Address, token: str | None, locations: Mapping[str, str]) -> None:
-    """Serve the session of a directory, or one in memory, until the process is asked to end."""
-    check(address, token)
+    """Serve the session of a directory, or one in memory, until the process is asked to end.
+
+    `token` is the operator's; "" lets everybody in.
+    """
+    accounts = Accounts(directory)
+    check(address, token, len(accounts) > 0)
+    if token:
+        accounts.add(OPERATOR, "admin", token, keep=False)
     try:
         import uvicorn
 
+        from millstream.server.access import Clients, open_audit_log
         from millstream.server.app import Service
     except ModuleNotFoundError as error:
         raise EngineError(f"the server needs {error.name}", hint="pip install 'millstream[server]'") from None
+    tls = address.tls()
     database = millstream.connect(directory, profile="untrusted", locations=locations, durability="disk")
-    secure = {"ssl_certfile": address.certificate, "ssl_keyfile": address.key} if address.certificate else {}
-    uvicorn.run(
-        Service(database, token).app(),
+    open_audit_log(directory)
+    clients, known = Clients(), accounts if token != "" else None
+
+    @asynccontextmanager
+    async def threads() -> AsyncIterator[None]:
+        with ThreadPoolExecutor(_THREADS, "millstream-call") as pool:
+            asyncio.get_running_loop().set_default_executor(pool)
+            yield
+
+    @asynccontextmanager
+    async def postgres() -> AsyncIterator[None]:
+        from millstream.server.postgres.listening import PostgresServer
+
+        listening = PostgresServer(database, known, clients, tls)
+        try:
+            await listening.start(address.host, address.postgres)
+        except OSError as error:
+            raise ConnectorError(f"port {address.postgres} cannot be used: {error}") from None
+        try:
+            yield
+        finally:
+            await listening.stop()
+
+    beside: list[type | object] = [threads]
+    if address.postgres:
+        beside.append(postgres)
+    config = uvicorn.Config(
+        Service(database, known, clients).app(*beside),  # type: ignore[arg-type]
         host=address.host,
         port=address.port,
         log_level="warning",
-        timeout_graceful_shutdown=5,
-        **secure,  # type: ignore[arg-type]
+        timeout_graceful_shutdown=_DRAIN_SECONDS,
+        ssl_certfile=address.certificate,
+        ssl_keyfile=address.key,
+        h11_max_incomplete_event_size=64 << 10,
+        limit_concurrency=None,
+        timeout_keep_alive=75,
     )
+    uvicorn.Server(config).run()
 
 
-def check(address: Address, token: str | None) -> None:
+def check(address: Address, token: str | None, has_accounts: bool = False) -> None:
     """A server that anybody could use is not started."""
-    if token is None:
-        raise BindError("a server needs a token", hint="set MILLSTREAM_TOKEN, or ask for --no-token on loopback")
-    if token and len(token) < LEAST_TOKEN:
-        raise BindError(f"a token has at least {LEAST_TOKEN} characters")
-    if not address.is_loopback and (not token or address.certificate is None):
+    if token is None and not has_accounts:
+        raise BindError(
+            "a server needs a token or an account",
+            hint="set MILLSTREAM_TOKEN, add one with millstream account add, or ask for --no-token on loopback",
+        )
+    if token and len(token) < LEAST_SECRET:
+        raise BindError(f"a token has at least {LEAST_SECRET} characters")
+    if not address.is_loopback and (token == "" or address.certificate is None):
         raise BindError(
             f"{address.host} can be reached from other machines",
             detail="tokens and rows would travel readable for others",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict
 from dataclasses import replace as replaced
@@ -21,7 +21,7 @@ from millstream.config import Config
 from millstream.connectors import rows as conversion
 from millstream.connectors.registry import make_sink
 from millstream.errors import BindError, CatalogError, DataError, MillstreamError, StateError, refusing_depth
-from millstream.hosts.contract import Counts, Host, ReadyQuery, Report
+from millstream.hosts.contract import Counts, Host, Once, Progress, ReadyQuery, Report
 from millstream.hosts.tables import TableStore
 from millstream.kernels.programs.spec import why_slow
 from millstream.physical.nodes import Physical, Source, walk
@@ -334,18 +334,19 @@ class Database(Guarded):
 
     # -- data ------------------------------------------------------------------------------------------------------
 
-    def push(self, stream: str, rows: Any) -> Counts:
+    def push(self, stream: str, rows: Any, once: tuple[str, int] | None = None) -> Counts:
         """Push rows into a stream: a list of tuples or dicts, Arrow, pandas or polars. Returns how many were accepted.
 
         A row that does not fit the schema raises no error. It is counted as rejected and goes to ERRORS(stream) with
-        the reason. A late row is counted as late and goes to LATE(stream).
+        the reason. A late row is counted as late and goes to LATE(stream). With `once`, the name of a producer and a
+        number that grows, a push that is tried again takes effect once, even across a crash.
         """
         self._require_open()
         definition = self.catalog.get(stream, StreamDef)
-        if (held := self._host.hold(definition.name, rows)) is not None:
+        if once is None and (held := self._host.hold(definition.name, rows)) is not None:
             return held
         batch, rejected = conversion.to_batch(as_text(rows, definition), definition.given, definition.name)
-        return self._host.push(definition.name, batch, rejected)
+        return self._host.push(definition.name, batch, rejected, None if once is None else Once(*once))
 
     def advance(self, stream: str, time: Moment) -> None:
         """Move the watermark of `stream` to `time`: no later row is before it (a heartbeat)."""
@@ -368,6 +369,9 @@ class Database(Guarded):
     def metrics(self) -> dict[str, dict[str, Any]]:
         """Counters of every query, by name: see `Query.metrics`."""
         return {query.name: query.metrics() for query in self.queries()}
+
+    def progress(self) -> Progress:
+        return self._host.progress()
 
     def interrupt(self) -> None:
         """Ask a `run` in progress to end soon and cleanly."""
@@ -470,9 +474,7 @@ class Database(Guarded):
 
     def close(self) -> None:
         """Stop all queries; a persistent session takes a checkpoint first. Files and locks are released whatever fails.
-
-        Afterwards you can only fetch rows.
-        """
+        Afterwards you can only fetch rows."""
         if self._closed:
             return
         with ExitStack() as ends:
@@ -495,6 +497,3 @@ class Database(Guarded):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def __iter__(self) -> Iterator[Query]:
-        return iter(self.queries())

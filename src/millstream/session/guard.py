@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -18,6 +18,11 @@ from millstream.expressions.python_calls import PythonCode
 from millstream.limits import Limits, Work
 
 _operator: ContextVar[bool] = ContextVar("operator", default=False)
+
+Permit = Callable[[act.Action, Catalog], None]
+"""raises an error if the action may not be done"""
+
+_permit: ContextVar[Permit | None] = ContextVar("permit", default=None)
 
 
 class Guard:
@@ -41,8 +46,19 @@ class Guard:
         finally:
             _operator.reset(token)
 
+    @contextmanager
+    def permitting(self, permit: Permit) -> Iterator[None]:
+        """Statements inside are somebody's who may not do everything."""
+        token = _permit.set(permit)
+        try:
+            yield
+        finally:
+            _permit.reset(token)
+
     def admit(self, action: act.Action, catalog: Catalog) -> act.Action:
         """The action as it may be done, or an error that says why it may not."""
+        if (permit := _permit.get()) is not None:
+            permit(action, catalog)
         match action:
             case act.ChangeSetting() | act.SetPlace() if not self.is_free:
                 raise BindError(

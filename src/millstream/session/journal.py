@@ -82,7 +82,9 @@ class Current:
         sync_directory(directory)
 
 
-_BESIDE = frozenset({"lock", "pipeline.json", "pipeline.sql", "tables.duckdb", "tables.duckdb.wal"})
+_BESIDE = frozenset(
+    {"lock", "pipeline.json", "pipeline.sql", "tables.duckdb", "tables.duckdb.wal", "accounts.json", "audit.log"}
+)
 """Files that may be there before the first journal is."""
 
 

@@ -44,6 +44,11 @@ class Query(Displayed):
         return self._program.name
 
     @property
+    def uses(self) -> frozenset[str]:
+        """The names of the streams, tables, views and functions that its text names."""
+        return self._database.planned(self.name).uses
+
+    @property
     def state(self) -> str:
         """running, paused, failed or ended."""
         return self._host.state(self.name)
@@ -181,11 +186,22 @@ class Query(Displayed):
             self._callbacks.append(reader)
         return reader
 
+    def acknowledge(self, name: str, position: int) -> None:
+        """As `ack` of a reader of that name, which may be anywhere: rows before the position need not be kept."""
+        log = self._host.results(self.name)
+        if not log.acknowledged().get(name, position + 1) <= position <= log.end:
+            self._require_reader(name)
+            raise DataError(f"position {position} is behind or ahead of reader {name}")
+        self._host.acknowledge(self.name, name, position)
+
     def unsubscribe(self, name: str) -> None:
         """Keep no more rows for readers of that name."""
+        self._require_reader(name)
+        self._host.acknowledge(self.name, name, None)
+
+    def _require_reader(self, name: str) -> None:
         if name not in self._host.results(self.name).acknowledged():
             raise DataError(f"query {self.name} has no reader {name}")
-        self._host.acknowledge(self.name, name, None)
 
     def wait_for_callbacks(self, timeout: float = 10.0) -> None:
         """Wait until subscribed functions have received all rows."""

@@ -28,18 +28,21 @@ def serve(
         Path | None, typer.Option("--certificate", metavar="PEM", help="TLS: the certificate chain.")
     ] = None,
     key: Annotated[Path | None, typer.Option("--key", metavar="PEM", help="TLS: the private key.")] = None,
+    postgres: Annotated[
+        int, typer.Option("--postgres", metavar="PORT", min=0, max=65535, help="Also listen for clients of PostgreSQL.")
+    ] = 0,
     location: Locations = None,
     no_token: Annotated[bool, typer.Option("--no-token", help="Loopback only: let everybody in.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Serve a session over HTTP, until Ctrl-C or SIGTERM.
+    """Serve a session over HTTP and PostgreSQL's protocol, until Ctrl-C or SIGTERM.
 
-    Clients need the token in MILLSTREAM_TOKEN. Their SQL is not trusted: it reads and writes files only in named
-    locations, and has limits of time and memory.
+    Clients need the token in MILLSTREAM_TOKEN, or an account: see millstream account. Their SQL is not trusted: it
+    reads and writes files only in named locations, and has limits of time and memory.
 
     **Examples**
 
-        MILLSTREAM_TOKEN=secret millstream serve state/ --port 8080
+        MILLSTREAM_TOKEN=secret millstream serve state/ --port 8080 --postgres 5432
         millstream serve --no-token
         millstream serve state/ --host 0.0.0.0 --certificate chain.pem --key key.pem --location in=/data/in
     """
@@ -48,4 +51,4 @@ def serve(
         from millstream.server.run import serve as run
 
         token = "" if no_token else os.environ.get("MILLSTREAM_TOKEN") or None
-        run(directory, Address(host, port, certificate, key), token, dict(pairs(location, "--location")))
+        run(directory, Address(host, port, certificate, key, postgres), token, dict(pairs(location, "--location")))

@@ -13,10 +13,10 @@ import typer
 from millstream.cli.failures import show_error, unforeseen
 from millstream.cli.shell.backslash import PLAIN_WORDS, Backslash, Quit
 from millstream.cli.shell.reader import MORE, PROMPT, Ask
-from millstream.cli.shell.text import is_blank, split_complete
 from millstream.cli.terminal import output, rows_table
 from millstream.errors import MillstreamError
 from millstream.session.display import in_zone
+from millstream.sql.complete import is_blank, split_complete
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,7 +16,7 @@ import pyarrow as pa
 from millstream.connectors.contract import Offset, Rejected, Watched
 from millstream.durable import from_ipc, to_ipc
 from millstream.errors import ConnectorError, DataError, StateError
-from millstream.hosts.contract import ReadyQuery
+from millstream.hosts.contract import Once, ReadyQuery
 from millstream.hosts.embedded.content import ValidRows
 from millstream.hosts.embedded.graph import nodes, sources_of, unplug, vertices
 from millstream.hosts.embedded.graph_query import GraphQuery
@@ -165,7 +165,13 @@ def save(host: EmbeddedHost, states: SavedStates) -> Saved:
         states.results(_produced(key), running.results)
         states.put(_held(key), to_ipc(running.held.batches) if running.held.batches else None)
     states.settle()
-    return {"arrivals": host.arrivals, "stamp": host.stamp, "streams": streams, "queries": queries}
+    return {
+        "arrivals": host.arrivals,
+        "stamp": host.stamp,
+        "streams": streams,
+        "queries": queries,
+        "producers": host.producers.saved(),
+    }
 
 
 def _description(host: EmbeddedHost, running: GraphQuery) -> Saved:
@@ -261,6 +267,7 @@ def aligned(rows: pa.RecordBatch, before: ReadyQuery, after: ReadyQuery) -> pa.R
 def restore_streams(host: EmbeddedHost, saved: Saved, blobs: Blobs) -> None:
     """Put declared streams back to where they were; their queries follow with `restore_query`."""
     host.arrivals, host.stamp = saved["arrivals"], saved["stamp"]
+    host.producers.load(saved.get("producers", []))
     for key, state in saved["streams"].items():
         stream = host.streams.get(key)
         if stream is None:
@@ -314,7 +321,8 @@ def replay(host: EmbeddedHost, note: dict[str, Any], rows: pa.RecordBatch | None
     match note["op"]:
         case "push":
             assert rows is not None
-            host.arrive(note["stream"], rows, tuple(Rejected(*row) for row in note["rejected"]))
+            counts = host.arrive(note["stream"], rows, tuple(Rejected(*row) for row in note["rejected"]))
+            host.producers.remember(Once(*note["once"]) if "once" in note else None, counts)
             if "offset" in note:
                 host.offsets[note["stream"]] = note["offset"]
         case "read":

@@ -16,7 +16,7 @@ from millstream.connectors.convert.common import DEFAULT_RULES
 from millstream.connectors.convert.records import rows_to_batch
 from millstream.connectors.registry import make_source
 from millstream.errors import ConnectorError, DataError, ours
-from millstream.hosts.contract import Counts, Progress, ReadyQuery, Report, Shared
+from millstream.hosts.contract import Counts, Once, Progress, ReadyQuery, Report, Shared
 from millstream.hosts.embedded import altering, kept, starting
 from millstream.hosts.embedded.content import still_to_come
 from millstream.hosts.embedded.graph import as_table
@@ -24,6 +24,8 @@ from millstream.hosts.embedded.graph_query import GraphQuery, log
 from millstream.hosts.embedded.idle import idle_streams
 from millstream.hosts.embedded.lifecycle import Lifecycle
 from millstream.hosts.embedded.ordering import InOrder
+from millstream.hosts.embedded.producers import Producers
+from millstream.hosts.embedded.progress import progress_of
 from millstream.hosts.embedded.readers import LiveReader, Take, read_in_order
 from millstream.hosts.embedded.sharing import shared_operators
 from millstream.hosts.embedded.streams import Stream
@@ -53,6 +55,7 @@ class EmbeddedHost(Lifecycle):
         self._now = now
         self._waiting = SmallPushes()
         self._readers: dict[str, LiveReader] = {}
+        self.producers = Producers()
         self.stamp = 0
         self._stop = Event()
 
@@ -152,18 +155,23 @@ class EmbeddedHost(Lifecycle):
             assert not batch.bad
             self.arrive(entry.definition.name, batch.rows, ())
 
-    def push(self, stream: str, rows: pa.RecordBatch, rejected: tuple[Rejected, ...] = ()) -> Counts:
+    def push(
+        self, stream: str, rows: pa.RecordBatch, rejected: tuple[Rejected, ...] = (), once: Once | None = None
+    ) -> Counts:
         self.gate.pass_(stream)
         with self.lock:
             entry = self._find(stream)
+            if (done := self.producers.done(once)) is not None:
+                return done
             if entry.ended:
                 raise DataError(f"stream {entry.definition.name} has ended", hint="push rows before finish()")
             if rows.schema.types != entry.definition.given.arrow.types:
                 raise DataError(f"stream {entry.definition.name} was declared anew meanwhile", hint="push again")
             rows = self._stamped(entry.definition, rows)
             if self.journal is not None:
-                self.journal({"op": "push", "stream": stream, "rejected": _plain(rejected)}, rows)
-            counts = self.arrive(stream, rows, rejected)
+                note = {"op": "push", "stream": stream, "rejected": _plain(rejected)}
+                self.journal(note if once is None else {**note, "once": [once.producer, once.number]}, rows)
+            counts = self.producers.remember(once, self.arrive(stream, rows, rejected))
             self._pass_idle()
             return counts
 
@@ -343,15 +351,7 @@ class EmbeddedHost(Lifecycle):
 
     def progress(self) -> Progress:
         with self.lock:
-            streams = self.streams.values()
-            sizes = [self.sources[s].size() for s in self.sources if self.sources[s].bounded]
-            return Progress(
-                {stream.definition.name: stream.rows for stream in streams},
-                {running.program.name: running.rows for running in self.queries.values()},
-                sum(stream.rejected for stream in streams),
-                sum(stream.late for stream in streams),
-                sum(size for size in sizes if size is not None) if sizes and None not in sizes else None,
-            )
+            return progress_of(self.streams.values(), self.queries.values(), self.sources.values())
 
     # -- output ----------------------------------------------------------------------------------------------------
 

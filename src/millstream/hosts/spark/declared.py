@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from millstream.catalog import Clock, StreamDef
 from millstream.connectors.contract import Rejected, RowSource
-from millstream.errors import CatalogError, DataError, EngineError
-from millstream.hosts.contract import Counts
+from millstream.errors import CatalogError, DataError, EngineError, UnsupportedError
+from millstream.hosts.contract import Counts, Once
 from millstream.hosts.spark.arrive import stamped
 from millstream.hosts.spark.branches import Clockwork
 from millstream.hosts.spark.build import is_exchange, needs_watermark
@@ -92,7 +92,11 @@ class DeclaredInputs:
     def settle(self) -> None:
         return
 
-    def push(self, stream: str, rows: pa.RecordBatch, rejected: tuple[Rejected, ...] = ()) -> Counts:
+    def push(
+        self, stream: str, rows: pa.RecordBatch, rejected: tuple[Rejected, ...] = (), once: Once | None = None
+    ) -> Counts:
+        if once is not None:
+            raise UnsupportedError("pushes with a number are for the in-process engine")
         entry = self._find(stream)
         if self._finished:
             raise DataError(f"stream {entry.stream.name} has ended", hint="push rows before finish()")

@@ -1,0 +1,187 @@
+"""What a client of a server may do: by its role, its streams and its limits. And a log of who did what."""
+
+from __future__ import annotations
+
+import json
+import logging
+import logging.handlers
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from millstream.bind import actions as act
+from millstream.catalog import Catalog, DerivedDef, StreamDef, TableDef, ViewDef
+from millstream.errors import LimitError, MillstreamError
+from millstream.server.accounts import Account, Role
+from millstream.session.database import Database
+from millstream.session.query import Query
+
+_RANK: dict[Role, int] = {"reader": 0, "writer": 1, "admin": 2}
+_GRANTED = (StreamDef, DerivedDef, TableDef, ViewDef)
+"""what is granted by name"""
+
+AUDIT_FILE = "audit.log"
+_AUDIT_BYTES, _AUDIT_FILES = 16 << 20, 8
+_AUDIT_TEXT = 2_000
+
+audit_log = logging.getLogger("millstream.audit")
+
+
+class ForbiddenError(MillstreamError):
+    """The account may not do this."""
+
+
+class TooFastError(LimitError):
+    """More rows than the account may push; `seconds` until it may again."""
+
+    seconds = 1.0
+
+
+class Clients:
+    """What the accounts of a server have running, and how fast they push."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = Lock()
+        self._owned: dict[str, set[str]] = {}
+        self._spent: dict[str, tuple[float, float]] = {}
+
+    def running(self, account: Account, database: Database) -> int:
+        """How many of the queries that it has started since the server did still run."""
+        names = {query.name for query in database.queries()}
+        with self._lock:
+            mine = self._owned.setdefault(account.name, set())
+            mine &= names
+            return len(mine)
+
+    def started(self, account: Account, name: str) -> None:
+        with self._lock:
+            self._owned.setdefault(account.name, set()).add(name)
+
+    def spend(self, account: Account, rows: int) -> None:
+        """Rows that an account pushes. It has up to a second's worth saved, and may go into debt with one push."""
+        rate = account.rows_a_second
+        if rate is None:
+            return
+        now = self._clock()
+        with self._lock:
+            left, then = self._spent.get(account.name, (float(rate), now))
+            left = min(float(rate), left + (now - then) * rate)
+            if left <= 0:
+                error = TooFastError(
+                    f"account {account.name} pushes more than {rate:,} rows a second", hint="try again"
+                )
+                error.seconds = -left / rate + 0.01
+                raise error
+            self._spent[account.name] = (left - rows, now)
+
+
+class Caller:
+    """An account, at work from some address."""
+
+    def __init__(self, account: Account, address: str, clients: Clients) -> None:
+        self.account = account
+        self.address = address
+        self._clients = clients
+
+    @contextmanager
+    def at_work(self, database: Database, text: str) -> Iterator[None]:
+        """ClientStatements inside are this client's: checked against what it may do, and noted."""
+
+        def permit(action: act.Action, catalog: Catalog) -> None:
+            self._check(action, catalog, database)
+
+        begun = time.monotonic()
+        try:
+            with database.guard.permitting(permit):
+                yield
+        except MillstreamError as error:
+            self.note("refused" if isinstance(error, ForbiddenError) else "failed", sql=text, error=error.message)
+            raise
+        self.note("statement", sql=text, seconds=round(time.monotonic() - begun, 4))
+
+    def require(self, role: Role, *names: str) -> None:
+        """An error if it has not that role, or may not use one of these streams, tables and views."""
+        if _RANK[self.account.role] < _RANK[role]:
+            raise ForbiddenError(
+                f"account {self.account.name} is a {self.account.role}", detail=f"this needs the role {role}"
+            )
+        for name in names:
+            if not self.account.may_use(name):
+                raise ForbiddenError(
+                    f"account {self.account.name} may not use {name}", hint="ask the admin for a grant"
+                )
+
+    def spend(self, rows: int) -> None:
+        self._clients.spend(self.account, rows)
+
+    def started(self, query: str) -> None:
+        """A query that runs now is this client's."""
+        self._clients.started(self.account, query)
+
+    def names_of(self, query: Query) -> frozenset[str]:
+        """What a running query reads."""
+        return query.uses
+
+    def note(self, what: str, **told: Any) -> None:
+        """A line of the audit log."""
+        if "sql" in told:
+            told["sql"] = told["sql"][:_AUDIT_TEXT]
+        line = {"time": _now(), "account": self.account.name, "from": self.address, "what": what, **told}
+        audit_log.info(json.dumps(line, ensure_ascii=False))
+
+    def _check(self, action: act.Action, catalog: Catalog, database: Database) -> None:
+        match action:
+            case act.ShowList():
+                role, names = "reader", frozenset[str]()
+            case act.DescribeEntry(name=name):
+                role, names = "reader", frozenset({name})
+            case act.OnTables(is_query=True, create=None):
+                role, names = "reader", _used(action)
+            case act.ExplainPlan(of=query):
+                role, names = "reader", getattr(query, "uses", frozenset())
+            case act.OnTables(create=None):
+                role, names = "writer", _used(action)
+            case act.PushRows(stream=stream, query=read):
+                role, names = "writer", frozenset({stream}) | _used(read)
+            case act.StartQuery(uses=uses) | act.AlterQuery(query=act.StartQuery(uses=uses)):
+                role, names = "writer", uses
+            case act.Define(entry=DerivedDef() | ViewDef(), uses=uses):
+                role, names = "writer", uses
+            case act.Remove(name=name, kinds=kinds) if kinds == (ViewDef,):
+                role, names = "writer", frozenset({name})
+            case act.AlterWindow(name=name) | act.PauseQuery(name=name) | act.StopQuery(name=name):
+                role, names = "writer", database.query(name).uses
+            case _:
+                role, names = "admin", frozenset()
+        self.require(role, *(name for name in names if isinstance(catalog.find(name), _GRANTED)))  # type: ignore[arg-type]
+        most = self.account.most_queries
+        if not isinstance(action, act.StartQuery) or most is None:
+            return
+        if self._clients.running(self.account, database) >= most:
+            raise LimitError(f"account {self.account.name} has {most} queries running", hint="stop one: STOP q")
+
+
+def _used(action: act.OnTables) -> frozenset[str]:
+    return action.reads | frozenset(action.views) | frozenset(action.histories)
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def open_audit_log(directory: Path | None) -> None:
+    """Write the audit log into the session's directory, too: private files, the oldest of which go."""
+    audit_log.setLevel(logging.INFO)
+    if directory is None:
+        return
+    path = directory / AUDIT_FILE
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+    handler = logging.handlers.RotatingFileHandler(path, maxBytes=_AUDIT_BYTES, backupCount=_AUDIT_FILES - 1)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    audit_log.addHandler(handler)
+    audit_log.propagate = False

@@ -1,0 +1,193 @@
+"""Who may use a server: accounts with a role, a password or token, and the streams they are granted.
+
+They are kept in `accounts.json` in the directory of the session. No password or token is in it: of a password the SCRAM
+verifier, of a token its hash.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import secrets
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from threading import Lock
+from typing import Any, Literal, cast, get_args
+
+from millstream.durable import sync_directory, write_durably
+from millstream.errors import BindError, CatalogError, StateError
+from millstream.records import dataclass
+from millstream.server.scram import Verifier
+
+Role = Literal["reader", "writer", "admin"]
+"""A reader reads results, tables and views. A writer also pushes rows and manages queries. An admin may do all."""
+
+FILE = "accounts.json"
+LEAST_SECRET = 6
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Account:
+    """One who may connect. `streams` are the streams, tables and views it may use; None: all of them."""
+
+    name: str
+    role: Role
+    streams: frozenset[str] | None = None
+    verifier: Verifier | None = None
+    token: bytes | None = None
+    """the hash of its token"""
+    most_queries: int | None = None
+    """how many queries it may have running"""
+    rows_a_second: int | None = None
+    """how many rows it may push in a second, on average"""
+
+    def may_use(self, name: str) -> bool:
+        return self.streams is None or name.lower() in self.streams
+
+
+class Accounts:
+    """The accounts of a server; those in memory only if it has no directory."""
+
+    def __init__(self, directory: Path | None) -> None:
+        self._path = None if directory is None else directory / FILE
+        self._lock = Lock()
+        self._accounts: dict[str, Account] = {}
+        if self._path is not None and self._path.exists():
+            self._accounts = {each.name: each for each in _read(self._path)}
+
+    def __iter__(self) -> Iterator[Account]:
+        return iter(sorted(self._accounts.values(), key=lambda each: each.name))
+
+    def __len__(self) -> int:
+        return len(self._accounts)
+
+    def find(self, name: str) -> Account | None:
+        return self._accounts.get(name)
+
+    def with_token(self, token: str) -> Account | None:
+        """Whose token it is. Every account is looked at, so the time it takes says nothing."""
+        hashed, found = _hashed(token), None
+        for account in list(self._accounts.values()):
+            if account.token is not None and hmac.compare_digest(account.token, hashed):
+                found = account
+        return found
+
+    def add(
+        self,
+        name: str,
+        role: str,
+        secret: str | None = None,
+        streams: Iterable[str] | None = None,
+        most_queries: int | None = None,
+        rows_a_second: int | None = None,
+        keep: bool = True,
+    ) -> str:
+        """Add or replace an account. Its secret is both its password and its token; without one it gets one.
+
+        The secret is returned, and known nowhere else. `keep=False` leaves the account out of the file.
+        """
+        if not name or not name.isprintable() or len(name) > 63:
+            raise BindError(f"{name!r} is no name of an account", hint="1 to 63 printable characters")
+        if role not in get_args(Role):
+            raise BindError(f"no role {role}", hint=f"one of {', '.join(get_args(Role))}")
+        secret = secrets.token_urlsafe(24) if secret is None else secret
+        if len(secret) < LEAST_SECRET:
+            raise BindError(f"a password has at least {LEAST_SECRET} characters")
+        granted = None if streams is None else frozenset(each.lower() for each in streams)
+        account = Account(
+            name, cast(Role, role), granted, Verifier.of(secret), _hashed(secret), most_queries, rows_a_second
+        )
+        with self._lock:
+            self._accounts = {**self._accounts, name: account}
+            if keep:
+                self._save()
+        return secret
+
+    def grant(self, name: str, streams: Iterable[str] | None) -> None:
+        """Let an account use other streams; None: all."""
+        with self._lock:
+            granted = None if streams is None else frozenset(each.lower() for each in streams)
+            self._accounts = {**self._accounts, name: replace(self._require(name), streams=granted)}
+            self._save()
+
+    def remove(self, name: str) -> None:
+        with self._lock:
+            self._require(name)
+            self._accounts = {key: each for key, each in self._accounts.items() if key != name}
+            self._save()
+
+    def _require(self, name: str) -> Account:
+        found = self._accounts.get(name)
+        if found is None:
+            raise CatalogError(f"no account {name}", hint=f"known: {', '.join(sorted(self._accounts)) or 'none'}")
+        return found
+
+    def _save(self) -> None:
+        if self._path is None:
+            return
+        told = {"version": _VERSION, "accounts": [_written(each) for each in self._accounts.values()]}
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft = self._path.with_suffix(".new")
+        write_durably(draft, json.dumps(told, indent=1).encode())
+        draft.replace(self._path)
+        sync_directory(self._path.parent)
+
+
+def _hashed(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
+
+
+def _written(account: Account) -> dict[str, Any]:
+    verifier = account.verifier
+    return {
+        "name": account.name,
+        "role": account.role,
+        "streams": None if account.streams is None else sorted(account.streams),
+        "token": None if account.token is None else account.token.hex(),
+        "password": verifier
+        and {
+            "salt": base64.b64encode(verifier.salt).decode(),
+            "stored_key": base64.b64encode(verifier.stored_key).decode(),
+            "server_key": base64.b64encode(verifier.server_key).decode(),
+            "iterations": verifier.iterations,
+        },
+        "most_queries": account.most_queries,
+        "rows_a_second": account.rows_a_second,
+    }
+
+
+def _read(path: Path) -> list[Account]:
+    try:
+        told = json.loads(path.read_bytes())
+        if told["version"] != _VERSION:
+            raise ValueError(f"it has version {told['version']}, and this server knows {_VERSION}")
+        return [_account(each) for each in told["accounts"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StateError(
+            f"the accounts in {path.name} cannot be read: {error}", hint="restore the file from a backup"
+        ) from None
+
+
+def _account(told: dict[str, Any]) -> Account:
+    password = told["password"]
+    verifier = password and Verifier(
+        base64.b64decode(password["salt"]),
+        base64.b64decode(password["stored_key"]),
+        base64.b64decode(password["server_key"]),
+        password["iterations"],
+    )
+    if told["role"] not in get_args(Role):
+        raise ValueError(f"no role {told['role']}")
+    return Account(
+        told["name"],
+        told["role"],
+        None if told["streams"] is None else frozenset(told["streams"]),
+        verifier,
+        None if told["token"] is None else bytes.fromhex(told["token"]),
+        told["most_queries"],
+        told["rows_a_second"],
+    )

@@ -1,0 +1,192 @@
+"""Results as they are emitted: JSON lines, an Arrow stream, server-sent events, or a WebSocket.
+
+A client that was cut off goes on at the position after the last row it has (`since=`, or `Last-Event-ID`). With a name
+(`reader=`), the server keeps all rows that it has not acknowledged, also across a restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+from starlette.responses import Response, StreamingResponse
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from millstream.errors import DataError, MillstreamError
+from millstream.records import dataclass
+from millstream.session.query import Query
+from millstream.session.subscriptions import Reader
+from millstream.wire import ARROW, JSON_LINES, error_form
+
+SSE = "text/event-stream"
+KEEP_ALIVE = 10.0
+"""seconds without rows after which a subscription says that it is still there"""
+
+BUFFER = 100_000
+"""rows that wait for a client before the oldest are dropped; a client may ask for fewer"""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """From where on a client wants rows, and how."""
+
+    since: int | None = None
+    reader: str | None = None
+    buffer: int = BUFFER
+    positions: bool = False
+
+    @staticmethod
+    def of(params: Mapping[str, str], last_id: str | None) -> Asked:
+        return Asked(
+            _number(params.get("since", last_id), "since"),
+            params.get("reader") or None,
+            min(_number(params.get("buffer"), "buffer") or BUFFER, BUFFER),
+            params.get("positions", "").lower() in ("1", "true", "yes"),
+        )
+
+    def open(self, query: Query) -> Reader:
+        return query.subscribe(since=self.since, buffer=self.buffer, when_full="drop", name=self.reader)
+
+
+def _number(text: str | None, name: str) -> int | None:
+    if text is None or text == "":
+        return None
+    if not text.isdigit():
+        raise DataError(f"{name} is a number, not {text!r}")
+    return int(text)
+
+
+def respond(query: Query, asked: Asked, accept: str) -> Response:
+    """The rows of a query from now on, in the form that a client accepts."""
+    reader = asked.open(query)
+    if SSE in accept:
+        return StreamingResponse(_events(reader), media_type=SSE, headers={"Cache-Control": "no-store"})
+    if ARROW in accept:
+        return StreamingResponse(_arrow(reader, query.schema), media_type=ARROW)
+    return StreamingResponse(_lines(reader, asked.positions), media_type=JSON_LINES)
+
+
+async def _batches(reader: Reader) -> AsyncIterator[pa.RecordBatch | None]:
+    """Batches as they come; None if none came for a while."""
+    try:
+        while not reader.ended:
+            try:
+                yield await asyncio.wait_for(anext(reader), KEEP_ALIVE)
+            except TimeoutError:
+                yield None  # waiting was given up, and no row is lost by that
+            except StopAsyncIteration:
+                return
+    finally:
+        reader.close()
+
+
+async def _lines(reader: Reader, positions: bool) -> AsyncIterator[bytes]:
+    """JSON lines. An empty line says that there is nothing new; with `positions`, a line after rows tells theirs."""
+    try:
+        async for batch in _batches(reader):
+            yield b"\n" if batch is None else json_lines(pa.Table.from_batches([batch]))
+            if positions and batch is not None:
+                yield json.dumps({"position": reader.position, "dropped": reader.dropped}).encode() + b"\n"
+    except MillstreamError as error:
+        yield json.dumps(error_form(error)).encode() + b"\n"
+
+
+async def _arrow(reader: Reader, schema: pa.Schema) -> AsyncIterator[bytes]:
+    """An Arrow IPC stream: batches without rows say that there is nothing new."""
+    sent = _Sent()
+    with pa.ipc.new_stream(sent, schema) as writer:
+        yield sent.taken()
+        async for batch in _batches(reader):
+            writer.write_batch(pa.RecordBatch.from_pylist([], schema=schema) if batch is None else batch)
+            yield sent.taken()
+    yield sent.taken()
+
+
+class _Sent(io.RawIOBase):
+    """Bytes that were written and not yet sent."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._parts.append(bytes(data))
+        return len(self._parts[-1])
+
+    def taken(self) -> bytes:
+        parts, self._parts = self._parts, []
+        return b"".join(parts)
+
+
+async def _events(reader: Reader) -> AsyncIterator[bytes]:
+    """Server-sent events: a browser that was cut off sends the last id, and goes on there."""
+    yield b"retry: 1000\n\n"
+    dropped = 0
+    try:
+        async for batch in _batches(reader):
+            if batch is None:
+                yield b": still here\n\n"
+                continue
+            rows = json_rows(pa.Table.from_batches([batch]))
+            yield f"id: {reader.position}\ndata: {rows}\n\n".encode()
+            if reader.dropped > dropped:
+                yield f"event: dropped\ndata: {reader.dropped - dropped}\n\n".encode()
+                dropped = reader.dropped
+        yield b"event: end\ndata: {}\n\n"
+    except MillstreamError as error:
+        yield f"event: error\ndata: {json.dumps(error_form(error))}\n\n".encode()
+
+
+async def converse(socket: WebSocket, query: Query, asked: Asked) -> None:
+    """Messages of rows, each with the position after it. The client may send `{"ack": position}`."""
+    reader = asked.open(query)
+
+    async def listen() -> None:
+        try:
+            while True:
+                said = json.loads(await socket.receive_text())
+                if isinstance(said, dict) and isinstance(said.get("ack"), int):
+                    reader.ack(said["ack"])
+        except (WebSocketDisconnect, ValueError, MillstreamError):
+            reader.close()
+
+    listening = asyncio.ensure_future(listen())
+    try:
+        async for batch in _batches(reader):
+            if batch is None:
+                await socket.send_text('{"rows": []}')
+                continue
+            rows = json_rows(pa.Table.from_batches([batch]))
+            await socket.send_text(f'{{"position": {reader.position}, "dropped": {reader.dropped}, "rows": {rows}}}')
+        await socket.send_text('{"ended": true}')
+        await socket.close()
+    except MillstreamError as error:
+        await socket.send_text(json.dumps(error_form(error)))
+        await socket.close(1011)
+    except (WebSocketDisconnect, RuntimeError):
+        pass  # the client is gone
+    finally:
+        listening.cancel()
+        reader.close()
+
+
+def json_rows(table: pa.Table) -> str:
+    return json.dumps(table.to_pylist(), default=str, ensure_ascii=False)
+
+
+def json_lines(table: pa.Table) -> bytes:
+    lines = (json.dumps(row, default=str, ensure_ascii=False) for row in table.to_pylist())
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def answer_of(table: pa.Table, accept: str, arrow: Any) -> Response:
+    """Rows that are there, in the form that a client accepts."""
+    if JSON_LINES in accept or "application/json" in accept:
+        return Response(json_lines(table), media_type=JSON_LINES)
+    return Response(arrow(table), media_type=ARROW)

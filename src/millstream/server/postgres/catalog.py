@@ -1,0 +1,219 @@
+"""The system catalog that clients look at: what there is, in the tables of pg_catalog and information_schema.
+
+It is a small DuckDB of its own with tables of the same names, filled from the session's catalog when that has changed.
+It holds no rows of users and reaches nothing outside, so whatever a client asks of it does no harm.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from millstream.catalog import Catalog, DerivedDef, Entry, StreamDef, TableDef, ViewDef
+from millstream.errors import UnsupportedError
+from millstream.limits import current
+from millstream.server.access import Caller
+from millstream.server.postgres import values as V
+from millstream.server.postgres.settings import SETTINGS
+from millstream.types import SqlType
+
+DATABASE = "millstream"
+_FIRST = 16_384
+"""object numbers below are PostgreSQL's own"""
+
+_PG_CATALOG, _PUBLIC, _INFORMATION = 11, 2200, 13_000
+
+_ABOUT = re.compile(
+    r"\bpg_catalog\b|\binformation_schema\b|\bpg_[a-z_]+\b|\b(?:version|current_schemas?|current_database|current_catalog|"
+    r"current_user|session_user|current_setting|set_config|has_\w+_privilege|format_type|obj_description|"
+    r"col_description|shobj_description|to_regclass|to_regtype|txid_current\w*|quote_ident|inet_server_\w+)\s*\(|"
+    r"^\s*SELECT\s+(?:current_schema|current_user|session_user|user|current_catalog)\s*;?\s*$",
+    re.I,
+)
+
+_FUNCTION = re.compile(r'^(?:pgc\.)?"?(\w+)"?\(.*\)$', re.S)
+"""a column without a name is called like the function in it"""
+
+_TYPES = (
+    (V.BOOL, "bool", "B", 1), (V.BYTEA, "bytea", "U", -1), (V.CHAR, "char", "S", 1), (V.NAME, "name", "S", 64),
+    (V.INT8, "int8", "N", 8), (V.INT2, "int2", "N", 2), (V.INT4, "int4", "N", 4), (V.TEXT, "text", "S", -1),
+    (V.OID, "oid", "N", 4), (V.JSON, "json", "U", -1), (V.FLOAT4, "float4", "N", 4), (V.FLOAT8, "float8", "N", 8),
+    (V.UNKNOWN, "unknown", "X", -2), (1042, "bpchar", "S", -1), (V.VARCHAR, "varchar", "S", -1),
+    (V.DATE, "date", "D", 4), (V.TIME, "time", "D", 8), (V.TIMESTAMP, "timestamp", "D", 8),
+    (V.TIMESTAMPTZ, "timestamptz", "D", 8), (V.INTERVAL, "interval", "T", 16), (V.NUMERIC, "numeric", "N", -1),
+    (V.UUID, "uuid", "U", 16), (3802, "jsonb", "U", -1),
+)  # fmt: skip
+_SPELLED = {
+    "bool": "boolean", "int8": "bigint", "int2": "smallint", "int4": "integer", "float4": "real", "varchar":
+    "character varying", "float8": "double precision", "timestamp": "timestamp without time zone",
+    "timestamptz": "timestamp with time zone", "time": "time without time zone", "char": '"char"',
+}  # fmt: skip
+
+
+class SystemCatalog:
+    """The system catalog of one server, for all its clients."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._lock = Lock()
+        self._seen: tuple[tuple[str, str, str], ...] | None = None
+        self._store = duckdb.connect(
+            ":memory:", config={"enable_external_access": "false", "threads": "1", "memory_limit": "256MB"}
+        )
+        self._define()
+
+    def close(self) -> None:
+        self._store.close()
+
+    def query(self, text: str, params: Sequence[Any], client: Caller) -> pa.Table:
+        """Answer a query about the catalog, as this client may see it."""
+        with self._lock:
+            self._fill(client)
+            cursor, work = self._store.cursor(), current()
+            given = {str(at): value for at, value in enumerate(params, 1)}
+            try:
+                with work.interruptible(cursor.interrupt) if work is not None else nullcontext():
+                    found = cursor.execute(self._in_duckdb(text), given or None).to_arrow_table()
+                return found.rename_columns([_FUNCTION.sub(r"\1", name) for name in found.column_names])
+            except duckdb.Error as error:
+                raise UnsupportedError(
+                    "this query about the system catalog is not supported", detail=str(error).splitlines()[0][:300]
+                ) from None
+            finally:
+                cursor.close()
+
+    def _define(self) -> None:
+        """All tables, views and functions, and what never changes in them."""
+        self._store.execute((Path(__file__).parent / "catalog.sql").read_text(encoding="utf-8"))
+        found = self._store.execute(
+            "SELECT table_name, NULL FROM duckdb_tables() WHERE schema_name = 'pgc' UNION ALL "
+            "SELECT view_name, NULL FROM duckdb_views() WHERE schema_name = 'pgc' UNION ALL "
+            "SELECT function_name, NULL FROM duckdb_functions() WHERE schema_name = 'pgc'"
+        )
+        self._ours = frozenset(name for name, _ in found.fetchall())
+        self._insert(
+            "pg_namespace", [(_PG_CATALOG, "pg_catalog"), (_PUBLIC, "public"), (_INFORMATION, "information_schema")]
+        )
+        self._insert("pg_database", [(1, DATABASE, 10, 6, "C", "C", "c", None, None, None, False, True, -1, 1663)])
+        self._insert("pg_am", [(2, "heap", None, "t")])
+        self._insert("pg_settings", list(SETTINGS.items()))
+        self._insert("pg_collation", [(100, "default", _PG_CATALOG, "d")])
+        types, spellings = [], []
+        for oid, name, category, size in _TYPES:
+            array, spelled = V.ARRAYS.get(oid, 0), _SPELLED.get(name, name)
+            types.append(_type(oid, name, category, size, 0, array))
+            spellings.append((oid, spelled))
+            if array:
+                types.append(_type(array, f"_{name}", "A", -1, oid, 0))
+                spellings.append((array, f"{spelled}[]"))
+        self._insert("pg_type", types)
+        self._insert("type_spelling", spellings)
+        self._store.execute("SET search_path = 'pgc'")
+
+    def _fill(self, client: Caller) -> None:
+        """Let the tables say what this client may see now."""
+        kinds = (StreamDef, DerivedDef, TableDef, ViewDef)
+        entries = [e for e in self._catalog.entries() if isinstance(e, kinds) and client.account.may_use(e.name)]
+        seen = (client.account.name, *((e.name, type(e).__name__, str(e.schema)) for e in entries))
+        if seen == self._seen:
+            return
+        run = self._store.execute
+        run("BEGIN")
+        for table in ("pg_class", "pg_attribute", "pg_roles"):
+            run(f"DELETE FROM pgc.{table}")
+        classes, attributes = [], []
+        for number, entry in enumerate(entries, _FIRST):
+            columns = list(entry.schema)
+            classes.append(_class(number, entry, len(columns)))
+            attributes += [_attribute(number, at, each.name, each.type) for at, each in enumerate(columns, 1)]
+        self._insert("pg_class", classes)
+        self._insert("pg_attribute", attributes)
+        self._insert(
+            "pg_roles", [(10, client.account.name, client.account.role == "admin", True, False, False, True, False, -1)]
+        )
+        run("COMMIT")
+        self._seen = seen  # type: ignore[assignment]
+
+    def _insert(self, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Rows of a table, which may have fewer values than it has columns."""
+        if not rows:
+            return
+        names = [name for name, *_ in self._store.execute(f"DESCRIBE pgc.{table}").fetchall()][: len(rows[0])]
+        wanted = ", ".join("?" * len(names))
+        self._store.executemany(f"INSERT INTO pgc.{table} ({', '.join(names)}) VALUES ({wanted})", rows)
+
+    def _in_duckdb(self, text: str) -> str:
+        """A query of PostgreSQL's on its catalog as DuckDB reads it: other schemas, names instead of `reg…` types."""
+        pieces = re.split(r"('(?:[^']|'')*')", text)
+        text = "".join(piece if at % 2 else self._rewritten(piece) for at, piece in enumerate(pieces))
+        # 'name'::regclass is the number of that relation, and number::regclass its name
+        text = re.sub(r"('(?:[^']|'')*')::reg(class|type)\b", r"pgc.to_reg\2(\1)", text)
+        text = re.sub(r"(\$\d+)::reg(class|type)\b", r"pgc.to_reg\2(\1)", text)
+        text = re.sub(r"\b([\w.]+)::regclass(::text)?\b", r"pgc.name_of_class(\1)", text)
+        text = re.sub(r"\b([\w.]+)::regtype(::text)?\b", r"pgc.format_type(\1, NULL)", text)
+        return re.sub(r"::reg\w+\b", "::VARCHAR", text)
+
+    def _rewritten(self, piece: str) -> str:
+        for pattern, instead in _REWRITES:
+            piece = re.sub(pattern, instead, piece, flags=re.I)
+        piece = re.sub(r"\bpg_catalog\.(\w+)", lambda found: self._located(found[1]), piece, flags=re.I)
+        return re.sub(r"(?<![\w.])(pg_\w+\b|\w+(?=\s*\())", lambda found: self._located(found[1]), piece)
+
+    def _located(self, name: str) -> str:
+        """A table or function of PostgreSQL's catalog, which is ours if we have it and DuckDB's otherwise."""
+        return f"pgc.{name}" if name.lower() in self._ours else name
+
+
+_UNDERSCORED = ("date", "time", "timestamp", "timestamptz", "interval", "numeric", "uuid", "json", "jsonb")
+"""types whose functions PostgreSQL spells with an underscore; drivers know types by these names"""
+
+_REWRITES = (
+    (r"OPERATOR\s*\(\s*pg_catalog\.([^)\s]+)\s*\)", r" \1 "),
+    (r'COLLATE\s+(?:pg_catalog\.)?"?(?:default|C)"?', ""),
+    (r"::\s*(?:pg_catalog\.)?(reg\w+)", r"::\1"),
+    (r'::\s*(?:pg_catalog\.)?(?:"char"|name|cstring)(\[\])?', r"::VARCHAR\1"),
+    (r"::\s*(?:pg_catalog\.)?oid(\[\])?\b", r"::BIGINT\1"),
+    (r"::\s*pg_catalog\.(\w+)", r"::\1"),
+    (r"\bAS\s+(?:pg_catalog\.)?(?:reg\w+|oid)\s*\)", "AS BIGINT)"),
+    (r"\binformation_schema\.", "infs."),
+    (r"\bjson_build_object\b", "json_object"),
+    (r"\b(typ(?:receive|send|input|output))\s*!=\s*0\b", r"\1 IS NOT NULL"),
+    (r"(?<![\w.])(current_user|session_user|current_schema|current_catalog)\b(?!\s*\()", r"\1()"),
+)
+
+
+def is_about_catalog(text: str) -> bool:
+    """Whether a query looks at the system catalog. Quoted text does not count."""
+    return _ABOUT.search(re.sub(r"'(?:[^']|'')*'", "''", text)) is not None
+
+
+def _type(oid: int, name: str, category: str, size: int, element: int, array: int) -> tuple[Any, ...]:
+    stem = "array_" if element else f"{name}_" if name in _UNDERSCORED else name
+    io = [f"{stem}{end}" for end in ("in", "out", "recv", "send")]
+    return (
+        oid, name, _PG_CATALOG, 10, size, size in (1, 2, 4, 8), "b", category, False, True, ",", 0, element, array, *io,
+        False, 0, -1, 0,
+    )  # fmt: skip
+
+
+def _class(oid: int, entry: Entry, columns: int) -> tuple[Any, ...]:
+    kind = "v" if isinstance(entry, ViewDef) else "r"
+    return (
+        oid, entry.name, _PUBLIC, 0, 0, 10, 2, oid, 0, 0, -1.0, 0, False, False, "p", kind, columns, 0, False, False,
+        False, False, False, True, "n", False,
+    )  # fmt: skip
+
+
+def _attribute(relation: int, at: int, name: str, type_: SqlType) -> tuple[Any, ...]:
+    column = V.columns_of(pa.schema([(name, type_.arrow)]))[0]
+    return (
+        relation, name, column.oid, -1, column.size, at, int(column.oid in V.ARRAYS.values()), column.modifier, False,
+        False, "", "", False, True, 0,
+    )  # fmt: skip
