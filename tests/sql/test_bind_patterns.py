@@ -365,8 +365,8 @@ MEASURED = "SELECT * FROM t MATCH_RECOGNIZE (MEASURES price AS p PATTERN (A B) D
          "only stored tables may be joined with a sequence in FROM"),
         ("SELECT X.price FROM t AS (X, *Y) GROUP BY X.price", "X.price",
          "GROUP BY is not allowed together with a sequence"),
-        ("SELECT sum(X.price) OVER (ROWS 3 PRECEDING) FROM t AS (X)", "sum(X.price) OVER (ROWS 3 PRECEDING)",
-         "OVER is not allowed together with a sequence"),
+        ("SELECT sum(X.price) OVER (RANGE 3 PRECEDING) FROM t AS (X)", "sum(X.price) OVER (RANGE 3 PRECEDING)",
+         "a moving aggregate in a pattern reads a number of rows"),
         ("SELECT X.price FROM t SEQUENCE BY price AS (X, *Y)", "price", "a stream is ordered by its time"),
         ("SELECT X.location FROM stations AS (X, *Y)", "stations", "a sequence needs a stream"),
         ("SELECT z OVER w FROM t WINDOW w AS (MEASURES A.price AS y ROWS BETWEEN CURRENT ROW AND 3 FOLLOWING "

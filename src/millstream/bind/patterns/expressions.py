@@ -11,6 +11,7 @@ from millstream.bind.aggregates.chosen_rows import bind_own, in_order
 from millstream.bind.aggregates.groups import is_aggregate
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder, call_of, in_words
+from millstream.bind.patterns.moving import moving, rows_before
 from millstream.bind.patterns.names import Variables
 from millstream.bind.patterns.outside import refuse_elsewhere
 from millstream.bind.patterns.queries import RowQueries
@@ -49,6 +50,8 @@ class MatchExpressions(ExpressionBinder):
             return self._scoped(node)
         if isinstance(node, exp.Filter):
             return self.aggregate(node)
+        if isinstance(node, exp.Window):
+            return self._moving(node)
         name = name_of(node)
         if name in (*LOGICAL, *PHYSICAL):
             return self._navigate(node, False)
@@ -226,6 +229,17 @@ class MatchExpressions(ExpressionBinder):
             return self.values.at(arg, MatchRow(of_all, first=fn == "first_value", final=final))
         args = () if arg is None else (self.values.argument(arg),)
         return self.values.summary(AggregateCall.matched("", fn, args, builtin.type, of_all, final, builtin.distinct))
+
+    def _moving(self, node: exp.Window) -> Expr:
+        """An aggregate over the last rows of a variable, up to the current one."""
+        call = aggregate_call(node.this, self.context)
+        before = rows_before(node, call, self.context)
+        assert call is not None
+        rows = self.queries.at_row(call.name)
+        builtin = bind_builtin(call, rows)
+        assert builtin.arg is not None
+        values = [self.values.at(builtin.arg, MatchRow(rows.of, offset=i)) for i in range(before + 1)]
+        return moving(builtin.fn, builtin.type, values)
 
     def _own(self, call: WrittenCall, rows: RowExpressions, final: bool) -> Expr:
         """An aggregate that is written in SQL or Python."""

@@ -60,12 +60,8 @@ class SequenceExpressions(MatchExpressions):
         if isinstance(node, exp.Dot):
             return self._of_row(node)
         if isinstance(node, exp.Window):
-            self.context.refuse(
-                "OVER is not allowed together with a sequence",
-                node,
-                detail="aggregates refer to the runs of a match here",
-                hint="use a query around the sequence: SELECT … OVER (…) FROM (SELECT … FROM s AS (X, *Y) WHERE …)",
-            )
+            self._mention_all(node, final=False)
+            return self._moving(node)
         if name_of(node) in LOGICAL:
             self._mention_all(node, final=name_of(node) == "last")
         if self._is_aggregate(node):
