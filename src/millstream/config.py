@@ -86,11 +86,13 @@ class Config:
 
 
 def _check_rules(names: frozenset[str]) -> None:
+    from millstream.plan.templates import SHARING
     from millstream.rules import RULE_NAMES
 
-    unknown = names - set(RULE_NAMES)
+    unknown = names - {*RULE_NAMES, *SHARING}
     if unknown:
-        raise BindError(f"no rule {', '.join(sorted(unknown))}", hint="available: " + ", ".join(RULE_NAMES))
+        known = ", ".join((*RULE_NAMES, *SHARING))
+        raise BindError(f"no rule {', '.join(sorted(unknown))}", hint=f"available: {known}")
 
 
 def _count(name: str, value: object) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import millstream as ms
+from millstream.plan.templates import SHARING
 from tests.tiers import examples
 
 STREAMS = """
@@ -117,6 +118,9 @@ def test_a_set_gives_what_its_queries_give_alone(shape: str, seed: int) -> None:
     columns = ["id", *sorted(set(re.findall(r"\$([a-z]\w*)", text)))]
     db = ms.connect()
     db.execute(STREAMS)
+    if seed % 2:
+        # each of the rules over sets may be left out
+        db.execute(f"SET disable_rule = '{draw.choice(list(SHARING))}'")
 
     def rows_of(keys: list[int]) -> list[dict[str, Any]]:
         return [{name: value for name, value in constants(draw, key).items() if name in columns} for key in keys]
@@ -343,3 +347,27 @@ def test_a_row_for_which_there_is_no_query_is_refused() -> None:
         assert db.sql("SELECT count(*) AS n FROM c").arrow().to_pylist() == [{"n": 0}]
         with pytest.raises(ms.CatalogError, match="rows of table c"):
             many.add([{"id": 5, "many": 2}])
+
+
+PLANS = {
+    ("index_constants", "selection"): (
+        "TableJoin on CAST(k AS BIGINT) = $k where (v > $low)",
+        "where (v > $low)\n    TableJoin on CAST",
+    ),
+    ("lift_constants", "shared over"): ("where (v > ($1.avg + $low))", "TableJoin on every row\n"),
+    ("channel_events", "next"): ("SemiTableJoin", "TableJoin on every row where (v > $low)"),
+}
+
+
+@pytest.mark.parametrize(("rule", "shape"), PLANS)
+def test_each_rule_over_a_set_leaves_its_mark_on_the_plan(rule: str, shape: str) -> None:
+    plans = []
+    for off in ("", rule):
+        with ms.connect() as db:
+            db.execute(STREAMS + (f"; SET disable_rule = '{off}'" if off else ""))
+            text = SHAPES[shape]
+            rows = [{"id": key, "k": key, "low": float(key)} for key in range(5)]
+            plans.append(db.sql_many(text, rows, key="id").explain().partition("physical plan")[2])
+    with_rule, without = PLANS[rule, shape]
+    assert with_rule in plans[0] and without in plans[1]
+    assert plans[0] != plans[1]

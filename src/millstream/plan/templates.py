@@ -25,10 +25,11 @@ from millstream.expressions.nodes import (
 from millstream.expressions.nodes import (
     walk as parts_of,
 )
+from millstream.plan.channels import channel_of
 from millstream.plan.event_joins import AsofJoin
 from millstream.plan.events.algebra import Fold, Next
-from millstream.plan.node import Node, Pairs
-from millstream.plan.nodes import Filter, JoinTable, Project, TableScan, passthrough
+from millstream.plan.node import Kind, Node, Pairs
+from millstream.plan.nodes import Filter, JoinTable, Project, TableHow, TableScan, passthrough
 from millstream.plan.patterns.search import Match, Reach
 from millstream.plan.relations import Join, Validity
 from millstream.records import dataclass
@@ -73,13 +74,22 @@ def parameters_of(plan: Node) -> frozenset[str]:
     return _own_parameters(plan).union(*map(parameters_of, plan.inputs))
 
 
-def for_all(plan: Node, constants: ConstantsTable) -> Node:
-    """The plan that runs a template for every row of its constants; before its own columns it has the number of the
-    query and its key."""
+INDEX, LIFT, CHANNELS = "index_constants", "lift_constants", "channel_events"
+SHARING = {
+    INDEX: "the index of a join with the constants finds the queries whose condition a row meets",
+    LIFT: "what no constant decides is computed once for all queries, below the join with their constants",
+    CHANNELS: "NEXT and FOLD keep an instance once for all queries that want it, which choose among what was found",
+}
+"""rules over sets of queries, each of which may be left out: the results are the same, and cost more"""
+
+
+def for_all(plan: Node, constants: ConstantsTable, without: frozenset[str] = frozenset()) -> Node:
+    """The plan that runs a template for every row of its constants, some rules of sharing left out; before its own
+    columns it has the number of the query and its key."""
     validity = plan if isinstance(plan, Validity) else None
     body = plan if validity is None else validity.input
     key = frozenset([constants.key])
-    shared = _Sharing(constants).lift(body, key)
+    shared = _Sharing(constants, frozenset(SHARING) - without).lift(body, key)
     made = shared.plan if shared.is_apart else _paired(body, constants, (), key)
     names = (QUERY, parameter_column(constants.key), *body.schema.names)
     made = Project(made, tuple((name, Column(made.schema[name].type, name)) for name in names))
@@ -94,17 +104,22 @@ class _Lifted:
 
 
 class _Sharing:
-    def __init__(self, constants: ConstantsTable) -> None:
+    def __init__(self, constants: ConstantsTable, rules: frozenset[str]) -> None:
         self._constants = constants
+        self._rules = rules
 
     def lift(self, node: Node, above: frozenset[str]) -> _Lifted:
         """The plan of a subplan for all queries, with the parameters that operators above it ask for."""
         own = _own_parameters(node)
+        if isinstance(node, Next | Fold) and (lifted := self._channel(node, own, above)) is not None:
+            return lifted
         if isinstance(node, Join) and node.how == "inner" and own:
             node, condition = _without_parameters(node)
             return self.lift(Filter(node, condition), above)
         below = [self.lift(child, above | own) for child in node.inputs]
         if not own and not any(child.is_apart for child in below):
+            if LIFT not in self._rules and not node.inputs and node.kind is Kind.EVENTS:
+                return self._apart(_Lifted(node, False), above)
             return _Lifted(node, False)
         by = (QUERY, *map(parameter_column, sorted(above)))
         match node:
@@ -134,6 +149,11 @@ class _Sharing:
     def _chosen(self, plan: Node, predicate: Expr, above: frozenset[str]) -> Node:
         """The rows of a shared subplan with the queries whose condition holds."""
         parts = conjuncts(predicate)
+        if INDEX not in self._rules:
+            wanted = above.union(*map(_parameters_in, parts))
+            paired = Filter(_paired(plan, self._constants, (), wanted), conjunction(tuple(map(_settled_expr, parts))))
+            kept = {*plan.schema.names, QUERY, *map(parameter_column, above)}
+            return Project(paired, tuple(column for column in passthrough(paired.schema) if column[0] in kept))
         same = [part for part in parts if not _parameters_in(part)]
         asked = tuple(part for part in parts if _parameters_in(part))
         below = Filter(plan, conjunction(tuple(same))) if same else plan
@@ -155,6 +175,20 @@ class _Sharing:
         if outer not in ("right", "full") or not (left.is_apart and right.is_apart):
             return settled
         raise CannotShare(f"a {outer.upper()} JOIN of two sides that both depend on constants")
+
+    def _channel(self, node: Next | Fold, own: frozenset[str], above: frozenset[str]) -> _Lifted | None:
+        """One operator for all queries, which choose among what it found; None if they differ in more than in what they
+        choose of the first stream."""
+        if not {CHANNELS, LIFT, INDEX} <= self._rules or own or parameters_of(node.right):
+            return None
+        channel = channel_of(node.left, lambda expr: bool(_parameters_in(expr)))
+        if channel is None or not channel.asked or parameters_of(channel.plan):
+            return None
+        wanted = _paired(channel.plan, self._constants, channel.asked, frozenset(), "semi")
+        found = replace(node, left=wanted)
+        made = _paired(found, self._constants, channel.asked, above)
+        kept = (*node.schema.names, QUERY, *map(parameter_column, sorted(above)))
+        return _Lifted(Project(made, tuple((name, Column(made.schema[name].type, name)) for name in kept)), True)
 
     def _following(self, node: Next | Fold, below: list[_Lifted], wanted: frozenset[str]) -> Node:
         """What follows what: instances are of one query each. Events of the second stream are for all queries, unless
@@ -183,8 +217,10 @@ def _same_query(left: Node) -> tuple[Expr, Expr]:
     return Column(type_, QUERY), Column(type_, _OTHER_QUERY)
 
 
-def _paired(plan: Node, constants: ConstantsTable, asked: tuple[Expr, ...], above: frozenset[str]) -> Node:
-    """Rows with the queries for which all of `asked` hold."""
+def _paired(
+    plan: Node, constants: ConstantsTable, asked: tuple[Expr, ...], above: frozenset[str], how: TableHow = "inner"
+) -> Node:
+    """Rows with the queries for which all of `asked` hold; as `semi` only the rows for which there are some."""
     wanted = above.union(*map(_parameters_in, asked))
     table = constants.rows(wanted)
     pairs: list[tuple[Expr, Expr]] = []
@@ -195,7 +231,9 @@ def _paired(plan: Node, constants: ConstantsTable, asked: tuple[Expr, ...], abov
             rest.append(_settled_expr(part))
         else:
             pairs.append((pair[0], _settled_expr(pair[1])))
-    joined = JoinTable(plan, table, tuple(pairs), conjunction(tuple(rest)) if rest else None)
+    joined = JoinTable(plan, table, tuple(pairs), conjunction(tuple(rest)) if rest else None, how)
+    if how == "semi":
+        return joined
     kept = {*plan.schema.names, QUERY, *map(parameter_column, above)}
     return Project(joined, tuple(column for column in passthrough(joined.schema) if column[0] in kept))
 

@@ -26,7 +26,7 @@ from millstream.errors import BindError, CatalogError, DataError, MillstreamErro
 from millstream.hosts.tables import quoted
 from millstream.kernels.keys import KeyTable
 from millstream.physical.nodes import Apply, Physical, StoredTable, TableJoin, walk
-from millstream.plan.templates import CannotShare, ConstantsTable, for_all
+from millstream.plan.templates import CHANNELS, CannotShare, ConstantsTable, for_all
 from millstream.records import dataclass
 from millstream.schema import Field, Schema
 from millstream.session.constants import Rows, as_table, put, sample_of
@@ -394,7 +394,11 @@ class QuerySet:
         action = self._bound(given)
         # operators become automata once constants have their places between them
         plan = self._database.optimized(action.bound.plan, without=frozenset(["fuse_events"]))
-        return action, Bound(for_all(plan, constants), (NUMBER, "query", *action.bound.names))
+        without = self._database.config.disabled_rules
+        if self.table is not None:
+            # instances that queries share would be seen by those that come later: then each keeps its own
+            without |= {CHANNELS}
+        return action, Bound(for_all(plan, constants, without), (NUMBER, "query", *action.bound.names))
 
     def _start(self, fixed: tuple[tuple[str, Any], ...]) -> Cohort:
         self._made += 1
@@ -464,7 +468,7 @@ def _is_open(plan: Physical, table: str) -> bool:
     """Whether no state is shared: every row that a kernel takes in is of one query, by the join with the constants."""
 
     def is_apart(node: Physical) -> bool:
-        if isinstance(node, TableJoin) and node.table.table == table:
+        if isinstance(node, TableJoin) and node.how == "inner" and node.table.table == table:
             return True
         below = [child for child in node.inputs if not isinstance(child, StoredTable)]
         return bool(below) and all(map(is_apart, below))

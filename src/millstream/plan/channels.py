@@ -1,0 +1,65 @@
+"""One operator for all queries of a set: NEXT and FOLD over events that each query chooses otherwise.
+
+An event of the first stream looks for what follows it whatever others there are. So what the queries choose by their
+constants may as well be chosen behind the operator, by the columns that the event brought along: RUMOR's channel, in
+which a tuple belongs to many streams. An instance is kept once, however many queries want it, and the index of the
+join with the constants tells them when something was found. Events that no query wants are left out before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from millstream.expressions.nodes import Column, Expr, columns_of, conjunction, conjuncts, substitute
+from millstream.plan.node import Node
+from millstream.plan.nodes import Filter, Project
+from millstream.records import dataclass
+
+CHANNEL = "$member"
+"""begins the names of columns that only the conditions of queries read"""
+
+
+@dataclass(frozen=True)
+class Channel:
+    """A stream without what queries choose of it, and these conditions over its columns."""
+
+    plan: Node
+    asked: tuple[Expr, ...]
+
+
+def channel_of(node: Node, has_parameters: Callable[[Expr], bool]) -> Channel | None:
+    """A stream that all queries share, if they differ only in filters over it; None if they differ in more."""
+    match node:
+        case Filter(input=below, predicate=predicate):
+            inner = channel_of(below, has_parameters)
+            if inner is None:
+                return None
+            parts = conjuncts(predicate)
+            same = tuple(part for part in parts if not has_parameters(part))
+            asked = tuple(part for part in parts if has_parameters(part))
+            plan = Filter(inner.plan, conjunction(same)) if same else inner.plan
+            return Channel(plan, (*inner.asked, *asked))
+        case Project(input=below, columns=columns):
+            inner = channel_of(below, has_parameters)
+            if inner is None or any(has_parameters(expr) for _, expr in columns):
+                return None
+            if not inner.asked:
+                return Channel(node.with_inputs((inner.plan,)), ())
+            return _projected(inner, columns)
+    return Channel(node, ())
+
+
+def _projected(inner: Channel, columns: tuple[tuple[str, Expr], ...]) -> Channel:
+    """A projection that keeps what conditions read, under names of their own where it has none for it."""
+    named: dict[str, Expr] = {expr.name: Column(expr.type, name) for name, expr in columns if isinstance(expr, Column)}
+    read = sorted(frozenset().union(*map(columns_of, inner.asked)) & set(inner.plan.schema.names))
+    more = []
+    for name in read:
+        if name not in named:
+            own = f"{CHANNEL}{len(more)}.{name}"
+            type_ = inner.plan.schema[name].type
+            more.append((own, Column(type_, name)))
+            named[name] = Column(type_, own)
+    kept = {name: named[name] for name in read}
+    plan = Project(inner.plan, (*columns, *more))
+    return Channel(plan, tuple(substitute(condition, kept) for condition in inner.asked))
