@@ -70,8 +70,10 @@ bench-patterns: $(STAMP) ## measure row patterns against PyFlink (which it insta
 bench-nexmark: $(STAMP) ## measure NEXMark q5 and q8 embedded, on Spark, and by Spark's own operators
 	$(BIN)/python benchmarks/nexmark_spark.py
 
-bench-queries: $(STAMP) ## measure one to a million standing queries of one shape
+bench-queries: $(STAMP) ## measure one to a million standing queries, the papers' workloads and Esper
 	$(BIN)/python benchmarks/queries.py
+	$(BIN)/python benchmarks/queries_workloads.py --ablations --plots
+	$(BIN)/python benchmarks/queries_esper.py
 
 format: $(STAMP) ## format the code
 	$(BIN)/ruff format src tests benchmarks examples

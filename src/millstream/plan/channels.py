@@ -53,7 +53,7 @@ def _projected(inner: Channel, columns: tuple[tuple[str, Expr], ...]) -> Channel
     """A projection that keeps what conditions read, under names of their own where it has none for it."""
     named: dict[str, Expr] = {expr.name: Column(expr.type, name) for name, expr in columns if isinstance(expr, Column)}
     read = sorted(frozenset().union(*map(columns_of, inner.asked)) & set(inner.plan.schema.names))
-    more = []
+    more: list[tuple[str, Expr]] = []
     for name in read:
         if name not in named:
             own = f"{CHANNEL}{len(more)}.{name}"
