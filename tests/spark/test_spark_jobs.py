@@ -269,9 +269,11 @@ STREAMED = {
 }
 
 
+@pytest.mark.parametrize("kept", ["variables", "value"])
 def test_a_streaming_job_serves_every_sink_and_resumes(
-    spark: Any, feed: Feed, tmp_path: Path, expected: dict[str, list[Any]], changes: list[Any]
+    spark: Any, feed: Feed, tmp_path: Path, expected: dict[str, list[Any]], changes: list[Any], kept: str
 ) -> None:
+    """However state is kept; a checkpoint goes on as it began."""
     taken: list[tuple[int, list[Any]]] = []
 
     def take(frame: Any, batch: int) -> None:
@@ -281,7 +283,13 @@ def test_a_streaming_job_serves_every_sink_and_resumes(
     for first, last in ((0, 10), (10, 20)):
         feed.add(ROWS[first:last])
     database = pipeline(spark, feed, tmp_path, STREAMED)
-    job = run_job(database, tmp_path / "checkpoint", {"peaks_fn": take})
+    spark.conf.set("spark.millstream.state", kept)
+    try:
+        job = run_job(database, tmp_path / "checkpoint", {"peaks_fn": take})
+    finally:
+        spark.conf.unset("spark.millstream.state")
+    operators = {entry["operatorName"] for entry in job.query.lastProgress["stateOperators"]}
+    assert operators == {"applyInPandasWithState" if kept == "value" else "transformWithStateInPandasExec"}
     fetched += database._host.fetch("large").to_pylist()
     assert job.graph.levels == 3 and len(job.graph.sources) == 1
     files = [entry["sources"][0]["numInputRows"] for entry in job.query.recentProgress]
@@ -301,6 +309,28 @@ def test_a_streaming_job_serves_every_sink_and_resumes(
     peaks = [row["peak"] for row in expected["peaks"]]
     assert [peak for _, rows in taken for peak in rows][: len(peaks)] == peaks
     assert job.rows("large") == len(fetched) and job.stages["millstream_stage_1"].startswith("over by k")
+
+
+def test_the_state_of_a_frame_is_one_value(
+    spark: Any, feed: Feed, tmp_path: Path, expected: dict[str, list[Any]]
+) -> None:
+    for first in range(0, 40, 20):
+        feed.add(ROWS[first : first + 20])
+    feed.add(END)
+    m = Millstream(spark)
+    options = f"connector = 'file', path = '{feed.folder}', follow = true"
+    m.execute(f"CREATE STREAM s (k INT, x DOUBLE, ts TIMESTAMP) ORDER BY ts WITH ({options})")
+    spark.conf.set("spark.millstream.state", "value")
+    try:
+        frame = m.sql(QUERIES["totals"])
+        assert "TransformWithState" in m.explain(QUERIES["peaks"]), "Spark refuses two operators that keep a value each"
+    finally:
+        spark.conf.unset("spark.millstream.state")
+    writer = frame.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query = writer.trigger(**NOW).start(str(tmp_path / "out"))
+    query.awaitTermination()
+    assert [entry["operatorName"] for entry in query.lastProgress["stateOperators"]] == ["applyInPandasWithState"]
+    assert in_files(tmp_path / "out") == sorted(expected["totals"], key=str)
 
 
 def test_a_micro_batch_that_is_repeated_leaves_every_row_once(spark: Any, feed: Feed, tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from spark_cases import SECOND, TRADES, as_rows, in_process, over, random_trades, trades
 
 from millstream.errors import StateError
-from millstream.hosts.spark import blobs, state, stateful
+from millstream.hosts.spark import blobs, one_value, state, stateful
+from millstream.hosts.spark.one_value import in_one_value
 from millstream.hosts.spark.stage import LateRows, Stage, bucket_ids
 from millstream.hosts.spark.stateful import KernelProcessor
 from millstream.hosts.spark.steps import Pack
@@ -61,12 +62,23 @@ class PretendedStore:
         self.timers[self.key].discard(at)
 
 
+class PretendedValue:
+    """The value of a bucket, as Spark hands it to a function."""
+
+    def __init__(self, values: dict[int, bytes], bucket: int) -> None:
+        self.exists = bucket in values
+        self.get = (bytearray(values[bucket]),) if self.exists else ()
+        self.update = lambda value: values.update({bucket: value[0]})
+
+
 class PretendedSpark:
     """Runs micro-batches through a processor: with heartbeats, or without them but with Spark's watermark."""
 
     def __init__(self, spec: KernelSpec, buckets: int, slack: int, beating: bool = True, **stage: Any) -> None:
         self.spec, self.buckets, self.slack, self.beating = spec, buckets, slack, beating
         self.stage = stage
+        self.one_value = False
+        self.values: dict[int, bytes] = {}
         self.store = PretendedStore()
         self.watermark = 0
         self.latest = 0
@@ -78,6 +90,7 @@ class PretendedSpark:
         clocks = {"beating": (self.beating,), "watermarked": not self.beating, **self.stage}
         self.processor = KernelProcessor(Stage(self.spec, self.buckets, **clocks))
         self.processor.init(self.store)
+        self.function = in_one_value(KernelProcessor(Stage(self.spec, self.buckets, **clocks)))
 
     def restart(self) -> None:
         """Another process: nothing is left but what the store has."""
@@ -97,7 +110,10 @@ class PretendedSpark:
         times = SimpleNamespace(getCurrentWatermarkInMs=lambda: self.watermark)
         for bucket, frame in pd.concat(frames).groupby("bucket") if frames else ():
             self.store.key = int(bucket)
-            self.take(self.processor.handleInputRows((bucket,), iter([frame]), times))
+            if self.one_value:
+                self.take(self.function((bucket,), iter([frame]), PretendedValue(self.values, int(bucket))))
+            else:
+                self.take(self.processor.handleInputRows((bucket,), iter([frame]), times))
         for key, timers in self.store.timers.items():
             for at in sorted(timer for timer in timers if timer <= self.watermark):
                 self.store.key = key
@@ -129,13 +145,15 @@ class PretendedSpark:
     beating=st.booleans(),
     seed=st.integers(0, 5),
     near=st.sampled_from([0, 1500, 1 << 16]),
+    as_value=st.booleans(),
 )
 def test_micro_batches_give_what_the_kernel_gives(
-    cuts: list[int], restarts: set[int], buckets: int, keyed: bool, beating: bool, seed: int, near: int
+    cuts: list[int], restarts: set[int], buckets: int, keyed: bool, beating: bool, seed: int, near: int, as_value: bool
 ) -> None:
     rows = random_trades(80, seed, disorder=3 * SECOND)
     spec = over(("symbol",) if keyed else ())
     spark = PretendedSpark(spec, buckets if keyed else 1, slack=4 * SECOND, beating=beating)
+    spark.one_value = as_value and beating
     places = [0, *sorted(cuts), 80]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(state, "NEAR_BYTES", near)
@@ -146,6 +164,15 @@ def test_micro_batches_give_what_the_kernel_gives(
         spark.micro_batch([])
     assert spark.rows() == in_process(spec, rows, upto=spark.reached)
     assert len(spark.rows()) > 40
+
+
+def test_a_value_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    spark = PretendedSpark(over(("symbol",)), 1, slack=0)
+    spark.one_value = True
+    monkeypatch.setattr(one_value, "MOST_BYTES", 1000)
+    with pytest.raises(StateError, match="too many for one value"):
+        spark.micro_batch(random_trades(80, 1, disorder=0))
+    assert not spark.values
 
 
 def test_late_rows_are_counted_and_not_let_in() -> None:

@@ -15,7 +15,7 @@ from millstream.hosts.spark.blobs import SEQ, TIME
 from millstream.hosts.spark.branches import ORDER_BITS, Branch, Clockwork, merged, width_of
 from millstream.hosts.spark.meters import STAGE_METRICS, metered, metered_rows
 from millstream.hosts.spark.native import grouped_natively
-from millstream.hosts.spark.session import check_streaming, cores_of
+from millstream.hosts.spark.session import VARIABLES, check_streaming, cores_of, kept_in_frame
 from millstream.hosts.spark.spans import with_ends
 from millstream.hosts.spark.sqltext import spark_sql, spark_value
 from millstream.hosts.spark.stage import LateRows, Stage
@@ -73,6 +73,8 @@ class BranchBuilder:
     """whether the rows of an operator are Spark's"""
     stages: list[Stage] = field(default_factory=list)
     """those that keep state, in the order they are built"""
+    kept: str = VARIABLES
+    """how they keep it"""
     _built: dict[Physical, tuple[Branch, ...]] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
@@ -80,10 +82,13 @@ class BranchBuilder:
         """The branches whose union is the plan's result; with `rows` they are to be Spark's, without hidden columns."""
         plan = with_ends(plan)
         if self.clockwork.streaming and self.clockwork.timed:
-            check_streaming(self.spark)
-            last = arranged(with_last_columns(fused(plan)), self.spark)
-            if rows and isinstance(last, Apply) and is_exchange(last) and can_travel(last.schema, self.spark):
-                return (self._applied(last, wide=True),)
+            if rows:
+                self.kept = kept_in_frame(self.spark, exchanges(fused(plan)), self.clockwork.watermarked)
+            if self.kept == VARIABLES:
+                check_streaming(self.spark)
+                last = arranged(with_last_columns(fused(plan)), self.spark)
+                if rows and isinstance(last, Apply) and is_exchange(last) and can_travel(last.schema, self.spark):
+                    return (self._applied(last, wide=True),)
         native = rows and not self.clockwork.streaming
         return self._node(arranged(fused(plan), self.spark, self.in_spark if native else None))
 
@@ -161,14 +166,12 @@ class BranchBuilder:
 
     def _kept(self, packed: DataFrame, stage: Stage) -> DataFrame:
         """Each bucket's rows with its state: a streaming query."""
-        from millstream.hosts.spark.processor import StageProcessor
+        from millstream.hosts.spark.one_value import stateful
         from millstream.hosts.spark.stateful import KernelProcessor, output_ddl
 
         self.stages.append(stage)
         mode = "EventTime" if self.clockwork.watermarked else "None"
-        output = packed.groupBy("bucket").transformWithStateInPandas(
-            StageProcessor(KernelProcessor(stage)), output_ddl(stage), "Append", mode
-        )
+        output = stateful(packed, KernelProcessor(stage), output_ddl(stage), mode, self.kept)
         name = f"{STAGE_METRICS}{next(self._numbers)}"
         return metered_rows(output, name, wire_sql(stage.spec.output)) if stage.wide else metered(output, name)
 
@@ -263,6 +266,12 @@ def is_exchange(node: Physical) -> bool:
     from millstream.kernels.streams.merge import MergeSpec
 
     return isinstance(node, Apply) and not isinstance(node.spec, MergeSpec)
+
+
+def exchanges(node: Physical) -> int:
+    """How many operators with state a streaming query of a plan has."""
+    own = is_exchange(node) or (isinstance(node, Source) and node.side == "late")
+    return own + sum(map(exchanges, node.inputs))
 
 
 def computed(branch: Branch, node: Compute) -> Branch:

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 PARTITIONS = "spark.sql.shuffle.partitions"
+KEPT_AS = "spark.millstream.state"
+"""How streaming queries keep state: in `variables` of Spark's, or as one `value` for each bucket."""
+VARIABLES, VALUE = "variables", "value"
+CHECKS = "spark.sql.streaming.unsupportedOperationCheck"
+"""Whether Spark refuses, among others, several operators that keep one value each."""
 REMOTE_TASKS = 8
 """Tasks of an exchange on Spark Connect, which does not tell how many cores there are."""
 
@@ -62,6 +67,20 @@ def check_streaming(spark: SparkSession) -> None:
             detail=f"{PROVIDER} must be the RocksDB provider, and the session does not allow setting it",
             hint=f"start the session with {PROVIDER}={ROCKSDB}",
         ) from None
+
+
+def kept_as(spark: SparkSession) -> str:
+    """How the session wants the state of jobs to be kept."""
+    found = str(spark.conf.get(KEPT_AS, VARIABLES) or VARIABLES).strip().lower()
+    if found not in (VARIABLES, VALUE):
+        raise EngineError(f"{KEPT_AS} is {found!r}", hint=f"choose {VARIABLES} or {VALUE}")
+    return found
+
+
+def kept_in_frame(spark: SparkSession, exchanges: int, watermarked: bool) -> str:
+    """How the state of a DataFrame is kept: one value has no timers, and Spark may refuse several operators."""
+    refused = exchanges > 1 and str(spark.conf.get(CHECKS, "true")).lower() != "false"
+    return VARIABLES if watermarked or refused else kept_as(spark)
 
 
 def register_source(spark: SparkSession, source: Any) -> None:

@@ -15,7 +15,7 @@ from millstream.hosts.spark.branches import Branch, Clockwork
 from millstream.hosts.spark.job.fan import JOB_ROWS, TOLD, Fan, FanOut, FanRun, Spread, outlet_number
 from millstream.hosts.spark.job.graph import JobGraph, JobSource
 from millstream.hosts.spark.meters import metered_stages
-from millstream.hosts.spark.session import check_streaming
+from millstream.hosts.spark.session import VARIABLES, check_streaming
 from millstream.hosts.spark.stage import bucket_ids
 from millstream.hosts.spark.steps import Arrows, Batches, spare_collector
 from millstream.hosts.spark.tables import arrow_frame
@@ -53,17 +53,18 @@ def job_frame(
     streaming: bool,
     levels: int = 0,
     beats: str = "",
+    kept: str = VARIABLES,
 ) -> DataFrame:
     """All rows of all outlets, packed; `readers` are by the number of the session.
 
     It has at least so many levels: Spark counts them in a checkpoint, also when queries have gone that needed them.
-    `beats` is the file that tells of heartbeats in a streaming job.
+    `beats` is the file that tells of heartbeats in a streaming job, `kept` says how it keeps state.
     """
     # not before there is a job: importing the host must not import pyspark
     from millstream.hosts.spark.job.levels import BoundedLevel, LevelProcessor, LevelStage
-    from millstream.hosts.spark.processor import StageProcessor
+    from millstream.hosts.spark.one_value import stateful
 
-    if streaming and max(graph.levels, levels):
+    if streaming and kept == VARIABLES and max(graph.levels, levels):
         check_streaming(spark)
     spread = Spread(graph.buckets, bucket_ids(graph.buckets) if streaming else None, streaming)
     packed = _read(spark, graph, readers, spread)
@@ -74,8 +75,7 @@ def job_frame(
             LevelStage(number, stage.name, stage.stage, stage.fan) for number, stage in graph.at(level).items()
         )
         if streaming:
-            processor = StageProcessor(LevelProcessor(stages, spread))
-            packed = packed.groupBy("bucket").transformWithStateInPandas(processor, JOB_ROWS, "Append", "None")
+            packed = stateful(packed, LevelProcessor(stages, spread), JOB_ROWS, "None", kept)
             packed = metered_stages(packed, [stage.number for stage in stages]).where(f"port != {TOLD}")
         else:
             packed = _together(packed, graph.buckets).mapInArrow(BoundedLevel(stages, spread), JOB_ROWS)

@@ -18,6 +18,7 @@ from millstream.expressions.python_calls import PythonCode
 from millstream.hosts.contract import ReadyQuery
 from millstream.hosts.spark.job.graph import JobGraph, JobQuery
 from millstream.hosts.spark.kept_plan import KeptStage, another_query, read_text, told_stage, write_text
+from millstream.hosts.spark.session import VARIABLES
 from millstream.physical.nodes import Source
 from millstream.records import dataclass
 
@@ -47,14 +48,16 @@ class KeptJob:
     levels: int
     buckets: int
     generations: int = 1
+    kept: str = VARIABLES
+    """how state is kept"""
 
     @staticmethod
-    def of(graph: JobGraph, streams: Sequence[StreamDef], before: KeptJob | None) -> KeptJob:
+    def of(graph: JobGraph, streams: Sequence[StreamDef], before: KeptJob | None, kept: str = VARIABLES) -> KeptJob:
         queries = []
         for query, numbers in zip(graph.queries, graph.stages_of, strict=True):
             stages = [graph.stages[number] for number in numbers]
-            kept = tuple(KeptStage(own.stage.spec.describe(), own.stage.signature) for own in stages)
-            queries.append(KeptQuery(query.program, tuple(own.name for own in stages), kept, query.generation))
+            does = tuple(KeptStage(own.stage.spec.describe(), own.stage.signature) for own in stages)
+            queries.append(KeptQuery(query.program, tuple(own.name for own in stages), does, query.generation))
         levels = graph.levels if before is None else before.levels
         generations = 1 + max((query.generation for query in queries), default=0)
         return KeptJob(
@@ -65,6 +68,7 @@ class KeptJob:
             levels,
             graph.buckets,
             generations if before is None else max(generations, before.generations),
+            kept if before is None else before.kept,
         )
 
     @staticmethod

@@ -19,7 +19,7 @@ from millstream.hosts.spark.job.kept_job import KeptJob, new_name, refuse_unfit
 from millstream.hosts.spark.job.outlets import Outlets, TakeBatch
 from millstream.hosts.spark.job.surroundings import SessionInputs
 from millstream.hosts.spark.meters import STAGE_METRICS, numbers_of
-from millstream.hosts.spark.session import register_own, send_whole
+from millstream.hosts.spark.session import VALUE, kept_as, register_own, send_whole
 from millstream.hosts.spark.streaming import Trigger
 from millstream.plan_form import python_in
 from millstream.records import dataclass
@@ -105,6 +105,8 @@ def start_job(
     beats: str = "",
 ) -> StreamingJob:
     """Start queries as one job, resuming from `checkpoint` if there is one; `beats` is the file of heartbeats."""
+    from millstream.hosts.spark.one_value import Unchecked
+
     for query in queries:
         send_whole(python_in(query.program.plan).values())
     kept = KeptJob.read(spark, checkpoint, [query.program for query in queries])
@@ -115,10 +117,11 @@ def start_job(
         # the client of a Spark server does not see micro-batches: there tables are what they were at the start
         steering = inputs.steering(checkpoint) if hasattr(spark, "_jsparkSession") else None
         graph = _graph(spark, queries, kept, buckets, steering)
-        now = KeptJob.of(graph, streams, kept)
+        now = KeptJob.of(graph, streams, kept, kept_as(spark))
         if kept is not None:
             kept.refuse_another(now)
-        packed = job_frame(spark, graph, {inputs.number: inputs}, streaming=True, levels=now.levels, beats=beats)
+        read = {inputs.number: inputs}
+        packed = job_frame(spark, graph, read, streaming=True, levels=now.levels, beats=beats, kept=now.kept)
         outlets = Outlets(spark, checkpoint, [query.program for query in queries], deliver, functions, steering)
         writer = _writer(packed, outlets)
         outlets.open(n for n, query in enumerate(queries) if kept is None or kept.find(query.program.name) is None)
@@ -129,7 +132,8 @@ def start_job(
             writer = writer.queryName(name)
         if trigger is not None:
             writer = writer.trigger(**trigger)
-        return StreamingJob(writer.start(), graph, outlets)
+        with Unchecked(spark, now.kept == VALUE and now.levels > 1):
+            return StreamingJob(writer.start(), graph, outlets)
 
 
 def _graph(
