@@ -41,11 +41,6 @@ SCENARIOS = {
     **SWEEP_SCENARIOS,
 }  # fmt: skip
 
-laws = settings(
-    deadline=None, max_examples=examples(30), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
-each_kernel = pytest.mark.parametrize("name", registered())
-
 
 def bits(value: Any) -> Any:
     """A value such that equal floats are those with equal bits; all NaNs are one."""
@@ -100,26 +95,31 @@ def test_every_kernel_is_covered() -> None:
     assert set(SCENARIOS) == set(registered())
 
 
-@each_kernel
-@laws
+@pytest.mark.parametrize("name", registered())
+@settings(
+    deadline=None, max_examples=examples(30), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 @given(data=st.data())
-def test_batching(name: str, data: st.DataObject) -> None:
+def test_laws(name: str, data: st.DataObject) -> None:
+    """All laws on one example: it is drawn, and its outcome known, once for all of them."""
     scenario = data.draw(SCENARIOS[name])
     inputs = data.draw(batches(scenario))
-    with jit.using("off", threads=data.draw(st.sampled_from([1, 4]))):
-        assert outcome(lambda: content(run(scenario.spec.build(), inputs))) == expected(scenario)
+    with jit.using("off", threads=data.draw(st.sampled_from([1, 2, 4]))):
+        wanted = expected(scenario)
+        check_batching(scenario, inputs, wanted)
+        check_snapshots(scenario, inputs, wanted, data)
+        check_pieces(scenario, inputs, wanted, data)
+        if scenario.spec.keys is not None:
+            check_sharding(scenario, inputs, wanted, data)
 
 
-@each_kernel
-@laws
-@given(data=st.data())
-def test_outputs_keep_the_promise(name: str, data: st.DataObject) -> None:
-    scenario = data.draw(SCENARIOS[name])
-    inputs = data.draw(batches(scenario))
-    with jit.using("off", threads=1):
-        outputs = outcome(lambda: run(scenario.spec.build(), inputs))
+def check_batching(scenario: Scenario, inputs: list[Batch], wanted: Any) -> None:
+    outputs = outcome(lambda: run(scenario.spec.build(), inputs))
     if isinstance(outputs, str):
+        assert outputs == wanted
         return
+    assert content(outputs) == wanted
+    # outputs keep their promise
     upto, last = BEGIN, (BEGIN, BEGIN)
     for batch in outputs:
         assert batch.rows.schema.equals(scenario.spec.output.arrow)
@@ -132,12 +132,7 @@ def test_outputs_keep_the_promise(name: str, data: st.DataObject) -> None:
     assert upto == FOREVER
 
 
-@each_kernel
-@laws
-@given(data=st.data())
-def test_snapshots(name: str, data: st.DataObject) -> None:
-    scenario = data.draw(SCENARIOS[name])
-    inputs = data.draw(batches(scenario))
+def check_snapshots(scenario: Scenario, inputs: list[Batch], wanted: Any, data: st.DataObject) -> None:
     saves = data.draw(st.lists(st.booleans(), min_size=len(inputs), max_size=len(inputs)))
 
     def with_restarts() -> list[Any]:
@@ -152,16 +147,10 @@ def test_snapshots(name: str, data: st.DataObject) -> None:
                 state = saving.restore(kernel, saved)
         return content(outputs)
 
-    with jit.using("off", threads=data.draw(st.sampled_from([1, 2]))):
-        assert outcome(with_restarts) == expected(scenario)
+    assert outcome(with_restarts) == wanted
 
 
-@each_kernel
-@laws
-@given(data=st.data())
-def test_pieces(name: str, data: st.DataObject) -> None:
-    scenario = data.draw(SCENARIOS[name])
-    inputs = data.draw(batches(scenario))
+def check_pieces(scenario: Scenario, inputs: list[Batch], wanted: Any, data: st.DataObject) -> None:
     actions = ["nothing", "save", "restart", "rescale"] if scenario.spec.keys is not None else ["save", "restart"]
     done = data.draw(st.lists(st.sampled_from(actions), min_size=len(inputs), max_size=len(inputs)))
 
@@ -188,22 +177,12 @@ def test_pieces(name: str, data: st.DataObject) -> None:
 
     # Few keys make many pieces, so that they are given up, put together and numbered again.
     most = data.draw(st.sampled_from([1, 2, 1024]))
-    with (
-        patch.multiple("millstream.kernels.saving.pieces", KEYS_PER_PIECE=most, _SPARE_PIECES=0),
-        jit.using("off", threads=data.draw(st.sampled_from([1, 2]))),
-    ):
-        assert outcome(with_restarts) == expected(scenario)
+    with patch.multiple("millstream.kernels.saving.pieces", KEYS_PER_PIECE=most, _SPARE_PIECES=0):
+        assert outcome(with_restarts) == wanted
 
 
-@each_kernel
-@laws
-@given(data=st.data())
-def test_sharding(name: str, data: st.DataObject) -> None:
-    scenario = data.draw(SCENARIOS[name])
+def check_sharding(scenario: Scenario, inputs: list[Batch], wanted: Any, data: st.DataObject) -> None:
     spec = scenario.spec
-    if spec.keys is None:
-        return
-    inputs = data.draw(batches(scenario))
     parts = data.draw(st.integers(1, 3))
     split_at, merge_at = sorted(data.draw(st.tuples(*[st.integers(0, len(inputs))] * 2)))
 
@@ -224,8 +203,7 @@ def test_sharding(name: str, data: st.DataObject) -> None:
         outputs += [kernel.step(state, batch) for batch in inputs[merge_at:]]
         return sorted(content(outputs), key=lambda row: row[:2])
 
-    with jit.using("off", threads=data.draw(st.sampled_from([1, 2]))):
-        assert outcome(divided) == expected(scenario)
+    assert outcome(divided) == wanted
 
 
 @pytest.mark.parametrize("name", ["ChainSpec", "WindowGroupSpec"])
