@@ -42,6 +42,11 @@ SCENARIOS = {
 }  # fmt: skip
 
 
+laws = settings(
+    deadline=None, max_examples=examples(30), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+
+
 def bits(value: Any) -> Any:
     """A value such that equal floats are those with equal bits; all NaNs are one."""
     if isinstance(value, float):
@@ -96,9 +101,7 @@ def test_every_kernel_is_covered() -> None:
 
 
 @pytest.mark.parametrize("name", registered())
-@settings(
-    deadline=None, max_examples=examples(30), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
+@laws
 @given(data=st.data())
 def test_laws(name: str, data: st.DataObject) -> None:
     """All laws on one example: it is drawn, and its outcome known, once for all of them."""

@@ -93,3 +93,35 @@ def test_dataframes_that_were_registered_are_reached_and_views_are_not(spark: An
     )
     assert sum(len(path.read_text().split()) for path in (place / "out" / "y").glob("part-*")) == 2
     m.close()
+
+
+SLOW = "SELECT k, median(v) OVER (PARTITION BY k ROWS 100000 PRECEDING) AS m FROM s"
+PAIRS = "SELECT a.v FROM s [RANGE UNBOUNDED] AS a, s [RANGE UNBOUNDED] AS b WHERE a.k = b.k AND a.v < 300"
+LONG = "SELECT k, sum(v) OVER (PARTITION BY k ROWS 100000 PRECEDING) AS m FROM s"
+BOUNDED = [("max_output_rows", 500, PAIRS), ("statement_timeout", 0.5, SLOW), ("memory_limit", 100_000, LONG)]
+
+
+def test_operators_have_limits_in_tasks(spark: Any, tmp_path: Path) -> None:
+    """In bounded runs, beside a query that stays within them, and in streaming queries."""
+    rows = [(i % 2, float(i), i) for i in range(20_000)]
+    open_ended: dict[str, Any] = {"profile": "untrusted", "max_output_rows": 0, "memory_limit": 0}
+    for setting, most, text in BOUNDED:
+        with ms.connect(spark=spark, **open_ended) as db:
+            db.execute("CREATE STREAM s (k INT, v DOUBLE, at BIGINT) ORDER BY at")
+            query = db.sql(text)
+            other = db.sql("SELECT k FROM s WHERE v < 3") if setting == "max_output_rows" else None
+            db.push("s", rows)
+            with db.as_operator():
+                db.execute(f"SET {setting} = {most}")
+            db.finish()
+            assert other is None or other.fetch().num_rows == 3
+            with pytest.raises(ms.LimitError, match=setting):
+                query.fetch()
+    frame = spark.createDataFrame(rows, "k int, v double, at long").coalesce(1)
+    frame.write.parquet(str(tmp_path / "in"))
+    m = Millstream(spark, **open_ended | {"memory_limit": 100_000})
+    m.register("s", spark.readStream.schema(frame.schema).parquet(str(tmp_path / "in")), time="at")
+    writer = m.sql(LONG).writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    with pytest.raises(Exception, match=r"LimitError: the query keeps more than 100,000 bytes"):
+        writer.trigger(availableNow=True).start().awaitTermination(120)
+    m.close()

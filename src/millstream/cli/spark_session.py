@@ -49,7 +49,7 @@ def spark_database(
     spark: SparkSession, config: Config, *, checkpoint: Path | None, streaming: bool, trigger: str | None
 ) -> Database:
     """A session on Spark; `streaming` follows files instead of reading them once."""
-    tables = TableStore()
+    tables = TableStore(config=config)
     place = None if checkpoint is None else str(checkpoint.expanduser().absolute())
     host = SparkHost(spark, tables.read, checkpoint=place, trigger=_trigger(trigger), follow=streaming, tables=tables)
     return Database(host, tables, config)

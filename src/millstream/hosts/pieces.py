@@ -6,15 +6,21 @@ Results do not depend on how rows are batched, so it may be cut anywhere.
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable
 
+from millstream import limits
+from millstream.hosts.sizes import size_of
 from millstream.kernels.batch import Batch, concat
+from millstream.kernels.contract import Kernel, State
 from millstream.limits import Limits
 
 _SECONDS, _SECONDS_LIMITED = 1.0, 0.1
 """how long a piece should take, without limits and with them: so late may it be noticed that it shall end"""
 _FIRST, _FIRST_LIMITED = 2_048, 256
 """rows of the first piece, while nobody knows how long it takes"""
+_MEASURED_EVERY = 1 << 15
+"""rows after which a state is measured"""
 _GROWTH = 8
 """a piece has at most so many times the rows of those before it: what rows cost may depend on the rows"""
 
@@ -57,6 +63,47 @@ def in_pieces(
         allowed.check_rows(emitted)
         between(piece)
     return concat([each for each in found if len(each)] or found[-1:], found[-1].upto)
+
+
+class Growth:
+    """Measures a state now and then: after so many rows, or so many bytes, that it may have grown too large."""
+
+    def __init__(self) -> None:
+        self._rows = self._bytes = 0
+
+    def check(self, allowed: Limits, taken: Batch, state: object) -> None:
+        self._rows += len(taken)
+        self._bytes += taken.rows.nbytes
+        if self._rows >= _MEASURED_EVERY or self._bytes >= allowed.memory // 8:
+            self._rows = self._bytes = 0
+            allowed.check_memory(size_of(state))
+
+
+class Bounded:
+    """The steps of a kernel within limits, for hosts that run each kernel by itself."""
+
+    def __init__(self, allowed: Limits) -> None:
+        self._allowed = allowed
+        self._paces: dict[int, Pace] = defaultdict(Pace)
+        self._growth = Growth()
+
+    def step(self, kernel: Kernel, state: State, batch: Batch) -> Batch:
+        allowed = self._allowed
+        if not allowed:
+            return kernel.step(state, batch)
+
+        def may_go_on(taken: Batch) -> None:
+            if allowed.memory:
+                self._growth.check(allowed, taken, state)
+
+        token = limits.allow(allowed)
+        try:
+            with limits.working(allowed):
+                return in_pieces(
+                    lambda piece: kernel.step(state, piece), batch, self._paces[batch.port], allowed, may_go_on
+                )
+        finally:
+            limits.forbid(token)
 
 
 def _cut(batch: Batch, start: int, stop: int) -> Batch:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from millstream.hosts.embedded.sizes import size_of
+from millstream.hosts.pieces import Growth
 from millstream.hosts.table_join import ReadTables, TableMatches
 from millstream.kernels.batch import Batch
 from millstream.kernels.compute import ComputeStage
@@ -99,9 +99,6 @@ class JoinStoredTable(Stateless):
         self.step = TableMatches(node, tables).step
 
 
-_MEASURED_EVERY = 1 << 15
-
-
 class RunKernel:
     """A kernel and its state."""
 
@@ -111,15 +108,10 @@ class RunKernel:
         self.kernel: Kernel = spec.build()
         self.state = self.kernel.open()
         self.touched = False
-        self._rows = self._bytes = 0
+        self._growth = Growth()
 
     def check_memory(self, allowed: Limits, taken: Batch) -> None:
-        """Measure the state now and then: after so many rows, or so many bytes, that it may have grown too large."""
-        self._rows += len(taken)
-        self._bytes += taken.rows.nbytes
-        if self._rows >= _MEASURED_EVERY or self._bytes >= allowed.memory // 8:
-            self._rows = self._bytes = 0
-            allowed.check_memory(size_of(self.state))
+        self._growth.check(allowed, taken, self.state)
 
     def step(self, batch: Batch) -> Batch:
         # how far time has come is told to every query, so it does not tell queries apart

@@ -23,6 +23,7 @@ from millstream.hosts.spark.steps import Computed, FromRows, KernelOpening, Stag
 from millstream.hosts.spark.tables import SparkTable
 from millstream.hosts.spark.wire import can_travel, wire_sql
 from millstream.kernels.contract import KernelSpec
+from millstream.limits import NO_LIMITS, Limits
 from millstream.physical.native import with_native
 from millstream.physical.nodes import (
     SEVERAL_ROWS,
@@ -71,6 +72,7 @@ class BranchBuilder:
     buckets: int | None = None
     in_spark: Callable[[Physical], bool] = lambda node: False
     """whether the rows of an operator are Spark's"""
+    allowed: Limits = NO_LIMITS
     stages: list[Stage] = field(default_factory=list)
     """those that keep state, in the order they are built"""
     kept: str = VARIABLES
@@ -143,12 +145,24 @@ class BranchBuilder:
         rows = reduce(lambda a, b: a.unionAll(b), packed)
         if not self.clockwork.streaming:
             return Branch(
-                self._brought_together(rows, buckets), spec.output, self.clockwork, KernelOpening(spec), bits=bits
+                self._brought_together(rows, buckets),
+                spec.output,
+                self.clockwork,
+                KernelOpening(spec, self.allowed),
+                bits=bits,
             )
         clockwork = self.clockwork
         idle = idle_of(self.spark)
         stage = Stage(
-            spec, buckets, tuple(beating), clockwork.per_ms, clockwork.watermarked, wide, idle=idle, number=number
+            spec,
+            buckets,
+            tuple(beating),
+            clockwork.per_ms,
+            clockwork.watermarked,
+            wide,
+            idle=idle,
+            number=number,
+            allowed=self.allowed,
         )
         if wide:
             return Branch(self._kept(rows, stage), spec.output, clockwork)

@@ -25,6 +25,7 @@ from millstream.hosts.spark.spool import Spooled
 from millstream.hosts.spark.tables import SparkTable, brought_table, collected, registered_table, stored_table
 from millstream.hosts.spark.times import is_ticks
 from millstream.hosts.tables import TableStore
+from millstream.limits import NO_LIMITS, Limits
 from millstream.physical import nodes as physical
 from millstream.schema import Schema
 
@@ -151,9 +152,23 @@ class DeclaredInputs:
         # a query over DataFrames is answered where stored tables are
         return stored_table(self.spark, self._table_rows(node), node.schema)
 
+    @property
+    def allowed(self) -> Limits:
+        """What each operator may cost for a batch of rows."""
+        return NO_LIMITS if self._stored is None else self._stored.config.limits
+
     def inputs(self, meters: Meters, *, streaming: bool, dry: bool = False) -> SessionInputs:
         """The streams and tables of this session, for a job."""
-        made = partial(SessionInputs, self.spark, self._find, self._table_rows, meters, streaming=streaming, dry=dry)
+        made = partial(
+            SessionInputs,
+            self.spark,
+            self._find,
+            self._table_rows,
+            meters,
+            allowed=self.allowed,
+            streaming=streaming,
+            dry=dry,
+        )
         return made() if self._stored is None else made(version=self._stored.version, row_number=self._stored.number_of)
 
     def _table_rows(self, node: physical.StoredTable) -> pa.Table:

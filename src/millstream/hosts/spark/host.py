@@ -146,7 +146,9 @@ class SparkHost(SparkHistory):
             return self._find(node.stream).branch(node, reading)
 
         with telling():
-            builder = BranchBuilder(self.spark, clockwork, source, self._table, self._buckets, self._in_spark)
+            builder = BranchBuilder(
+                self.spark, clockwork, source, self._table, self._buckets, self._in_spark, self.allowed
+            )
             return builder.build(program.plan, rows), builder.stages
 
     def to_dataframe(self, program: ReadyQuery) -> DataFrame:

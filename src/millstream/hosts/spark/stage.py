@@ -10,6 +10,7 @@ from millstream.kernels.batch import BEGIN, Ints
 from millstream.kernels.contract import Kernel, KernelSpec
 from millstream.kernels.one_input import KeepsColumns
 from millstream.kernels.saving.signatures import signature_of
+from millstream.limits import NO_LIMITS, Limits
 from millstream.records import dataclass
 
 FORMAT = 5
@@ -85,6 +86,8 @@ class Stage:
     """microseconds after which a clock that stands still is left out; None is never"""
     number: int = 0
     """its place in the program, where it is told apart from the others"""
+    allowed: Limits = NO_LIMITS
+    """what its kernel may cost, for each batch of a bucket"""
 
     @property
     def signature(self) -> str:

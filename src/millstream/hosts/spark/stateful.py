@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql.streaming import StatefulProcessor
 
 from millstream.errors import EngineError
+from millstream.hosts.pieces import Bounded
 from millstream.hosts.spark import blobs
 from millstream.hosts.spark.carry import counted, note_bound, schemas_of, stepped_with
 from millstream.hosts.spark.stage import LateRows, Stage, bucket_ids
@@ -64,6 +65,7 @@ class StageRun:
         self.stage = stage
         self._place = place or stage.signature
         self._layouts = [blobs.layout_of(schema) for schema in schemas_of(stage.spec)]
+        self._bounded = Bounded(stage.allowed)
 
     def begin(self, bucket: int, head: Head | None) -> Turn:
         head = head or Head.first(self.stage, time_ns() // 1000)
@@ -132,11 +134,12 @@ class StageRun:
                 batch = blobs.to_batch(rows, schema, upto, port)
             else:
                 batch = Batch.empty(schema.arrow, upto, port)
-            given = kernel.step(live, batch)
+            given = self._bounded.step(kernel, live, batch)
             promise = given.upto
             if len(given):
                 out.append(blobs.from_batch(given, layout))
         store.put_pieces(turn.head, saving.changes(kernel, live))
+        self.stage.allowed.check_memory(turn.head.kernel_bytes)
         keep_live(turn.head, self._place, turn.bucket, live)
         return out, promise
 

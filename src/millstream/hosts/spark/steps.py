@@ -11,17 +11,20 @@ import gc
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from millstream.errors import EngineError
+from millstream.hosts.pieces import Bounded
 from millstream.hosts.spark import blobs
 from millstream.hosts.spark.carry import Carried, Carrier, schemas_of, stepped_with
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
 from millstream.kernels.compute import ComputeStage
-from millstream.kernels.contract import Kernel, KernelSpec, Partials, RowStage, State
+from millstream.kernels.contract import Kernel, KernelSpec, Partials, RowStage
+from millstream.limits import NO_LIMITS, Limits
 from millstream.records import dataclass
 from millstream.schema import Schema
 
@@ -287,6 +290,8 @@ class KernelOpening:
     """An opening: all packed rows of a task through one kernel, to the end of time."""
 
     spec: KernelSpec
+    allowed: Limits = NO_LIMITS
+    """what the kernel may cost, for each batch"""
 
     def __call__(self, arrows: Arrows) -> Batches:
         layouts = [blobs.layout_of(schema) for schema in schemas_of(self.spec)]
@@ -299,24 +304,27 @@ class KernelOpening:
 
     def over(self, parts: list[list[pa.RecordBatch]]) -> Batches:
         """What the kernel makes of all rows, given by port and in any order."""
-        kernel = kernel_of(self.spec)
-        state = kernel.open()
+        kernel, bounded = kernel_of(self.spec), Bounded(self.allowed)
+        step = partial(bounded.step, kernel, kernel.open())
         for episode, upto in _episodes(parts):
-            yield from self._stepped(kernel, state, list(stepped_with(self.spec, episode)), upto)
+            yield from self._stepped(step, list(stepped_with(self.spec, episode)), upto)
 
     def _stepped(
-        self, kernel: Kernel, state: State, inputs: list[tuple[int, Schema, pa.RecordBatch | None]], last: int
+        self,
+        step: Callable[[Batch], Batch],
+        inputs: list[tuple[int, Schema, pa.RecordBatch | None]],
+        last: int,
     ) -> Batches:
         time = [_NO_TIMES if rows is None else blobs.times(rows) for _, _, rows in inputs]
         done = [0] * len(inputs)
         for upto in _cuts(time, last):
             for number, (port, schema, rows) in enumerate(inputs):
                 if rows is None:
-                    out = kernel.step(state, Batch.empty(schema.arrow, upto, port))
+                    out = step(Batch.empty(schema.arrow, upto, port))
                 else:
                     end = rows.num_rows if upto == last else int(np.searchsorted(time[number], upto))
                     part = rows.slice(done[number], end - done[number])
-                    out = kernel.step(state, blobs.to_batch(part, schema, upto, port))
+                    out = step(blobs.to_batch(part, schema, upto, port))
                     done[number] = end
                 if len(out):
                     yield out

@@ -24,6 +24,7 @@ from millstream.hosts.spark.stage import LateRows, Stage
 from millstream.hosts.spark.steps import Computed, StageStep
 from millstream.kernels.compute import ComputeStage
 from millstream.kernels.saving.signatures import signature_of
+from millstream.limits import Limits
 from millstream.physical.nodes import Apply, Compute, Partial, Physical, Source, Staged, StoredTable, TableJoin
 from millstream.physical.partials import with_partials
 from millstream.records import dataclass
@@ -36,6 +37,11 @@ class Surroundings(Protocol):
     @property
     def number(self) -> int:
         """Tells sessions apart whose queries run in one job."""
+        ...
+
+    @property
+    def allowed(self) -> Limits:
+        """What each operator may cost for a batch of rows."""
         ...
 
     def is_pushed(self, node: Source) -> bool:
@@ -272,7 +278,10 @@ class GraphBuilder:
                 clocks += flow.clocks
                 if flow.origin.is_stage:
                     level = max(level, self._stages[flow.origin.number].level + 1)
-        stage = Stage(spec, self.buckets if keys else 1, (True,) * clocks, idle=self.idle, number=number)
+        allowed = query.around.allowed
+        stage = Stage(
+            spec, self.buckets if keys else 1, (True,) * clocks, idle=self.idle, number=number, allowed=allowed
+        )
         self._stages.append(JobStage(stage, level, home=home))
         below = (*_passed([flow for flows in ports for flow in flows]), number)
         return (JobFlow(Origin(True, number), spec.output, bits=bits, clocks=stage.buckets, below=below),)

@@ -74,7 +74,7 @@ class BoundedLevel:
             rows = parts.pop(number)
             if any(rows):
                 run = FanRun(stage.fan, self.spread, number)
-                for batch in KernelOpening(stage.stage.spec).over(rows):
+                for batch in KernelOpening(stage.stage.spec, stage.stage.allowed).over(rows):
                     yield from run.take(batch)
                 yield from run.end()
         spare_collector()

@@ -18,6 +18,7 @@ from millstream.hosts.spark.meters import Meters
 from millstream.hosts.spark.sources import DriverSource, Input, PushedRows, Reading
 from millstream.hosts.spark.spool import Spooled
 from millstream.kernels.batch import Batch
+from millstream.limits import Limits
 from millstream.physical.nodes import Source, StoredTable
 
 if TYPE_CHECKING:
@@ -36,12 +37,14 @@ class SessionInputs:
         table: Callable[[StoredTable], pa.Table],
         meters: Meters,
         *,
+        allowed: Limits,
         streaming: bool,
         dry: bool = False,
         version: Callable[[str], int] | None = None,
         row_number: Callable[[str], str | None] = lambda _: None,
     ) -> None:
         self.number = next(_NUMBERS)
+        self.allowed = allowed
         self._version = version
         self._row_number = row_number
         self._find = find
