@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Callable
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.kernels.accumulators import Accumulator, Argument, Place, imports
-from millstream.kernels.jit import compile_kernel, using
+from millstream.kernels.jit import Compiled, compile_kernel, using
 from millstream.kernels.source.writer import indented
 from millstream.plan.aggregates import result_type
 from millstream.types import BIGINT, DECIMAL, DOUBLE, INTEGER, VARCHAR
@@ -43,7 +44,7 @@ def _accumulator(kind: str, fn: str) -> Accumulator:
     return Accumulator(fn, Argument("a", _TYPES[kind]), type_)
 
 
-def _source(accumulators: list[Accumulator]) -> str:
+def _source(accumulators: tuple[Accumulator, ...]) -> str:
     """A loop that takes rows into the records of their parts, which are then merged in their order."""
     enter, merge, result, start = [], [], [], 0
     for i, of in enumerate(accumulators):
@@ -66,7 +67,13 @@ def run(parts, values, known, ints, floats, out, fout, ok, too_large, a_starts, 
     return f"{imports(text)}\n{text}"
 
 
-def _run_all(accumulators: list[Accumulator], parts: list[int], values: list[Any]) -> list[Any]:
+@cache
+def _loop(accumulators: tuple[Accumulator, ...]) -> Compiled:
+    """It is kept, so that it is generated and loaded once for all examples."""
+    return compile_kernel(_source(accumulators), "run")
+
+
+def _run_all(accumulators: tuple[Accumulator, ...], parts: list[int], values: list[Any]) -> list[Any]:
     is_float = accumulators[0].arg is not None and accumulators[0].arg.is_float
     numbers = np.array([0 if v is None else v for v in values], dtype=np.float64 if is_float else np.int64)
     known = np.array([v is not None for v in values], dtype=np.bool_)
@@ -77,7 +84,7 @@ def _run_all(accumulators: list[Accumulator], parts: list[int], values: list[Any
     encoded = [word.encode() for word in _WORDS]
     lengths = np.array([len(word) for word in encoded], dtype=np.int64)
     texts = (np.cumsum(lengths) - lengths, lengths, np.frombuffer(b"".join(encoded), dtype=np.uint8).copy())
-    compile_kernel(_source(accumulators), "run")(
+    _loop(accumulators)(
         len(values), np.array(parts, dtype=np.int64), numbers, known, ints, ints.view(np.float64), out,
         out.view(np.float64), ok, too_large, *texts,
     )  # fmt: skip
@@ -86,7 +93,7 @@ def _run_all(accumulators: list[Accumulator], parts: list[int], values: list[Any
 
 
 def _run(of: Accumulator, parts: list[int], values: list[Any]) -> Any:
-    return _run_all([of], parts, values)[0]
+    return _run_all((of,), parts, values)[0]
 
 
 def _same(left: Any, right: Any) -> bool:
@@ -109,7 +116,7 @@ def test_merged_parts_are_one_pass(kind: str, fn: str) -> None:
 
 @pytest.mark.parametrize("kind", _TYPES)
 def test_compiled_is_python(kind: str) -> None:
-    accumulators = [_accumulator(kind, fn) for other, fn in _CASES if other == kind]
+    accumulators = tuple(_accumulator(kind, fn) for other, fn in _CASES if other == kind)
 
     @settings(max_examples=examples(30), deadline=None)
     @given(values=st.lists(st.none() | _VALUES[kind], max_size=12))
