@@ -104,6 +104,29 @@ def test_what_a_crash_left_of_checkpoints_is_removed(crashed: Path, tmp_path: Pa
     assert left == [f"checkpoint-{number + 1}", f"journal-{number + 1}"]
 
 
+def test_a_checkpoint_writes_what_changed(tmp_path: Path) -> None:
+    def written() -> tuple[int, int]:
+        """Bytes of the newest states, and of all that the checkpoint has."""
+        (place,) = tmp_path.glob("home/checkpoint-*")
+        sizes = {int(path.name.removeprefix("states-")): path.stat().st_size for path in place.glob("states-*")}
+        return sizes[max(sizes)], sum(sizes.values())
+
+    with ms.connect(tmp_path / "home", checkpoint_seconds=3600) as db:
+        db.execute("CREATE STREAM s (k BIGINT, t BIGINT) ORDER BY t")
+        db.sql("SELECT k, sum(k) OVER (PARTITION BY k ROWS 3 PRECEDING) AS n FROM s WHERE t < 0 OR k >= 0", name="q")
+        db.push("s", pa.table({"k": range(20_000), "t": range(20_000)}))
+        db.query("q").fetch()
+        db.checkpoint()
+        first, _ = written()
+        for turn in range(3):
+            db.push("s", [(k, 20_000 + turn) for k in range(10)])
+            db.query("q").fetch()
+            db.checkpoint()
+            newest, whole = written()
+            assert newest < first / 5, (newest, first)
+            assert whole >= first * 0.9
+
+
 def test_files_are_private(crashed: Path) -> None:
     assert crashed.stat().st_mode & 0o777 == 0o700
     found = [path for path in crashed.rglob("*") if path.is_file()]
