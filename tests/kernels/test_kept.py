@@ -78,7 +78,7 @@ def test_space_is_bounded_and_what_has_expired_is_dropped(case: WindowState) -> 
         jit.using("off", threads=1),
         patch.multiple("millstream.kernels.saving.pieces", KEYS_PER_PIECE=128, _SPARE_PIECES=2),
     ):
-        for number, turn in enumerate(case.turns(window, 25, 300)):
+        for number, turn in enumerate(case.turns(window, 25, 200)):
             feed(kernel, state, turn)
             store.save(state)
             if number > 2 * window // 25:
@@ -106,7 +106,7 @@ def test_pieces_of_any_moment_are_a_snapshot(case: WindowState, restart: int) ->
         jit.using("off", threads=1),
         patch.multiple("millstream.kernels.saving.pieces", KEYS_PER_PIECE=16, _SPARE_PIECES=1),
     ):
-        for number, turn in enumerate(case.turns(window, 7, 130)):
+        for number, turn in enumerate(case.turns(window, 7, 90)):
             assert run(kernel, state, turn) == run(kernel, alone, turn)
             store.save(state)
             if number % restart == 0:
