@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from millstream.kernels.source.sides import the_other_side
+
 ANEW = -2
 """In place of a value of a chain: the chain has not been entered."""
 
@@ -57,36 +59,7 @@ def match_changes(
             left_count[value] += sign
             left += 1
         else:
-            value, sign, now = right_value[right], right_sign[right], right_time[right]
-            key, is_new = right_key[value], right_next[value] == ANEW
-            if key >= 0:
-                if at == ANEW:
-                    at, before = left_head[key], -1
-                while at >= 0:
-                    following = left_next[at]
-                    if left_count[at] != 0 or left_stays:
-                        if count == room:
-                            break
-                        out_left[count], out_right[count], out_time[count] = at, value, now
-                        out_pairs[count] = sign * left_count[at]
-                        out_of_left[count] = sign
-                        out_of_right[count] = left_count[at] if is_new else 0
-                        count += 1
-                        before = at
-                    else:
-                        left_next[at] = ANEW
-                        if before < 0:
-                            left_head[key] = following
-                        else:
-                            left_next[before] = following
-                    at = following
-                if at >= 0:
-                    break
-                if is_new:
-                    right_next[value] = right_head[key]
-                    right_head[key] = value
-            right_count[value] += sign
-            right += 1
+            the_other_side()
         at = ANEW
     where[0], where[1], where[2], where[3] = left, right, at, before
     return count

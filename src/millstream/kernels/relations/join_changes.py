@@ -19,9 +19,10 @@ from millstream.kernels.relations.join_columns import JoinColumns, Sources
 from millstream.kernels.relations.signs import apart, signed, with_signs
 from millstream.kernels.saving.content import Content, Few, KeptRows
 from millstream.kernels.saving.snapshots import Saved
+from millstream.kernels.source.sides import both_sides
 from millstream.kernels.streams.runs import in_order
 
-_match = compile_kernel(source_of(join_change_loops), "match_changes")
+_match = compile_kernel(both_sides(source_of(join_change_loops)), "match_changes")
 _cover = compile_kernel(source_of(join_change_loops), "cover_changes")
 
 _PAIRS_AT_ONCE = 65_536

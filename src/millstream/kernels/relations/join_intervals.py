@@ -20,9 +20,10 @@ from millstream.kernels.relations.join_columns import JoinColumns, Sources
 from millstream.kernels.relations.join_state import JoinState, Side
 from millstream.kernels.saving.content import Content, KeptRows
 from millstream.kernels.saving.snapshots import Saved
+from millstream.kernels.source.sides import both_sides
 from millstream.kernels.streams.runs import in_order
 
-_match = compile_kernel(source_of(join_loops), "match")
+_match = compile_kernel(both_sides(source_of(join_loops)), "match")
 _cover = compile_kernel(source_of(join_loops), "cover")
 _settle = compile_kernel(source_of(join_loops), "settle")
 
