@@ -299,6 +299,9 @@ def test_queries_are_the_rows_of_a_table(tmp_path: Any) -> None:
         assert sorted(db.query_set("alerts").keys()) == ["eve", "joe"]
         db.execute("INSERT INTO limits SELECT id || '2', name, 0 FROM limits")
         assert [row[0] for row in found(db, ("A", 1.0, 5))] == ["joe2"]
+        told = db.query_set("alerts").metrics().to_pylist()
+        assert told[0] == {"query": "joe2", "rows": 1} and {row["rows"] for row in told[1:]} == {0}
+        assert db.query_set("alerts").metrics(["eve"]).to_pylist() == [{"query": "eve", "rows": 0}]
         db.execute("DELETE FROM limits")
         assert (len(db.query_set("alerts")), found(db, ("A", 50.0, 6))) == (0, [])
         with pytest.raises(ms.CatalogError, match="used by queries alerts"):

@@ -18,6 +18,7 @@ CONSTANTS = [{"id": f"q{i}", "k": i % 4, "low": float(i % 6)} for i in range(12)
 SETS = {
     "chosen": "SELECT k, v FROM s WHERE k = $k AND v > $low",
     "means": "SELECT v, avg(v) OVER (PARTITION BY name ROWS 2 PRECEDING) AS x FROM s WHERE v >= $low",
+    "follows": "SELECT v_1, v FROM FILTER{v >= $low}(s) NEXT{$1.name = $2.name} s",
     "lengths": "SELECT v, sum(v) OVER (ROWS $k PRECEDING) AS x FROM s WHERE v > $low",
 }
 

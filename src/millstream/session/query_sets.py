@@ -100,6 +100,7 @@ class QuerySet:
         self._is_live: npt.NDArray[Any] = np.empty(0, dtype=np.bool_)
         self._number_of: npt.NDArray[Any] = np.empty(0, dtype=np.int64)
         self._cohort_of: npt.NDArray[Any] = np.empty(0, dtype=np.int32)
+        self._emitted: npt.NDArray[Any] = np.empty(0, dtype=np.int64)
 
     # -- queries come and go ---------------------------------------------------------------------------------------
 
@@ -136,6 +137,7 @@ class QuerySet:
 
     def _enter(self, slots: Any, numbers: Any, cohorts: Any) -> None:
         self._is_live = put(self._is_live, numbers, True)
+        self._emitted = put(self._emitted, numbers, 0)
         self._number_of = put(self._number_of, slots, numbers)
         self._cohort_of = put(self._cohort_of, slots, cohorts)
 
@@ -156,10 +158,7 @@ class QuerySet:
             )
 
     def _drop(self, gone: pa.Array) -> None:
-        found = self._known(gone)
-        if (found < 0).any():
-            raise CatalogError(f"no query {gone[int(np.argmin(found))].as_py()!r} in {self.name}")
-        slots = np.unique(found)
+        slots = np.unique(self._slots_of(gone))
         for place in np.unique(self._cohort_of[slots]):
             cohort = self._cohorts[place]
             self._kept.append(self._fetched(cohort))
@@ -216,8 +215,22 @@ class QuerySet:
     def _fetched(self, cohort: Cohort) -> pa.Table:
         """What a program produced for queries that are still there: windows go on for a while without their query."""
         rows = cohort.query.fetch()
-        alive = self._is_live[rows.column(NUMBER).to_numpy()]
+        numbers = rows.column(NUMBER).to_numpy()
+        alive = self._is_live[numbers]
+        np.add.at(self._emitted, numbers, 1)
         return (rows if alive.all() else rows.filter(pa.array(alive))).remove_column(0)
+
+    def metrics(self, keys: Iterable[Any] | None = None) -> pa.Table:
+        """How many rows each query, or each of `keys`, gave to `fetch` so far, those with most rows first."""
+        if keys is None:
+            slots = self._keys.live()
+            slots = slots[self._cohort_of[slots] >= 0]
+        else:
+            slots = self._slots_of(pa.array(list(keys), self._schema[self.key].type.arrow))
+        counts = self._emitted[self._number_of[slots]]
+        order = np.argsort(-counts, kind="stable")
+        known = self._keys.keys(slots[order]).column(0)
+        return pa.table({"query": known, "rows": counts[order]})
 
     def queries(self) -> list[Query]:
         """The programs that run the set: each gives the results of the queries that share it."""
@@ -447,6 +460,12 @@ class QuerySet:
         known = slots >= 0
         known[known] = self._cohort_of[slots[known]] >= 0
         return np.where(known, slots, -1)
+
+    def _slots_of(self, keys: pa.Array) -> Any:
+        found = self._known(keys)
+        if (found < 0).any():
+            raise CatalogError(f"no query {keys[int(np.argmin(found))].as_py()!r} in {self.name}")
+        return found
 
     def _new_keys(self, keys: pa.Array) -> Any:
         if keys.null_count:
