@@ -374,3 +374,22 @@ def test_each_rule_over_a_set_leaves_its_mark_on_the_plan(rule: str, shape: str)
     with_rule, without = PLANS[rule, shape]
     assert with_rule in plans[0] and without in plans[1]
     assert plans[0] != plans[1]
+
+
+def test_queries_of_a_table_write_to_a_sink(tmp_path: Any) -> None:
+    with ms.connect() as db:
+        db.execute(f"""
+            CREATE STREAM s (k INT, v INT, t INT) ORDER BY t;
+            CREATE TABLE c (id VARCHAR PRIMARY KEY, low INT);
+            CREATE SINK out WITH (connector = 'file', path = '{tmp_path}/out.csv', format = 'csv', single_file = true);
+            CREATE QUERIES many INTO out AS SELECT window_end, count(*) AS n
+                FROM c, TUMBLE(TABLE s, DESCRIPTOR(t), 10) WHERE v > low GROUP BY window_start, window_end;
+            INSERT INTO c VALUES ('a', 1), ('b', 5)""")
+        db.push("s", [(1, 3, 1), (1, 9, 2), (1, 9, 12)])
+        db.execute("DELETE FROM c WHERE id = 'b'")
+        assert db.query_set("many").fetch().num_rows == 0
+        assert db.query_set("many").schema.names == ["query", "window_end", "n"]
+        db.finish()
+    lines = (tmp_path / "out.csv").read_text().split()
+    # b went before its second window ended
+    assert sorted(lines) == sorted(["query,window_end,n", "a,10,2", "b,10,1", "a,20,1"])

@@ -96,6 +96,21 @@ def for_all(plan: Node, constants: ConstantsTable, without: frozenset[str] = fro
     return made if validity is None else replace(validity, input=made)
 
 
+def for_sink(plan: Node, constants: ConstantsTable) -> Node:
+    """What `for_all` made, as a sink takes it: the key as column `query`, and no rows of queries that are gone, whose
+    windows go on for a while without them."""
+    validity = plan if isinstance(plan, Validity) else None
+    top = plan if validity is None else validity.input
+    assert isinstance(top, Project)
+    below: Node = top
+    if validity is None:
+        number = Project(constants.rows(frozenset()), ((_OTHER_QUERY, Column(top.schema[QUERY].type, QUERY)),))
+        below = JoinTable(top, number, (_same_query(top),), how="semi")
+    names = [(name if place else "query", name) for place, name in enumerate(top.schema.names[1:])]
+    made = Project(below, tuple((new, Column(top.schema[old].type, old)) for new, old in names))
+    return made if validity is None else replace(validity, input=made)
+
+
 @dataclass(frozen=True)
 class _Lifted:
     plan: Node

@@ -26,7 +26,7 @@ from millstream.errors import BindError, CatalogError, DataError, MillstreamErro
 from millstream.hosts.tables import quoted
 from millstream.kernels.keys import KeyTable
 from millstream.physical.nodes import Apply, Physical, StoredTable, TableJoin, walk
-from millstream.plan.templates import CHANNELS, CannotShare, ConstantsTable, for_all
+from millstream.plan.templates import CHANNELS, CannotShare, ConstantsTable, for_all, for_sink
 from millstream.records import dataclass
 from millstream.schema import Field, Schema
 from millstream.session.constants import Rows, as_table, put, sample_of
@@ -199,12 +199,13 @@ class QuerySet:
     @property
     def schema(self) -> pa.Schema:
         """The columns of the results: the query's key first."""
+        hidden = 1 if self.sink is None else 0
         if self._cohorts:
-            return self._cohorts[0].query.schema.remove(0)
+            return pa.schema(list(self._cohorts[0].query.schema)[hidden:])
         sample = {name: sample_of(self._schema[name].type) for name in self._fixed}
         bound = self._planned(sample, ConstantsTable("", self.key, self._columns, NUMBER))[1]
         types = (each.type.arrow for each in bound.plan.schema)
-        return pa.schema([pa.field(*each) for each in zip(bound.names, types, strict=True)]).remove(0)
+        return pa.schema([pa.field(*each) for each in zip(bound.names, types, strict=True)][hidden:])
 
     def fetch(self) -> pa.Table:
         """What the queries produced since the last fetch: each in its order, those of different queries in any."""
@@ -214,6 +215,8 @@ class QuerySet:
 
     def _fetched(self, cohort: Cohort) -> pa.Table:
         """What a program produced for queries that are still there: windows go on for a while without their query."""
+        if self.sink is not None:
+            return self.schema.empty_table()
         rows = cohort.query.fetch()
         numbers = rows.column(NUMBER).to_numpy()
         alive = self._is_live[numbers]
@@ -248,8 +251,6 @@ class QuerySet:
         if cohort.fixed:
             return "own plan for " + ", ".join(f"${name} = {value!r}" for name, value in cohort.fixed)
         return "" if cohort.open else "windows are shared, so queries added later have their own"
-
-    # -- what runs -------------------------------------------------------------------------------------------------
 
     def begin(self, rows: Rows) -> None:
         """The first queries of the set: their constants decide about the types of parameters."""
@@ -411,7 +412,10 @@ class QuerySet:
         if self.table is not None:
             # instances that queries share would be seen by those that come later: then each keeps its own
             without |= {CHANNELS}
-        return action, Bound(for_all(plan, constants, without), (NUMBER, "query", *action.bound.names))
+        made = for_all(plan, constants, without)
+        if self.sink is not None:
+            return action, Bound(for_sink(made, constants), ("query", *action.bound.names))
+        return action, Bound(made, (NUMBER, "query", *action.bound.names))
 
     def _start(self, fixed: tuple[tuple[str, Any], ...]) -> Cohort:
         self._made += 1
