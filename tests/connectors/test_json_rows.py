@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from connector_data import EVERY_TYPE, decode_piecemeal, plain, rows_of_every_type, to_record_batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import millstream as ms
 from millstream.connectors.convert.common import Rules
 from millstream.connectors.sinks.writers import open_writer
 from millstream.connectors.text.json_format import JsonFormat
@@ -163,3 +165,21 @@ def test_every_line_of_a_corrupted_text_is_a_row_or_rejected(noise, place, remov
     rows, bad = decode(broken)
     start = 3 if broken.startswith(b"\xef\xbb\xbf") else 0
     assert len(rows) + len(bad) == sum(bool(line.strip()) for line in broken[start:].split(b"\n"))
+
+
+def test_documents_inside_rows_go_in_and_out(tmp_path: Path) -> None:
+    db = ms.connect()
+    (tmp_path / "in.jsonl").write_text(
+        '{"id": 1, "doc": {"a": [1, 2.5, "x\\ny"]}}\n{"id": 2, "doc": "[1,\\n2]"}\n{"id": 3, "doc": "no"}\n{"id": 4}\n'
+    )
+    source = f"connector = 'file', path = '{tmp_path / 'in.jsonl'}'"
+    db.execute(f"CREATE STREAM s (id INT, doc JSON) WITH ({source})")
+    db.execute(f"CREATE SINK out WITH (connector = 'file', path = '{tmp_path / 'out'}', format = 'jsonl')")
+    bad = db.sql("SELECT error FROM ERRORS(s)")
+    db.execute("INSERT INTO out SELECT id, doc FROM s")
+    db.run()
+    db.finish()
+    assert bad.fetch().to_pylist() == [{"error": "doc: 'no' is not valid JSON"}]
+    (part,) = (tmp_path / "out").glob("part-*")
+    rows = [json.loads(line) for line in part.read_text().splitlines()]
+    assert rows == [{"id": 1, "doc": {"a": [1, 2.5, "x\ny"]}}, {"id": 2, "doc": [1, 2]}, {"id": 4, "doc": None}]

@@ -118,8 +118,13 @@ def test_what_does_not_fit_is_said(m: Millstream, spark: Any) -> None:
 
 def test_columns_of_other_types_pass_unless_they_are_used(m: Millstream, spark: Any) -> None:
     rows = "SELECT array(array(1)) AS xs, 1 AS x, TIMESTAMP_NTZ '2026-01-01' AS ts, map('a', 1) AS m"
+    rows += """, parse_json('{"k": [1, "z"]}') AS doc"""
     m.register("nested", spark.sql(rows), time="ts")
     assert [tuple(row) for row in m.sql("SELECT x, m['a'], m FROM nested").collect()] == [(1, 1, {"a": 1})]
+    # a variant is JSON
+    assert [tuple(row) for row in m.sql("SELECT doc, doc -> 'k' ->> 1 FROM nested").collect()] == [
+        ('{"k":[1,"z"]}', "z")
+    ]
     with pytest.raises(BindError, match="no column xs") as raised:
         m.sql("SELECT xs FROM nested")
     assert "array<array<int>>" in str(raised.value) and "select()" in str(raised.value)

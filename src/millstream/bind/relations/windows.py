@@ -62,7 +62,9 @@ def to_events(how: str, plan: P.Node, node: exp.Expr, context: Context) -> P.Nod
         context.refuse(
             f"{how.upper()} takes a relation, not {what}",
             node,
-            hint="give its streams windows: FROM s WINDOW(RANGE 10 SECONDS)",
+            hint="give its streams windows: FROM s WINDOW(RANGE 10 SECONDS)"
+            if plan.kind is P.Kind.EVENTS
+            else "declare a stream of the changes, and let it fill the table: INSERT INTO t SELECT … FROM s",
         )
     match how.upper():
         case "ISTREAM":

@@ -18,6 +18,7 @@ from millstream.connectors.options import Options, OptionValue, closest, upsert_
 from millstream.connectors.sinks.render import as_text, csv_values, json_values
 from millstream.errors import ConnectorError
 from millstream.schema import Schema, unique_names
+from millstream.types import SqlType
 
 _TRANSACTION_MS = 600_000
 _BATCHING = {"linger.ms": 5, "queue.buffering.max.messages": 500_000, "partitioner": "murmur2_random"}
@@ -51,6 +52,7 @@ class KafkaSink(SeenAtOnce):
         self._exactly_once = exactly_once
         self._commit_seconds = commit_ms / 1000
         self._names: list[str] = []
+        self._types: list[SqlType] = []
         self._key_places: list[int] = []
         self._id = ""
         self._rows = 0
@@ -87,7 +89,7 @@ class KafkaSink(SeenAtOnce):
         )  # fmt: skip
 
     def open(self, schema: Schema, committed: Offset) -> None:
-        self._names = unique_names(field.name for field in schema.fields)
+        self._names, self._types = unique_names(field.name for field in schema.fields), [f.type for f in schema.fields]
         self._key_places = [self._place_of(key) for key in self._keys]
         self._rows = int(committed.get("rows", 0))
         self._id = str(committed.get("id") or uuid.uuid4().hex)
@@ -189,7 +191,7 @@ class KafkaSink(SeenAtOnce):
                 parts += [self._delimiter if parts else "", csv_values(column, self._delimiter)]
             else:
                 opening = "," if parts else "{"
-                parts += [f"{opening}{json.dumps(name, ensure_ascii=False)}:", json_values(column)]
+                parts += [f"{opening}{json.dumps(name, ensure_ascii=False)}:", json_values(column, self._types[place])]
         return pc.binary_join_element_wise(*parts, "" if self._form == "csv" else "}", "")
 
     def _send(self, values: list[str | None], keys: list[str | None] | None) -> None:

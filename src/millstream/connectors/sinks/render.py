@@ -10,6 +10,8 @@ from datetime import timedelta
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millstream.types import JSON, SqlType
+
 _ESCAPES = (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"))
 
 
@@ -80,9 +82,12 @@ def csv_values(array: pa.Array, delimiter: str) -> pa.Array:
     return text.fill_null("")
 
 
-def json_values(array: pa.Array) -> pa.Array:
-    """The values as JSON: null for NULL, strings escaped, and texts "NaN" and "Infinity" where JSON has no number."""
+def json_values(array: pa.Array, type_: SqlType | None = None) -> pa.Array:
+    """The values as JSON: null for NULL, strings escaped, and texts "NaN" and "Infinity" where JSON has no number. What
+    is JSON by its type stays as it is, on one line."""
     kind = array.type
+    if type_ == JSON:
+        return pc.replace_substring_regex(array, r"[\r\n]", " ").fill_null("null")
     text = as_text(array)
     if pa.types.is_floating(kind):
         for word, name in (("nan", '"NaN"'), ("-nan", '"NaN"'), ("inf", '"Infinity"'), ("-inf", '"-Infinity"')):

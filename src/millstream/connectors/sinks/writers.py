@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from millstream.connectors.sinks.render import csv_values, json_values, lines
 from millstream.schema import Schema, unique_names
+from millstream.types import SqlType
 
 SUFFIXES = {"parquet": ".parquet", "csv": ".csv", "jsonl": ".jsonl", "arrow": ".arrow"}
 FORMATS = tuple(SUFFIXES)
@@ -33,7 +34,7 @@ def open_writer(
     if form == "csv":
         return _CsvWriter(file, names, delimiter, header)
     if form == "jsonl":
-        return _JsonWriter(file, names)
+        return _JsonWriter(file, names, [field.type for field in schema])
     arrow = pa.schema([pa.field(name, field.type.arrow) for name, field in zip(names, schema.fields, strict=True)])
     return _ParquetWriter(file, arrow, compression) if form == "parquet" else _ArrowWriter(file, arrow)
 
@@ -65,14 +66,15 @@ class _CsvWriter:
 
 
 class _JsonWriter:
-    def __init__(self, file: BinaryIO, names: list[str]) -> None:
+    def __init__(self, file: BinaryIO, names: list[str], types: list[SqlType]) -> None:
         self._file = file
+        self._types = types
         self._keys = [json.dumps(name, ensure_ascii=False) + ":" for name in names]
 
     def write(self, rows: pa.RecordBatch) -> None:
         parts: list[Any] = []
-        for place, (key, column) in enumerate(zip(self._keys, rows.columns, strict=True)):
-            parts += [("," if place else "{") + key, json_values(column)]
+        for place, (key, column, type_) in enumerate(zip(self._keys, rows.columns, self._types, strict=True)):
+            parts += [("," if place else "{") + key, json_values(column, type_)]
         self._file.write(lines([*parts, "}\n"]))
 
     def finish(self) -> None:

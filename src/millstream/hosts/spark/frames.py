@@ -18,6 +18,7 @@ from millstream.types import (
     DOUBLE,
     INTEGER,
     INTERVAL,
+    JSON,
     MAP,
     NULL,
     SMALLINT,
@@ -53,12 +54,15 @@ class KnownFrame:
 def known_frame(df: DataFrame, name: str) -> KnownFrame:
     """What is known of a DataFrame as `name`."""
     fields, left_out = [], {}
+    if variants := {field.name for field in df.schema.fields if field.dataType.simpleString() == "variant"}:
+        quoted = {name: f"`{name.replace('`', '``')}`" for name in df.columns}
+        df = df.selectExpr(*(f"to_json({q}) AS {q}" if name in variants else q for name, q in quoted.items()))
     for column in df.schema.fields:
         type_ = sql_type(column.dataType.simpleString())
         if type_ is None:
             left_out[column.name] = column.dataType.simpleString()
         else:
-            fields.append(Field(column.name, type_))
+            fields.append(Field(column.name, JSON if column.name in variants else type_))
     names = [field.name.lower() for field in fields]
     repeated = next((field.name for field in fields if names.count(field.name.lower()) > 1), None)
     if repeated is not None:
