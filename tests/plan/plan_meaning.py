@@ -13,12 +13,13 @@ from millstream.plan.nodes import Distinct, Filter, Kind, Node, Project, Scan, U
 from millstream.plan.relations import (
     Coarsen,
     Join,
+    Periods,
     RangeWindow,
-    RowsWindow,
     SetOperation,
     Summarize,
     ToEvents,
     Window,
+    WindowKind,
 )
 from millstream.schema import Schema
 
@@ -85,9 +86,13 @@ def relation(node: Node, data: Data) -> Relation:
     return [snapshot(node, [at[t] for at in inputs]) for t in range(INSTANTS)]
 
 
-def window(rows: Events, spec: RangeWindow | RowsWindow, schema: Schema) -> Relation:
+def window(rows: Events, spec: WindowKind, schema: Schema) -> Relation:
     found: Relation = [Counter() for _ in range(INSTANTS)]
     for t in range(INSTANTS):
+        if isinstance(spec, Periods):
+            end_at = schema.index(spec.until)
+            found[t].update(row for time, row in rows if time <= t and (row[end_at] is None or t < row[end_at]))
+            continue
         if isinstance(spec, RangeWindow):
             end = (t + 1) // spec.slide * spec.slide
             first = 0 if spec.size is None else end - spec.size

@@ -16,6 +16,7 @@ from millstream.plan.nodes import Distinct, Filter, Node, Project, Scan, Union
 from millstream.plan.relations import (
     Coarsen,
     Join,
+    Periods,
     RangeWindow,
     RowsWindow,
     SetOperation,
@@ -29,6 +30,11 @@ from millstream.types import BIGINT, BOOLEAN
 
 COLUMNS = Schema.of(a=BIGINT, b=BIGINT)
 HOWS = ("inner", "inner", "inner", "left", "right", "full", "semi", "anti")
+
+
+def only_two(node: Node) -> Node:
+    """The first two columns."""
+    return Project(node, tuple((name, Column(BIGINT, name)) for name in node.schema.names[:2]))
 
 
 class Plans:
@@ -53,6 +59,10 @@ class Plans:
 
     def window(self) -> Node:
         below = self.events()
+        if self.random.random() < 0.15:
+            until = Call(BIGINT, "+", (Column(BIGINT, "b"), Literal(BIGINT, self.random.randint(2, 6))))
+            ends = Project(below, (("a", Column(BIGINT, "a")), ("b", Column(BIGINT, "b")), ("until", until)))
+            return only_two(self.renamed(Window(ends, Periods("until"))))
         by = self.random.choice(((), (), ("a",)))
         spec = self.random.choice(
             (
