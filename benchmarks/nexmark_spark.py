@@ -48,7 +48,7 @@ class Workload:
     sql: str
     native: Callable[[Bench], Any] | None
     embedded: float = 20
-    host: float = 1.5
+    host: float = 3
 
 
 def native_hops(bench: Bench) -> Any:

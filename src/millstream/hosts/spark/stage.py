@@ -13,7 +13,7 @@ from millstream.kernels.saving.signatures import signature_of
 from millstream.limits import NO_LIMITS, Limits
 from millstream.records import dataclass
 
-FORMAT = 5
+FORMAT = 6
 """The version of what a stage keeps in the state store."""
 
 

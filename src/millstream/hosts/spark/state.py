@@ -29,8 +29,8 @@ LIVE_BUCKETS = 256
 NEAR_BYTES = 1 << 16
 """Bytes of a stage's blobs and pieces that the head of a bucket may hold: they are written with it, changed or not."""
 
-READABLE = (4, FORMAT)
-"""Formats of heads: 4 has no blobs and pieces in it."""
+READABLE = (4, 5, FORMAT)
+"""Formats of heads: 4 has no blobs and pieces in it; before 6 all that waits are rows, no partials."""
 
 
 @dataclass
