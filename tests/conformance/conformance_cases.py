@@ -58,6 +58,12 @@ class Case:
         return [str(view["name"]) for view in self.data.get("views") or []] or own
 
     @property
+    def only_inserts(self) -> bool:
+        """Whether a view is asked over rows that come and stay."""
+        steps = self.data.get("steps") or []
+        return bool(self.view_names) and all(step["op"] in ("create_table", "create_view", "insert") for step in steps)
+
+    @property
     def expected_rows(self) -> list[list[Any]]:
         expected = self.data["expected"]
         return list(expected.get("final_rows_if_no_upsert") or expected["rows"])

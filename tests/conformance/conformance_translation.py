@@ -143,6 +143,10 @@ def stream_query(case: Case) -> Query:
         if call.name.upper() == "LTCNT":
             left, right = call.expressions
             call.replace(exp.Count(this=exp.Case().when(exp.GT(this=left, expression=right), "1")))
+    for table in tree.find_all(WindowTable):
+        if table.kind == "SESSION" and re.search(r"\bTABLE\s*\(\s*SESSION", case.view, re.IGNORECASE):
+            # a row that is late for the stream belongs to a session that is still open (not so in GROUP BY SESSION(…))
+            table.set("lateness", table.args["gap"].copy())
     if times := [table.args["time"].name for table in tree.find_all(WindowTable)]:
         return Query(to_sql(tree), times[:1])
     for join in tree.find_all(exp.Join):

@@ -136,7 +136,7 @@ def _type(kind: str) -> str:
 
 def _started(record: LogicRecord, db: ms.Database, names: list[str]) -> ms.Query | ms.Result | ms.MillstreamError:
     try:
-        return db.sql(_continuous(record.sql, {name.lower() for name in names}))
+        return db.sql(over_all_rows(record.sql, {name.lower() for name in names}))
     except ms.MillstreamError as error:
         return error
 
@@ -174,7 +174,7 @@ def _decision(text: str, given: list[str]) -> str | None:
     return "/ of integers gives a fraction" if ast.find(exp.Div) is not None else None
 
 
-def _continuous(text: str, names: set[str]) -> str:
+def over_all_rows(text: str, names: set[str]) -> str:
     """The query with all tables as windows that keep every row; what orders its result as a whole is left out."""
     ast = parse(text)[0].ast
     if isinstance(ast, exp.Select) and ast.args.get("from_") is None and ast.find(exp.Table) is not None:
