@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,13 @@ class Taken:
 
     def __init__(self) -> None:
         self.rows: list[Any] = []
+        self.batches: list[int] = []
+        """those that had rows"""
 
     def __call__(self, frame: Any, batch: int) -> None:
-        self.rows += frame.collect()
+        rows = frame.collect()
+        self.rows += rows
+        self.batches += [batch] * bool(rows)
 
     def wait(self, count: int, seconds: float = 120.0) -> None:
         until = time.monotonic() + seconds
@@ -64,11 +69,19 @@ def test_an_alarm_fires_on_an_idle_stream(spark: Any, tmp_path: Path) -> None:
     taken, job = start(m, text, tmp_path / "checkpoint")
     try:
         taken.wait(1)
-        alarmed = [entry for entry in job.query.recentProgress if entry["batchId"] > 0]
+        begun = {entry["batchId"]: entry for entry in job.query.recentProgress}
     finally:
         job.stop()
     assert [row.said for row in taken.rows] == ["camera"]
-    assert all(entry["sources"][0]["numInputRows"] == 0 for entry in alarmed), "no further file was read"
+    read, *others = begun.values()
+    assert all(entry["sources"][0]["numInputRows"] == 0 for entry in others), "no further file was read"
+    due = datetime.fromisoformat(read["timestamp"]) + timedelta(seconds=2, milliseconds=read["batchDuration"])
+    after = [
+        number
+        for number, entry in begun.items()
+        if datetime.fromisoformat(entry["timestamp"]) > due and number < taken.batches[0]
+    ]
+    assert len(after) <= 1, "it came with the first or second micro-batch that started when it was due"
 
 
 def test_windows_over_a_port_close_while_nothing_is_sent(spark: Any, tmp_path: Path) -> None:
