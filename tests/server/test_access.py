@@ -135,3 +135,23 @@ def test_limits_of_an_account(server: ServerProcess) -> None:
     assert pushed(server, rows, **given)[0] == 429
     status, told = raw(server, "POST", "/v1/finish", b"{}", **given)
     assert status == 403 and b"needs the role admin" in told
+
+
+def test_the_console_and_its_files_are_served_and_nothing_else(server: ServerProcess) -> None:
+    db = server.client()
+    db.execute(STREAM)
+    db.sql("SELECT v FROM s", name="q")
+    status, page = raw(server, "GET", "/")
+    assert status == 200
+    for name in re.findall(r'(?:src|href)="(/console/[^"]+)"', page.decode()):
+        assert raw(server, "GET", name)[0] == 200, name
+    for name in (
+        "/console/../app.py",
+        "/console/%2e%2e/app.py",
+        "/console/..%2fapp.py",
+        "/console/",
+        "/console/vendor",
+    ):
+        assert raw(server, "GET", name)[0] in (404, 405), name
+    told = json.loads(raw(server, "GET", "/v1/overview")[1])
+    assert told["streams"] == [{"name": "s", "rows": 0}] and told["queries"][0]["uses"] == ["s"]

@@ -11,13 +11,15 @@ import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, HTTPConnection, Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
+from starlette.staticfiles import StaticFiles
 from starlette.websockets import WebSocket
 
 from millstream.connectors.text.pushed import TextRows
@@ -36,6 +38,10 @@ MOST_BODY = 256 << 20
 
 BODY_SECONDS = 120.0
 """a request that has not come by then is given up"""
+
+CONSOLE = Path(__file__).parent / "console"
+_PAGE_MAY = "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'"
+"""the console's page runs its own scripts, and talks to its own server"""
 
 _WRONG_SECONDS = 0.5
 """how long a wrong token is waited with, so that guessing takes long"""
@@ -64,6 +70,9 @@ class Service:
             Route("/health", self._health),
             Route("/ready", self._readiness),
             Route("/openapi.json", self._openapi),
+            Route("/", self._console),
+            Mount("/console", StaticFiles(directory=CONSOLE)),
+            self._route("/v1/overview", self._overview, "GET"),
             self._route("/metrics", self._metrics, "GET"),
             self._route("/v1/execute", self._execute, "POST"),
             self._route("/v1/sql", self._sql, "POST"),
@@ -140,6 +149,37 @@ class Service:
 
     async def _openapi(self, request: Request) -> Response:
         return JSONResponse(description(request.app.routes))
+
+    async def _console(self, _: Request) -> Response:
+        return FileResponse(CONSOLE / "index.html", headers={"Content-Security-Policy": _PAGE_MAY})
+
+    async def _overview(self, _: Request, client: Caller) -> Response:
+        """What the console shows: all streams and queries that the account may use, with their counters."""
+        may_use = client.account.may_use
+
+        def work() -> dict[str, Any]:
+            progress = self._database.progress()
+            queries = [query for query in self._database.queries() if all(map(may_use, query.uses))]
+            return {
+                "uptime": round(time.monotonic() - self._begun, 3),
+                "account": client.account.name,
+                "role": client.account.role,
+                "late": progress.late,
+                "rejected": progress.rejected,
+                "streams": [{"name": name, "rows": rows} for name, rows in progress.rows_in.items() if may_use(name)],
+                "queries": [
+                    {
+                        "name": query.name,
+                        "sql": query.sql,
+                        "state": query.state,
+                        "rows": progress.rows_out.get(query.name, 0),
+                        "uses": sorted(query.uses),
+                    }
+                    for query in queries
+                ],
+            }
+
+        return JSONResponse(await run_in_threadpool(work))
 
     async def _metrics(self, _: Request, client: Caller) -> Response:
         text = await run_in_threadpool(prometheus, self._database, time.monotonic() - self._begun, self._pushed)
