@@ -16,6 +16,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from millstream import sealed_duckdb
 from millstream.catalog import Catalog, DerivedDef, Entry, StreamDef, TableDef, ViewDef
 from millstream.errors import UnsupportedError
 from millstream.limits import current
@@ -64,9 +65,7 @@ class SystemCatalog:
         self._catalog = catalog
         self._lock = Lock()
         self._seen: tuple[tuple[str, str, str], ...] | None = None
-        self._store = duckdb.connect(
-            ":memory:", config={"enable_external_access": "false", "threads": "1", "memory_limit": "256MB"}
-        )
+        self._store = sealed_duckdb.connect(threads=1, memory=256 << 20)
         self._define()
 
     def close(self) -> None:
@@ -115,7 +114,6 @@ class SystemCatalog:
                 spellings.append((array, f"{spelled}[]"))
         self._insert("pg_type", types)
         self._insert("type_spelling", spellings)
-        self._store.execute("SET search_path = 'pgc'")
 
     def _fill(self, client: Caller) -> None:
         """Let the tables say what this client may see now."""
