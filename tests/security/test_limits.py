@@ -313,3 +313,12 @@ def test_a_query_like_one_that_failed_starts_anew(db: ms.Database) -> None:
     again = db.sql("SELECT CAST(k AS INT) AS n FROM s")
     db.push("s", [("7", 1, 2)])
     assert again.fetch().to_pylist() == [{"n": 7}]
+
+
+@pytest.mark.parametrize(
+    "text", ["SELECT x {", "SELECT x {'a': 1} FROM s", "SELECT x[1] { FROM s", "SELECT f(x) {y} FROM s"]
+)
+def test_a_brace_behind_a_value_is_an_error(text: str) -> None:
+    """The parser went round and round."""
+    with ms.connect() as db, pytest.raises(ms.ParseError):
+        db.sql(text)

@@ -50,7 +50,7 @@ class ExpressionParser(NestedParser):
     SIGNED_TO_UNSIGNED_TYPE_TOKEN: ClassVar[dict[TokenType, TokenType]] = {}
     JSON_OPERATORS: ClassVar[dict[TokenType, Callable[..., Any]]] = {}
     ASSIGNMENT: ClassVar[dict[TokenType, type[exp.Expr]]] = {}
-    BRACKETS: ClassVar[frozenset[TokenType]] = frozenset((TokenType.L_BRACKET, TokenType.L_BRACE))
+    BRACKETS: ClassVar[frozenset[TokenType]] = frozenset((TokenType.L_BRACKET,))
 
     def _parse_expression(self) -> exp.Expr | None:
         # DuckDB's prefix alias (`name: value`) is left out: a colon belongs to the bodies of aggregates.

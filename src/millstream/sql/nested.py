@@ -17,6 +17,12 @@ _CLOSING = {TokenType.L_PAREN: (TokenType.R_PAREN, "')'"), TokenType.LT: (TokenT
 class NestedParser(IntervalParser):
     """`STRUCT(a INT)`, `MAP(VARCHAR, INT)`, `{'a': 1}`, `MAP {'k': 1}`, `[1, 2]` and `a[1]`."""
 
+    def _parse_column_ops(self, this: exp.Expr | None) -> exp.Expr | None:
+        # a brace follows MAP alone, brackets (`BRACKETS`) any value
+        if self._curr.token_type is TokenType.L_BRACE and this is not None and _is_word(this, "MAP"):
+            this = self._parse_bracket(this)
+        return super()._parse_column_ops(this)
+
     def _parse_bracket(self, this: exp.Expr | None = None) -> exp.Expr | None:
         """`[1, 2]` and `ARRAY[1, 2]`, which are calls of list_value, and `a[1]`, which is one of list_extract."""
         first = self._curr
