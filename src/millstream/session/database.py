@@ -16,18 +16,17 @@ from millstream import sql
 from millstream.bind import statements as act
 from millstream.bind.queries.select import Bound
 from millstream.bind.statements import bind
-from millstream.catalog import Catalog, Clock, Entry, FromHistory, SinkDef, StreamDef, TableDef, ViewDef
+from millstream.catalog import Catalog, Clock, FromHistory, SinkDef, StreamDef, TableDef
 from millstream.config import Config
 from millstream.connectors import rows as conversion
-from millstream.connectors.registry import make_sink
-from millstream.errors import BindError, CatalogError, DataError, MillstreamError, StateError, refusing_depth
+from millstream.errors import BindError, CatalogError, DataError, StateError, refusing_depth
 from millstream.hosts.contract import Counts, Host, Once, Progress, ReadyQuery, Report
 from millstream.hosts.tables import TableStore
 from millstream.kernels.programs.spec import why_slow
 from millstream.physical.nodes import Physical, Source, walk
 from millstream.plan.nodes import Node
 from millstream.rules import OPTIMIZE, run_rules
-from millstream.session import altering
+from millstream.session import altering, definitions
 from millstream.session.ahead import planned_ahead
 from millstream.session.explain import explainable, explained
 from millstream.session.guard import Guarded
@@ -189,9 +188,9 @@ class Database(Guarded):
                 assert planned is not None
                 return self.go_on(planned, self._host.start)
             case act.Define():
-                self._define(action, planned)
+                definitions.define(self, action, planned, self._stored.fill)
             case act.Remove():
-                self.remove(action)
+                definitions.remove(self, action)
             case act.OnTables():
                 return self._stored.perform(action)
             case act.PushRows(stream=stream, query=query):
@@ -291,10 +290,6 @@ class Database(Guarded):
         if name.lower() in self.views:
             raise CatalogError(f"{name} is a view", hint=f"DROP VIEW {name}")
         self.withdraw(name)
-
-    def _stop_view(self, name: str) -> None:
-        self.views.discard(name.lower())
-        self._stop(name)
 
     def withdraw(self, name: str) -> None:
         """Stop a query, or undo that it was started."""
@@ -407,55 +402,6 @@ class Database(Guarded):
             self.perform(act.Define(entry))
 
     register_function = register_aggregate
-
-    # -- declarations ----------------------------------------------------------------------------------------------
-
-    def _define(self, action: act.Define, planned: Planned | None) -> None:
-        entry = action.entry
-        if action.if_not_exists and self.catalog.like(entry) is not None:
-            return
-        if isinstance(entry, SinkDef):
-            make_sink(entry.options, entry.name)
-        self.catalog.add(entry, replace=action.replace, uses=action.uses, in_use=action.in_use)
-        try:
-            if isinstance(entry, StreamDef):
-                self._host.declare(entry)
-            elif isinstance(entry, ViewDef) and planned is not None:
-                if entry.name.lower() in self.views:
-                    self._stop_view(entry.name)
-                self.go_on(planned, self._host.start)
-            elif isinstance(entry, TableDef):
-                self.tables.create(entry.name, entry.schema, entry.constraints)
-                if action.rows_from is not None:
-                    self._stored.fill(entry, action.rows_from)
-        except MillstreamError:
-            self.catalog.drop(entry.name, (type(entry),))
-            raise
-
-    def adopt(self, entry: Entry, uses: frozenset[str]) -> None:
-        """Make known what was defined before and is still there: nothing is started, and tables keep their rows."""
-        if isinstance(entry, ViewDef) and entry.name.lower() in self.views:
-            self._stop_view(entry.name)
-        self.catalog.add(entry, replace=True, uses=uses, in_use=True)
-        if isinstance(entry, StreamDef):
-            self._host.declare(entry)
-        elif isinstance(entry, TableDef):
-            self.tables.create(entry.name, entry.schema, entry.constraints, keep=True)
-
-    def remove(self, action: act.Remove) -> None:
-        """Undo a definition."""
-        if action.if_exists and not self.catalog.has(action.name, action.kinds):
-            return
-        entry = self.catalog.find(action.name)
-        self.catalog.drop(action.name, action.kinds)
-        if not isinstance(entry, action.kinds):
-            return
-        if isinstance(entry, StreamDef):
-            self._host.forget(entry.name)
-        elif isinstance(entry, ViewDef):
-            self._stop_view(entry.name)
-        elif isinstance(entry, TableDef):
-            self.tables.drop(entry.name)
 
     def configure(self, config: Config) -> None:
         self.config = self.tables.config = config

@@ -36,6 +36,7 @@ from millstream.hosts.embedded.host import EmbeddedHost, Now
 from millstream.hosts.embedded.kept import sweep
 from millstream.hosts.tables import TableStore
 from millstream.session.database import Database
+from millstream.session.definitions import adopt, remove
 from millstream.session.journal import Journal
 from millstream.session.planned import Planned
 from millstream.session.python_aggregates import definitions_of
@@ -268,7 +269,7 @@ class SessionKeeper:
             try:
                 self._journal.note({"op": "keep", "key": _key(entry), **record})
             except StateError:
-                self._database.remove(act.Remove(entry.name, (TableDef,)))
+                remove(self._database, act.Remove(entry.name, (TableDef,)))
                 raise
         self._kept[_key(entry)] = record
 
@@ -395,7 +396,7 @@ class SessionKeeper:
         match record:
             case {"entry": entry, "uses": uses}:
                 self._recall(uses)
-                self._database.adopt(self._read(entry), frozenset(uses))
+                adopt(self._database, self._read(entry), frozenset(uses))
             case {"text": text}:
                 self._database.execute(text)
             case {"python": module}:
@@ -407,7 +408,7 @@ class SessionKeeper:
                         detail=f"it was in module {module}",
                         hint=f"open the session with it: ms.connect(directory, {version.split()[-1]}s=[…])",
                     )
-                self._database.adopt(code, frozenset())
+                adopt(self._database, code, frozenset())
 
     def _replay(self, note: dict[str, Any], rows: pa.RecordBatch | None) -> None:
         match note:
