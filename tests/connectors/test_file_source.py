@@ -109,9 +109,10 @@ def test_a_row_without_end_does_not_fill_the_memory(tmp_path, monkeypatch):
     import millstream.connectors.files.text_file as text_file
     import millstream.connectors.text.csv_format as csv_format
     import millstream.connectors.text.csv_records as csv_records
+    import millstream.connectors.text.decoder as decoder
     import millstream.connectors.text.json_format as json_format
 
-    for module in (text_file, csv_format, csv_records, json_format):
+    for module in (text_file, csv_format, csv_records, decoder, json_format):
         monkeypatch.setattr(module, "MAX_ROW_BYTES", 1000)
     monkeypatch.setattr(text_file, "_BLOCK", 300)
     long = "x" * 5000

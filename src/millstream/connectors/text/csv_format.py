@@ -19,7 +19,9 @@ from millstream.connectors.text.decoder import (
     MAX_ROW_BYTES,
     BadRow,
     Decoded,
+    Halves,
     Lines,
+    Part,
     RowDecoder,
     is_utf8,
     line_ends,
@@ -29,11 +31,6 @@ from millstream.connectors.text.decoder import (
 )
 from millstream.records import dataclass
 from millstream.schema import Schema
-
-_FEW = 64
-"""Below this many records, a block that Arrow refuses is read record by record."""
-_REFUSALS = 24
-"""So often per call a block is halved to save the good part for Arrow; after that there is too little to save."""
 
 
 @dataclass(frozen=True)
@@ -163,38 +160,25 @@ class CsvDecoder:
         """Decode lines that are one record each, apart from those that are malformed."""
         rows: list[pa.RecordBatch] = []
         bad: list[BadRow] = []
-        waiting = [(0, len(ends))]
-        refusals = 0
-        while waiting:
-            first, last = waiting.pop()
-            offset = int(ends[first - 1]) if first else 0
-            part = block[offset : int(ends[last - 1])]
-            part_ends = ends[first:last] - offset
-            starts = line_starts(part_ends)
-            lines = np.flatnonzero(filled_records(part, part_ends, self._width))
-            fitted = self._columnar(part, part_ends) if refusals < _REFUSALS else None
-            if fitted is None and b'"' not in part and is_utf8(part):
-                fitted, lines = self._without_wrong_widths(part, part_ends, lines, bad, first)
+        halves = Halves(block, ends)
+        for part in halves:
+            lines = np.flatnonzero(filled_records(part.data, part.ends, self._width))
+            fitted = self._columnar(part.data, part.ends) if halves.worth_trying else None
+            if fitted is None and b'"' not in part.data and is_utf8(part.data):
+                fitted, lines = self._without_wrong_widths(part, lines, bad)
             if fitted is not None:
                 rows.append(fitted.rows)
-                for row, reason in fitted.bad.items():
-                    line = int(lines[row])
-                    bad.append(BadRow(first + line, reason, show(part[int(starts[line]) : int(part_ends[line])])))
-            elif last - first > _FEW and refusals < _REFUSALS:
-                refusals += 1
-                middle = (first + last) // 2
-                waiting += [(middle, last), (first, middle)]
-            else:
-                decoded = self._one_by_one(part, True, last - first)
+                bad += part.rejected(fitted.bad, lines)
+            elif not halves.halve(part):
+                decoded = self._one_by_one(part.data, True, len(part.ends))
                 rows.append(decoded.rows)
-                bad += [BadRow(first + entry.line, entry.error, entry.text) for entry in decoded.bad]
+                bad += [BadRow(part.first + entry.line, entry.error, entry.text) for entry in decoded.bad]
         return rows, sorted(bad, key=lambda entry: entry.line)
 
-    def _without_wrong_widths(
-        self, part: bytes, ends: Lines, lines: Lines, bad: list[BadRow], first: int
-    ) -> tuple[Fitted | None, Lines]:
+    def _without_wrong_widths(self, part: Part, lines: Lines, bad: list[BadRow]) -> tuple[Fitted | None, Lines]:
         """Lines with too many or too few values set aside, the others through Arrow again; no quotes here."""
-        letters = np.frombuffer(part, dtype=np.uint8)
+        ends = part.ends
+        letters = np.frombuffer(part.data, dtype=np.uint8)
         delimiters = np.flatnonzero(letters == ord(self._dialect.delimiter))
         widths = np.diff(np.searchsorted(delimiters, ends), prepend=0) + 1
         starts = line_starts(ends)
@@ -211,8 +195,8 @@ class CsvDecoder:
             fitted = self._columnar(kept, np.cumsum(lengths[right]))
         if fitted is not None:
             for line in wrong.tolist():
-                raw = part[int(starts[line]) : int(ends[line])]
-                bad.append(BadRow(first + line, wrong_width(int(widths[line]), self._width), show(raw)))
+                raw = part.data[int(starts[line]) : int(ends[line])]
+                bad.append(BadRow(part.first + line, wrong_width(int(widths[line]), self._width), show(raw)))
         return fitted, right
 
     def _columnar(self, block: bytes, ends: Lines) -> Fitted | None:

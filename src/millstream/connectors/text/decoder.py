@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -101,3 +101,56 @@ def overlong(raw: bytes, line: int = 0) -> BadRow:
 def merge(rows: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
     """One batch of several."""
     return one_batch(rows, schema)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some lines of a block: the number of the first, their bytes, and where each ends in them."""
+
+    first: int
+    data: bytes
+    ends: Lines
+
+    def rejected(self, reasons: Mapping[int, str], lines: Lines) -> Iterator[BadRow]:
+        """The rows that do not fit; `lines` are the lines of the part that have a row."""
+        starts = line_starts(self.ends)
+        for row, reason in reasons.items():
+            line = int(lines[row])
+            raw = self.data[int(starts[line]) : int(self.ends[line])]
+            number = self.first + line
+            yield overlong(raw, number) if len(raw) > MAX_ROW_BYTES else BadRow(number, reason, show(raw))
+
+
+class Halves:
+    """The lines of a block, in order: as one part, and a part that Arrow refuses as two, to save the good one."""
+
+    _FEW = 64
+    """So many lines or fewer are not halved; they are read one by one."""
+    _REFUSALS = 24
+    """So often a part is halved; after that there is too little to save."""
+
+    def __init__(self, block: bytes, ends: Lines) -> None:
+        self._block, self._ends = block, ends
+        self._waiting = [(0, len(ends))] if len(ends) else []
+        self._refusals = 0
+
+    def __iter__(self) -> Iterator[Part]:
+        while self._waiting:
+            first, last = self._waiting.pop()
+            offset = int(self._ends[first - 1]) if first else 0
+            yield Part(first, self._block[offset : int(self._ends[last - 1])], self._ends[first:last] - offset)
+
+    @property
+    def worth_trying(self) -> bool:
+        """Whether the next part should go to Arrow at all."""
+        return self._refusals < self._REFUSALS
+
+    def halve(self, part: Part) -> bool:
+        """Go on with the halves of a refused part, unless there is too little to save."""
+        lines = len(part.ends)
+        if not self.worth_trying or lines <= self._FEW:
+            return False
+        self._refusals += 1
+        last, middle = part.first + lines, part.first + lines // 2
+        self._waiting += [(middle, last), (part.first, middle)]
+        return True

@@ -23,23 +23,17 @@ from millstream.connectors.text.decoder import (
     MAX_ROW_BYTES,
     BadRow,
     Decoded,
+    Halves,
     Lines,
     RowDecoder,
     is_utf8,
     line_ends,
     line_starts,
     merge,
-    overlong,
-    show,
 )
 from millstream.records import dataclass
 from millstream.schema import Field, Schema
 from millstream.types import JSON, SqlType
-
-_FEW = 64
-"""Below this many lines, a block that Arrow refuses is read by Python."""
-_REFUSALS = 24
-"""So often per call a block is halved to save the good part for Arrow; after that there is too little to save."""
 
 
 @dataclass(frozen=True)
@@ -90,32 +84,20 @@ class JsonDecoder:
         ends = line_ends(data, final, limit)
         rows: list[pa.RecordBatch] = []
         bad: list[BadRow] = []
-        waiting = [(0, len(ends))] if len(ends) else []
-        if waiting and not self._read_any:
+        if len(ends) and not self._read_any:
             self._learn_spelling(data[: int(ends[0])])
-        refusals = 0
-        while waiting:
-            first, last = waiting.pop()
-            offset = int(ends[first - 1]) if first else 0
-            part = data[offset : int(ends[last - 1])]
-            part_ends = ends[first:last] - offset
-            lines = filled(part, part_ends)
-            fitted = self._columnar(part, part_ends, lines) if refusals < _REFUSALS else None
-            if fitted is None and refusals < _REFUSALS and last - first > _FEW and not part.startswith(b"["):
-                refusals += 1
-                middle = (first + last) // 2
-                waiting += [(middle, last), (first, middle)]
+        halves = Halves(data, ends)
+        for part in halves:
+            lines = filled(part.data, part.ends)
+            fitted = self._columnar(part.data, part.ends, lines) if halves.worth_trying else None
+            if fitted is None and not part.data.startswith(b"[") and halves.halve(part):
                 continue
-            starts = line_starts(part_ends)
             if fitted is None:
-                fitted = self._by_python([part[s:e] for s, e in zip(starts[lines], part_ends[lines], strict=True)])
+                starts = line_starts(part.ends)
+                texts = [part.data[s:e] for s, e in zip(starts[lines], part.ends[lines], strict=True)]
+                fitted = self._by_python(texts)
             rows.append(fitted.rows)
-            for row, reason in fitted.bad.items():
-                line = int(lines[row])
-                raw = part[int(starts[line]) : int(part_ends[line])]
-                bad.append(
-                    overlong(raw, first + line) if len(raw) > MAX_ROW_BYTES else BadRow(first + line, reason, show(raw))
-                )
+            bad += part.rejected(fitted.bad, lines)
         consumed = int(ends[-1]) if len(ends) else 0
         batch = merge(rows, self._schema.arrow) if rows else empty(self._schema)
         self._read_any = self._read_any or batch.num_rows > 0
