@@ -7,7 +7,13 @@ import json
 import re
 from typing import Any
 
+import pytest
+
 import millstream as ms
+from millstream.server.access import Caller, Clients, ForbiddenError, names_of
+from millstream.server.accounts import Account
+from millstream.server.postgres.catalog import SystemCatalog
+from millstream.server.postgres.statements import ClientStatements, Live
 from tests.server.conftest import TOKEN, ServerProcess
 from tests.server.test_server import STREAM, raw
 
@@ -135,6 +141,66 @@ def test_limits_of_an_account(server: ServerProcess) -> None:
     assert pushed(server, rows, **given)[0] == 429
     status, told = raw(server, "POST", "/v1/finish", b"{}", **given)
     assert status == 403 and b"needs the role admin" in told
+
+
+def test_grants_count_for_what_is_replaced_and_changed_and_not_for_what_follows_from_a_statement() -> None:
+    def allowed(account: Account, text: str) -> bool:
+        caller = Caller(account, "here", Clients())
+        try:
+            with caller.at_work(db, text):
+                db.execute(text)
+        except ForbiddenError:
+            return False
+        return True
+
+    with ms.connect() as db:
+        db.execute("""
+            CREATE STREAM s (v INT, t INT) ORDER BY t; CREATE STREAM other (v INT, t INT) ORDER BY t;
+            CREATE TABLE limits (who VARCHAR PRIMARY KEY, least INT); INSERT INTO limits VALUES ('ann', 1);
+            CREATE QUERIES above AS SELECT s.v FROM limits AS l, s WHERE s.v > l.least;
+            CREATE AGGREGATE same(x INT) : INT { INITIALIZE: ITERATE: { INSERT INTO RETURN VALUES (x); } };
+            CREATE VIEW busy AS SELECT count(*) AS n FROM other [RANGE 5]
+        """)
+        db.sql("SELECT v FROM other", name="theirs")
+        own = db.sql("SELECT same(v) FROM s", name="own")
+        writer, some = Account("w", "writer"), Account("some", "writer", frozenset({"s"}))
+        looking = Account("looking", "reader", frozenset({"busy"}))
+
+        # a table whose rows are queries: what its queries need is no statement of the client's
+        assert allowed(writer, "INSERT INTO limits VALUES ('eve', 3)")
+        assert allowed(writer, "DELETE FROM limits WHERE who = 'ann'")
+        db.push("s", [(2, 1), (4, 2)])
+        assert db.query_set("above").fetch().to_pylist() == [{"query": "eve", "v": 4}]
+
+        texts = (
+            "CREATE OR REPLACE VIEW busy AS SELECT count(*) AS n FROM s [RANGE 5]",
+            "ALTER QUERY theirs AS SELECT v FROM s",
+            "EXPLAIN ALTER QUERY theirs AS SELECT v FROM s",
+            "PAUSE QUERY theirs",
+            "STOP theirs",
+        )
+        assert not any(allowed(some, text) for text in texts)
+        assert all(allowed(writer, text) for text in texts)
+        assert allowed(some, "CREATE VIEW mine AS SELECT count(*) AS n FROM s [RANGE 5]")
+        assert allowed(some, "ALTER QUERY own AS SELECT same(v) + 1 FROM s")
+        # an aggregate is no stream, and who may use a view may read its rows
+        assert names_of(own, db) == {"s"} and names_of(db.query("busy"), db) == {"busy"}
+        assert looking.may_use("busy") and not looking.may_use("other")
+
+
+def test_a_subscription_to_a_query_of_its_own_counts_among_the_queries_of_an_account() -> None:
+    with ms.connect() as db:
+        db.execute("CREATE STREAM s (v INT, t INT) ORDER BY t")
+        caller = Caller(Account("one", "writer", most_queries=1), "here", Clients())
+        statements = ClientStatements(db, caller, SystemCatalog(db.catalog), "pg_1")
+        first = statements.perform("SUBSCRIBE TO (SELECT v FROM s)")
+        assert isinstance(first, Live)
+        with pytest.raises(ms.LimitError, match="1 queries running"):
+            statements.perform("SUBSCRIBE TO (SELECT v + 1 FROM s)")
+        first.close()
+        again = statements.perform("SUBSCRIBE TO (SELECT v + 1 FROM s)")
+        assert isinstance(again, Live)
+        again.close()
 
 
 def test_the_console_and_its_files_are_served_and_nothing_else(server: ServerProcess) -> None:

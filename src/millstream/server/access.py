@@ -90,7 +90,7 @@ class Caller:
 
     @contextmanager
     def at_work(self, database: Database, text: str) -> Iterator[None]:
-        """ClientStatements inside are this client's: checked against what it may do, and noted."""
+        """Statements inside are this client's: checked against what it may do, and noted."""
 
         def permit(action: act.Action, catalog: Catalog) -> None:
             self._check(action, catalog, database)
@@ -123,10 +123,6 @@ class Caller:
         """A query that runs now is this client's."""
         self._clients.started(self.account, query)
 
-    def names_of(self, query: Query) -> frozenset[str]:
-        """What a running query reads."""
-        return query.uses
-
     def note(self, what: str, **told: Any) -> None:
         """A line of the audit log."""
         if "sql" in told:
@@ -143,19 +139,18 @@ class Caller:
             case act.OnTables(is_query=True, create=None):
                 role, names = "reader", _used(action)
             case act.ExplainPlan(of=query):
-                role, names = "reader", getattr(query, "uses", frozenset())
+                role, names = "reader", _about(query, database)
             case act.OnTables(create=None):
                 role, names = "writer", _used(action)
             case act.PushRows(stream=stream, query=read):
                 role, names = "writer", frozenset({stream}) | _used(read)
-            case act.StartQuery(uses=uses) | act.AlterQuery(query=act.StartQuery(uses=uses)):
-                role, names = "writer", uses
-            case act.Define(entry=DerivedDef() | ViewDef(), uses=uses):
-                role, names = "writer", uses
+            case act.StartQuery() | act.AlterQuery() | act.AlterWindow() | act.PauseQuery() | act.StopQuery():
+                role, names = "writer", _about(action, database)
+            case act.Define(entry=DerivedDef(name=name) | ViewDef(name=name), uses=uses):
+                # a new name is free, one that is replaced must be granted
+                role, names = "writer", uses | {name}
             case act.Remove(name=name, kinds=kinds) if kinds == (ViewDef,):
                 role, names = "writer", frozenset({name})
-            case act.AlterWindow(name=name) | act.PauseQuery(name=name) | act.StopQuery(name=name):
-                role, names = "writer", database.query(name).uses
             case _:
                 role, names = "admin", frozenset()
         self.require(role, *(name for name in names if isinstance(catalog.find(name), _GRANTED)))  # type: ignore[arg-type]
@@ -164,6 +159,25 @@ class Caller:
             return
         if self._clients.running(self.account, database) >= most:
             raise LimitError(f"account {self.account.name} has {most} queries running", hint="stop one: STOP q")
+
+
+def names_of(query: Query, database: Database) -> frozenset[str]:
+    """What an account needs for a running query: the view that it is, or the streams, tables and views it reads."""
+    if query.name.lower() in database.views:
+        return frozenset({query.name})
+    return frozenset(name for name in query.uses if isinstance(database.catalog.find(name), _GRANTED))
+
+
+def _about(
+    action: act.StartQuery | act.AlterQuery | act.AlterWindow | act.PauseQuery | act.StopQuery, database: Database
+) -> frozenset[str]:
+    """What a query reads that starts, changes or ends, before and after."""
+    match action:
+        case act.StartQuery(uses=uses):
+            return uses
+        case act.AlterQuery(name=name, query=query):
+            return query.uses | names_of(database.query(name), database)
+    return names_of(database.query(action.name), database)
 
 
 def _used(action: act.OnTables) -> frozenset[str]:

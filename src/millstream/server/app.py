@@ -25,7 +25,7 @@ from starlette.websockets import WebSocket
 from millstream.connectors.text.pushed import TextRows
 from millstream.errors import CancelledError, CatalogError, DataError, LimitError, MillstreamError, ours
 from millstream.server import live
-from millstream.server.access import Caller, Clients, ForbiddenError, TooFastError
+from millstream.server.access import Caller, Clients, ForbiddenError, TooFastError, names_of
 from millstream.server.accounts import Account, Accounts, Role
 from millstream.server.metrics import prometheus
 from millstream.server.openapi import description
@@ -159,7 +159,8 @@ class Service:
 
         def work() -> dict[str, Any]:
             progress = self._database.progress()
-            queries = [query for query in self._database.queries() if all(map(may_use, query.uses))]
+            database = self._database
+            queries = [query for query in database.queries() if all(map(may_use, names_of(query, database)))]
             return {
                 "uptime": round(time.monotonic() - self._begun, 3),
                 "account": client.account.name,
@@ -207,6 +208,9 @@ class Service:
 
         def work() -> Query | Result:
             with client.at_work(self._database, text):
+                for query in self._database.queries() if replace and name else ():
+                    if query.name.lower() == str(name).lower():
+                        client.require("writer", *names_of(query, self._database))
                 made = self._database.sql(text, name, replace, asked.get("params"), asked.get("history"))
                 self._noted(client, made)
                 return made
@@ -248,7 +252,8 @@ class Service:
     # -- queries ---------------------------------------------------------------------------------------------------
 
     async def _queries(self, _: Request, client: Caller) -> Response:
-        mine = [query for query in self._database.queries() if all(map(client.account.may_use, query.uses))]
+        database, may_use = self._database, client.account.may_use
+        mine = [query for query in database.queries() if all(map(may_use, names_of(query, database)))]
         return JSONResponse([described(query) for query in mine])
 
     async def _query(self, request: Request, client: Caller) -> Response:
@@ -334,7 +339,7 @@ class Service:
 
     def _find(self, request: HTTPConnection, client: Caller) -> Query:
         query = self._database.query(request.path_params["name"])
-        client.require("reader", *query.uses)
+        client.require("reader", *names_of(query, self._database))
         return query
 
 

@@ -175,9 +175,10 @@ class Database(Guarded):
         self._host.settle()
         planned = planned_ahead(self, action, text, name)
         do = partial(self._do, action, text, name, planned)
-        result = heard(self.listener if act.changes(action) else None, action, text, planned, do)
-        if isinstance(action, act.OnTables) and action.changed is not None and isinstance(result, Result):
-            result = self.sets.follow(action.changed, result)
+        with self.guard.permitting(None):
+            result = heard(self.listener if act.changes(action) else None, action, text, planned, do)
+            if isinstance(action, act.OnTables) and action.changed is not None and isinstance(result, Result):
+                result = self.sets.follow(action.changed, result)
         return result
 
     def _do(self, action: act.Action, text: str, name: str | None, planned: Planned | None) -> Query | Result | None:

@@ -47,8 +47,8 @@ class Guard:
             _operator.reset(token)
 
     @contextmanager
-    def permitting(self, permit: Permit) -> Iterator[None]:
-        """Statements inside are somebody's who may not do everything."""
+    def permitting(self, permit: Permit | None) -> Iterator[None]:
+        """Statements inside are somebody's who may not do everything; None: what a permitted statement itself does."""
         token = _permit.set(permit)
         try:
             yield

@@ -21,7 +21,7 @@ from millstream.catalog import StreamDef
 from millstream.errors import CatalogError, MillstreamError, ParseError, UnsupportedError
 from millstream.limits import Work
 from millstream.records import dataclass
-from millstream.server.access import Caller
+from millstream.server.access import Caller, names_of
 from millstream.server.postgres.catalog import SystemCatalog, is_about_catalog
 from millstream.server.postgres.settings import SETTINGS, value_text
 from millstream.server.postgres.values import oid_of
@@ -220,12 +220,13 @@ class ClientStatements:
         database = self._database
         if asked["query"] is None:
             query = database.query(unquoted(asked["name"]))
-            self._client.require("reader", *self._client.names_of(query))
+            self._client.require("reader", *names_of(query, database))
             stop: Callable[[], None] = _nothing
         else:
             self._started += 1
             made = database.sql(asked["query"], f"{self._name}_{self._started}", params=list(params) or None)
             assert isinstance(made, Query)
+            self._client.started(made.name)
             query, stop = made, partial(_stop, database, made.name)
         reader = query.subscribe(buffer=_BUFFER, when_full="drop")
 
