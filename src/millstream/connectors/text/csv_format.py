@@ -21,8 +21,8 @@ from millstream.connectors.text.decoder import (
     Decoded,
     Halves,
     Lines,
-    Part,
     RowDecoder,
+    SomeLines,
     is_utf8,
     line_ends,
     line_starts,
@@ -175,7 +175,7 @@ class CsvDecoder:
                 bad += [BadRow(part.first + entry.line, entry.error, entry.text) for entry in decoded.bad]
         return rows, sorted(bad, key=lambda entry: entry.line)
 
-    def _without_wrong_widths(self, part: Part, lines: Lines, bad: list[BadRow]) -> tuple[Fitted | None, Lines]:
+    def _without_wrong_widths(self, part: SomeLines, lines: Lines, bad: list[BadRow]) -> tuple[Fitted | None, Lines]:
         """Lines with too many or too few values set aside, the others through Arrow again; no quotes here."""
         ends = part.ends
         letters = np.frombuffer(part.data, dtype=np.uint8)

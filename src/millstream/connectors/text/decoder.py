@@ -104,7 +104,7 @@ def merge(rows: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SomeLines:
     """Some lines of a block: the number of the first, their bytes, and where each ends in them."""
 
     first: int
@@ -134,18 +134,18 @@ class Halves:
         self._waiting = [(0, len(ends))] if len(ends) else []
         self._refusals = 0
 
-    def __iter__(self) -> Iterator[Part]:
+    def __iter__(self) -> Iterator[SomeLines]:
         while self._waiting:
             first, last = self._waiting.pop()
             offset = int(self._ends[first - 1]) if first else 0
-            yield Part(first, self._block[offset : int(self._ends[last - 1])], self._ends[first:last] - offset)
+            yield SomeLines(first, self._block[offset : int(self._ends[last - 1])], self._ends[first:last] - offset)
 
     @property
     def worth_trying(self) -> bool:
         """Whether the next part should go to Arrow at all."""
         return self._refusals < self._REFUSALS
 
-    def halve(self, part: Part) -> bool:
+    def halve(self, part: SomeLines) -> bool:
         """Go on with the halves of a refused part, unless there is too little to save."""
         lines = len(part.ends)
         if not self.worth_trying or lines <= self._FEW:
