@@ -24,6 +24,7 @@ from millstream.errors import (
 if TYPE_CHECKING:
     from millstream.connectors.access import Access, Location
     from millstream.hosts.contract import Counts
+    from millstream.remote.aio import Connecting
     from millstream.session.database import Database
     from millstream.session.python_aggregates import aggregate, function
     from millstream.session.query import Query, Result
@@ -58,6 +59,14 @@ def connect(
     access_of, open_session = _opening()
     access = access_of(profile, locations or {}, hosts, brokers, listen)
     return open_session(path, engine, spark, clock, (*aggregates, *functions), settings, access)
+
+
+def connect_async(path: Any = None, **given: Any) -> Connecting:
+    """A session for asyncio: `async with connect_async(…) as db`. Takes what `connect` takes, and has the same calls,
+    which are awaited; `async for` reads what `subscribe` returns."""
+    from millstream.remote.aio import Connecting
+
+    return Connecting(lambda: connect(path, **given))
 
 
 def _opening() -> tuple[Callable[..., Access], Callable[..., Database]]:
@@ -114,5 +123,6 @@ __all__ = [
     "UnsupportedError",
     "aggregate",
     "connect",
+    "connect_async",
     "function",
 ]

@@ -13,6 +13,8 @@ from millstream.errors import MillstreamError, Span
 ARROW = "application/vnd.apache.arrow.stream"
 JSON_LINES = "application/x-ndjson"
 CSV = "text/csv"
+STATE = "millstream"
+"""the metadata of a batch in a subscription: JSON with the position after it"""
 
 
 def to_arrow_bytes(table: pa.Table) -> bytes:

@@ -59,8 +59,14 @@ class ServerProcess:
 
     def end(self) -> int:
         """Ask it to end, as an operator does."""
+        self.ask_to_end()
+        return self.ended()
+
+    def ask_to_end(self) -> None:
         self._process.terminate()
-        return self._process.wait(30)
+
+    def ended(self) -> int:
+        return self._process.wait(60)
 
 
 @pytest.fixture

@@ -135,13 +135,13 @@ def test_rows_are_streamed_as_they_come(server: ServerProcess) -> None:
     db = server.client()
     db.execute(STREAM)
     q = db.sql("SELECT v FROM s", name="q")
-    seen: list[dict[str, Any]] = []
+    seen: list[int] = []
     enough = threading.Event()
 
     def read() -> None:
-        for row in q.subscribe():
-            seen.append(row)
-            if len(seen) == 40:
+        for batch in q.subscribe():
+            seen.extend(batch["v"].to_pylist())
+            if len(seen) >= 40:
                 enough.set()
 
     threads = [threading.Thread(target=read, daemon=True) for _ in range(2)]

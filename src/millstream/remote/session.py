@@ -2,38 +2,37 @@
 
 from __future__ import annotations
 
-import http.client
+import datetime as dt
 import json
-import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 import pyarrow as pa
 
 from millstream.connectors import rows as conversion
-from millstream.errors import BindError, ConnectorError, MillstreamError
+from millstream.errors import BindError
 from millstream.hosts.contract import Counts
+from millstream.remote.reading import RemoteReader
+from millstream.remote.wire import Wire
 from millstream.session.query import Result
-from millstream.wire import ARROW, error_of, from_arrow_bytes, plain, to_arrow_bytes
+from millstream.session.subscriptions import Reader
+from millstream.session.times import Completeness
+from millstream.wire import ARROW, from_arrow_bytes, plain, to_arrow_bytes
 
 TIMEOUT = 300.0
+RETRY = 60.0
 
 
 class RemoteDatabase:
-    """A session in a server, made by `millstream.connect("http://…", token=…)`."""
+    """A session in a server, made by `millstream.connect("http://…", token=…)`, for any number of threads.
 
-    def __init__(self, address: str, token: str | None = None, timeout: float = TIMEOUT) -> None:
-        parts = urlsplit(address)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise BindError(f"{address} is no address of a server", hint="http://127.0.0.1:8080")
+    What may be tried again (a subscription, a push with `once`) is, for `retry` seconds, if the connection is lost.
+    """
+
+    def __init__(self, address: str, token: str | None = None, timeout: float = TIMEOUT, retry: float = RETRY) -> None:
         self.address = address
-        self._secure = parts.scheme == "https"
-        self._host, self._port = parts.hostname, parts.port
-        self._base = parts.path.rstrip("/")
-        self._token = token
-        self._timeout = timeout
-        self._connection: http.client.HTTPConnection | None = None
+        self._wire = Wire(address, token, timeout, retry)
         self.request("GET", "/v1/queries")
 
     # -- statements ------------------------------------------------------------------------------------------------
@@ -43,13 +42,18 @@ class RemoteDatabase:
         return self._made(self._post("/v1/execute", {"sql": text, "params": plain(params)}))
 
     def sql(
-        self, text: str, name: str | None = None, replace: bool = False, params: Any = None
+        self, text: str, name: str | None = None, replace: bool = False, params: Any = None, history: Any = None
     ) -> RemoteQuery | Result:
         """Start a standing query, or answer an ad-hoc one."""
-        asked = {"sql": text, "name": name, "replace": replace, "params": plain(params)}
+        asked = {"sql": text, "name": name, "replace": replace, "params": plain(params), "history": plain(history)}
         made = self._made(self._post("/v1/sql", asked))
         assert made is not None
         return made
+
+    def explain(self, text: str, mode: str = "", params: Any = None) -> str:
+        """How a query would run."""
+        asked = {"sql": text, "mode": mode, "params": plain(params)}
+        return str(json.loads(self._post("/v1/explain", asked)[0])["plan"])
 
     def query(self, name: str) -> RemoteQuery:
         """The running query of that name."""
@@ -65,15 +69,23 @@ class RemoteDatabase:
 
     # -- rows ------------------------------------------------------------------------------------------------------
 
-    def push(self, stream: str, rows: Any) -> Counts:
-        """Rows of a stream: a list of tuples or dicts, Arrow, pandas or polars; how many were accepted."""
+    def push(self, stream: str, rows: Any, once: tuple[str, int] | None = None) -> Counts:
+        """Rows of a stream: a list of tuples or dicts, Arrow, pandas or polars; how many were accepted.
+
+        With `once`, the name of a producer and a number that grows, it is tried again if the connection is lost, and
+        takes effect once.
+        """
         path = f"/v1/streams/{quote(stream, safe='')}/rows"
         table = conversion.as_table(rows)
         if table is not None:
             body, kind = to_arrow_bytes(table), ARROW
         else:
             body, kind = _encoded([plain(row) for row in rows]), "application/json"
-        told = json.loads(self.request("POST", path, body, kind)[0])
+        if once is None:
+            told = json.loads(self.request("POST", path, body, kind)[0])
+        else:
+            headers = {"Content-Type": kind, "Idempotency-Key": f"{quote(once[0])}/{once[1]}"}
+            told = json.loads(self._wire.again(lambda: self._wire.request("POST", path, body, headers))[0])
         return Counts(told["accepted"], told["late"], told["rejected"])
 
     def advance(self, stream: str, time: Any) -> None:
@@ -86,9 +98,7 @@ class RemoteDatabase:
 
     def close(self) -> None:
         """Leave the server; what runs there goes on."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        self._wire.close()
 
     def __enter__(self) -> RemoteDatabase:
         return self
@@ -106,52 +116,7 @@ class RemoteDatabase:
 
     def request(self, method: str, path: str, body: bytes | None = None, kind: str | None = None) -> tuple[bytes, str]:
         """The body of an answer and its type; an error of the server's is raised here."""
-        answer = self.open(method, path, body, kind)
-        told = answer.read()
-        return told, answer.headers.get_content_type()
-
-    def open(
-        self, method: str, path: str, body: bytes | None = None, kind: str | None = None, *, own: bool = False
-    ) -> http.client.HTTPResponse:
-        """An answer that is yet to be read; on a connection of its `own`, it may be read for long."""
-        headers = {} if self._token is None else {"Authorization": f"Bearer {self._token}"}
-        if kind is not None:
-            headers["Content-Type"] = kind
-        try:
-            answer = self._sent(method, path, body, headers, own)
-        except (OSError, http.client.HTTPException) as error:
-            self.close()
-            raise ConnectorError(
-                f"cannot connect to {self.address}: {error}", hint="start a server: millstream serve DIR --port 8080"
-            ) from None
-        if answer.status >= 400:
-            raise _failure(answer.status, answer.read())
-        return answer
-
-    def _sent(
-        self, method: str, path: str, body: bytes | None, headers: dict[str, str], own: bool
-    ) -> http.client.HTTPResponse:
-        fresh = self._connection is None or own
-        connection = self._connect() if fresh else self._connection
-        assert connection is not None
-        if not own:
-            self._connection = connection
-        try:
-            connection.request(method, self._base + path, body, headers)
-            return connection.getresponse()
-        except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
-            connection.close()
-            # a kept connection that the server has closed meanwhile is no failure, but a push may have arrived
-            if fresh or method != "GET":
-                raise
-            self._connection = None
-            return self._sent(method, path, body, headers, own)
-
-    def _connect(self) -> http.client.HTTPConnection:
-        if self._secure:
-            context = ssl.create_default_context()
-            return http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout, context=context)
-        return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
+        return self._wire.request(method, path, body, None if kind is None else {"Content-Type": kind})
 
     def _post(self, path: str, asked: Mapping[str, Any]) -> tuple[bytes, str]:
         return self.request("POST", path, _encoded(asked), "application/json")
@@ -187,12 +152,62 @@ class RemoteQuery:
         asked = "" if at is None else "?" + urlencode({"at": plain(at)})
         return from_arrow_bytes(self._database.request("GET", f"{self._path}/snapshot{asked}")[0])
 
-    def subscribe(self) -> Iterator[dict[str, Any]]:
-        """Rows as they come, as dicts; values without a JSON form are text."""
-        with self._database.open("GET", f"{self._path}/rows", own=True) as answer:
-            for line in answer:
-                if line.strip():
-                    yield json.loads(line)
+    def subscribe(
+        self,
+        callback: Callable[[pa.RecordBatch], Any] | None = None,
+        *,
+        since: int | None = None,
+        buffer: int = 10_000,
+        name: str | None = None,
+    ) -> Reader:
+        """A reader of the rows to come, in batches, as in-process; it goes on after a lost connection.
+
+        Up to `buffer` rows wait here, and more in the server, which drops the oldest of a reader that is too slow.
+        """
+        reader = RemoteReader(self._database._wire, self._path, since, buffer, name)
+        if callback is not None:
+            reader.call(callback)
+        return reader
+
+    def unsubscribe(self, name: str) -> None:
+        """Keep no more rows for readers of that name."""
+        self._database.request("DELETE", f"{self._path}/readers/{quote(name, safe='')}")
+
+    def pause(self) -> None:
+        """Let it rest: no rows reach it, and its state stays as it is."""
+        self._database.request("POST", f"{self._path}/pause")
+
+    def resume(self) -> None:
+        """Let it go on after a pause."""
+        self._database.request("POST", f"{self._path}/resume")
+
+    def cancel(self) -> None:
+        """Give the query up: what reads it gets a CancelledError."""
+        self._database.request("POST", f"{self._path}/cancel")
+
+    @property
+    def state(self) -> str:
+        """running, paused, failed or ended."""
+        return str(self._told()["state"])
+
+    def metrics(self) -> dict[str, int]:
+        """Counters so far: rows `emitted`, and rows that its streams `accepted`, or found `late` or `rejected`."""
+        return dict(self._told()["metrics"])
+
+    @property
+    def counts(self) -> Counts:
+        """How many rows its streams have accepted, and how many were late or rejected."""
+        told = self._told()["metrics"]
+        return Counts(told["accepted"], told["late"], told["rejected"])
+
+    @property
+    def coverage(self) -> Completeness:
+        """From when on its answers are complete."""
+        since, complete_from, is_complete = self._told()["coverage"]
+        return Completeness(_moment(since), _moment(complete_from), is_complete)
+
+    def _told(self) -> Any:
+        return self._database.json("GET", self._path)
 
     def explain(self, mode: str = "") -> str:
         """How the query runs."""
@@ -213,9 +228,5 @@ def _encoded(value: Any) -> bytes:
         raise BindError(f"a value cannot be sent: {error}", hint="push Arrow for such types") from None
 
 
-def _failure(status: int, body: bytes) -> MillstreamError:
-    try:
-        told = json.loads(body)
-    except ValueError:
-        return MillstreamError(f"the server answers {status}: {body[:200].decode(errors='replace')}")
-    return error_of(told)
+def _moment(told: Any) -> Any:
+    return dt.datetime.fromisoformat(told) if isinstance(told, str) else told

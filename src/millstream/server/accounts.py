@@ -50,28 +50,42 @@ class Account:
 
 
 class Accounts:
-    """The accounts of a server; those in memory only if it has no directory."""
+    """The accounts of a server; those in memory only if it has no directory.
+
+    The file is read again when it has changed, so `millstream account` works while a server runs.
+    """
 
     def __init__(self, directory: Path | None) -> None:
         self._path = None if directory is None else directory / FILE
         self._lock = Lock()
-        self._accounts: dict[str, Account] = {}
-        if self._path is not None and self._path.exists():
-            self._accounts = {each.name: each for each in _read(self._path)}
+        self._kept: dict[str, Account] = {}
+        self._given: dict[str, Account] = {}
+        """those that are not in the file"""
+        self._version: tuple[int, int, int] | None = None
+        self._known()
+
+    def _known(self) -> dict[str, Account]:
+        """All accounts by name, as the file is now."""
+        version = _version_of(self._path)
+        if version != self._version:
+            assert self._path is not None
+            self._kept = {} if version is None else {each.name: each for each in _read(self._path)}
+            self._version = version
+        return {**self._kept, **self._given}
 
     def __iter__(self) -> Iterator[Account]:
-        return iter(sorted(self._accounts.values(), key=lambda each: each.name))
+        return iter(sorted(self._known().values(), key=lambda each: each.name))
 
     def __len__(self) -> int:
-        return len(self._accounts)
+        return len(self._known())
 
     def find(self, name: str) -> Account | None:
-        return self._accounts.get(name)
+        return self._known().get(name)
 
     def with_token(self, token: str) -> Account | None:
         """Whose token it is. Every account is looked at, so the time it takes says nothing."""
         hashed, found = _hashed(token), None
-        for account in list(self._accounts.values()):
+        for account in self._known().values():
             if account.token is not None and hmac.compare_digest(account.token, hashed):
                 found = account
         return found
@@ -102,39 +116,53 @@ class Accounts:
             name, cast(Role, role), granted, Verifier.of(secret), _hashed(secret), most_queries, rows_a_second
         )
         with self._lock:
-            self._accounts = {**self._accounts, name: account}
             if keep:
-                self._save()
+                self._save({**self._known_kept(), name: account})
+            else:
+                self._given = {**self._given, name: account}
         return secret
 
     def grant(self, name: str, streams: Iterable[str] | None) -> None:
         """Let an account use other streams; None: all."""
         with self._lock:
             granted = None if streams is None else frozenset(each.lower() for each in streams)
-            self._accounts = {**self._accounts, name: replace(self._require(name), streams=granted)}
-            self._save()
+            self._save({**self._known_kept(), name: replace(self._require(name), streams=granted)})
 
     def remove(self, name: str) -> None:
         with self._lock:
             self._require(name)
-            self._accounts = {key: each for key, each in self._accounts.items() if key != name}
-            self._save()
+            self._save({key: each for key, each in self._kept.items() if key != name})
 
     def _require(self, name: str) -> Account:
-        found = self._accounts.get(name)
+        kept = self._known_kept()
+        found = kept.get(name)
         if found is None:
-            raise CatalogError(f"no account {name}", hint=f"known: {', '.join(sorted(self._accounts)) or 'none'}")
+            raise CatalogError(f"no account {name}", hint=f"known: {', '.join(sorted(kept)) or 'none'}")
         return found
 
-    def _save(self) -> None:
+    def _known_kept(self) -> dict[str, Account]:
+        self._known()
+        return self._kept
+
+    def _save(self, accounts: dict[str, Account]) -> None:
+        self._kept = accounts
         if self._path is None:
             return
-        told = {"version": _VERSION, "accounts": [_written(each) for each in self._accounts.values()]}
+        told = {"version": _VERSION, "accounts": [_written(each) for each in accounts.values()]}
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft = self._path.with_suffix(".new")
         write_durably(draft, json.dumps(told, indent=1).encode())
         draft.replace(self._path)
         sync_directory(self._path.parent)
+        self._version = _version_of(self._path)
+
+
+def _version_of(path: Path | None) -> tuple[int, int, int] | None:
+    try:
+        found = None if path is None else path.stat()
+    except OSError:
+        return None
+    return found and (found.st_mtime_ns, found.st_ino, found.st_size)
 
 
 def _hashed(token: str) -> bytes:

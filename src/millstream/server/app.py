@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from millstream.server.metrics import prometheus
 from millstream.server.openapi import description
 from millstream.session.database import Database
 from millstream.session.query import Query, Result
-from millstream.wire import ARROW, CSV, JSON_LINES, error_form, from_arrow_bytes, to_arrow_bytes
+from millstream.wire import ARROW, CSV, JSON_LINES, error_form, from_arrow_bytes, plain, to_arrow_bytes
 
 MOST_BODY = 256 << 20
 """bytes of a request; who has more to push pushes several times"""
@@ -63,6 +64,12 @@ class Service:
         self._begun = time.monotonic()
         self._pushed = 0
         self._ready = True
+        self._subscriptions = live.Subscriptions()
+
+    def drain(self) -> None:
+        """Say that the server is not ready any more, and end subscriptions; other calls are still answered."""
+        self._ready = False
+        self._subscriptions.drain()
 
     def app(self, *beside: Callable[[], Any]) -> Starlette:
         """The application that an ASGI server runs, and what runs beside it; when that ends, the session is closed."""
@@ -88,6 +95,10 @@ class Service:
             self._route("/v1/queries/{name}/snapshot", self._snapshot, "GET"),
             self._route("/v1/queries/{name}/explain", self._explain, "GET"),
             self._route("/v1/queries/{name}/plan", self._plan, "GET"),
+            *(
+                self._route(f"/v1/queries/{{name}}/{change}", partial(self._change, change), "POST", "writer")
+                for change in ("pause", "resume", "cancel")
+            ),
             self._route("/v1/queries/{name}/rows", self._subscribe, "GET"),
             self._route("/v1/queries/{name}/readers/{reader}/ack", self._ack, "POST"),
             self._route("/v1/queries/{name}/readers/{reader}", self._forget, "DELETE"),
@@ -102,7 +113,7 @@ class Service:
                 running.push_async_callback(run_in_threadpool, self._database.close)
                 for each in beside:
                     await running.enter_async_context(each())
-                running.callback(setattr, self, "_ready", False)
+                running.callback(self.drain)
                 yield
 
         return Starlette(routes=routes, lifespan=lifespan)
@@ -258,7 +269,24 @@ class Service:
 
     async def _query(self, request: Request, client: Caller) -> Response:
         query = self._find(request, client)
-        return JSONResponse({**described(query), "state": query.state, "metrics": query.metrics()})
+
+        def work() -> dict[str, Any]:
+            covered = query.coverage
+            told = [covered.since, covered.complete_from, covered.is_complete]
+            return {"state": query.state, "metrics": query.metrics(), "coverage": plain(told)}
+
+        return JSONResponse({**described(query), **await run_in_threadpool(work)})
+
+    async def _change(self, what: str, request: Request, client: Caller) -> Response:
+        query = self._find(request, client)
+        client.require("writer", *query.uses)
+
+        def work() -> None:
+            with client.at_work(self._database, f"{what.upper()} {query.name}"):
+                getattr(query, what)()
+
+        await run_in_threadpool(work)
+        return JSONResponse({})
 
     async def _stop(self, request: Request, client: Caller) -> Response:
         query = self._find(request, client)
@@ -292,14 +320,14 @@ class Service:
 
     async def _subscribe(self, request: Request, client: Caller) -> Response:
         asked = live.Asked.of(request.query_params, request.headers.get("last-event-id"))
-        return live.respond(self._find(request, client), asked, request.headers.get("accept", ""))
+        return live.respond(self._find(request, client), asked, request.headers.get("accept", ""), self._subscriptions)
 
     async def _socket(self, socket: WebSocket) -> None:
         await socket.accept()
         try:
             client = await self._client(socket)
             asked = live.Asked.of(socket.query_params, None)
-            await live.converse(socket, self._find(socket, client), asked)
+            await live.converse(socket, self._find(socket, client), asked, self._subscriptions)
         except MillstreamError as error:
             await socket.send_text(json.dumps(error_form(error)))
             await socket.close(1008)
@@ -357,6 +385,8 @@ def _status(error: MillstreamError) -> int:
             return 413
         case CancelledError():
             return 409
+        case live.EndingError():
+            return 503
     return 400
 
 

@@ -20,7 +20,7 @@ from millstream.errors import DataError, MillstreamError
 from millstream.records import dataclass
 from millstream.session.query import Query
 from millstream.session.subscriptions import Reader
-from millstream.wire import ARROW, JSON_LINES, error_form
+from millstream.wire import ARROW, JSON_LINES, STATE, error_form
 
 SSE = "text/event-stream"
 KEEP_ALIVE = 10.0
@@ -28,6 +28,10 @@ KEEP_ALIVE = 10.0
 
 BUFFER = 100_000
 """rows that wait for a client before the oldest are dropped; a client may ask for fewer"""
+
+
+class EndingError(MillstreamError):
+    """The server ends, and takes nothing new that lasts."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +52,6 @@ class Asked:
             params.get("positions", "").lower() in ("1", "true", "yes"),
         )
 
-    def open(self, query: Query) -> Reader:
-        return query.subscribe(since=self.since, buffer=self.buffer, when_full="drop", name=self.reader)
-
 
 def _number(text: str | None, name: str) -> int | None:
     if text is None or text == "":
@@ -60,50 +61,97 @@ def _number(text: str | None, name: str) -> int | None:
     return int(text)
 
 
-def respond(query: Query, asked: Asked, accept: str) -> Response:
-    """The rows of a query from now on, in the form that a client accepts."""
-    reader = asked.open(query)
-    if SSE in accept:
-        return StreamingResponse(_events(reader), media_type=SSE, headers={"Cache-Control": "no-store"})
-    if ARROW in accept:
-        return StreamingResponse(_arrow(reader, query.schema), media_type=ARROW)
-    return StreamingResponse(_lines(reader, asked.positions), media_type=JSON_LINES)
+class Subscriptions:
+    """The open subscriptions of a server. They end when it does, and their clients go on at the next one."""
 
+    def __init__(self) -> None:
+        self._readers: set[Reader] = set()
+        self._draining = False
 
-async def _batches(reader: Reader) -> AsyncIterator[pa.RecordBatch | None]:
-    """Batches as they come; None if none came for a while."""
-    try:
-        while not reader.ended:
-            try:
-                yield await asyncio.wait_for(anext(reader), KEEP_ALIVE)
-            except TimeoutError:
-                yield None  # waiting was given up, and no row is lost by that
-            except StopAsyncIteration:
-                return
-    finally:
+    @property
+    def why_ended(self) -> str:
+        """What a subscription that is at its end is told: the query has ended, or this server does."""
+        return "server" if self._draining else "query"
+
+    def __len__(self) -> int:
+        return len(self._readers)
+
+    def open(self, query: Query, asked: Asked) -> Reader:
+        if self._draining:
+            raise EndingError("the server ends", hint="try again in a moment")
+        reader = query.subscribe(since=asked.since, buffer=asked.buffer, when_full="drop", name=asked.reader)
+        self._readers.add(reader)
+        return reader
+
+    async def batches(self, reader: Reader) -> AsyncIterator[pa.RecordBatch | None]:
+        """Batches as they come; None if none came for a while."""
+        try:
+            while not reader.ended:
+                try:
+                    yield await asyncio.wait_for(anext(reader), KEEP_ALIVE)
+                except TimeoutError:
+                    yield None  # waiting was given up, and no row is lost by that
+                except StopAsyncIteration:
+                    return
+        finally:
+            self.close(reader)
+
+    def close(self, reader: Reader) -> None:
+        self._readers.discard(reader)
         reader.close()
 
+    def drain(self) -> None:
+        """End all of them."""
+        self._draining = True
+        for reader in list(self._readers):
+            reader.close()
 
-async def _lines(reader: Reader, positions: bool) -> AsyncIterator[bytes]:
+
+def respond(query: Query, asked: Asked, accept: str, among: Subscriptions) -> Response:
+    """The rows of a query from now on, in the form that a client accepts."""
+    reader = among.open(query, asked)
+    if SSE in accept:
+        return StreamingResponse(_events(reader, among), media_type=SSE, headers={"Cache-Control": "no-store"})
+    if ARROW in accept:
+        return StreamingResponse(_arrow(reader, query.schema, among), media_type=ARROW)
+    return StreamingResponse(_lines(reader, asked.positions, among), media_type=JSON_LINES)
+
+
+async def _lines(reader: Reader, positions: bool, among: Subscriptions) -> AsyncIterator[bytes]:
     """JSON lines. An empty line says that there is nothing new; with `positions`, a line after rows tells theirs."""
     try:
-        async for batch in _batches(reader):
+        async for batch in among.batches(reader):
             yield b"\n" if batch is None else json_lines(pa.Table.from_batches([batch]))
             if positions and batch is not None:
-                yield json.dumps({"position": reader.position, "dropped": reader.dropped}).encode() + b"\n"
+                yield json.dumps(_place(reader)).encode() + b"\n"
+        if positions:
+            yield json.dumps({**_place(reader), "ended": among.why_ended}).encode() + b"\n"
     except MillstreamError as error:
         yield json.dumps(error_form(error)).encode() + b"\n"
 
 
-async def _arrow(reader: Reader, schema: pa.Schema) -> AsyncIterator[bytes]:
-    """An Arrow IPC stream: batches without rows say that there is nothing new."""
-    sent = _Sent()
+async def _arrow(reader: Reader, schema: pa.Schema, among: Subscriptions) -> AsyncIterator[bytes]:
+    """An Arrow IPC stream: batches without rows say that there is nothing new. The metadata of each batch has the
+    position after it; that of the last one says why it is the last."""
+    sent, empty = _Sent(), pa.RecordBatch.from_pylist([], schema=schema)
+
+    def written(batch: pa.RecordBatch, **more: str) -> bytes:
+        writer.write_batch(batch, custom_metadata={STATE: json.dumps({**_place(reader), **more})})
+        return sent.taken()
+
     with pa.ipc.new_stream(sent, schema) as writer:
-        yield sent.taken()
-        async for batch in _batches(reader):
-            writer.write_batch(pa.RecordBatch.from_pylist([], schema=schema) if batch is None else batch)
-            yield sent.taken()
+        yield written(empty)
+        try:
+            async for batch in among.batches(reader):
+                yield written(empty if batch is None else batch)
+            yield written(empty, ended=among.why_ended)
+        except MillstreamError as error:
+            yield written(empty, **error_form(error))
     yield sent.taken()
+
+
+def _place(reader: Reader) -> dict[str, Any]:
+    return {"position": reader.position, "dropped": reader.dropped}
 
 
 class _Sent(io.RawIOBase):
@@ -124,12 +172,12 @@ class _Sent(io.RawIOBase):
         return b"".join(parts)
 
 
-async def _events(reader: Reader) -> AsyncIterator[bytes]:
+async def _events(reader: Reader, among: Subscriptions) -> AsyncIterator[bytes]:
     """Server-sent events: a browser that was cut off sends the last id, and goes on there."""
     yield b"retry: 1000\n\n"
     dropped = 0
     try:
-        async for batch in _batches(reader):
+        async for batch in among.batches(reader):
             if batch is None:
                 yield b": still here\n\n"
                 continue
@@ -138,14 +186,14 @@ async def _events(reader: Reader) -> AsyncIterator[bytes]:
             if reader.dropped > dropped:
                 yield f"event: dropped\ndata: {reader.dropped - dropped}\n\n".encode()
                 dropped = reader.dropped
-        yield b"event: end\ndata: {}\n\n"
+        yield f'event: end\ndata: {{"reason": "{among.why_ended}"}}\n\n'.encode()
     except MillstreamError as error:
         yield f"event: error\ndata: {json.dumps(error_form(error))}\n\n".encode()
 
 
-async def converse(socket: WebSocket, query: Query, asked: Asked) -> None:
+async def converse(socket: WebSocket, query: Query, asked: Asked, among: Subscriptions) -> None:
     """Messages of rows, each with the position after it. The client may send `{"ack": position}`."""
-    reader = asked.open(query)
+    reader = among.open(query, asked)
 
     async def listen() -> None:
         try:
@@ -158,13 +206,13 @@ async def converse(socket: WebSocket, query: Query, asked: Asked) -> None:
 
     listening = asyncio.ensure_future(listen())
     try:
-        async for batch in _batches(reader):
+        async for batch in among.batches(reader):
             if batch is None:
                 await socket.send_text('{"rows": []}')
                 continue
             rows = json_rows(pa.Table.from_batches([batch]))
             await socket.send_text(f'{{"position": {reader.position}, "dropped": {reader.dropped}, "rows": {rows}}}')
-        await socket.send_text('{"ended": true}')
+        await socket.send_text(f'{{"ended": true, "reason": "{among.why_ended}"}}')
         await socket.close()
     except MillstreamError as error:
         await socket.send_text(json.dumps(error_form(error)))
@@ -173,7 +221,7 @@ async def converse(socket: WebSocket, query: Query, asked: Asked) -> None:
         pass  # the client is gone
     finally:
         listening.cancel()
-        reader.close()
+        among.close(reader)
 
 
 def json_rows(table: pa.Table) -> str:

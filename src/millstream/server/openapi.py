@@ -45,6 +45,9 @@ _TOLD: dict[str, tuple[str, dict[str, Any] | None]] = {
     "GET /v1/queries/{name}/snapshot": ("What a relation holds", None),
     "GET /v1/queries/{name}/explain": ("How a query runs", None),
     "GET /v1/queries/{name}/plan": ("The plan of a query as JSON", None),
+    "POST /v1/queries/{name}/pause": ("Let a query rest", None),
+    "POST /v1/queries/{name}/resume": ("Let a query go on", None),
+    "POST /v1/queries/{name}/cancel": ("Give a query up", None),
     "GET /v1/queries/{name}/rows": ("Rows as they are emitted", None),
     "POST /v1/queries/{name}/readers/{reader}/ack": (
         "Rows before a position need not be kept",

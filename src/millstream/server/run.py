@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import millstream
 from millstream.errors import BindError, ConnectorError, EngineError
@@ -21,7 +22,11 @@ OPERATOR = "admin"
 _THREADS = 64
 """calls of the engine at a time; most of them wait"""
 
-_DRAIN_SECONDS = 5
+_FINISH_SECONDS = 30
+"""how long calls that run when the server ends may take"""
+
+DRAIN_SECONDS = 1.0
+"""how long a server that was asked to end still answers, so that balancers see it is not ready"""
 
 
 @dataclass(frozen=True)
@@ -52,10 +57,16 @@ class Address:
         return context
 
 
-def serve(directory: Path | None, address: Address, token: str | None, locations: Mapping[str, str]) -> None:
+def serve(
+    directory: Path | None,
+    address: Address,
+    token: str | None,
+    locations: Mapping[str, str],
+    drain: float = DRAIN_SECONDS,
+) -> None:
     """Serve the session of a directory, or one in memory, until the process is asked to end.
 
-    `token` is the operator's; "" lets everybody in.
+    `token` is the operator's; "" lets everybody in. Then it goes on for `drain` seconds, not ready.
     """
     accounts = Accounts(directory)
     check(address, token, len(accounts) > 0)
@@ -96,19 +107,28 @@ def serve(directory: Path | None, address: Address, token: str | None, locations
     beside: list[type | object] = [threads]
     if address.postgres:
         beside.append(postgres)
+    service = Service(database, known, clients)
+
+    class Server(uvicorn.Server):
+        async def shutdown(self, sockets: Any = None) -> None:
+            """Tell everybody, answer for a moment more, then end when the calls that run have."""
+            service.drain()
+            await asyncio.sleep(drain)
+            await super().shutdown(sockets)
+
     config = uvicorn.Config(
-        Service(database, known, clients).app(*beside),  # type: ignore[arg-type]
+        service.app(*beside),  # type: ignore[arg-type]
         host=address.host,
         port=address.port,
         log_level="warning",
-        timeout_graceful_shutdown=_DRAIN_SECONDS,
+        timeout_graceful_shutdown=_FINISH_SECONDS,
         ssl_certfile=address.certificate,
         ssl_keyfile=address.key,
         h11_max_incomplete_event_size=64 << 10,
         limit_concurrency=None,
         timeout_keep_alive=75,
     )
-    uvicorn.Server(config).run()
+    Server(config).run()
 
 
 def check(address: Address, token: str | None, has_accounts: bool = False) -> None:

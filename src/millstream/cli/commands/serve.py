@@ -33,6 +33,9 @@ def serve(
     ] = 0,
     location: Locations = None,
     no_token: Annotated[bool, typer.Option("--no-token", help="Loopback only: let everybody in.")] = False,
+    drain: Annotated[
+        float, typer.Option("--drain", metavar="SECONDS", min=0, help="When asked to end: answer so long, not ready.")
+    ] = 1.0,
     debug: Debug = False,
 ) -> None:
     """Serve a session over HTTP and PostgreSQL's protocol, until Ctrl-C or SIGTERM.
@@ -51,4 +54,5 @@ def serve(
         from millstream.server.run import serve as run
 
         token = "" if no_token else os.environ.get("MILLSTREAM_TOKEN") or None
-        run(directory, Address(host, port, certificate, key, postgres), token, dict(pairs(location, "--location")))
+        address = Address(host, port, certificate, key, postgres)
+        run(directory, address, token, dict(pairs(location, "--location")), drain)
