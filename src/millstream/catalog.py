@@ -14,8 +14,8 @@ from millstream.errors import CatalogError
 from millstream.expressions.python_calls import PythonCode
 from millstream.plan.nodes import Node
 from millstream.records import dataclass
-from millstream.schema import Schema
-from millstream.types import VARCHAR, SqlType
+from millstream.schema import Field, Schema
+from millstream.types import TIMESTAMP, VARCHAR, SqlType
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -33,6 +33,9 @@ class Clock(Enum):
     LATENT = "latent"
     """none declared: rows are numbered as they arrive"""
 
+
+CURRENT_TIME = "current_time"
+"""the column of the time of arrival"""
 
 ERRORS_SCHEMA = Schema.of(error=VARCHAR, row=VARCHAR, origin=VARCHAR)
 """The columns of ERRORS(s): why a row was refused, its text, and where it came from."""
@@ -78,6 +81,8 @@ class StreamDef:
     """columns whose type was left out: text that queries read as what they use it for"""
     keep: Retention | None = None
     """how much of its past is kept for queries that come later; None: nothing"""
+    table: str | None = None
+    """the stored table whose changes its rows are; None: rows are pushed or read"""
 
     @property
     def given(self) -> Schema:
@@ -137,6 +142,11 @@ class TableDef:
     name: str
     schema: Schema
     constraints: tuple[tuple[str, str], ...] = ()
+
+    def changes(self, how: str) -> StreamDef:
+        """The stream of its rows that come (istream) or go (dstream), stamped when they do."""
+        columns = (*self.schema, Field(CURRENT_TIME, TIMESTAMP))
+        return StreamDef(f"{how.lower()}({self.name})", Schema(columns), Clock.INTERNAL, CURRENT_TIME, table=self.name)
 
 
 @dataclass(frozen=True)
@@ -268,7 +278,14 @@ class Catalog:
         self._entries[entry.name.lower()] = entry
 
     def find(self, name: str) -> Entry | None:
-        return self._entries.get(name.lower())
+        found = self._entries.get(name.lower())
+        return self._changes(name) if found is None else found
+
+    def _changes(self, name: str) -> StreamDef | None:
+        """The stream of a table's changes that has such a name; nobody declares it."""
+        how, _, table = name.lower().removesuffix(")").partition("(")
+        known = self._entries.get(table) if how in ("istream", "dstream") else None
+        return known.changes(how) if isinstance(known, TableDef) else None
 
     def function(self, name: str) -> FunctionDef | None:
         return self._functions.get(name.lower())
@@ -306,8 +323,7 @@ class Catalog:
 
     def get(self, name: str, kind: type[E]) -> E:
         """The entry of that name and kind; otherwise an error that suggests close names."""
-        space: Mapping[str, Entry] = self._functions if kind is FunctionDef else self._entries
-        entry = space.get(name.lower())
+        entry = self.function(name) if kind is FunctionDef else self.find(name)
         if entry is None:
             raise CatalogError(f"no {word_for(kind)} {name}", hint=self.suggest(name))
         if not isinstance(entry, kind):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field
+from typing import Literal
 
 import pyarrow as pa
 from sqlglot import exp
@@ -108,6 +109,8 @@ class OnTables:
 
     changed: str | None = None
     """the table that it changes"""
+    effect: Literal["insert", "delete", "any"] = "any"
+    """whether it does nothing but insert rows, or delete rows"""
 
 
 @dataclass(frozen=True)

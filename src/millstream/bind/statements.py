@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Literal
 
 from sqlglot import exp
 
@@ -414,7 +415,23 @@ def _on_tables(node: exp.Expr, context: Context, *, is_query: bool) -> OnTables:
     own = own_aggregates(node, context)
     sql = store_sql(node) if own is None else ""
     name = None if changed is None or not isinstance(changed, exp.Table) else changed.name
-    return OnTables(sql, frozenset(reads), is_query, own=own, views=tuple(views), histories=histories, changed=name)
+    return OnTables(
+        sql,
+        frozenset(reads),
+        is_query,
+        own=own,
+        views=tuple(views),
+        histories=histories,
+        changed=name,
+        effect=_effect(node),
+    )
+
+
+def _effect(node: exp.Expr) -> Literal["insert", "delete", "any"]:
+    """Whether a statement does nothing but insert rows, or delete rows."""
+    if isinstance(node, exp.Insert):
+        return "any" if any(map(node.args.get, ("conflict", "alternative", "overwrite"))) else "insert"
+    return "delete" if isinstance(node, exp.Delete) else "any"
 
 
 def _changed(node: exp.Expr) -> exp.Expr:

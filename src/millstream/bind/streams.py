@@ -14,15 +14,13 @@ from millstream.bind.queries.outputs import Bound
 from millstream.bind.queries.select import bind_named
 from millstream.bind.scope import did_you_mean
 from millstream.bind.tables.constraints import key_of, refuse_constraints
-from millstream.catalog import Clock, DerivedDef, Options, StreamDef
+from millstream.catalog import CURRENT_TIME, Clock, DerivedDef, Options, StreamDef
 from millstream.plan.nodes import Kind
 from millstream.schema import Field, Schema
 from millstream.sql import duration_us, options_of
 from millstream.sql import history as H
 from millstream.sql.nodes import CreateStream
 from millstream.types import DATE, TIMESTAMP, TIMESTAMPTZ, VARCHAR, SqlType
-
-CURRENT_TIME = "current_time"
 
 
 def require_stream(bound: Bound, node: exp.Expr, context: Context) -> None:

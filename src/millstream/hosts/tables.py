@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from threading import Lock, RLock
-from typing import Any
+from typing import Any, Literal
 from uuid import uuid4
 
 import pyarrow as pa
@@ -23,6 +23,7 @@ from millstream.errors import DataError, StateError
 from millstream.expressions.sql.text import to_duckdb_sql
 from millstream.hosts.table_join import Added, Removed
 from millstream.physical.nodes import StoredTable
+from millstream.records import dataclass
 from millstream.schema import Field, Schema
 from millstream.types import INTERVAL, SqlType, fixed_length, from_duckdb
 
@@ -30,6 +31,8 @@ _MOST_CHANGES = 1_024
 _MOST_CHANGED_ROWS = 1 << 17
 """changes of a table that are remembered for its readers; who is further behind reads the table again"""
 _ROWS_AT_ONCE = 1 << 16
+CHANGES = "__changes_"
+"""how the names begin under which changes of tables wait"""
 _CLOSING_SECONDS = 10.0
 """how long closing waits for statements that it interrupted"""
 
@@ -196,20 +199,30 @@ class TableStore:
         self._numbers.pop(name.lower(), None)
         self._changes.pop(name.lower(), None)
 
-    def change(self, sql: str, tables: frozenset[str], check: Callable[[pa.Table], None] | None = None) -> pa.Table:
+    def change(
+        self, sql: str, tables: frozenset[str], check: Callable[[pa.Table], None] | None = None,
+        noted: Noted | None = None,
+    ) -> pa.Table:  # fmt: skip
         """Run INSERT, UPDATE or DELETE; readers of `tables` see it with their next rows. With `check`, which may refuse
-        the rows that were changed by raising an error, these are returned."""
-        if check is None:
+        the rows that were changed by raising an error, these are returned. With `noted`, the rows that came and went
+        wait aside for those who read them."""
+        if check is None and noted is None:
             self._run(sql)
             changed = pa.table({})
         else:
             with self._lock, self._cursor() as cursor:
                 cursor.execute("BEGIN TRANSACTION")
                 try:
+                    if noted is not None:
+                        noted.begin(cursor)
                     answer = cursor.sql(f"{sql} RETURNING *")
                     kinds = [str(kind) for kind in answer.types]
-                    changed = _in_our_types(answer.to_arrow_table(), kinds)
-                    check(changed)
+                    rows = answer.to_arrow_table()
+                    changed = _in_our_types(rows, kinds)
+                    if check is not None:
+                        check(changed)
+                    if noted is not None:
+                        noted.end(cursor, rows)
                 except BaseException:
                     cursor.execute("ROLLBACK")
                     raise
@@ -319,6 +332,42 @@ class TableStore:
                 detail=str(error).splitlines()[0],
                 hint="restore it from a copy of the directory",
             ) from None
+
+
+@dataclass(frozen=True)
+class Noted:
+    """The changes of a table that are put aside in the transaction that makes them, under names that sort by their
+    order: those that come (`istream`) and those that go (`dstream`), as far as somebody reads them.
+
+    What INSERT and DELETE change is what they return. Otherwise, the table is compared with a copy.
+    """
+
+    table: str
+    effect: Literal["insert", "delete", "any"]
+    streams: tuple[str, ...]
+
+    def begin(self, cursor: Any) -> None:
+        cursor.execute("CREATE SEQUENCE IF NOT EXISTS __changes")
+        if self.effect == "any":
+            cursor.execute(f"CREATE TEMP TABLE __before AS FROM {quoted(self.table)}")
+
+    def end(self, cursor: Any, returned: pa.Table) -> None:
+        [(number,)] = cursor.execute("SELECT nextval('__changes')").fetchall()
+        table, before = quoted(self.table), "temp.__before"
+        changes = {
+            "dstream": f"FROM {before} EXCEPT ALL FROM {table}",
+            "istream": f"FROM {table} EXCEPT ALL FROM {before}",
+        }
+        if self.effect != "any":
+            cursor.register("__returned", returned)
+            changes = {"istream" if self.effect == "insert" else "dstream": "FROM __returned"}
+        for how, query in changes.items():
+            if f"{how}({self.table})".lower() in self.streams:
+                name = quoted(f"{CHANGES}{number:019}_{how}({self.table})")
+                order = " ORDER BY ALL" if self.effect == "any" else ""
+                cursor.execute(f"CREATE TABLE {name} AS SELECT * FROM ({query}){order}")
+        if self.effect == "any":
+            cursor.execute(f"DROP TABLE {before}")
 
 
 @contextmanager

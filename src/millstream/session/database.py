@@ -31,11 +31,12 @@ from millstream.session.ahead import planned_ahead
 from millstream.session.explain import explainable, explained
 from millstream.session.guard import Guarded
 from millstream.session.listener import Listener, heard
-from millstream.session.listings import description, listing, sharing
+from millstream.session.listings import listed
 from millstream.session.planned import Planned, Planning, errors_of, plan_query
 from millstream.session.publishing import publish
 from millstream.session.query import Query, Result, text_table
 from millstream.session.stored import StoredStatements
+from millstream.session.table_changes import TableChanges
 from millstream.session.times import Moment, instant_of, ordered_stream
 from millstream.session.turns import StatementTurn, in_turn
 from millstream.session.untyped import as_text
@@ -62,7 +63,8 @@ class Database(Guarded):
         self.numbered = 0
         """how many queries got their names from the session"""
         self._closed = False
-        self._stored = StoredStatements(self.catalog, tables, host, self.turn, lambda name: self.sets.check_of(name))
+        self.table_changes = TableChanges(self, host)
+        self._stored = StoredStatements(self, host)
 
     # -- SQL -------------------------------------------------------------------------------------------------------
 
@@ -177,9 +179,7 @@ class Database(Guarded):
         do = partial(self._do, action, text, name, planned)
         with self.guard.permitting(None):
             result = heard(self.listener if act.changes(action) else None, action, text, planned, do)
-            if isinstance(action, act.OnTables) and action.changed is not None and isinstance(result, Result):
-                result = self.sets.follow(action.changed, result)
-        return result
+            return self._stored.followed(action, result) if isinstance(action, act.OnTables) else result
 
     def _do(self, action: act.Action, text: str, name: str | None, planned: Planned | None) -> Query | Result | None:
         match action:
@@ -201,12 +201,8 @@ class Database(Guarded):
                 return Result(pa.table({name: [count] for name, count in asdict(counts).items()}))
             case act.ExplainPlan(of=query, mode=mode):
                 return text_table("plan", self._explain(query, mode, text).splitlines())
-            case act.ShowList(kind="SHARING"):
-                return sharing(self._host.sharing(), self.query_sets())
-            case act.ShowList(kind=kind):
-                return listing(kind, self.catalog, self.queries(), self._host.trouble())
-            case act.DescribeEntry(name=entry):
-                return description(entry, self.catalog)
+            case act.ShowList() | act.DescribeEntry():
+                return listed(self, self._host, action)
             case act.ChangeRows(table=table, rows=rows, gone=gone):
                 if rows is not None:
                     self.tables.add_rows(table, rows)
@@ -246,7 +242,8 @@ class Database(Guarded):
 
     def go_on(self, planned: Planned, start: Callable[[ReadyQuery], None]) -> Query:
         """Start a query that is already planned."""
-        start(program := planned.program)
+        self.table_changes.admit(program := planned.program)
+        start(program)
         query = Query(
             self, self._host, program, planned.text, lambda mode: explained(planned, mode, self.catalog, self._host)
         )
@@ -339,6 +336,8 @@ class Database(Guarded):
         """
         self._require_open()
         definition = self.catalog.get(stream, StreamDef)
+        if definition.table is not None:
+            raise DataError(f"{stream} has the changes of a table", hint=f"INSERT INTO {definition.table}")
         if once is None and (held := self._host.hold(definition.name, rows)) is not None:
             return held
         batch, rejected = conversion.to_batch(as_text(rows, definition), definition.given, definition.name)

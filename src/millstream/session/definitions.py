@@ -66,6 +66,7 @@ def remove(db: Database, action: act.Remove) -> None:
         _stop_view(db, entry.name)
     elif isinstance(entry, TableDef):
         db.tables.drop(entry.name)
+        db.table_changes.forget(entry.name)
 
 
 def _stop_view(db: Database, name: str) -> None:

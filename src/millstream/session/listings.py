@@ -9,18 +9,30 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from millstream.bind import statements as act
 from millstream.catalog import AggregateDef, Catalog, DerivedDef, FunctionDef, SinkDef, StreamDef, TableDef, ViewDef
 from millstream.connectors.access import WITHIN
 from millstream.errors import BindError, CatalogError
-from millstream.hosts.contract import Shared
+from millstream.hosts.contract import Host, Shared
 from millstream.session.query import Query, Result
 from millstream.sql import to_sql
 
 if TYPE_CHECKING:
+    from millstream.session.database import Database
     from millstream.session.query_sets import QuerySet
 
 _SECRET = re.compile(r"password|\.pem$|secret|token")
 """options whose values are not shown"""
+
+
+def listed(database: Database, host: Host, action: act.ShowList | act.DescribeEntry) -> Result:
+    """The answer of SHOW or DESCRIBE."""
+    match action:
+        case act.DescribeEntry(name=name):
+            return description(name, database.catalog)
+        case act.ShowList(kind="SHARING"):
+            return sharing(host.sharing(), database.query_sets())
+    return listing(action.kind, database.catalog, database.queries(), host.trouble())
 
 
 def listing(kind: str, catalog: Catalog, queries: Sequence[Query], trouble: Mapping[str, str]) -> Result:

@@ -75,6 +75,7 @@ def open_persistent(
         opened.pop_all()
     host.journal, host.save = keeper.note_input, keeper.checkpoint
     database.listener = keeper
+    database.table_changes.tell()
     return database
 
 
@@ -358,6 +359,7 @@ class SessionKeeper:
         self._miss_tables()
         for key, record in self._kept.items():
             self._define_again(key, record)
+        self._database.table_changes.declare(saved["streams"])
         restore_streams(self._host, saved, blobs)
         loaded: set[str] = set()
 

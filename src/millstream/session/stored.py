@@ -2,40 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from millstream.bind import statements as act
 from millstream.bind.history import history_name
-from millstream.catalog import Catalog, Options, TableDef
+from millstream.catalog import Options, TableDef
 from millstream.connectors.contract import RowSource
 from millstream.connectors.registry import make_source
 from millstream.errors import CatalogError, ConnectorError, DataError
 from millstream.hosts.contract import Host
-from millstream.hosts.tables import TableStore
-from millstream.session.query import Result
-from millstream.session.turns import StatementTurn
+from millstream.hosts.tables import Noted
+from millstream.session.query import Query, Result
+
+if TYPE_CHECKING:
+    from millstream.session.database import Database
 
 
 class StoredStatements:
-    """Runs what asks or changes stored tables; the host has what views hold now and what is kept of streams. `check`
-    says who must agree to rows of a table. What is changed there is returned."""
+    """Runs what asks or changes stored tables; the host has what views hold now and what is kept of streams. What is
+    changed in tables that sets of queries follow is returned."""
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        tables: TableStore,
-        host: Host,
-        turn: StatementTurn,
-        check: Callable[[str], Callable[[pa.Table], None] | None],
-    ) -> None:
-        self._catalog = catalog
-        self._tables = tables
+    def __init__(self, database: Database, host: Host) -> None:
+        self._database = database
+        self._catalog = database.catalog
+        self._tables = database.tables
         self._host = host
-        self._turn = turn
-        self._check = check
 
     def perform(self, action: act.OnTables) -> Result | None:
         """Answer a query, make a table of its answer, or change a table."""
@@ -43,12 +36,23 @@ class StoredStatements:
             self._create(action, *action.create)
             return None
         if action.is_query:
-            with self._tables.lent(self._contents(action)), self._turn.let_others():
+            with self._tables.lent(self._contents(action)), self._database.turn.let_others():
                 return Result(self._answer(action))
-        check = None if action.changed is None else self._check(action.changed)
+        check = noted = None
+        if action.changed is not None:
+            check = self._database.sets.check_of(action.changed)
+            read = self._database.table_changes.read(action.changed)
+            noted = Noted(action.changed, action.effect, read) if read else None
         with self._tables.lent(self._contents(action)):
-            changed = self._tables.change(action.sql, action.reads, check)
+            changed = self._tables.change(action.sql, action.reads, check, noted)
         return None if check is None else Result(changed)
+
+    def followed(self, action: act.OnTables, result: Query | Result | None) -> Query | Result | None:
+        """Let those know who follow a table that a statement has changed."""
+        if action.changed is None:
+            return result
+        self._database.table_changes.tell()
+        return self._database.sets.follow(action.changed, result) if isinstance(result, Result) else result
 
     def fill(self, entry: TableDef, options: Options) -> None:
         """Load a new table from a source; a table is complete or not there, so a row that does not fit is an error."""

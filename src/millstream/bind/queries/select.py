@@ -36,7 +36,8 @@ def bind_query(node: exp.Expr, context: Context) -> Bound:
     bound = _bind_plain(node, with_queries(node, context))
     how = node.args.get("stream_of")
     if how:
-        bound = Bound(to_events(str(how), bound.plan, node, context), bound.names)
+        plan = to_events(str(how), bound.plan, node, context)
+        bound = Bound(plan, plan.schema.names if bound.plan.kind is P.Kind.TABLE else bound.names)
     if (name := node.args.get("publish")) is not None:
         bound = _distinctly_named(bound, name, context)
         context.publish(name, bound.plan)

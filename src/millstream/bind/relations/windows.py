@@ -12,9 +12,9 @@ from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder
 from millstream.bind.scope import Item, Scope, did_you_mean
 from millstream.bind.windows.tables import with_late_rows
-from millstream.catalog import Clock
+from millstream.catalog import CURRENT_TIME, Clock, TableDef
 from millstream.expressions import functions
-from millstream.expressions.nodes import Literal
+from millstream.expressions.nodes import Column, Literal
 from millstream.plan import nodes as P
 from millstream.plan import relations as R
 from millstream.plan.annotations import is_chronon
@@ -57,15 +57,14 @@ def as_relation(plan: P.Node) -> P.Node:
 
 def to_events(how: str, plan: P.Node, node: exp.Expr, context: Context) -> P.Node:
     """ISTREAM, DSTREAM or RSTREAM of a relation."""
-    if plan.kind is not P.Kind.RELATION:
-        what = "events" if plan.kind is P.Kind.EVENTS else "a stored table"
+    if plan.kind is P.Kind.EVENTS:
         context.refuse(
-            f"{how.upper()} takes a relation, not {what}",
+            f"{how.upper()} takes a relation, not events",
             node,
-            hint="give its streams windows: FROM s WINDOW(RANGE 10 SECONDS)"
-            if plan.kind is P.Kind.EVENTS
-            else "declare a stream of the changes, and let it fill the table: INSERT INTO t SELECT … FROM s",
+            hint="give its streams windows: FROM s WINDOW(RANGE 10 SECONDS)",
         )
+    if plan.kind is not P.Kind.RELATION:
+        return _table_changes(how.upper(), plan, node, context)
     match how.upper():
         case "ISTREAM":
             # What never leaves appears exactly when it happens.
@@ -73,6 +72,35 @@ def to_events(how: str, plan: P.Node, node: exp.Expr, context: Context) -> P.Nod
         case "DSTREAM":
             return R.ToEvents(plan, "dstream")
     return _unwindowed(plan, NOW) or R.ToEvents(plan, "rstream", _rate(plan, node, context))
+
+
+def _table_changes(how: str, plan: P.Node, node: exp.Expr, context: Context) -> P.Node:
+    """The rows that come into a stored table, or leave it, as events."""
+    table = plan.input if isinstance(plan, P.Project) and _is_whole(plan) else plan
+    if how == "RSTREAM" or not isinstance(table, P.TableScan):
+        context.refuse(
+            f"{how} takes a relation{' or a stored table' if how != 'RSTREAM' else ''}, not "
+            f"{'a stored table' if how == 'RSTREAM' else 'a query over stored tables'}",
+            node,
+            hint="read the changes of one table first: SELECT … FROM ISTREAM(t) WHERE …",
+        )
+    entry = context.catalog.get(table.table, TableDef)
+    if CURRENT_TIME in entry.schema:
+        context.refuse(
+            f"{how} of a table with a column {CURRENT_TIME}",
+            node,
+            detail="the events have a column of that name, with the time of the change",
+            hint="give the table's column another name",
+        )
+    changes = entry.changes(how)
+    return P.Scan(changes.name, changes.schema)
+
+
+def _is_whole(plan: P.Project) -> bool:
+    """Whether it gives all columns of its input as they are."""
+    return [(name, expr) for name, expr in plan.columns] == [
+        (field.name, Column(field.type, field.name)) for field in plan.input.schema
+    ]
 
 
 def check_clocks(plans: Iterable[P.Node], word: str, node: exp.Expr, context: Context) -> None:

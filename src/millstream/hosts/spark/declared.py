@@ -122,6 +122,13 @@ class DeclaredInputs:
         inputs = [(node, self._find(node.stream)) for node in nodes if isinstance(node, physical.Source)]
         streaming_ = {entry.streaming for _, entry in inputs}
         if len(streaming_) > 1:
+            for _, entry in inputs:
+                if entry.stream.table is not None:
+                    raise EngineError(
+                        f"a streaming query cannot read {entry.stream.name}, the changes of a stored table",
+                        detail="on Spark, such changes are rows that are pushed, and are read at finish()",
+                        hint="run the query in-process, or read the changes from a stream with a connector",
+                    )
             raise EngineError(
                 "a query reads both streaming and static inputs",
                 hint="register static ones without time=, as tables, or make all of them streaming",
