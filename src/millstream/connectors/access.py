@@ -8,6 +8,7 @@ from dataclasses import field, replace
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
+from millstream.connectors.addresses import WEBHOOKS, Url
 from millstream.connectors.options import OptionValue
 from millstream.connectors.registry import connector_of
 from millstream.errors import BindError, ConnectorError
@@ -41,7 +42,7 @@ class Access:
     profile: Profile = "default"
     locations: Mapping[str, Location] = field(default_factory=dict)
     hosts: frozenset[str] = frozenset()
-    """hosts, or host:port, that ports connect to"""
+    """hosts, or host:port, that ports and sinks connect to"""
     brokers: frozenset[str] = frozenset()
     """Kafka brokers, as host:port"""
     listen: frozenset[str] = frozenset()
@@ -90,8 +91,7 @@ class Access:
             case "port":
                 host, port = str(given.get("host") or "127.0.0.1").lower(), str(given.get("port", ""))
                 if str(given.get("mode", "listen")).strip().lower() == "connect":
-                    if not {host, f"{host}:{port}"} & self.hosts:
-                        raise _refused(f"connecting to {host}:{port}", _allowed("hosts", self.hosts))
+                    self._check_host({host, f"{host}:{port}"}, f"{host}:{port}")
                 elif not is_loopback(host) and host not in self.listen:
                     raise _refused(f"listening on {host}", "ports listen on 127.0.0.1")
             case "kafka":
@@ -102,8 +102,15 @@ class Access:
                 for option in given:
                     if option.startswith("kafka.") and option.rpartition(".")[2] in _READS_FILES:
                         raise _refused(f"the option {option}", "certificates can be given as text: kafka.ssl.ca.pem")
+            case "webhook":
+                address = Url.parsed(str(given.get("url", "")), WEBHOOKS, "https://example.com/rows")
+                self._check_host(address.names, str(address))
             case "terminal":
                 raise _refused("the connector terminal", "fetch the rows, or write them to a location")
+
+    def _check_host(self, names: set[str], place: str) -> None:
+        if not names & self.hosts:
+            raise _refused(f"connecting to {place}", _allowed("hosts", self.hosts))
 
     def _known(self) -> str:
         return _allowed("locations", self.locations, "WITH (location = …, path = …)")

@@ -12,12 +12,12 @@ from millstream.errors import ConnectorError
 from millstream.schema import Schema
 
 SOURCES = ("file", "port", "generator", "nexmark", "quotes", "clicks", "kafka", "memory")
-SINKS = ("file", "kafka", "terminal", "memory", "blackhole", "table")
+SINKS = ("file", "kafka", "webhook", "terminal", "memory", "blackhole", "table")
 _ALIASES = {
     "files": "file", "filesystem": "file", "socket": "port", "tcp": "port", "quote": "quotes", "stocks": "quotes",
     "stock": "quotes", "click": "clicks", "sessions": "clicks", "auctions": "nexmark", "auction": "nexmark",
     "datagen": "generator", "print": "terminal", "console": "terminal", "stdout": "terminal", "null": "blackhole",
-    "push": "memory", "pushed": "memory",
+    "push": "memory", "pushed": "memory", "http": "webhook", "https": "webhook",
 }  # fmt: skip
 _PORT = re.compile(r"\s*port\s*[:=]?\s*(\d{1,5})\s*", re.IGNORECASE)
 _WITH_HINT = "use WITH (connector = '...'), with a connector of {}"
@@ -72,6 +72,10 @@ def make_sink(options: Mapping[str, OptionValue], name: str) -> Sink:
         from millstream.connectors.kafka.sink import KafkaSink
 
         return KafkaSink.from_options(options)
+    if connector == "webhook":
+        from millstream.connectors.sinks.webhook import WebhookSink
+
+        return WebhookSink.from_options(options)
     from millstream.connectors.sinks.memory import BlackholeSink, MemorySink
 
     reader.finish()

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from millstream.session.database import Database
     from millstream.session.query_sets import QuerySet
 
-_SECRET = re.compile(r"password|\.pem$|secret|token")
+_SECRET = re.compile(r"password|\.pem$|secret|token|^header\.")
+_PASSWORD = re.compile(r"(?<=://)([^/@]*):[^@]*@")
 """options whose values are not shown"""
 
 
@@ -111,7 +112,8 @@ def _options_of(sink: SinkDef) -> str:
     within = shown.pop(WITHIN, None)
     if within is not None:
         shown["path"] = str(PurePath(str(shown["path"])).relative_to(str(within)))
-    return ", ".join(f"{key} = {'…' if _SECRET.search(key) else value}" for key, value in shown.items())
+    hidden = {key: "…" if _SECRET.search(key) else _PASSWORD.sub(r"\1:…@", str(value)) for key, value in shown.items()}
+    return ", ".join(f"{key} = {value}" for key, value in hidden.items())
 
 
 def _rows(names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Result:
