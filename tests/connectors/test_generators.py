@@ -12,10 +12,10 @@ from connector_data import never, plain, read_all
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream.connectors.generators.catalog import TABLES
+from millstream.connectors.generators.catalog import TABLES, choose_table
 from millstream.connectors.generators.quotes import symbol_name
 from millstream.connectors.generators.table import schema_of
-from millstream.connectors.generators.write import generated_schema, write_generated
+from millstream.connectors.generators.write import write_generated
 from millstream.connectors.registry import make_source
 from millstream.errors import ConnectorError
 from millstream.schema import Schema
@@ -203,7 +203,7 @@ def test_written_files_hold_the_generated_rows(tmp_path, suffix):
         "quotes", None, 1000, tmp_path / f"q.{suffix}", seed=7, progress=lambda done, total: steps.append((done, total))
     )
     assert files == {tmp_path / f"q.{suffix}": 1000} and steps[-1] == (1000, 1000)
-    schema = generated_schema("quotes")
+    schema = schema_of(choose_table("quotes", None, ""))
     read = make_source({"connector": "file", "path": str(tmp_path / f"q.{suffix}")}, schema, "q")
     assert read_all(read)[0] == plain(source("quotes", rows=1000, seed=7).make(0, 1000))
     assert [entry.name for entry in tmp_path.iterdir()] == [f"q.{suffix}"]

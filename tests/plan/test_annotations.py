@@ -8,7 +8,7 @@ import pytest
 
 from millstream.expressions.nodes import Call, Column, Literal
 from millstream.plan.aggregate_calls import AggregateCall
-from millstream.plan.annotations import ends_in_order, is_chronon, is_snapshot_reducible, unique_key
+from millstream.plan.annotations import ends_in_order, is_chronon, unique_key
 from millstream.plan.nodes import Distinct, Filter, JoinTable, Node, Project, Scan, TableScan, Union
 from millstream.plan.relations import (
     Coarsen,
@@ -17,12 +17,10 @@ from millstream.plan.relations import (
     RowsWindow,
     SetOperation,
     Summarize,
-    ToEvents,
-    Validity,
     Window,
 )
 from millstream.schema import Schema
-from millstream.types import BIGINT, BOOLEAN, TIMESTAMP
+from millstream.types import BIGINT, BOOLEAN
 
 EVENTS = Scan("s", Schema.of(a=BIGINT, b=BIGINT))
 NOW = Window(EVENTS, RangeWindow(1))
@@ -119,25 +117,6 @@ def test_chronon(node: Node, chronon: bool) -> None:
 )
 def test_ends_in_order(node: Node, ordered: bool) -> None:
     assert ends_in_order(node) is ordered
-
-
-@pytest.mark.parametrize(
-    "node",
-    [kept(LONG), only_a(LONG), Union((LONG, NOW)), join(LONG, NOW), Distinct(LONG), sets(LONG, NOW), group(LONG)],
-)
-def test_snapshot_reducible(node: Node) -> None:
-    assert is_snapshot_reducible(node)
-
-
-@pytest.mark.parametrize(
-    "node",
-    [
-        EVENTS, LONG, Window(EVENTS, RowsWindow(1)), kept(EVENTS), Coarsen(LONG, 2), ToEvents(LONG, "istream"),
-        JoinTable(LONG, TABLE, ()), Validity(LONG, TIMESTAMP),
-    ],
-)  # fmt: skip
-def test_not_snapshot_reducible(node: Node) -> None:
-    assert not is_snapshot_reducible(node)
 
 
 @pytest.mark.parametrize(

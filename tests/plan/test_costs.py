@@ -54,7 +54,6 @@ ROWS = RelationFlow(10, 5000, 1)
         (flows.rows_window(RelationFlow(10, 1, 1), 100), (10, 1000, 1)),
         (flows.rows_window(RelationFlow(10, 1, 1), 100, 5), (10, 5000, 1)),
         (flows.uncovered(ROWS, ROWS, 0.0), (10, 5000, 1)),
-        (flows.coalesced(ROWS, 0.5), (20, 10000, 1)),
     ],
 )
 def test_flows(flow: RelationFlow, expected: tuple[float, float, float]) -> None:
@@ -64,12 +63,6 @@ def test_flows(flow: RelationFlow, expected: tuple[float, float, float]) -> None
 def test_rows_held() -> None:
     assert costs.join_rows(ROWS, ROWS) == pytest.approx(1001)
     assert costs.join_rows(ROWS, RelationFlow(20, 5000)) == pytest.approx(751.25)
-    assert costs.summarize_rows(ROWS) == pytest.approx(475.8582, rel=1e-6)
-    assert costs.summarize_rows(RelationFlow(10, 5000, 10)) == pytest.approx(316.2444, rel=1e-6)
-    assert costs.summarize_rows(RelationFlow(100, 50)) == 1
-    assert costs.group_rows(ROWS, 50) == pytest.approx(50 * costs.summarize_rows(RelationFlow(500, 5000)) + 50)
-    assert costs.split_rows(ROWS, 1) == 500 + 2500
-    assert costs.split_rows(ROWS, 6000) == 0
     assert costs.partitioned_rows(5, 100) == 5 * 102
 
 
@@ -103,8 +96,6 @@ def test_every_processor_cost_falls_with_the_rate() -> None:
         lambda flow: costs.join_cpu(flow, ROWS, 0.1),
         lambda flow: costs.distinct_cpu(flow, 20),
         lambda flow: costs.distinct_cpu(flow, 1e9),
-        lambda flow: costs.summarize_cpu(flow, flows.summarized(flow)),
-        lambda flow: costs.group_cpu(flow, flows.grouped(flow, 5), 5),
         lambda flow: costs.coarsen_cpu(flow, flows.coarsened(flow, 10)),
         costs.range_window_cpu,
         costs.rows_window_cpu,

@@ -20,12 +20,22 @@ from millstream.expressions.nodes import Column, Expr, Literal, columns_of
 from millstream.kernels.source.objects import compile_objects
 from millstream.plan.nodes import Filter, walk
 from millstream.plan.programs.builder import call
-from millstream.plan.proofs.implication import contradictory, excludes, implies, tautology
+from millstream.plan.proofs.implication import contradictory, excludes
 from millstream.types import BIGINT, BOOLEAN, DOUBLE, VARCHAR
 from tiers import examples
 
 DECLARATION = """CREATE STREAM t (x DOUBLE, prev DOUBLE, z DOUBLE, i INT, j INT, k BIGINT, m DECIMAL(8, 2),
     w DECIMAL(8, 2), s VARCHAR, u VARCHAR, b BOOLEAN, c BOOLEAN, at TIMESTAMP, since TIMESTAMP, d DATE) ORDER BY at"""
+
+
+def implies(p: Expr, q: Expr, givens: tuple[Expr, ...] = ()) -> bool:
+    """Whether q is certainly satisfied where p is, and the givens are."""
+    return contradictory((p, *givens), (q,))
+
+
+def tautology(p: Expr) -> bool:
+    """Whether p is certainly satisfied."""
+    return contradictory((), (p,))
 
 
 @lru_cache

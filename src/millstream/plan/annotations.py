@@ -73,17 +73,6 @@ def ends_in_order(node: Node) -> bool:
     return False
 
 
-def is_snapshot_reducible(node: Node) -> bool:
-    """Whether an operator gives at each instant what its counterpart on tables gives of its inputs' rows then.
-
-    Then whatever rewrites are valid on tables are valid on it. Windows look at other instants, and so do the ways out
-    of a relation; a stored table is read when a row comes by, not at each instant that the row lasts.
-    """
-    if node.kind is not Kind.RELATION:
-        return False
-    return isinstance(node, Filter | Project | Union | Distinct | Join | Summarize | Arrange | SetOperation)
-
-
 def may_stay(relation: Node) -> bool:
     """Whether rows of a relation may have no end that time alone brings."""
     match relation:

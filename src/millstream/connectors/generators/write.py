@@ -11,17 +11,11 @@ from millstream.connectors.generators.table import GeneratedRows, schema_of
 from millstream.connectors.options import Options, OptionValue, closest
 from millstream.connectors.sinks.writers import FORMATS, SUFFIXES, open_writer, suffix_format
 from millstream.errors import ConnectorError
-from millstream.schema import Schema
 
 Progress = Callable[[int, int], None]
 """Called with the rows written so far and the rows there will be."""
 
 _BATCH = 131_072
-
-
-def generated_schema(kind: str, table: str | None = None) -> Schema:
-    """The columns of a generated table; `table` matters for nexmark only."""
-    return schema_of(choose_table(_known(kind), table, ""))
 
 
 def write_generated(

@@ -119,12 +119,3 @@ def uncovered(left: RelationFlow, right: RelationFlow, matching: float) -> Relat
     bare = math.exp(-matching * right.valid)
     pieces = 1 + matching * right.rate * left.length * bare
     return replace(left, distance=left.distance / pieces, length=max(left.length * bare / pieces, left.granule))
-
-
-def coalesced(flow: RelationFlow, merging: float) -> RelationFlow:
-    """Rows of which this part begins where an equal one ends, and is joined to it.
-
-    The model names no formula for it. Ours: runs of 1 / (1 - part) rows become one row each.
-    """
-    run = 1 / (1 - merging)
-    return replace(flow, distance=flow.distance * run, length=flow.length * run)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from millstream.plan.costs.flows import RelationFlow, boundaries
+from millstream.plan.costs.flows import RelationFlow
 from millstream.records import dataclass
 
 
@@ -38,7 +38,6 @@ class UnitCosts:
     """compare with the least of a queue"""
     empty: float = 1.0
     """ask whether a queue is empty"""
-    initialize: float = 3.0
     merge: float = 3.0
     evaluate: float = 3.0
     insert: float = 5.0
@@ -114,58 +113,6 @@ def distinct_cpu(flow: RelationFlow, values: float, buckets: float | None = None
         insert = u.hash + u.bucket + u.listed + u.append
         transfer = u.empty
     return flow.rate * (purge + probe + insert + transfer)
-
-
-def summarize_rows(flow: RelationFlow) -> float:
-    """Partial aggregates that are held: one for each stretch between two boundaries within a length."""
-    if flow.distance >= flow.length:
-        return 1.0
-    return flow.length / flow.granule * boundaries(flow, flow.valid)
-
-
-def _initialize(flow: RelationFlow, output: RelationFlow, u: UnitCosts) -> float:
-    if flow.distance < flow.length:
-        return output.rate / 2 * (2 * u.create + u.initialize + 2 * u.listed)
-    return flow.rate * (u.create + u.initialize + u.listed)
-
-
-def _update(flow: RelationFlow, u: UnitCosts) -> float:
-    if flow.distance < flow.length:
-        return flow.rate * summarize_rows(flow) * (u.predicate + u.create + u.merge + u.listed)
-    return flow.rate * u.predicate
-
-
-def _extract(flow: RelationFlow, output: RelationFlow, u: UnitCosts) -> float:
-    return output.rate * (u.remove + u.evaluate + u.listed + u.append) + flow.rate * u.remove
-
-
-def summarize_cpu(flow: RelationFlow, output: RelationFlow, u: UnitCosts = UNITS) -> float:
-    return _initialize(flow, output, u) + _update(flow, u) + _extract(flow, output, u)
-
-
-def _share(flow: RelationFlow, groups: float) -> RelationFlow:
-    """What one of so many groups gets."""
-    return RelationFlow(groups * flow.distance, flow.length, flow.granule)
-
-
-def group_rows(flow: RelationFlow, groups: float) -> float:
-    """Partial aggregates of all groups, and one entry for each group."""
-    if groups * flow.distance >= flow.length:
-        return groups + 1
-    return groups * summarize_rows(_share(flow, groups)) + groups
-
-
-def group_cpu(flow: RelationFlow, output: RelationFlow, groups: float, u: UnitCosts = UNITS) -> float:
-    one, out = _share(flow, groups), _share(output, groups)
-    update = flow.rate * (u.group + u.find) + groups * (_initialize(one, out, u) + _update(one, u))
-    gather = output.rate * (u.empty + u.look + u.find + 3 * u.queue + u.create) + groups * _extract(one, out, u)
-    waiting = u.empty + u.look if groups * flow.distance < flow.length else u.empty
-    transfer = output.rate * (u.empty + u.look + u.queue) + flow.rate * waiting
-    return update + gather + transfer
-
-
-def split_rows(flow: RelationFlow, longest: float) -> float:
-    return flow.valid + flow.length / (2 * longest) if longest < flow.length else 0.0
 
 
 def split_cpu(flow: RelationFlow, longest: float, u: UnitCosts = UNITS) -> float:

@@ -27,19 +27,9 @@ from millstream.records import dataclass
 _MOST_CASES = 500
 
 
-def implies(p: Expr, q: Expr, givens: tuple[Expr, ...] = ()) -> bool:
-    """Whether q is certainly satisfied where p is, and the givens are."""
-    return contradictory((p, *givens), (q,))
-
-
 def excludes(p: Expr, q: Expr, givens: tuple[Expr, ...] = ()) -> bool:
     """Whether p and q are certainly not satisfied at once, where the givens are."""
     return contradictory((p, q, *givens))
-
-
-def tautology(p: Expr) -> bool:
-    """Whether p is certainly satisfied."""
-    return contradictory((), (p,))
 
 
 @lru_cache(maxsize=4096)
