@@ -92,7 +92,10 @@ def test_a_reader_goes_on_where_it_was_in_every_form(server: ServerProcess) -> N
     import pyarrow as pa
 
     with pa.ipc.open_stream(arrow) as reader:
-        assert reader.read_next_batch().to_pylist() == [{"v": 2}, {"v": 3}]
+        assert reader.read_next_batch().num_rows == 0  # where it begins is known at once
+        batch, about = reader.read_next_batch_with_custom_metadata()
+        assert batch.to_pylist() == [{"v": 2}, {"v": 3}]
+        assert json.loads(about["millstream"]) == {"position": 3, "dropped": 0}
     arrow.close()
     from websockets.sync.client import connect
 
