@@ -8,7 +8,7 @@ from dataclasses import field, replace
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
-from millstream.connectors.addresses import WEBHOOKS, Url
+from millstream.connectors.addresses import POSTGRES, WEBHOOKS, Url
 from millstream.connectors.options import OptionValue
 from millstream.connectors.registry import connector_of
 from millstream.errors import BindError, ConnectorError
@@ -105,6 +105,11 @@ class Access:
             case "webhook":
                 address = Url.parsed(str(given.get("url", "")), WEBHOOKS, "https://example.com/rows")
                 self._check_host(address.names, str(address))
+            case "postgres":
+                address = Url.parsed(str(given.get("url", "")), POSTGRES, "postgresql://user@localhost/db")
+                self._check_host(address.names, str(address))
+                if unknown := sorted(address.parameters.keys() - {"sslmode"}):
+                    raise _refused(f"the parameter {unknown[0]} of a url", "sslmode is")
             case "terminal":
                 raise _refused("the connector terminal", "fetch the rows, or write them to a location")
 

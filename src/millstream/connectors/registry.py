@@ -12,12 +12,13 @@ from millstream.errors import ConnectorError
 from millstream.schema import Schema
 
 SOURCES = ("file", "port", "generator", "nexmark", "quotes", "clicks", "kafka", "memory")
-SINKS = ("file", "kafka", "webhook", "terminal", "memory", "blackhole", "table")
+SINKS = ("file", "kafka", "postgres", "webhook", "terminal", "memory", "blackhole", "table")
 _ALIASES = {
     "files": "file", "filesystem": "file", "socket": "port", "tcp": "port", "quote": "quotes", "stocks": "quotes",
     "stock": "quotes", "click": "clicks", "sessions": "clicks", "auctions": "nexmark", "auction": "nexmark",
     "datagen": "generator", "print": "terminal", "console": "terminal", "stdout": "terminal", "null": "blackhole",
     "push": "memory", "pushed": "memory", "http": "webhook", "https": "webhook",
+    "postgresql": "postgres",
 }  # fmt: skip
 _PORT = re.compile(r"\s*port\s*[:=]?\s*(\d{1,5})\s*", re.IGNORECASE)
 _WITH_HINT = "use WITH (connector = '...'), with a connector of {}"
@@ -56,7 +57,7 @@ def make_sink(options: Mapping[str, OptionValue], name: str) -> Sink:
         if "$store" not in options:
             raise ConnectorError("a stored table needs no sink", hint="INSERT INTO table SELECT … FROM stream")
         return TableSink(name, str(options["$store"]), upsert_keys(options))
-    if upsert_keys(options) is not None and connector != "kafka":
+    if upsert_keys(options) is not None and connector not in ("kafka", "postgres"):
         # their rows are changes, which the sink writes as they are
         options = {name: value for name, value in options.items() if name.lower() not in ("mode", "key")}
     reader = Options(f"connector {connector}", options)
@@ -72,6 +73,10 @@ def make_sink(options: Mapping[str, OptionValue], name: str) -> Sink:
         from millstream.connectors.kafka.sink import KafkaSink
 
         return KafkaSink.from_options(options)
+    if connector == "postgres":
+        from millstream.connectors.sinks.postgres import PostgresSink
+
+        return PostgresSink.from_options(options)
     if connector == "webhook":
         from millstream.connectors.sinks.webhook import WebhookSink
 

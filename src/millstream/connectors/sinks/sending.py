@@ -33,6 +33,11 @@ class Again(Exception):
         self.wait = wait
 
 
+def missing_rows(there: int, written: int) -> str:
+    """What is wrong with a target that has fewer rows of a query than were written to it."""
+    return f"it has {there} rows of the query, and {written} were written; it was changed or restored meanwhile"
+
+
 @dataclass(frozen=True, slots=True)
 class Sending:
     """How rows are sent: in parts of so many rows, at the latest after so many seconds, tried so often."""
@@ -44,9 +49,9 @@ class Sending:
     first_wait: float
 
     @staticmethod
-    def from_options(options: Options, rows: int) -> Sending:
+    def from_options(options: Options, rows: int, flush_ms: int = 1000) -> Sending:
         batch = options.integer("batch_rows", rows, low=1, high=10_000_000)
-        flush = options.integer("flush_ms", 1000, low=1, high=600_000)
+        flush = options.integer("flush_ms", flush_ms, low=1, high=600_000)
         timeout = options.integer("timeout_ms", 10_000, low=1, high=600_000)
         retries = options.integer("retries", 7, low=0, high=100)
         wait = options.integer("retry_ms", 200, low=1, high=60_000)

@@ -253,7 +253,8 @@ class Outlets:
             if number not in self._sinks:
                 self.deliver(number, table)
             elif batch > self._ledger["batch"]:
-                for rows_ in table.to_batches():
+                # together: a micro-batch that is repeated may have its rows in another order
+                for rows_ in table.combine_chunks().to_batches():
                     self._sinks[number].write(rows_)
                 self._ledger["sinks"][program.name] = self._sinks[number].commit()
         if self._sinks and batch > self._ledger["batch"]:
