@@ -32,11 +32,14 @@ class ServerProcess:
         self.python = sys.executable
         self.address = f"http://127.0.0.1:{self.port}"
         self.directory = directory
+        self.backups = directory.parent / "backups"
         self.start()
 
     def start(self) -> None:
         ports = ["--port", str(self.port), "--postgres", str(self.postgres)]
         command = [sys.executable, "-m", "millstream", "serve", str(self.directory), *ports]
+        self.backups.mkdir(exist_ok=True, parents=True)
+        command += ["--location", f"backups={self.backups}"]
         self._process = subprocess.Popen(command, env={**os.environ, "MILLSTREAM_TOKEN": TOKEN})
 
     def client(self, token: str | None = TOKEN) -> Any:

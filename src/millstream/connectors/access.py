@@ -117,6 +117,21 @@ class Access:
         if not names & self.hosts:
             raise _refused(f"connecting to {place}", _allowed("hosts", self.hosts))
 
+    def target(self, path: str | Path) -> Path:
+        """Where something may be written: a path, or a location and a name in it, 'backups/monday'."""
+        if self.is_open:
+            return Path(path)
+        name, _, rest = str(path).partition("/")
+        location = self.locations.get(name.lower())
+        if location is None or not rest:
+            raise ConnectorError(f"no location {name}", hint=_allowed("locations", self.locations, "location/name"))
+        if location.read_only:
+            raise ConnectorError(f"location {name} is read-only")
+        found = location.directory / inside(rest)
+        if not found.parent.resolve().is_relative_to(location.directory.resolve()):
+            raise ConnectorError(f"{rest!r} leads out of location {name}")
+        return found
+
     def _known(self) -> str:
         return _allowed("locations", self.locations, "WITH (location = …, path = …)")
 

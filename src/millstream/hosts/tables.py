@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from threading import Lock, RLock
@@ -253,6 +253,10 @@ class TableStore:
     def version(self, name: str) -> int:
         """A number that grows with every change of the table."""
         return self._versions.get(name.lower(), 0)
+
+    def still(self) -> AbstractContextManager[Any]:
+        """Meanwhile no table changes."""
+        return self._lock
 
     def close(self) -> None:
         until = time.monotonic() + _CLOSING_SECONDS

@@ -96,6 +96,14 @@ class RemoteDatabase:
         """End of all inputs."""
         self._post("/v1/finish", {})
 
+    def checkpoint(self) -> None:
+        """Take a checkpoint now."""
+        self._post("/v1/checkpoint", {})
+
+    def backup(self, target: str) -> None:
+        """Copy the session as it is now to a location that the operator has named: 'backups/monday'."""
+        self._post("/v1/backup", {"to": target})
+
     def close(self) -> None:
         """Leave the server; what runs there goes on."""
         self._wire.close()

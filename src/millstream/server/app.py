@@ -86,6 +86,7 @@ class Service:
             self._route("/v1/explain", self._explain_text, "POST"),
             self._route("/v1/finish", self._finish, "POST", "admin"),
             self._route("/v1/checkpoint", self._checkpoint, "POST", "admin"),
+            self._route("/v1/backup", self._backup, "POST", "admin"),
             self._route("/v1/catalog", self._catalog, "GET"),
             self._route("/v1/queries", self._queries, "GET"),
             self._route("/v1/queries/{name}", self._query, "GET"),
@@ -199,6 +200,16 @@ class Service:
 
     async def _checkpoint(self, _: Request, client: Caller) -> Response:
         await run_in_threadpool(self._database.checkpoint)
+        return JSONResponse({})
+
+    async def _backup(self, request: Request, client: Caller) -> Response:
+        target = _text(await _json(request), "to")
+
+        def work() -> None:
+            with client.at_work(self._database, f"BACKUP TO {target}"):
+                self._database.backup(target)
+
+        await run_in_threadpool(work)
         return JSONResponse({})
 
     # -- statements ------------------------------------------------------------------------------------------------

@@ -35,6 +35,10 @@ _TOLD: dict[str, tuple[str, dict[str, Any] | None]] = {
     "POST /v1/explain": ("How a query would run", {"application/json": {"schema": _SQL}}),
     "POST /v1/finish": ("End all inputs", None),
     "POST /v1/checkpoint": ("Take a checkpoint now", None),
+    "POST /v1/backup": (
+        "Copy the session to a named location",
+        {"application/json": {"schema": {"type": "object", "required": ["to"], "properties": {"to": _TEXT}}}},
+    ),
     "GET /v1/overview": ("Streams and queries with their counters", None),
     "GET /v1/catalog": ("Streams, tables and views with their columns", None),
     "GET /v1/queries": ("The running queries", None),

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from dataclasses import replace as replaced
 from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 import pyarrow as pa
@@ -413,10 +414,20 @@ class Database(Guarded):
 
     def checkpoint(self) -> None:
         """Take a checkpoint now. Only for sessions with a directory."""
+        self._kept().checkpoint()
+
+    def backup(self, target: str | Path) -> None:
+        """Copy the session as it is now to a new directory, while it goes on; `connect` opens the copy.
+
+        With the profile untrusted, the target is a named location and a name in it: 'backups/monday'.
+        """
+        self._kept().backup(self.guard.access.target(target))
+
+    def _kept(self) -> Listener:
         self._require_open()
         if self.listener is None:
             raise StateError("this session is not persistent", hint="open it with a directory: ms.connect(directory)")
-        self.listener.checkpoint()
+        return self.listener
 
     def close(self) -> None:
         """Stop all queries; a persistent session takes a checkpoint first. Files and locks are released whatever fails.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any, Protocol
 
 from millstream.bind import statements as act
@@ -25,6 +26,8 @@ class Listener(Protocol):
     def failed(self, action: act.Action) -> None: ...
 
     def checkpoint(self) -> None: ...
+
+    def backup(self, target: Path) -> None: ...
 
     def before_close(self) -> None: ...
 

@@ -11,6 +11,7 @@ import time as wall
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import pyarrow as pa
@@ -35,6 +36,7 @@ from millstream.hosts.embedded.checkpoint import SavedStates, replay, restore_qu
 from millstream.hosts.embedded.host import EmbeddedHost, Now
 from millstream.hosts.embedded.kept import sweep
 from millstream.hosts.tables import TableStore
+from millstream.session import backup
 from millstream.session.database import Database
 from millstream.session.definitions import adopt, remove
 from millstream.session.journal import Journal
@@ -98,6 +100,7 @@ class SessionKeeper:
         self._owed = False
         """whether rows that come now could not be replayed before there is a checkpoint"""
         self._closed = False
+        self._backing_up = Lock()
         self._is_noted = False
         """whether the statement at work has a note that must go if it fails"""
         self._defined: Record | None = None
@@ -309,6 +312,13 @@ class SessionKeeper:
             # what sinks have written is seen once it is known that it was: it is never taken back
             self._host.publish()
             sweep(self._host)
+
+    def backup(self, target: Path) -> None:
+        """Copy the session as it is now to a new directory; rows wait while the files are linked."""
+        whole = self._database.turn, self._host.lock, self._database.tables.still()
+        with self._backing_up, backup.delivered(self._journal.directory, target) as hold, whole[0], whole[1], whole[2]:
+            self.checkpoint()
+            hold()
 
     def before_close(self) -> None:
         self._host.stop_readers()
