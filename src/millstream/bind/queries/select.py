@@ -198,7 +198,8 @@ def _refuse_clauses(node: exp.Select, context: Context, plan: P.Node, grouped: b
 
 
 _INSTEAD = {
-    "limit": "a continuous query runs until you stop it: STOP name, or q.stop() when you have enough rows",
+    "limit": "for the first rows of each window, FROM TUMBLE(…) ORDER BY … LIMIT n; "
+    "to end the query, STOP name or q.stop()",
     "offset": "skip rows when you read them, or filter them in WHERE",
 }
 

@@ -43,7 +43,7 @@ class FrameBinder:
             )
         unit = str(spec.args.get("kind") or "ROWS").lower()
         if unit not in ("rows", "range"):
-            self.context.refuse(f"{unit.upper()} frames are not supported", node, hint="use ROWS or RANGE")
+            self.refuse_unended(f"{unit.upper()} frames need", node)
         start, end = (self._bound(unit, spec, side, node) for side in ("start", "end"))
         if end == _UNBOUNDED:
             self.context.fail("a frame cannot end at UNBOUNDED PRECEDING", node, hint="… AND CURRENT ROW")
@@ -91,6 +91,15 @@ class FrameBinder:
                 node,
                 detail="every row would wait for so many later ones",
             )
+
+    def refuse_unended(self, what: str, node: exp.Expr) -> NoReturn:
+        """What looks at whole partitions works where they end."""
+        self.context.refuse(
+            f"{what} a partition that ends",
+            node,
+            detail="a partition of a stream is never complete",
+            hint="OVER (PARTITION BY window_end …) in FROM TUMBLE(…), or a window in FROM: s [RANGE 1 HOUR]",
+        )
 
     def refuse_endless(self, node: exp.Expr) -> NoReturn:
         self.context.refuse(

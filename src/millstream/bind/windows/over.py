@@ -13,7 +13,7 @@ from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder, call_of, coerce
 from millstream.bind.patterns.windows import PatternWindows
 from millstream.bind.scope import Scope
-from millstream.bind.windows.arranged import ArrangedBinder, needs_all_rows
+from millstream.bind.windows.arranged import OF_WHOLE, ArrangedBinder, needs_all_rows
 from millstream.bind.windows.frames import FrameBinder
 from millstream.bind.windows.order import Sorting, end_of, group_end, sort_partitions
 from millstream.expressions.functions import resolve
@@ -186,6 +186,8 @@ class WindowBinder:
             return self._numbered(name, keys, window, node)
         if name in ("lag", "lead"):
             return self._shifted(name, keys, node, scalar, is_backward)
+        if name in OF_WHOLE:
+            self.frames.refuse_unended(f"{name} needs", call)
         return self.context.fail(
             f"no window aggregate {name}",
             call,
