@@ -29,7 +29,7 @@ _LISTED = {
     "catalog": "Clock Retention FromHistory StreamDef DerivedDef ViewDef TableDef SinkDef",
     "hosts.contract": "Query:ReadyQuery",
     "session.planned": "Planned",
-    "session.query_sets": "CohortDef QuerySetDef",
+    "session.cohorts": "CohortDef QuerySetDef",
     "hosts.spark.kept_plan": "KeptPlan KeptStage",
     "hosts.spark.job.kept_job": "KeptJob KeptQuery",
     "plan.aggregate_calls": "AggregateCall MatchRows",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,10 +24,9 @@ from millstream.catalog import SinkDef, TableDef
 from millstream.errors import BindError, CatalogError, DataError, MillstreamError
 from millstream.hosts.tables import quoted
 from millstream.kernels.keys import KeyTable
-from millstream.physical.nodes import Apply, Physical, StoredTable, TableJoin, walk
 from millstream.plan.templates import CHANNELS, CannotShare, ConstantsTable, for_all, for_sink
-from millstream.records import dataclass
 from millstream.schema import Field, Schema
+from millstream.session.cohorts import Cohort, CohortDef, QuerySetDef, is_open
 from millstream.session.constants import Rows, as_table, put, sample_of
 from millstream.session.query import Query
 from millstream.session.turns import in_turn
@@ -40,45 +38,6 @@ if TYPE_CHECKING:
 
 NUMBER = "$number"
 """the column of a table of constants that tells queries apart: a key that comes again is another query"""
-
-
-@dataclass
-class Cohort:
-    """Queries of a set that run as one program, over one table of constants."""
-
-    fixed: tuple[tuple[str, Any], ...]
-    table: str
-    query: Query
-    open: bool
-    """whether queries may join while it runs: none of its windows is shared"""
-    size: int = 0
-    ended: bool = False
-
-
-@dataclass(frozen=True)
-class CohortDef:
-    """What is kept of a cohort: the values that its plan is made of, and where it runs."""
-
-    fixed: tuple[tuple[str, Any], ...]
-    table: str
-    query: str
-    open: bool
-
-
-@dataclass(frozen=True)
-class QuerySetDef:
-    """What is kept of a set; its queries are the rows of its tables."""
-
-    name: str
-    sql: str
-    key: str
-    schema: Schema
-    fixed: tuple[str, ...]
-    cohorts: tuple[CohortDef, ...]
-    made: int
-    table: str | None = field(default=None, metadata={"later": True})
-    """the stored table whose rows it follows"""
-    sink: SinkDef | None = field(default=None, metadata={"later": True})
 
 
 class QuerySet:
@@ -428,7 +387,7 @@ class QuerySet:
         started = act.StartQuery(bound, action.uses, self.sink)
         query = self._database.perform(started, self.sql, name)
         assert isinstance(query, Query)
-        cohort = Cohort(fixed, table, query, _is_open(self._database.planned(name).program.plan, table))
+        cohort = Cohort(fixed, table, query, is_open(self._database.planned(name).program.plan, table))
         self._cohorts.append(cohort)
         return cohort
 
@@ -485,15 +444,3 @@ class QuerySet:
 def _holder(name: str) -> str:
     """Under which name the catalog knows that a set needs its table."""
     return f"queries {name}"
-
-
-def _is_open(plan: Physical, table: str) -> bool:
-    """Whether no state is shared: every row that a kernel takes in is of one query, by the join with the constants."""
-
-    def is_apart(node: Physical) -> bool:
-        if isinstance(node, TableJoin) and node.how == "inner" and node.table.table == table:
-            return True
-        below = [child for child in node.inputs if not isinstance(child, StoredTable)]
-        return bool(below) and all(map(is_apart, below))
-
-    return all(is_apart(child) for node in walk(plan) if isinstance(node, Apply) for child in node.inputs)

@@ -10,9 +10,10 @@ import pyarrow as pa
 from millstream.bind import statements as act
 from millstream.catalog import TableDef
 from millstream.errors import CatalogError
+from millstream.session.cohorts import QuerySetDef
 from millstream.session.constants import Rows
 from millstream.session.query import Result
-from millstream.session.query_sets import QuerySet, QuerySetDef
+from millstream.session.query_sets import QuerySet
 
 if TYPE_CHECKING:
     from millstream.session.database import Database
