@@ -36,6 +36,11 @@ CASES = [
     ("SELECT a BETWEEN 1 ⟨OR⟩ 2", "expected AND, found 'OR'", None),
     ("SELECT a IS ⟨5⟩", "expected NULL, TRUE, FALSE or DISTINCT FROM, found '5'", None),
     ("SELECT ⟨(⟩a FROM s", "this '(' is never closed", None),
+    (
+        "CREATE STREAM s ⟨(⟩a int; b int) ORDER BY a",
+        "this '(' is never closed",
+        "the next ';' ends the statement; if it is in the wrong place, remove it or write ','",
+    ),
     ("SELECT a⟨)⟩ FROM s", "unexpected ')'", None),
     ("SELECT ⟨'abc⟩", "expected a closing ', found the end of the text", None),
     ("SELECT a ⟨/* abc⟩", "this comment is never closed", None),

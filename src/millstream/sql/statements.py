@@ -101,8 +101,8 @@ def _check_unicode(text: str) -> None:
 
 
 def _parse_one(parser: MillstreamParser, tokens: list[Token], text: str) -> Statement:
-    _match_brackets(tokens)
     start, end = tokens[0].start, tokens[-1].end + 1
+    _match_brackets(tokens, text[end:].lstrip()[:1] == ";")
     return Statement(parser.parse_tokens(tokens, text), text[start:end], start)
 
 
@@ -170,8 +170,8 @@ def _could_be_quoted(token: Token, before: Token) -> bool:
     return token.text == "`" or (before.token_type is TokenType.DOT and token.text[:1].isalpha())
 
 
-def _match_brackets(tokens: list[Token]) -> None:
-    """Refuse a statement whose parentheses do not match."""
+def _match_brackets(tokens: list[Token], is_ended: bool) -> None:
+    """Refuse a statement whose parentheses do not match; `is_ended`: a `;` follows."""
     unclosed: list[Token] = []
     for token in tokens:
         if token.token_type in _OPENING:
@@ -179,7 +179,10 @@ def _match_brackets(tokens: list[Token]) -> None:
         elif token.token_type in _CLOSING and (not unclosed or _OPENING[unclosed.pop().token_type] != token.text):
             raise SyntaxFailure(f"unexpected {quoted(token)}", span_of_token(token))
     if unclosed:
-        raise SyntaxFailure(f"this {quoted(unclosed[-1])} is never closed", span_of_token(unclosed[-1]))
+        hint = (
+            "the next ';' ends the statement; if it is in the wrong place, remove it or write ','" if is_ended else None
+        )
+        raise SyntaxFailure(f"this {quoted(unclosed[-1])} is never closed", span_of_token(unclosed[-1]), hint)
 
 
 def _split(tokens: list[Token]) -> Iterator[list[Token]]:

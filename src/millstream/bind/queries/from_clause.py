@@ -19,6 +19,7 @@ from millstream.bind.scope import Scope
 from millstream.bind.undeclared import read_as_used
 from millstream.bind.windows.tables import bind_window_table
 from millstream.catalog import DerivedDef, StreamDef, TableDef, ViewDef
+from millstream.expressions.functions.longtail import GAPS
 from millstream.expressions.nodes import Column, Literal
 from millstream.plan import nodes as P
 from millstream.plan.events.algebra import Since
@@ -200,7 +201,9 @@ def _side(node: exp.Table, context: Context) -> tuple[str, StreamDef] | None:
             context.fail(
                 "no such table function",
                 node,
-                hint="there are TUMBLE, HOP, CUMULATE, SESSION, LATE, ERRORS, UNNEST and JSON_TABLE",
+                hint=GAPS
+                if call.name.lower() == "gap_fill"
+                else "there are TUMBLE, HOP, CUMULATE, SESSION, LATE, ERRORS, UNNEST and JSON_TABLE",
             )
         return None
     if call.kind == "HISTORY":
