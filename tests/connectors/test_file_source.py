@@ -145,6 +145,17 @@ def test_a_csv_header_without_a_declared_column_is_an_error(tmp_path):
         read_all(source(tmp_path, header=True))
 
 
+def test_a_csv_header_with_few_of_the_declared_columns_is_an_error(tmp_path):
+    schema = Schema.of(a=INTEGER, b=INTEGER, c=INTEGER, d=VARCHAR, e=INTEGER)
+    (tmp_path / "a.csv").write_text("a,x,y\n9,1,3\n")
+    with pytest.raises(ConnectorError, match=r"a\.csv has no column b, c, d, e"):
+        read_all(source(tmp_path, schema=schema))
+    # a value that fits its column is a sign of a row
+    (tmp_path / "a.csv").write_text("9,a,a,a,a\n1,2,3,x,5\n")
+    rows, rejected, *_ = read_all(source(tmp_path, schema=schema))
+    assert rows == [(1, 2, 3, "x", 5)] and len(rejected) == 1
+
+
 def test_parquet_of_other_types_is_fitted_row_by_row(tmp_path):
     table = pa.table({
         "symbol": pa.array(["A", "B", "C"]).dictionary_encode(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from millstream.connectors.text.decoder import (
     show,
 )
 from millstream.records import dataclass
-from millstream.schema import Schema
+from millstream.schema import Field, Schema
 
 
 @dataclass(frozen=True)
@@ -69,11 +70,19 @@ class CsvFormat:
         return CsvDecoder(self, len(self.schema), list(range(len(self.schema))))
 
     def _names_columns(self, names: list[str], line: bytes) -> bool:
-        """Whether a line names all declared columns, or at least half of them and is no row itself."""
+        """Whether a line names all declared columns, or some of them and is no row itself; if it names fewer than half
+        of them, none of its values may fit the column at its place."""
         named = sum(place is not None for place in locate(names, self.schema))
-        if 0 < named < len(self.schema) <= 2 * named:
-            return not self._positional().decode(line, True, 1).rows.num_rows
-        return named == len(self.schema)
+        if not 0 < named < len(self.schema):
+            return named == len(self.schema)
+        if self._positional().decode(line, True, 1).rows.num_rows:
+            return False
+        return len(self.schema) <= 2 * named or not any(map(self._fits, self.schema, names))
+
+    def _fits(self, field: Field, value: str) -> bool:
+        """Whether a text could be a value of a column; any text could be one of a column of text."""
+        alone = CsvDecoder(replace(self, schema=Schema((field,))), 1, [0])
+        return not field.type.is_text and alone.decode(f"{value}\n".encode(), True, 1).rows.num_rows > 0
 
 
 class CsvDecoder:

@@ -57,7 +57,7 @@ def why_not_compiled(program: Program, mode: Mode) -> str | None:
 def orders_of(program: Program, mode: Mode) -> list[str]:
     """The tables of a compiled program whose rows are also kept in the order of a column, for EXPLAIN."""
     columns = [(c.table, c.order) for c in ProgramLayout(program, mode, True).cells if c.order is not None]
-    return [f"{table.name} ordered by {table.schema.fields[order].name}" for table, order in columns]
+    return [f"table {table.name} in order of {table.schema.fields[order].name}" for table, order in columns]
 
 
 @dataclass
