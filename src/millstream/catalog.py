@@ -83,6 +83,8 @@ class StreamDef:
     """how much of its past is kept for queries that come later; None: nothing"""
     table: str | None = None
     """the stored table whose changes its rows are; None: rows are pushed or read"""
+    plan: Node | None = None
+    """the query whose rows it passes on; None: rows are pushed, or read from its source"""
 
     @property
     def given(self) -> Schema:
@@ -103,6 +105,14 @@ class StreamDef:
 
     def side(self, side: str) -> Schema:
         return ERRORS_SCHEMA if side == "errors" else self.schema
+
+    def pushed(self) -> StreamDef:
+        """Itself, if rows and times come from outside; an error if a query gives them."""
+        if self.plan is not None:
+            raise CatalogError(
+                f"stream {self.name} gets its rows from a query", hint="push to the streams that it is derived from"
+            )
+        return self
 
 
 @dataclass(frozen=True)

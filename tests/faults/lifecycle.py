@@ -70,6 +70,7 @@ CLOSE = Call("close", lambda db, out: db.close(), own=True)
 STREAM = "CREATE STREAM s (k INT, v INT, t INT) ORDER BY t KEEP ALL"
 SMALL = (
     statement(STREAM),
+    statement("CREATE STREAM d KEEP ALL AS SELECT k, v, t FROM s WHERE v <> 11"),
     query("sums", "SELECT k, sum(v) OVER (PARTITION BY k ROWS 2 PRECEDING) AS n FROM s"),
     push("s", [(1, 10, 1), (2, 20, 2)]),
     fetch("sums"),
@@ -324,13 +325,14 @@ TEMPLATES = (
     "SELECT k, count(*) AS n, max(v) AS m FROM s [RANGE 20] GROUP BY k",
     "SELECT s.v, names.name FROM s JOIN names ON s.k = names.k",
     "SELECT DISTINCT k FROM s [RANGE 7]",
+    "SELECT k, sum(v) OVER (PARTITION BY k ROWS 3 PRECEDING) AS x FROM d",
     "SELECT v FROM s MATCH_RECOGNIZE (PARTITION BY k ORDER BY t MEASURES LAST(b.v) AS v PATTERN (a b+ c)"
     " DEFINE b AS b.v > PREV(b.v), c AS c.v < PREV(c.v))",
 )
 
 
 def random_call(rng: random.Random, life: Lifecycle, made: list[int]) -> Call:
-    running = [each.name for each in life.twin.queries() if each.name != SINK]
+    running = [each.name for each in life.twin.queries() if each.name not in (SINK, "d")]
     match rng.choices(("push", "start", "stop", "fetch", "reader", "ack", "table", "set", "sink", "save", "close",
                        "pause"), (10, 4, 2, 4, 1, 2, 2, 1, 1, 3, 2, 2))[0]:  # fmt: skip
         case "start" if len(running) < 5:
@@ -378,6 +380,7 @@ def random_life(place: Path, seed: int, calls: int = 25) -> Counter[str]:
             life.open(rng.randrange(-6, 12), rng.choice(KINDS))
             for text in (
                 "CREATE STREAM s (k INT, v INT, t INT) ORDER BY t SLACK 2 KEEP ALL",
+                "CREATE STREAM d KEEP ALL AS SELECT k, t, max(v) OVER (PARTITION BY k ROWS 1 PRECEDING) AS v FROM s",
                 "CREATE TABLE names (k INT, name VARCHAR)",
                 "CREATE SINK w WITH (connector = 'file', path = '{out}', format = 'jsonl')",
             ):

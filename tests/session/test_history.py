@@ -213,6 +213,83 @@ def test_pushes_go_on_while_a_query_is_filled() -> None:
         assert found["n"].to_pylist() == list(range(1, pushed[0] + 1))
 
 
+CONNECTED = "CREATE STREAM d KEEP ALL AS SELECT v, t, sum(v) OVER (ROWS 1 PRECEDING) AS two FROM s WHERE v <> 2"
+
+
+def test_queries_attach_to_a_derived_stream_that_keeps_its_rows(tmp_path: Path) -> None:
+    """A connection point: its branches come and go, and begin with what it has kept; the stream below keeps nothing."""
+    with ms.connect(tmp_path / "kept") as db:
+        db.execute("CREATE STREAM s (v INT, t INT) ORDER BY t")
+        db.execute(CONNECTED)
+        db.push("s", rows(0, 5))
+        late = db.sql("SELECT two FROM d WITH HISTORY", name="late")
+        assert late.fetch()["two"].to_pylist() == [0, 1, 4, 7]
+        assert late.coverage.is_complete
+        db.push("s", rows(5, 6))
+        db.checkpoint()
+        db.push("s", rows(6, 7))
+    with ms.connect(tmp_path / "kept") as db:
+        db.push("s", rows(7, 8))
+        assert db.query("late").fetch()["two"].to_pylist() == [9, 11, 13]
+        held = db.sql("SELECT count(*) AS n, max(two) AS two FROM d [RANGE 3] WITH HISTORY", name="held")
+        assert content(held) == [(3, 13)]
+        kept = db.sql("SELECT v, two FROM HISTORY(d) WHERE t BETWEEN 3 AND 5 ORDER BY t").fetch().to_pylist()
+        assert kept == [{"v": 3, "two": 4}, {"v": 4, "two": 7}, {"v": 5, "two": 9}]
+        with pytest.raises(ms.MillstreamError, match="d is used by held, late"):
+            db.execute("DROP STREAM d")
+        with pytest.raises(ms.MillstreamError, match="s is used by d"):
+            db.execute("DROP STREAM s")
+        for name in ("late", "held"):
+            db.stop(name)
+        db.execute("ALTER STREAM d KEEP 2 ROWS; DROP STREAM d; DROP STREAM s")
+    with ms.connect(tmp_path / "kept") as db:
+        assert not db.queries()
+        assert not list((tmp_path / "kept" / "history").iterdir())
+
+
+def test_a_derived_stream_that_keeps_rows_is_not_pushed_to() -> None:
+    with ms.connect() as db:
+        db.execute("CREATE STREAM s (v INT, t INT) ORDER BY t")
+        db.execute(CONNECTED)
+        refused = "stream d gets its rows from a query"
+        with pytest.raises(ms.MillstreamError, match=refused):
+            db.push("d", [(1, 1, 1)])
+        with pytest.raises(ms.MillstreamError, match=refused):
+            db.advance("d", 5)
+        with pytest.raises(ms.MillstreamError, match=refused):
+            db.execute("INSERT INTO d VALUES (1, 1, 1)")
+        with pytest.raises(ms.MillstreamError, match="d is a stream\nhint: DROP STREAM d"):
+            db.stop("d")
+        with pytest.raises(ms.MillstreamError, match="d is not a declared stream"):
+            db.sql("SELECT v FROM LATE(d)")
+        db.execute("CREATE OR REPLACE STREAM d AS SELECT v, t FROM s")
+        assert not db.queries()
+
+
+def test_who_reads_a_derived_stream_fails_with_its_query() -> None:
+    with ms.connect() as db:
+        db.execute("CREATE STREAM s (v VARCHAR, t INT) ORDER BY t")
+        db.execute("CREATE STREAM d KEEP ALL AS SELECT t, CAST(v AS INT) AS x FROM s")
+        reader, other = db.sql("SELECT x FROM d"), db.sql("SELECT v FROM s")
+        db.push("s", [("1", 1), ("two", 2)])
+        assert other.fetch()["v"].to_pylist() == ["1", "two"]
+        with pytest.raises(ms.MillstreamError, match="two"):
+            reader.fetch()
+
+
+def test_files_below_a_derived_stream_are_read_for_its_queries(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("v,t\n1,1\n2,2\n3,3\n")
+    with ms.connect() as db:
+        path = tmp_path / "rows.csv"
+        db.execute(
+            f"CREATE STREAM s (v INT, t INT) ORDER BY t WITH (connector = 'file', path = '{path}', format = 'csv')"
+        )
+        db.execute(CONNECTED)
+        found = db.sql("SELECT two FROM d", name="found")
+        db.run("found")
+        assert found.fetch()["two"].to_pylist() == [1, 4]
+
+
 def test_a_view_begins_with_history() -> None:
     with ms.connect() as db:
         db.execute(STREAM)

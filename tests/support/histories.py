@@ -4,7 +4,7 @@
     python -m tests.support.histories --lives 1000     # add, drop, alter, pause, restart
 
 A query that starts late with all its history gives the rows of one that was always there. One with less gives the same
-from the instant on that its coverage tells.
+from the instant on that its coverage tells. In half of the cases, the stream that keeps rows is derived from another.
 """
 
 from __future__ import annotations
@@ -58,11 +58,18 @@ DECLARED = (
 )
 
 
+DERIVED = (
+    "CREATE STREAM raw (v INT, k INT, t INT) ORDER BY t SLACK 2",
+    "CREATE STREAM s KEEP {keep} AS SELECT k, v, t FROM raw",
+)
+
+
 @dataclass
 class Rows:
     """Random rows for the streams, roughly in order of time."""
 
     chance: random.Random
+    derived: bool = False
     time: int = 0
 
     def push(self, *sessions: ms.Database) -> None:
@@ -74,13 +81,16 @@ class Rows:
             rows.append((self.chance.randrange(3), self.chance.randrange(8), self.time - late))
         ahead = self.time + 1 if self.chance.random() < 0.2 else None
         for session in sessions:
-            session.push(stream, rows)
+            if stream == "s" and self.derived:
+                session.push("raw", [(v, k, t) for k, v, t in rows])
+            else:
+                session.push(stream, rows)
             if ahead is not None:
-                session.advance("s" if stream == "r" else "r", self.time)
+                session.advance("r" if stream == "s" else "raw" if self.derived else "s", self.time)
 
 
-def declared(session: ms.Database, keep: str) -> ms.Database:
-    for text in DECLARED:
+def declared(session: ms.Database, keep: str, derived: bool = False) -> ms.Database:
+    for text in (*DERIVED, *DECLARED[1:]) if derived else DECLARED:
         session.execute(text.format(keep=keep))
     return session
 
@@ -106,9 +116,10 @@ def late_case(seed: int) -> str:
 
 
 def _late_case(chance: random.Random, text: str, keep: str) -> str:
-    with declared(ms.connect(jit="off", batch_rows=chance.choice((3, 1000))), keep) as db:
+    derived = chance.random() < 0.5
+    with declared(ms.connect(jit="off", batch_rows=chance.choice((3, 1000))), keep, derived) as db:
         first = db.sql(text, name="first")
-        rows = Rows(chance)
+        rows = Rows(chance, derived)
         for _ in range(chance.randint(0, 9)):
             rows.push(db)
         since = f" SINCE {chance.randint(0, rows.time + 1)}" if chance.random() < 0.25 else ""
@@ -162,13 +173,14 @@ class Life:
 
     def __init__(self, chance: random.Random, directory: str | None) -> None:
         self.chance, self.directory = chance, directory
-        self.db = declared(ms.connect(directory, jit="off") if directory else ms.connect(jit="off"), "ALL")
-        self.twin = declared(ms.connect(jit="off"), "ALL")
+        derived = chance.random() < 0.5
+        self.db = declared(ms.connect(directory, jit="off") if directory else ms.connect(jit="off"), "ALL", derived)
+        self.twin = declared(ms.connect(jit="off"), "ALL", derived)
         self.given: dict[str, list[str]] = {family: [] for family in FAMILIES}
         for family, text in FAMILIES.items():
             self.twin.sql(text, name=family.replace(" ", "_"))
         self.queries: dict[str, Alive] = {}
-        self.rows, self.made, self.met = Rows(chance), 0, Counter[str]()
+        self.rows, self.made, self.met = Rows(chance, derived), 0, Counter[str]()
 
     def step(self) -> None:
         what = self.chance.choices(

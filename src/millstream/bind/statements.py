@@ -218,8 +218,8 @@ def _explained(node: exp.Expr, catalog: Catalog, sql: str, context: Context) -> 
             return action
         case Publish(query=query):
             return query
-        case Define(entry=DerivedDef(plan=plan) | ViewDef(plan=plan), uses=uses):
-            return StartQuery(delivered(Bound(plan, plan.schema.names), context), uses)
+        case Define(entry=DerivedDef() | ViewDef() | StreamDef() as entry, uses=uses) if entry.plan is not None:
+            return StartQuery(delivered(Bound(entry.plan, entry.schema.names), context), uses)
     return context.fail("EXPLAIN takes a query over streams", node)
 
 
@@ -342,7 +342,8 @@ def _insert(node: exp.Insert, context: Context) -> StartQuery | OnTables | PushR
                 return insert_into_table(node, entry, context)
             return _on_tables(node, context, is_query=False)
         case StreamDef():
-            return _push(node, entry, context)
+            with context.blaming(target):
+                return _push(node, entry.pushed(), context)
         case ViewDef():
             context.fail(f"{entry.name} is a view, and cannot be changed directly", target)
         case None:

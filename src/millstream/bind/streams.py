@@ -42,8 +42,8 @@ def create_stream(node: CreateStream, context: Context) -> Define:
         require_stream(bound, query, context)
         if (asked := next(iter(query.find_all(H.WithHistory)), None)) is not None:
             context.refuse("a derived stream has no start", asked, hint="give WITH HISTORY to the queries that read it")
-        if node.keep is not None:
-            context.refuse("a derived stream keeps nothing", node.keep, hint="KEEP is for the streams that it reads")
+        if isinstance(node.keep, H.Keep):
+            return Define(_kept(name, bound, node.keep, context), replace, quiet, frozenset(context.uses))
         clocks = context.clocks_of(bound.plan)
         clock = Clock.LATENT if Clock.LATENT in clocks else Clock.EXTERNAL
         return Define(DerivedDef(name, bound.plan, clock), replace, quiet, frozenset(context.uses))
@@ -60,6 +60,20 @@ def create_stream(node: CreateStream, context: Context) -> Define:
     if isinstance(node.keep, H.Keep):
         entry = dataclasses.replace(entry, keep=retention_of(node.keep, clock, entry.is_by_number, context))
     return Define(entry, replace, quiet)
+
+
+def _kept(name: str, bound: Bound, keep: H.Keep, context: Context) -> StreamDef:
+    """A stream that passes on the rows of a query and keeps them, so they must tell their time."""
+    if bound.plan.kind is not Kind.EVENTS or bound.plan.lasts:
+        what = "a relation" if bound.plan.kind is Kind.RELATION else "events that last"
+        hint = "make it a stream of points in time: ISTREAM(…), TUMBLE(…), or leave KEEP out"
+        context.refuse(f"KEEP takes rows with one time, and this query gives {what}", keep, hint=hint)
+    times = sorted(context.time_columns(bound.plan), key=bound.plan.schema.index)
+    if not times:
+        hint = "select the column that the stream is ordered by, or window_end"
+        context.refuse("a derived stream that keeps rows needs their time among its columns", keep, hint=hint)
+    entry = StreamDef(name, bound.plan.schema, Clock.EXTERNAL, times[0], plan=bound.plan)
+    return dataclasses.replace(entry, keep=retention_of(keep, entry.clock, entry.is_by_number, context))
 
 
 def _timed(node: CreateStream, columns: list[exp.ColumnDef]) -> list[exp.ColumnDef]:

@@ -8,7 +8,7 @@ from millstream.bind import statements as act
 from millstream.bind.context import Context
 from millstream.bind.queries.outputs import Bound
 from millstream.bind.statements import delivered
-from millstream.catalog import ViewDef
+from millstream.catalog import StreamDef, ViewDef
 from millstream.errors import refusing_depth
 from millstream.session.altering import planned_alteration
 from millstream.session.planned import Planned
@@ -32,6 +32,12 @@ def _planned(db: Database, action: act.Action, text: str, name: str | None) -> P
             return planned_alteration(db, action)
         case act.StartQuery(bound=bound, uses=uses, sink=sink, replace=replace) if not replace or name is None:
             return db.plan(db.free_name(name), bound, sink, uses, text, history=action.history)
+        case act.Define(entry=StreamDef(plan=plan) as fed) if plan is not None:
+            if (action.if_not_exists or not action.replace) and db.catalog.like(fed) is not None:
+                return None
+            if fed.name.lower() not in db.views:
+                db.free_name(fed.name)
+            return db.plan(fed.name, Bound(plan, plan.schema.names), None, action.uses, text, view=True)
         case act.Define(entry=ViewDef() as view, if_not_exists=lenient, replace=replace, uses=uses):
             if (lenient or not replace) and db.catalog.like(view) is not None:
                 return None

@@ -9,7 +9,7 @@ from millstream import sql
 from millstream.bind import statements as act
 from millstream.bind.history import rewindowed
 from millstream.bind.statements import bind
-from millstream.catalog import FromHistory, StreamDef
+from millstream.catalog import FromHistory, StreamDef, word_for
 from millstream.errors import BindError, CatalogError, StateError, refusing_depth
 from millstream.physical.nodes import streams_of
 from millstream.session.explain import explained
@@ -37,11 +37,17 @@ def settled(db: Database, action: act.Action) -> act.Action:
     return action
 
 
+def require_query(db: Database, name: str, instead: str) -> None:
+    """Refuse to treat a view, or a stream that keeps what a query gives, as a query."""
+    if name.lower() in db.views:
+        word = word_for(type(db.catalog.find(name)))
+        raise CatalogError(f"{name} is a {word}", hint=f"{instead} {word.upper()} {name}")
+
+
 def planned_alteration(db: Database, action: act.AlterQuery) -> Planned:
     """The new definition of a query, as it would run in its place."""
     query = db.query(action.name)
-    if query.name.lower() in db.views:
-        raise CatalogError(f"{query.name} is a view", hint=f"CREATE OR REPLACE VIEW {query.name} AS …")
+    require_query(db, query.name, "CREATE OR REPLACE")
     before = db.planned(query.name).program
     asked = action.query
     return db.plan(query.name, asked.bound, before.sink, asked.uses, action.text, history=asked.history)

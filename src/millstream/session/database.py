@@ -286,8 +286,7 @@ class Database(Guarded):
         self.perform(act.StopQuery(name, whole=True))
 
     def _stop(self, name: str) -> None:
-        if name.lower() in self.views:
-            raise CatalogError(f"{name} is a view", hint=f"DROP VIEW {name}")
+        altering.require_query(self, name, "DROP")
         self.withdraw(name)
 
     def withdraw(self, name: str) -> None:
@@ -336,7 +335,7 @@ class Database(Guarded):
         number that grows, a push that is tried again takes effect once, even across a crash.
         """
         self._require_open()
-        definition = self.catalog.get(stream, StreamDef)
+        definition = self.catalog.get(stream, StreamDef).pushed()
         if definition.table is not None:
             raise DataError(f"{stream} has the changes of a table", hint=f"INSERT INTO {definition.table}")
         if once is None and (held := self._host.hold(definition.name, rows)) is not None:
@@ -347,7 +346,7 @@ class Database(Guarded):
     def advance(self, stream: str, time: Moment) -> None:
         """Move the watermark of `stream` to `time`: no later row is before it (a heartbeat)."""
         self._require_open()
-        definition = self.catalog.get(stream, StreamDef)
+        definition = self.catalog.get(stream, StreamDef).pushed()
         if definition.clock is Clock.LATENT:
             raise DataError(f"stream {definition.name} has no times", hint="declare it with ORDER BY")
         self._host.advance(definition.name, instant_of(definition, time))

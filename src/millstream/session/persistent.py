@@ -189,9 +189,8 @@ class SessionKeeper:
                     self._save_before_rows()
             case act.AlterStream(name=name):
                 if f"entry:{name.lower()}" in self._kept:
-                    self._kept[f"entry:{name.lower()}"] = _record(
-                        self._database.catalog.get(name, StreamDef), frozenset()
-                    )
+                    altered = plan_form.dumps(self._database.catalog.get(name, StreamDef))
+                    self._kept[f"entry:{name.lower()}"] |= {"entry": altered}
                     self._save_before_rows()
             case act.Define(entry=entry):
                 self._was_defined(entry)
@@ -254,10 +253,9 @@ class SessionKeeper:
                 return {"python": code.made.__module__}
             case FunctionDef() | AggregateDef():
                 return {"text": text}
-            case ViewDef() as view:
-                return {**_record(view, action.uses), "query": plan_form.dumps(planned)}
             case entry:
-                return _record(entry, action.uses)
+                started = {} if planned is None else {"query": plan_form.dumps(planned)}
+                return {**_record(entry, action.uses), **started}
 
     def _was_defined(self, entry: Entry) -> None:
         if entry is not self._database.catalog.like(entry):

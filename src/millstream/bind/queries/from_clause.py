@@ -213,7 +213,7 @@ def _side(node: exp.Table, context: Context) -> tuple[str, StreamDef] | None:
             hint=f"FROM {call.name} WITH HISTORY, or query HISTORY({call.name}) without streams",
         )
     entry = context.catalog.find(call.name)
-    if not isinstance(entry, StreamDef):
+    if not isinstance(entry, StreamDef) or entry.plan is not None:
         hint = context.catalog.suggest(call.name) if entry is None else f"{call.kind} exists for declared streams only"
         context.fail(f"{call.name} is not a declared stream", node, hint=hint)
     return call.kind.lower(), entry

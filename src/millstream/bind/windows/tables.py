@@ -64,7 +64,9 @@ def with_late_rows(rows: P.Node, length: int, node: exp.Expr, context: Context) 
     while isinstance(below, P.Filter | P.Project):
         below = below.input
     entry = context.catalog.find(below.stream) if isinstance(below, P.Scan) and below.side == "main" else None
-    if not isinstance(entry, StreamDef) or entry.time_column is None or entry.clock is not Clock.EXTERNAL:
+    if isinstance(entry, StreamDef) and (entry.clock is not Clock.EXTERNAL or entry.plan is not None):
+        entry = None
+    if not isinstance(entry, StreamDef) or entry.time_column is None:
         context.refuse(
             "LATENESS is for windows over a declared stream",
             node,

@@ -151,7 +151,7 @@ def _hand_over(host: HostState, before: GraphQuery, after: GraphQuery) -> None:
     after.sink, after.committed, after.rows = before.sink, before.committed, before.rows
     if _columns(before.program) == _columns(after.program) and not before.results.closed:
         after.results = before.results
-        after.results.feeds = frozenset(physical.streams_of(after.program.plan))
+        after.results.feeds = frozenset(host.behind(after.program.plan))
         return
     log = before.results
     rows = [aligned(batch, before.program, after.program) for batch in log.rows_from(log.kept_from)]

@@ -337,6 +337,11 @@ def _cut(vertex: Vertex, error: MillstreamError) -> None:
     vertex.error = vertex.error or error
     for outlet in vertex.outlets.values():
         outlet.fail(error)
+    cut_behind(vertex, error)
+
+
+def cut_behind(vertex: Vertex, error: MillstreamError) -> None:
+    """Nothing more comes from a vertex: those who take its output fail with it."""
     for consumer, _ in vertex.consumers.all:
         _cut(consumer, error)
 

@@ -10,7 +10,7 @@ from millstream.connectors.contract import Offset, Sink
 from millstream.errors import LimitError, MillstreamError, ours
 from millstream.hosts.contract import ReadyQuery
 from millstream.hosts.embedded.content import ValidRows
-from millstream.hosts.embedded.graph import Graph, Vertex
+from millstream.hosts.embedded.graph import Graph, Vertex, cut_behind
 from millstream.hosts.embedded.streams import Stream
 from millstream.hosts.results import ResultLog
 from millstream.kernels.batch import FOREVER, Batch
@@ -38,6 +38,8 @@ class GraphQuery:
     """of each stream, the instant from which on it has seen all rows; BEGIN: from the first one"""
     paused: dict[str, int] | None = None
     """while it rests: how many rows of each stream it has seen"""
+    gives_to: Stream | None = None
+    """the stream that passes its rows on"""
     is_muted: bool = False
     """while what it gives was given before, by the query whose place it takes"""
 
@@ -49,6 +51,8 @@ class GraphQuery:
     def deliver(self, batch: Batch) -> None:
         if self.error is not None:
             return
+        if self.gives_to is not None:
+            self.gives_to.take(batch)
         if self.program.relation:
             # a window that slides, or coarse time, is further than the streams it is of
             self.held.add(batch.rows, min(batch.upto, self.now))
@@ -111,3 +115,5 @@ class GraphQuery:
             log.warning("query %s failed: %s", self.program.name, error.message)
         self.error = self.error or error
         self.results.close(self.error)
+        if self.gives_to is not None:
+            cut_behind(self.gives_to.sides["main"], self.error)

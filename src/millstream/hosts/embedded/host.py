@@ -293,7 +293,7 @@ class EmbeddedHost(Lifecycle):
         self.settle()
         self._stop.clear()
         with self.lock:
-            streams = {s for name in names for s in physical.streams_of(self._running(name).program.plan)}
+            streams = {s for name in names for s in self.behind(self._running(name).program.plan)}
             bounded = {s: self.sources[s] for s in streams if s in self.sources and self.sources[s].bounded}
             bounded = {s: source for s, source in bounded.items() if not self.streams[s].ended}
         for stream, chunk in read_in_order(
@@ -371,7 +371,8 @@ class EmbeddedHost(Lifecycle):
 
     def finish_streams(self) -> None:
         for stream in self.streams.values():
-            stream.advance(FOREVER)
+            if stream.definition.plan is None:
+                stream.advance(FOREVER)
         for running in self.queries.values():
             running.results.close()
 
@@ -404,7 +405,7 @@ class EmbeddedHost(Lifecycle):
                     self.journal({"op": "fetch", "name": name, "upto": running.results.end}, None)
                 batches = running.results.fetch()
         if not batches:
-            self._raise_reader_errors(set(physical.streams_of(running.program.plan)))
+            self._raise_reader_errors(self.behind(running.program.plan))
         return as_table(batches, running.program.plan.schema.arrow, running.program.columns)
 
     def acknowledge(self, name: str, reader: str, upto: int | None) -> None:
@@ -426,7 +427,10 @@ class EmbeddedHost(Lifecycle):
         return self._running(name).results
 
     def waits(self, name: str) -> bool:
-        return not all(stream in self.sources for stream in physical.streams_of(self._running(name).program.plan))
+        return not all(
+            stream in self.sources or self.streams[stream].definition.plan is not None
+            for stream in self.behind(self._running(name).program.plan)
+        )
 
     def content(self, name: str, at: int | None) -> pa.Table:
         """What a relation holds: without `at` at the latest time that any of its streams has come to."""

@@ -50,6 +50,14 @@ class HostState:
         stream = self.streams[node.stream.lower()]
         return stream.sides[node.side], self.arrivals if node.side == "main" and stream.holds_rows else 0
 
+    def behind(self, plan: physical.Physical) -> set[str]:
+        """The streams that a query reads, and those that they are derived from."""
+        found = set(physical.streams_of(plan))
+        for name in list(found):
+            if self.streams[name].definition.plan is not None and name in self.queries:
+                found |= self.behind(self.queries[name].program.plan)
+        return found
+
     def _find(self, stream: str) -> Stream:
         entry = self.streams.get(stream.lower())
         if entry is None:

@@ -20,6 +20,8 @@ def idle_streams(
         if any(source is not None and source.bounded for source in read):
             continue
         timed = [stream for stream in streams if stream.definition.clock is Clock.EXTERNAL and not stream.ended]
+        # the time of a stream that passes on what a query gives is that of the query
+        timed = [stream for stream in timed if stream.definition.plan is None]
         for stream in timed:
             if stream.rows != stream.rows_heard:
                 stream.rows_heard, stream.heard = stream.rows, now

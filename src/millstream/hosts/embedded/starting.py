@@ -60,8 +60,10 @@ def opened(host: HostState, program: ReadyQuery, committed: Offset | None) -> Gr
     """A query with its results and its sink, but without operators. None is `committed` if its sink is still that of
     the query whose place it takes."""
     feeds, fetched = physical.streams_of(program.plan), program.sink is None and not program.view
-    results = ResultLog(feeds, host.gate, fetched, lambda: host.config.unfetched)
+    results = ResultLog(host.behind(program.plan), host.gate, fetched, lambda: host.config.unfetched)
     running = GraphQuery(program, [host.streams[name] for name in feeds], results)
+    if program.view and not program.relation:
+        running.gives_to = host.streams[program.name.lower()]
     if program.sink is not None and committed is not None:
         host.is_watched = True
         # a plan that was saved has the token of another process
@@ -75,7 +77,7 @@ def opened(host: HostState, program: ReadyQuery, committed: Offset | None) -> Gr
 
 def outlet_of(running: GraphQuery) -> Outlet:
     # relations go by time, also where nothing happens; others have nothing to do without rows
-    return Outlet(running.deliver, running.fail, running.program.relation)
+    return Outlet(running.deliver, running.fail, running.program.relation or running.gives_to is not None)
 
 
 def begin_apart(host: HostState, program: ReadyQuery, committed: Offset | None) -> CatchUp:

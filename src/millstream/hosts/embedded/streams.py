@@ -97,15 +97,27 @@ class Stream:
         # late rows are told by the same progress as rows in time, so it is kept once
         before = replace(self._reorder.state.progress) if self.sides["late"].in_use else None
         ordered = self._reorder.step(batch)
+        if before is not None:
+            self._late.state = before
+            emit(self.sides["late"], self._late.step(batch))
+        self._pass(ordered)
+
+    def take(self, batch: Batch) -> None:
+        """Rows in order of time from the query that this stream passes on."""
+        self.progress = batch.upto
+        self.rows += len(batch)
+        self.latest = max(
+            self.latest, int(batch.time.max(initial=BEGIN)), batch.upto if batch.upto < FOREVER else BEGIN
+        )
+        self._pass(batch)
+
+    def _pass(self, ordered: Batch) -> None:
         self.frontier = ordered.upto
         self.observer.observe(ordered.time, ordered.rows)
         if len(ordered):
             self.emitted += len(ordered)
             if self.history is not None:
                 self.history.append(ordered)
-        if before is not None:
-            self._late.state = before
-            emit(self.sides["late"], self._late.step(batch))
         emit(self.sides["main"], ordered)
 
     def _refuse(self, rejected: tuple[Rejected, ...], first: int) -> None:
