@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field, fields
@@ -27,6 +28,8 @@ class Wish:
     conf: Mapping[str, str] = field(default_factory=dict)
     streaming: bool = False
     trigger: str | None = None
+    server: str | None = None
+    """the address of a server that has the session"""
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,9 @@ class Opened:
 @contextmanager
 def session(wish: Wish) -> Iterator[Opened]:
     """The session, closed at the end together with the engine."""
+    if wish.server is not None:
+        yield from _in_server(wish, wish.server)
+        return
     settings, others = _split(wish.conf)
     if wish.engine is EngineName.spark:
         yield from _on_spark(wish, settings, others)
@@ -52,6 +58,22 @@ def session(wish: Wish) -> Iterator[Opened]:
     import millstream
 
     with millstream.connect(wish.directory, **settings) as database:
+        yield Opened(database)
+
+
+def _in_server(wish: Wish, server: str) -> Iterator[Opened]:
+    import millstream
+
+    given = {
+        "DIR": wish.directory,
+        "--master": wish.master,
+        "--conf": wish.conf,
+        "--engine": wish.engine.value == "spark",
+    }
+    for option, value in given.items():
+        if value:
+            raise typer.BadParameter("the server has its own", param_hint=option)
+    with millstream.connect(server, token=os.environ.get("MILLSTREAM_TOKEN")) as database:
         yield Opened(database)
 
 

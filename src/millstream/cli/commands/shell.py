@@ -22,6 +22,12 @@ def shell(
         typer.Argument(metavar="[DIR]", help="Keep catalog, tables, queries and their state here.", show_default=False),
     ] = None,
     engine: Annotated[EngineName, typer.Option("--engine", "-e", help="Where the queries run.")] = EngineName.embedded,
+    connect: Annotated[
+        str | None,
+        typer.Option(
+            "--connect", metavar="URL", help="Work on the session of a server; the token is MILLSTREAM_TOKEN."
+        ),
+    ] = None,
     master: Master = None,
     conf: Conf = None,
     stop_on_error: Annotated[
@@ -40,6 +46,7 @@ def shell(
         millstream shell
         millstream shell state/
         millstream shell --stop-on-error < script.sql
+        MILLSTREAM_TOKEN=secret millstream shell --connect http://127.0.0.1:8080
     """
     if directory is not None and directory.exists() and not directory.is_dir():
         raise typer.BadParameter(
@@ -51,7 +58,7 @@ def shell(
         from millstream.cli.shell.loop import Shell
         from millstream.cli.shell.reader import piped_lines
 
-        with session(Wish(engine, directory, master, pairs(conf, "--conf"))) as opened:
+        with session(Wish(engine, directory, master, pairs(conf, "--conf"), server=connect)) as opened:
             loop = Shell(opened.database, stop_on_error=stop_on_error, debug=debug)
             if sys.stdin.isatty():
                 _talk(loop)
@@ -71,7 +78,7 @@ def _talk(loop: Shell) -> None:
 
 def _names(database: Database) -> list[str]:
     """Words that can be completed: declared names, their columns, functions, aggregates and words of the language."""
-    from millstream.catalog import DerivedDef, StreamDef, TableDef
+    from millstream.cli.shell.describe import declared
     from millstream.expressions.functions.registry import known_names
     from millstream.library import TOPICS
     from millstream.plan.aggregates import NAMES
@@ -79,8 +86,6 @@ def _names(database: Database) -> list[str]:
     words = {"SELECT", "FROM", "WHERE", "OVER", "PARTITION BY", "RANGE", "ROWS", "PRECEDING", "UNION ALL", "JOIN"}
     words |= {"CREATE STREAM", "CREATE TABLE", "CREATE SINK", "INSERT INTO", "EXPLAIN", "SHOW STREAMS", "SHOW QUERIES"}
     words |= {*known_names(), *NAMES, *TOPICS}
-    for entry in database.catalog.entries():
-        words.add(entry.name)
-        if isinstance(entry, StreamDef | DerivedDef | TableDef):
-            words.update(entry.schema.names)
+    for _, name, columns in declared(database):
+        words |= {name, *(column for column, _ in columns)}
     return sorted(words)

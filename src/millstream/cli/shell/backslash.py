@@ -97,7 +97,7 @@ class Backslash:
         counts = database.push(stream, rows)
         if counts.lost:
             typer.echo(str(counts))
-        if counts.rejected:
+        if counts.rejected and not self._shell.is_remote:
             _, rejected = to_batch(rows, database.catalog.get(stream, StreamDef).given, stream)
             for wrong in rejected[:_SHOWN_REJECTIONS]:
                 typer.echo(f"rejected: {wrong.error}")
@@ -116,6 +116,8 @@ class Backslash:
         from millstream.cli.watch import Signals, watch
 
         database = self._shell.database
+        if self._shell.is_remote:
+            raise MillstreamError("a server reads its sources by itself", hint="\\fetch shows new rows")
         names = (database.query(name).name,) if name else ()
         with Signals().caught() as signals:
             watch(lambda: database.run(*names), database.interrupt, lambda: None, signals)

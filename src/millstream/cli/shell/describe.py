@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -16,13 +16,37 @@ if TYPE_CHECKING:
     from millstream.session.database import Database
 
 
+Columns = list[tuple[str, str]]
+
+
+def declared(database: Any) -> list[tuple[str, str, Columns]]:
+    """Kind, name and columns of what is declared, in this process or in a server."""
+    from millstream.catalog import word_for
+
+    if not hasattr(database, "catalog"):
+        told = database.json("GET", "/v1/catalog")
+        return [(e["kind"], e["name"], [(c["name"], c["type"]) for c in e["columns"]]) for e in told]
+    return [
+        (
+            word_for(type(entry)),
+            entry.name,
+            [(field.name, str(field.type)) for field in getattr(entry, "schema", None) or ()],
+        )
+        for entry in database.catalog.entries()
+    ]
+
+
 def list_all(database: Database) -> RenderableType:
     """Streams, tables, sinks, functions, aggregates and running queries."""
     from millstream.catalog import word_for
 
     table = _table("kind", "name", "what")
-    for entry in database.catalog.entries():
-        table.add_row(word_for(type(entry)), entry.name, Text(_what(entry)))
+    if hasattr(database, "catalog"):
+        for entry in database.catalog.entries():
+            table.add_row(word_for(type(entry)), entry.name, Text(_what(entry)))
+    else:
+        for kind, name, columns in declared(database):
+            table.add_row(kind, name, Text(", ".join(f"{column} {type_}" for column, type_ in columns)))
     for query in database.queries():
         table.add_row("query", query.name, Text(" ".join(query.sql.split())))
     return table if table.row_count else Text("nothing is declared yet; CREATE STREAM … makes a stream")
@@ -32,6 +56,8 @@ def describe(database: Database, name: str) -> RenderableType:
     """The columns of a stream, table or query, and what else is known of it."""
     from millstream.catalog import DerivedDef, StreamDef, TableDef, word_for
 
+    if not hasattr(database, "catalog"):
+        return _describe_remote(database, name)
     entry = database.catalog.find(name) or database.catalog.function(name)
     if entry is None:
         return _describe_query(database, name)
@@ -53,10 +79,21 @@ def describe(database: Database, name: str) -> RenderableType:
     return Group(*parts)
 
 
+def _describe_remote(database: Database, name: str) -> RenderableType:
+    for kind, known, columns in declared(database):
+        if known.lower() == name.lower():
+            table = _table("column", "type")
+            for row in columns:
+                table.add_row(*row)
+            return Group(Text(f"{kind} {known}", style="bold"), table)
+    return _describe_query(database, name)
+
+
 def _describe_query(database: Database, name: str) -> RenderableType:
     query = next((query for query in database.queries() if query.name.lower() == name.lower()), None)
     if query is None:
-        raise CatalogError(f"nothing is named {name}", hint=database.catalog.suggest(name))
+        hint = database.catalog.suggest(name) if hasattr(database, "catalog") else "\\d lists what is there"
+        raise CatalogError(f"nothing is named {name}", hint=hint)
     table = _table("column", "type")
     for field in query.schema:
         table.add_row(field.name, str(field.type))

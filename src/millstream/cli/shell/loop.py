@@ -38,12 +38,18 @@ class Shell:
         self._interactive = False
         self._backslash = Backslash(self)
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether a server has the session: it has no declarations and settings to look at here."""
+        return not hasattr(self.database, "catalog")
+
     def show(self, rows: pa.Table, title: str | None = None) -> None:
         """Print rows; on a terminal, what does not fit the screen goes through the pager ($PAGER)."""
         console = output()
         pager = self._paging and rows.num_rows + 5 > console.height
         with console.pager(styles=True) if pager else nullcontext():
-            console.print(rows_table(in_zone(rows, self.database.config.timezone), title))
+            zoned = rows if self.is_remote else in_zone(rows, self.database.config.timezone)
+            console.print(rows_table(zoned, title))
 
     def interactive(self, ask: Ask) -> None:
         """Ask for lines until the user leaves. Ctrl-C drops what was typed, Ctrl-D leaves."""
@@ -113,7 +119,7 @@ class Shell:
 
     def _executed(self, text: str) -> Query | Result | None:
         """What a statement gives; where somebody types, Ctrl-C cancels it, whatever it is at."""
-        if not self._interactive:
+        if not self._interactive or self.is_remote:
             return self.database.execute(text)
         from millstream.cli.watch import Signals, watch
 
@@ -124,7 +130,7 @@ class Shell:
 
     def execute(self, text: str) -> None:
         """Run a statement and show its result."""
-        from millstream.session.query import Query, Result
+        from millstream.session.query import Result
 
         if is_blank(text):
             return
@@ -135,5 +141,5 @@ class Shell:
                 typer.echo("\n".join(rows["plan"].to_pylist()))
             else:
                 self.show(rows)
-        elif isinstance(result, Query):
+        elif result is not None:
             typer.echo(f"query {result.name} is running; \\fetch {result.name} shows its new rows")
