@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -204,7 +205,7 @@ def feed(tmp_path: Path, one_file_at_a_time: None) -> Feed:
 
 
 def pipeline(spark: Any, feed: Feed, tmp_path: Path, queries: dict[str, str]) -> Any:
-    """A session whose queries with `_out` in their names write part files or, with `_csv`, one file."""
+    """A session whose queries write part files, one file or a Delta table, as the ends of their names say."""
     database = ms.connect(spark=spark)
     options = f"connector = 'file', path = '{feed.folder}', follow = true"
     database.execute(DECLARED.replace("ORDER BY ts;", f"ORDER BY ts WITH ({options});"))
@@ -214,6 +215,9 @@ def pipeline(spark: Any, feed: Feed, tmp_path: Path, queries: dict[str, str]) ->
             continue
         if name.endswith("_out"):
             database.execute(f"CREATE SINK {name} WITH (connector = 'file', path = '{tmp_path / name}')")
+        elif name.endswith("_delta"):
+            options = f"connector = 'file', path = '{tmp_path / name}', format = 'delta'"
+            database.execute(f"CREATE SINK {name} WITH ({options})")
         elif name.endswith("_csv"):
             path = tmp_path / name
             database.execute(
@@ -266,6 +270,7 @@ STREAMED = {
     "live_out": QUERIES["live"],
     "peaks_fn": QUERIES["peaks"],
     "live_upsert": QUERIES["live"],
+    "totals_delta": QUERIES["totals"],
 }
 
 
@@ -302,6 +307,8 @@ def test_a_streaming_job_serves_every_sink_and_resumes(
     assert fetched == expected["large"]
     totals = sorted(expected["totals"], key=str)
     assert [row for row in in_files(tmp_path / "totals_out") if row["k"] != 9] == totals
+    in_delta = deltalake.DeltaTable(str(tmp_path / "totals_delta")).to_pyarrow_table().to_pylist()
+    assert sorted((row for row in in_delta if row["k"] != 9), key=str) == totals
     assert in_files(tmp_path / "live_out") == expected["live"]
     assert [row for row in in_files(tmp_path / "live_upsert") if row["k"] != 9] == changes
     assert {row["op"] for row in changes} == {"u", "d"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import time
 import uuid
 from collections.abc import Iterable, Mapping
@@ -10,6 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from millstream.connectors.options import Options, OptionValue, closest
+from millstream.connectors.packages import needed
 from millstream.errors import ConnectorError
 from millstream.records import dataclass
 
@@ -50,12 +50,7 @@ _FETCHING = {"queued.min.messages": 500_000, "fetch.queue.backoff.ms": 10}
 
 def library() -> Any:
     """The package confluent_kafka."""
-    try:
-        return importlib.import_module("confluent_kafka")
-    except ImportError as error:
-        raise ConnectorError(
-            f"the connector kafka needs the package confluent-kafka ({error})", hint="pip install 'millstream[kafka]'"
-        ) from error
+    return needed("confluent-kafka", "kafka")
 
 
 @dataclass(frozen=True)

@@ -46,23 +46,28 @@ class FileOptions:
 
 def file_sink(options: Options) -> Sink:
     """The sink that the options of a declaration mean."""
+    overwrite, append = options.flag("overwrite"), options.flag("append")
+    if overwrite and append:
+        raise ConnectorError(f"{options.owner}: overwrite and append exclude each other", hint="choose one")
+    existing: Existing = "overwrite" if overwrite else "append" if append else "refuse"
+    form = options.choice("format", (*FORMATS, "json", "delta"))
+    if form == "delta":
+        from millstream.connectors.sinks.delta import delta_sink
+
+        return delta_sink(options, existing)
     path = confined(Path(options.required("path", "'results'")).expanduser(), options.within)
-    form = options.choice("format", (*FORMATS, "json")) or suffix_format(path) or "parquet"
+    form = form or suffix_format(path) or "parquet"
     form = "jsonl" if form == "json" else form
     delimiter = options.text("delimiter", ",") or ","
     compression = options.choice("compression", ("snappy", "zstd", "gzip", "lz4", "none"), "snappy") or "snappy"
     header = options.flag("header", True)
     rows_per_file = options.integer("rows_per_file", 1_000_000, low=1)
     single = options.flag("single_file")
-    overwrite, append = options.flag("overwrite"), options.flag("append")
     options.finish()
-    if overwrite and append:
-        raise ConnectorError(f"{options.owner}: overwrite and append exclude each other", hint="choose one")
     if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n':
         raise ConnectorError(
             f"{options.owner}: delimiter = {delimiter!r} is not valid", hint="delimiter is one ASCII character"
         )
-    existing: Existing = "overwrite" if overwrite else "append" if append else "refuse"
     settings = FileOptions(form, header, delimiter, compression, existing)
     if not single:
         assert rows_per_file is not None
@@ -287,7 +292,7 @@ class SingleFileSink(SeenAtOnce):
             self._file = self._writer = None
 
 
-def already_there(path: Path) -> ConnectorError:
+def already_there(path: Path | str) -> ConnectorError:
     """A query must not mix its rows with those of another one, nor replace them, unless it is told to."""
     return ConnectorError(
         f"{path} has results already",

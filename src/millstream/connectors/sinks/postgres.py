@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ import pyarrow.compute as pc
 
 from millstream.connectors.addresses import POSTGRES, Url
 from millstream.connectors.options import Options, OptionValue, upsert_keys
+from millstream.connectors.packages import needed
 from millstream.connectors.sinks.sending import Again, Sending, SendingSink, missing_rows
 from millstream.connectors.sinks.writers import open_writer
 from millstream.errors import ConnectorError
@@ -35,12 +35,7 @@ _DOMAINS = {"JSON": "jsonb", "UUID": "uuid"}
 
 def library() -> Any:
     """The package psycopg."""
-    try:
-        return importlib.import_module("psycopg")
-    except ImportError as error:
-        raise ConnectorError(
-            f"the connector postgres needs the package psycopg ({error})", hint="pip install 'millstream[postgres]'"
-        ) from error
+    return needed("psycopg", "postgres")
 
 
 class PostgresSink(SendingSink):

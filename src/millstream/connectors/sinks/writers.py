@@ -34,7 +34,7 @@ def open_writer(
     if form == "csv":
         return _CsvWriter(file, names, delimiter, header)
     if form == "jsonl":
-        return _JsonWriter(file, names, [field.type for field in schema])
+        return _JsonWriter(file, names, [field.type for field in schema.fields])
     arrow = pa.schema([pa.field(name, field.type.arrow) for name, field in zip(names, schema.fields, strict=True)])
     return _ParquetWriter(file, arrow, compression) if form == "parquet" else _ArrowWriter(file, arrow)
 

@@ -167,7 +167,7 @@ def spark_format(sink: SinkDef) -> tuple[str, str, dict[str, str]]:
 
 def is_remote(sink: SinkDef) -> bool:
     """Whether rows go to files on a system that only Spark reaches."""
-    return "://" in _path(sink)
+    return "://" in _path(sink) and _option(sink, "format").strip().lower() != "delta"
 
 
 def is_part_sink(sink: SinkDef) -> bool:
@@ -184,4 +184,8 @@ def part_options(sink: SinkDef) -> tuple[str, tuple[tuple[str, Any], ...]]:
 
 
 def _path(sink: SinkDef) -> str:
-    return str(next((value for name, value in sink.options.items() if name.lower() == "path"), ""))
+    return _option(sink, "path")
+
+
+def _option(sink: SinkDef, wanted: str) -> str:
+    return str(next((value for name, value in sink.options.items() if name.lower() == wanted), ""))
