@@ -186,6 +186,10 @@ def test_grants_count_for_what_is_replaced_and_changed_and_not_for_what_follows_
         assert all(allowed(writer, text) for text in texts)
         assert allowed(some, "CREATE VIEW mine AS SELECT count(*) AS n FROM s [RANGE 5]")
         assert allowed(some, "ALTER QUERY own AS SELECT same(v) + 1 FROM s")
+        # a set of which no query runs yet
+        db.execute("CREATE TABLE sizes (who VARCHAR PRIMARY KEY, n INT)")
+        db.execute("CREATE QUERIES sums AS SELECT sum(v) OVER (ROWS z.n PRECEDING) AS v FROM sizes AS z, s")
+        assert allowed(writer, "STOP sums") and allowed(some, "STOP above") and not db.query_sets()
         # an aggregate is no stream, and who may use a view may read its rows
         assert names_of(own, db) == {"s"} and names_of(db.query("busy"), db) == {"busy"}
         assert looking.may_use("busy") and not looking.may_use("other")

@@ -177,6 +177,9 @@ def _about(
             return uses
         case act.AlterQuery(name=name, query=query):
             return query.uses | names_of(database.query(name), database)
+        case act.StopQuery(name=name):
+            for members in (each for each in database.query_sets() if each.name.lower() == name.lower()):
+                return frozenset[str]().union(*(names_of(query, database) for query in members.queries()))
     return names_of(database.query(action.name), database)
 
 
