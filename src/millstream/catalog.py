@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 from dataclasses import replace as replaced
@@ -152,6 +153,16 @@ class TableDef:
     name: str
     schema: Schema
     constraints: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def primary_key(self) -> tuple[str, ...]:
+        """The columns of its PRIMARY KEY, as the schema spells them; none if it has no such key."""
+        for column, clause in self.constraints:
+            if found := re.match(r"(?:CONSTRAINT\s+\S+\s+)?PRIMARY KEY\s*(?:\((.*)\))?", clause, re.IGNORECASE):
+                quoted_or_not = re.findall(r'"((?:[^"]|"")+)"|(\w+)', found[1] or "")
+                named = [quoted.replace('""', '"') or plain for quoted, plain in quoted_or_not]
+                return tuple(self.schema[name].name for name in ([column] if column else named))
+        return ()
 
     def changes(self, how: str) -> StreamDef:
         """The stream of its rows that come (istream) or go (dstream), stamped when they do."""

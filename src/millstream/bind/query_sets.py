@@ -16,8 +16,6 @@ from millstream.catalog import Entry, SinkDef, TableDef
 from millstream.sql import to_sql
 from millstream.sql.nodes import CreateQueries
 
-_PRIMARY = re.compile(r"PRIMARY KEY(?: \(\"?(\w+)\"?\))?", re.IGNORECASE)
-
 
 def create_queries(node: CreateQueries, context: Context) -> StartSet:
     """The set of queries that a statement asks for."""
@@ -74,10 +72,8 @@ def _constants(query: exp.Select, context: Context, node: CreateQueries) -> tupl
 
 def _key_of(table: TableDef, context: Context, node: CreateQueries) -> str:
     """The column that tells the queries apart."""
-    for column, clause in table.constraints:
-        found = _PRIMARY.fullmatch(clause)
-        if found is not None and (column or found[1]):
-            return table.schema[column or found[1]].name
+    if len(table.primary_key) == 1:
+        return table.primary_key[0]
     return context.refuse(
         f"table {table.name} has no PRIMARY KEY of one column",
         node,

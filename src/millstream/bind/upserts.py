@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from sqlglot import exp
 
 from millstream.bind.actions import StartQuery
@@ -40,8 +38,8 @@ def insert_into_table(node: exp.Insert, table: TableDef, context: Context) -> St
     query, replaces = node.expression, bool(node.args.get("alternative"))
     bound = bind_query(query, context)
     require_stream(bound, query, context)
-    keys = _primary_key(table) if replaces else None
-    if replaces and keys is None:
+    keys = table.primary_key if replaces else None
+    if keys == ():
         context.fail(f"OR REPLACE needs a key, and {table.name} has no PRIMARY KEY", node.this)
     bound = _fitted(delivered(bound, context) if keys is None else bound, node, table, context)
     options: dict[str, OptionValue] = {"connector": "table"}
@@ -75,17 +73,9 @@ def _fitted(bound: Bound, node: exp.Insert, table: TableDef, context: Context) -
     return Bound(P.Project(bound.plan, columns), tuple(to.name for to in wanted))
 
 
-def _primary_key(table: TableDef) -> tuple[str, ...] | None:
-    for column, text in table.constraints:
-        if found := re.search(r"PRIMARY KEY\s*(?:\((.*?)\))?", text, re.IGNORECASE):
-            named = (column,) if column else tuple(part.strip().strip('"') for part in (found[1] or "").split(","))
-            return tuple(table.schema[name].name for name in named)
-    return None
-
-
 def upserts(bound: Bound, keys: tuple[str, ...], node: exp.Expr, context: Context) -> Bound:
     """A query's rows as changes by key. A row of a relation is an upsert when it comes to be; a key is deleted when the
-    relation has no row of it any more. Events are upserts all of them."""
+    relation has no row of it any more. Events are all upserts."""
     plan, names = bound.plan, [name.lower() for name in bound.names]
     for key in keys:
         if key.lower() not in names:
