@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import random
 import threading
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 import millstream as ms
 from millstream.hosts import history
-from tests.support.histories import late_case, random_life
+from tests.support.histories import FAMILIES, declared, late_case, random_life
 from tiers import examples
 
 STREAM = "CREATE STREAM s (v INT, t INT) ORDER BY t KEEP ALL"
@@ -211,6 +212,42 @@ def test_pushes_go_on_while_a_query_is_filled() -> None:
         assert pushed[0] > 40_000
         assert found["v"].to_pylist() == list(range(pushed[0]))
         assert found["n"].to_pylist() == list(range(1, pushed[0] + 1))
+
+
+@pytest.mark.parametrize("keeps_files", [False, True])
+def test_past_contents_are_computed_from_kept_rows(keeps_files: bool, tmp_path: Path) -> None:
+    """What each relation held at each instant, as it was seen then and as it is asked for later."""
+    with declared(ms.connect(tmp_path / "kept", jit="off") if keeps_files else ms.connect(jit="off"), "ALL") as db:
+        queries = [db.sql(text, name=family.replace(" ", "_")) for family, text in FAMILIES.items()]
+        queries = [query for query in queries if "valid_from" in query.schema.names]
+        seen: dict[tuple[str, int], list[str]] = {}
+        chance = random.Random(7)
+        for t in range(0, 30, 2):
+            for stream in "sr":
+                db.push(stream, [(chance.randrange(3), chance.randrange(8), t) for _ in range(chance.randint(1, 3))])
+                db.advance(stream, t + 1)
+            for query in queries:
+                seen[query.name, t] = sorted(map(repr, query.snapshot(t).to_pylist()))
+            if keeps_files and t == 14:
+                db.checkpoint()
+        assert len(queries) > 8 and any(seen.values())
+        for (name, t), content in seen.items():
+            assert sorted(map(repr, db.query(name).snapshot(t).to_pylist())) == content, (name, t)
+
+
+def test_a_past_content_that_kept_rows_do_not_cover_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "CHUNK_ROWS", 4)
+    with ms.connect() as db:
+        db.execute("CREATE STREAM s (v INT, t INT) ORDER BY t KEEP 10")
+        query = db.sql("SELECT count(*) AS n, max(v) AS top FROM s [RANGE 3]")
+        endless = db.sql("SELECT count(*) AS n FROM s [UNBOUNDED]")
+        for t in range(50):
+            db.push("s", [(t, t)])
+            db.advance("s", t)
+        assert query.snapshot(45).to_pylist() == [{"n": 3, "top": 45}]
+        for unknown in (lambda: query.snapshot(20), lambda: endless.snapshot(45)):
+            with pytest.raises(ms.MillstreamError, match="no longer known"):
+                unknown()
 
 
 CONNECTED = "CREATE STREAM d KEEP ALL AS SELECT v, t, sum(v) OVER (ROWS 1 PRECEDING) AS two FROM s WHERE v <> 2"

@@ -65,7 +65,7 @@ def test_looking_changes_nothing(db: ms.Database) -> None:
 
 
 def test_instants_that_are_gone(db: ms.Database) -> None:
-    q = db.sql("SELECT k FROM s [RANGE 5]")
+    q = db.sql("SELECT k FROM s [ROWS 1]")
     db.push("s", [(1, 1, 0), (2, 5, 20)])
     with pytest.raises(ms.MillstreamError, match="no longer known"):
         q.snapshot(3)

@@ -23,7 +23,7 @@ from millstream.catalog import Clock, Retention, StreamDef
 from millstream.durable import sync_directory, write_durably
 from millstream.errors import StateError
 from millstream.hosts.arrivals import times_of
-from millstream.kernels.batch import BEGIN, Batch, concat
+from millstream.kernels.batch import BEGIN, FOREVER, Batch, concat
 from millstream.records import dataclass
 
 if TYPE_CHECKING:
@@ -93,10 +93,12 @@ class StreamHistory:
         known = BEGIN if self.lost == BEGIN else self.lost + 1
         return known if since is None else max(known, since)
 
-    def pinned(self, number: int = 0, since: int | None = None) -> Pinned:
-        """The rows from a number on that are not before an instant, as they are now."""
+    def pinned(self, number: int = 0, since: int | None = None, until: int = FOREVER) -> Pinned:
+        """The rows from a number on that are not before an instant, as they are now; segments after `until` are left
+        out."""
         self._seal()
         wanted = [s for s in self._segments if s.end > number and (since is None or s.last >= since)]
+        wanted = [segment for segment in wanted if segment.first <= until]
         return Pinned(self, wanted, number, since)
 
     def batches(self, segment: Segment) -> Iterator[tuple[int, Batch]]:

@@ -221,9 +221,10 @@ class Query(Displayed):
         return self._host.counts(self.name)
 
     def snapshot(self, at: Moment | None = None) -> pa.Table:
-        """What a query over windows holds now, or at an instant that its streams have not passed yet.
+        """What a query over windows holds now, or at another instant.
 
-        "Now" is the latest time of a row or a heartbeat on its streams.
+        "Now" is the latest time of a row or a heartbeat on its streams. An instant that they have passed is computed
+        from the rows that they keep (KEEP), as if the query had always been there.
         """
         if not self._program.relation:
             raise UnsupportedError(

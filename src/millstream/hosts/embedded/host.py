@@ -435,18 +435,16 @@ class EmbeddedHost(Lifecycle):
     def content(self, name: str, at: int | None) -> pa.Table:
         """What a relation holds: without `at` at the latest time that any of its streams has come to."""
         running = self._look(name)
+        if at is not None and at < running.held.since and running.error is None:
+            running = self.past(running, at)
         with self.lock:
             if running.error is not None:
                 raise running.error
             if at is None:
                 at = max(running.now, running.held.since)
-            elif at < running.held.since:
-                raise DataError(
-                    f"the content of {name} at that time is no longer known",
-                    hint="choose an instant that its streams have not passed yet",
-                )
             schema = running.program.plan.schema.arrow
-            coming = [] if all(stream.ended for stream in running.streams) else still_to_come(running.top, at)
+            over = not running.is_muted and all(stream.ended for stream in running.streams)
+            coming = [] if over else still_to_come(running.top, at)
             rows = valid_at([*running.held.batches, *coming], schema, at)
             return rows.rename_columns(list(running.program.columns[:-2]))
 

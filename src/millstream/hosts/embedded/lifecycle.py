@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from millstream.catalog import StreamDef
+from millstream.errors import DataError
 from millstream.hosts.contract import Coverage, ReadyQuery
 from millstream.hosts.embedded import altering, kept, starting
+from millstream.hosts.embedded.graph_query import GraphQuery
 from millstream.hosts.embedded.host_state import HostState
 from millstream.kernels.batch import BEGIN, FOREVER
 from millstream.physical import nodes as physical
@@ -60,21 +63,37 @@ class Lifecycle(HostState):
     def coverage(self, name: str) -> Coverage:
         """From when on a query has seen all rows, and its answers are complete."""
         with self.lock:
-            running = self._running(name)
-            reach = kept.reaches_of(running.program)
-            seen = {stream: running.covered.get(stream, BEGIN) for stream in physical.streams_of(running.program.plan)}
-        since = max(seen.values(), default=BEGIN)
-        ends = [
-            BEGIN if begin == BEGIN else FOREVER if reach.get(stream) is None else begin + (reach[stream] or 0)
-            for stream, begin in seen.items()
-        ]
-        complete = max(ends, default=BEGIN)
+            since, complete = _covered(self._running(name))
         return Coverage(_told(since), _told(complete), complete == BEGIN)
+
+    def past(self, running: GraphQuery, at: int) -> GraphQuery:
+        """A relation as it was at an instant that its streams have passed: its plan runs once more, over kept rows."""
+        again = starting.begin_apart(self, replace(running.program, sink=None, history=None), None)
+        again.until = at
+        if _covered(again.running)[1] > at:
+            raise DataError(
+                f"the content of {running.program.name} at that time is no longer known",
+                hint="choose an instant that its streams have not passed yet, or let them keep more: KEEP",
+            )
+        with self.lock.aside():
+            again.feed()
+        return again.running
 
     def sources_of_history(self, program: ReadyQuery) -> list[str]:
         """Where a query that starts now would take rows of the past from, stream by stream."""
         with self.lock:
             return [kept.told(self.streams[name]) for name in physical.streams_of(program.plan)]
+
+
+def _covered(running: GraphQuery) -> tuple[int, int]:
+    """From when on a query has seen all rows, and its answers are complete."""
+    reach = kept.reaches_of(running.program)
+    seen = {stream: running.covered.get(stream, BEGIN) for stream in physical.streams_of(running.program.plan)}
+    ends = [
+        BEGIN if begin == BEGIN else FOREVER if reach.get(stream) is None else begin + (reach[stream] or 0)
+        for stream, begin in seen.items()
+    ]
+    return max(seen.values(), default=BEGIN), max(ends, default=BEGIN)
 
 
 def _told(instant: int) -> int | None:

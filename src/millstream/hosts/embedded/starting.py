@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from millstream.connectors.contract import Offset
 from millstream.connectors.registry import make_sink
 from millstream.errors import MillstreamError
@@ -21,7 +23,7 @@ from millstream.hosts.embedded.graph_query import GraphQuery
 from millstream.hosts.embedded.streams import Stream
 from millstream.hosts.history import Pinned
 from millstream.hosts.results import ResultLog
-from millstream.kernels.batch import BEGIN, Batch
+from millstream.kernels.batch import BEGIN, FOREVER, Batch
 from millstream.physical import nodes as physical
 
 if TYPE_CHECKING:
@@ -115,6 +117,8 @@ class CatchUp:
     ) -> None:
         self.running = running
         self.rows = 0
+        self.until = FOREVER
+        """the last instant whose rows it sees"""
         self._host = host
         self._since = since
         self._sources = sources_of(running.top)
@@ -146,12 +150,14 @@ class CatchUp:
         with ExitStack() as pins:
             with self._host.lock:
                 waiting = {
-                    name: pins.enter_context(history.pinned(self._seen[name], self._since))
+                    name: pins.enter_context(history.pinned(self._seen[name], self._since, self.until))
                     for name, history in self._stores.items()
                     if history is not None
                 }
                 self._seen = {name: stream.emitted for name, stream in self._streams.items()}
             for name, batch in in_order(waiting):
+                if batch.upto > self.until:
+                    batch = batch.slice(0, int(np.searchsorted(batch.time, self.until, "right"))).with_upto(self.until)
                 self.rows += len(batch)
                 self._give(name, batch)
 
