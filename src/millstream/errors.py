@@ -84,7 +84,7 @@ def ours(error: Exception) -> MillstreamError:
         return error
     if isinstance(error, OSError):
         return ConnectorError(str(error))
-    return EngineError(f"{type(error).__name__}: {error}", hint="this is a fault of Millstream: please report it")
+    return EngineError(f"{type(error).__name__}: {error}", hint="this is a bug in Millstream: please report it")
 
 
 class CatalogError(MillstreamError):
@@ -118,7 +118,7 @@ class EngineError(MillstreamError):
 def internal_error(error: Exception) -> EngineError:
     """A fault of the engine, as an error of ours."""
     told = f"internal error: {type(error).__name__}: {error}"
-    return EngineError(told[:300], hint="this is a fault of the engine: please report the statement")
+    return EngineError(told[:300], hint="this is a bug in Millstream: please report it with the statement")
 
 
 def underline(sql: str, span: Span) -> list[str]:

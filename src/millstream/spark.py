@@ -85,7 +85,7 @@ class Millstream:
         given = {column.lower(): type_ for column, type_ in known.left_out.items()}
         if time.lower() in given:
             raise EngineError(
-                f"column {time} is {given[time.lower()]}, which is no time", hint="cast it to a timestamp"
+                f"column {time} is {given[time.lower()]}, which is not a time", hint="cast it to a timestamp"
             )
 
     @contextmanager

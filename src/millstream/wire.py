@@ -30,7 +30,7 @@ def from_arrow_bytes(body: bytes) -> pa.Table:
     try:
         return pa.ipc.open_stream(body).read_all()
     except (pa.ArrowInvalid, OSError) as error:
-        raise errors.DataError(f"this is no Arrow stream: {error}") from None
+        raise errors.DataError(f"this is not an Arrow stream: {error}") from None
 
 
 def error_form(error: MillstreamError) -> dict[str, Any]:

@@ -203,7 +203,7 @@ def test_pictures() -> None:
         assert len(minidom.parseString(query.explain(format="svg")).getElementsByTagName("circle")) == 4
         with pytest.raises(ms.MillstreamError, match="no automaton"):
             db.sql("SELECT k FROM s").explain(format="dot")
-        with pytest.raises(ms.MillstreamError, match="no picture as png"):
+        with pytest.raises(ms.MillstreamError, match="cannot draw as png"):
             query.explain(format="png")
 
 

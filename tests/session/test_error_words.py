@@ -46,7 +46,7 @@ def test_what_cannot_be_computed(query: str, words: str) -> None:
         ("SELECT date_trunc(n, 'hour') FROM s", "date_trunc takes the unit first", "date_trunc('hour', ts)"),
         ("SELECT to_char(n, 'YYYY') FROM s", "no function to_char(INTEGER, VARCHAR)", "strftime("),
         ("CREATE STREAM z (x ENUM('a'), n INT) ORDER BY n", "ENUM is not supported", "use VARCHAR"),
-        ("SELECT v FROM s LIMIT 3", "LIMIT is not supported on a stream", "until you stop it"),
+        ("SELECT v FROM s LIMIT 3", "LIMIT is not supported on a stream", "to end the query, STOP name"),
         ("SELECT k, count(*) FROM s GROUP BY k", "GROUP BY over a whole stream never ends", "[UNBOUNDED]"),
         ("SELECT sum(v) OVER (ROWS BETWEEN 1 PRECEDING AND v FOLLOWING) FROM s", "not a column", "ROWS 10 PRECEDING"),
         (MATCH.format("n AS x", "PREV(v, -1) > 1"), "PREV takes a number of rows from 0", "NEXT(…, 1)"),

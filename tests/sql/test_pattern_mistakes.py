@@ -85,7 +85,7 @@ STATEMENTS = [
     ("SELECT * FROM (SELECT * FROM s ⟨match_recogniz⟩ (PATTERN (A)))", "unexpected 'match_recogniz'", MISSPELT),
     ("SELECT * FROM s AS q ⟨MATCHRECOGNIZE⟩ (MEASURES x AS y PATTERN (A))", "unexpected 'MATCHRECOGNIZE'", MISSPELT),
     ("SELECT * FROM s ⟨MATCH RECOGNIZE⟩ (PARTITION BY x PATTERN (A))", "unexpected 'MATCH RECOGNIZE'", MISSPELT),
-    ("SELECT * FROM s AS ⟨MATCH_RECOGNIZE⟩ (PATTERN (A))", "MATCH_RECOGNIZE is no alias", "leave AS out"),
+    ("SELECT * FROM s AS ⟨MATCH_RECOGNIZE⟩ (PATTERN (A))", "MATCH_RECOGNIZE cannot be an alias", "leave AS out"),
     ("SELECT * FROM s MATCH_RECOGNIZE (PARTITION BY ⟨ORDER BY⟩ x PATTERN (A))",
      "expected an expression, found 'ORDER BY'", None),
     ("SELECT * FROM s PARTITION BY ⟨AS⟩ (X)", "expected an expression, found 'AS'", None),

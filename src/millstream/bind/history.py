@@ -70,8 +70,8 @@ def _instant(node: exp.Expr, plan: Node, context: Context) -> int:
     by_number = any(stream.is_by_number for stream in streams)
     is_text = isinstance(node, exp.Literal) and node.is_string
     if by_number is is_text:
-        what, how = ("a number", "SINCE 100") if by_number else ("time", "SINCE '2026-01-31 12:00:00'")
-        context.fail(f"the streams are ordered by {what}, and so is SINCE", node, hint=how)
+        what, how = ("a number", "SINCE 100") if by_number else ("a time", "SINCE '2026-01-31 12:00:00'")
+        context.fail(f"SINCE takes {what}, because the streams are ordered by one", node, hint=how)
     if not is_text:
         return int(to_sql(node))
     try:

@@ -28,7 +28,7 @@ def create_queries(node: CreateQueries, context: Context) -> StartSet:
     others = _columns_of_others(query, place, context)
     for star in query.find_all(exp.Star):
         if star.parent is query or (isinstance(star.parent, exp.Column) and star.parent.table.lower() == alias):
-            context.refuse("* would take in the constants, too", node, hint="name the columns that results have")
+            context.refuse("* would include the constants", node, hint="name the columns that results have")
     for column in list(query.find_all(exp.Column)):
         own = table.schema.names if column.table.lower() == alias else ()
         if not column.table:
@@ -36,7 +36,7 @@ def create_queries(node: CreateQueries, context: Context) -> StartSet:
         found = next((name for name in own if name.lower() == column.name.lower()), None)
         if found is None and column.table.lower() == alias:
             context.fail(
-                f"no column {column.name} in {table.name}", column, hint=f"there is {', '.join(table.schema.names)}"
+                f"no column {column.name} in {table.name}", column, hint=f"available: {', '.join(table.schema.names)}"
             )
         if found is not None:
             _become_parameter(column, found, context)
@@ -99,7 +99,7 @@ def _leave_out(query: exp.Select, place: exp.Table, context: Context, node: Crea
     if own is not None:
         if own.args.get("side") or own.args.get("using") or str(own.args.get("kind") or "").upper() in ("SEMI", "ANTI"):
             context.refuse(
-                f"{place.name} is joined otherwise than by a condition", node, hint="FROM constants, stream WHERE …"
+                f"{place.name} must be joined by a condition in WHERE", node, hint="FROM constants, stream WHERE …"
             )
         joins.remove(own)
         condition = own.args.get("on")

@@ -41,7 +41,9 @@ def create_stream(node: CreateStream, context: Context) -> Define:
         bound = bind_named(query, context, node, tuple(column.name for column in listed) or None)
         require_stream(bound, query, context)
         if (asked := next(iter(query.find_all(H.WithHistory)), None)) is not None:
-            context.refuse("a derived stream has no start", asked, hint="give WITH HISTORY to the queries that read it")
+            context.refuse(
+                "a derived stream cannot have WITH HISTORY", asked, hint="give WITH HISTORY to the queries that read it"
+            )
         if isinstance(node.keep, H.Keep):
             return Define(_kept(name, bound, node.keep, context), replace, quiet, frozenset(context.uses))
         clocks = context.clocks_of(bound.plan)
@@ -94,7 +96,7 @@ def _until(node: CreateStream, schema: Schema, time: str | None, context: Contex
     assert node.valid is not None
     start, end = node.valid
     if node.since is not None:
-        context.fail("a stream has events that last, or rows that are valid", node.since, hint="leave SINCE out")
+        context.fail("a stream takes either SINCE or VALID FROM … TO, not both", node.since, hint="leave SINCE out")
     if time is None or start.name.lower() != time.lower():
         context.fail("a stream is ordered by the start of validity", start, hint=f"ORDER BY {start.name}")
     return _second_time(end, schema, time, "rows are valid from", context)

@@ -21,7 +21,7 @@ def with_table_functions(node: exp.Expr, context: Context) -> exp.Expr:
         if not calls:
             break
         if depth == MOST_DEEP:
-            context.fail("functions that return tables call each other without end", calls[0][0])
+            context.fail("functions that return tables call each other endlessly", calls[0][0])
         for table, function, arguments in calls:
             table.replace(_query(table, function, arguments, context))
     return node
@@ -45,9 +45,9 @@ def _query(table: exp.Table, function: FunctionDef, arguments: list[exp.Expr], c
     for argument in arguments:
         if (column := argument.find(exp.Column)) is not None:
             context.refuse(
-                f"arguments of {function.name} are constants",
+                f"{function.name} takes constant arguments only",
                 column,
-                detail="its query stands by itself in FROM",
+                detail="its query cannot refer to other entries of FROM",
                 hint="use UNNEST for rows that depend on a row",
             )
     query = filled(function, [argument.copy() for argument in arguments])

@@ -47,7 +47,7 @@ class Url:
         """
         hint = f"for example url = '{example}'"
         if any(letter <= " " or letter == "\x7f" or letter == "\\" for letter in url) or not url.isascii():
-            raise ConnectorError("the url has letters that a URL cannot have", hint=hint)
+            raise ConnectorError("the url has characters that are not allowed in a URL", hint=hint)
         try:
             parts = urlsplit(url)
             port = parts.port

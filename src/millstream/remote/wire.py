@@ -29,7 +29,7 @@ class Wire:
     def __init__(self, address: str, token: str | None, timeout: float, retry: float) -> None:
         parts = urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise BindError(f"{address} is no address of a server", hint="http://127.0.0.1:8080")
+            raise BindError(f"{address} is not the address of a server", hint="http://127.0.0.1:8080")
         self.address = address
         self.retry = retry
         self._secure = parts.scheme == "https"

@@ -105,12 +105,12 @@ class Accounts:
         The secret is returned, and known nowhere else. `keep=False` leaves the account out of the file.
         """
         if not name or not name.isprintable() or len(name) > 63:
-            raise BindError(f"{name!r} is no name of an account", hint="1 to 63 printable characters")
+            raise BindError(f"{name!r} is not a valid name of an account", hint="1 to 63 printable characters")
         if role not in get_args(Role):
             raise BindError(f"no role {role}", hint=f"one of {', '.join(get_args(Role))}")
         secret = secrets.token_urlsafe(24) if secret is None else secret
         if len(secret) < LEAST_SECRET:
-            raise BindError(f"a password has at least {LEAST_SECRET} characters")
+            raise BindError(f"a password needs at least {LEAST_SECRET} characters")
         granted = None if streams is None else frozenset(each.lower() for each in streams)
         account = Account(
             name, cast(Role, role), granted, Verifier.of(secret), _hashed(secret), most_queries, rows_a_second

@@ -408,7 +408,9 @@ async def _body(request: Request) -> bytes:
             async for part in request.stream():
                 size += len(part)
                 if size > MOST_BODY:
-                    raise LimitError(f"a request has at most {MOST_BODY >> 20} MB", hint="push in several requests")
+                    raise LimitError(
+                        f"a request may have at most {MOST_BODY >> 20} MB", hint="push in several requests"
+                    )
                 parts.append(part)
     except TimeoutError:
         raise LimitError(f"the request took longer than {BODY_SECONDS:g} s") from None
@@ -421,7 +423,7 @@ async def _json(request: Request) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise DataError(f"the request is not JSON: {error}") from None
     if not isinstance(asked, dict):
-        raise DataError("the request is a JSON object")
+        raise DataError("the request must be a JSON object")
     return asked
 
 
@@ -439,7 +441,7 @@ def _once(request: Request, client: Caller) -> tuple[str, int] | None:
         return None
     producer, _, number = key.rpartition("/")
     if not producer or not number.isdigit() or len(key) > 200:
-        raise DataError("Idempotency-Key is a name and a number that grows", hint="Idempotency-Key: sensor-7/42")
+        raise DataError("Idempotency-Key must be a name and a growing number", hint="Idempotency-Key: sensor-7/42")
     return f"{client.account.name}/{producer}", int(number)
 
 
@@ -456,7 +458,9 @@ async def _pushed(request: Request) -> Any:
             return _row_list(body)
         case _ if kind == JSON_LINES:
             return TextRows(body)
-    raise DataError(f"rows of the type {kind} are not known", hint=f"{ARROW}, {JSON_LINES}, application/json or {CSV}")
+    raise DataError(
+        f"rows of the type {kind} are not supported", hint=f"{ARROW}, {JSON_LINES}, application/json or {CSV}"
+    )
 
 
 def _row_list(body: bytes) -> list[Any]:
@@ -465,7 +469,7 @@ def _row_list(body: bytes) -> list[Any]:
     except (ValueError, RecursionError) as error:
         raise DataError(f"rows are not JSON: {error}") from None
     if not isinstance(rows, list) or not all(isinstance(row, dict | list) for row in rows):
-        raise DataError("rows are a list of objects or lists")
+        raise DataError("rows must be a list of objects or lists")
     return [tuple(row) if isinstance(row, list) else row for row in rows]
 
 

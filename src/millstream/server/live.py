@@ -78,7 +78,7 @@ class Subscriptions:
 
     def open(self, query: Query, asked: Asked) -> Reader:
         if self._draining:
-            raise EndingError("the server ends", hint="try again in a moment")
+            raise EndingError("the server is shutting down", hint="try again in a moment")
         reader = query.subscribe(since=asked.since, buffer=asked.buffer, when_full="drop", name=asked.reader)
         self._readers.add(reader)
         return reader

@@ -139,10 +139,10 @@ def check(address: Address, token: str | None, has_accounts: bool = False) -> No
             hint="set MILLSTREAM_TOKEN, add one with millstream account add, or ask for --no-token on loopback",
         )
     if token and len(token) < LEAST_SECRET:
-        raise BindError(f"a token has at least {LEAST_SECRET} characters")
+        raise BindError(f"a token needs at least {LEAST_SECRET} characters")
     if not address.is_loopback and (token == "" or address.certificate is None):
         raise BindError(
             f"{address.host} can be reached from other machines",
-            detail="tokens and rows would travel readable for others",
+            detail="tokens and rows would be sent unencrypted",
             hint="give --certificate and --key, or listen on 127.0.0.1",
         )

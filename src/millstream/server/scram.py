@@ -72,7 +72,7 @@ class Exchange:
         without, _, _ = final.rpartition(",p=")
         told = _fields(final)
         if told.get("c") != _BOUND[self._start] or told.get("r") != self._nonce:
-            raise WrongPasswordError("the log-in is not the one that was begun")
+            raise WrongPasswordError("the log-in does not match the one that was started")
         signed = f"{self._said},{without}".encode()
         try:
             proof = base64.b64decode(told.get("p", ""), validate=True)

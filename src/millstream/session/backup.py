@@ -36,7 +36,7 @@ def delivered(directory: Path, target: Path) -> Iterator[Callable[[], None]]:
 
 def _require_free(directory: Path, target: Path) -> None:
     if target.exists() or not target.name:
-        raise StateError(f"{target} is there already", hint="back up to a new name")
+        raise StateError(f"{target} already exists", hint="back up to a new name")
     if not target.parent.is_dir():
         raise StateError(f"there is no directory {target.parent}", hint="make it first")
     if target.parent.resolve().is_relative_to(directory.resolve()):

@@ -19,7 +19,7 @@ def drawn(plan: Physical, form: str) -> str:
     """The automata of a plan as a picture."""
     specs = [node.spec for node in walk(plan) if isinstance(node, Apply) and isinstance(node.spec, AutomatonSpec)]
     if form not in ("dot", "svg"):
-        raise BindError(f"no picture as {form}", hint='explain(format="dot") or explain(format="svg")')
+        raise BindError(f"cannot draw as {form}", hint='explain(format="dot") or explain(format="svg")')
     if not specs:
         raise BindError("this query has no automaton to draw", hint="NEXT and FOLD make one")
     return _dot(specs) if form == "dot" else _svg(specs)

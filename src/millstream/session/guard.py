@@ -62,7 +62,7 @@ class Guard:
         match action:
             case act.ChangeSetting() | act.SetPlace() if not self.is_free:
                 raise BindError(
-                    "settings are the operator's here",
+                    "only the operator may change settings here",
                     detail="this session has the profile untrusted",
                     hint="ask for them when it is opened: ms.connect(…, setting=value)",
                 )

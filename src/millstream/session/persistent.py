@@ -128,7 +128,7 @@ class SessionKeeper:
             except StateError as error:
                 # the journal goes on from the last one
                 self._saved_at = wall.monotonic()
-                log.warning("%s; it is tried again in %g s", error, self._database.config.checkpoint_seconds)
+                log.warning("%s; trying again in %g s", error, self._database.config.checkpoint_seconds)
         self._journal.note(what, rows)
 
     def before(self, action: act.Action, text: str, planned: Planned | None) -> None:

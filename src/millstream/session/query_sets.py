@@ -216,10 +216,10 @@ class QuerySet:
         table = as_table(rows)
         if self.key not in table.column_names:
             raise BindError(
-                f"the constants have no column {self.key}", hint=f"there is {', '.join(table.column_names)}"
+                f"the constants have no column {self.key}", hint=f"available: {', '.join(table.column_names)}"
             )
         if table.num_rows == 0:
-            raise BindError("a set begins with at least one query", hint="the first constants say what types they have")
+            raise BindError("a set needs at least one query", hint="the first row of constants gives their types")
         fields = []
         used = self._used = sql.parameter_names(self.sql)
         for column in table.schema:
@@ -232,7 +232,7 @@ class QuerySet:
         self._know(Schema(tuple(fields)))
         if missing := [name for name in used if name not in table.column_names]:
             raise BindError(
-                f"no constants for the parameter ${missing[0]}", hint=f"there is {', '.join(table.column_names)}"
+                f"no constants for the parameter ${missing[0]}", hint=f"available: {', '.join(table.column_names)}"
             )
         self._fixed = self._structural({name: table.column(name)[0].as_py() for name in used})
         self.add(table)

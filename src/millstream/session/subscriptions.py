@@ -75,7 +75,9 @@ class Reader:
         Only a reader with a name can: `subscribe(name=…)`.
         """
         if self._acknowledge is None:
-            raise DataError("this reader has no name", hint="subscribe(name='…') makes one that goes on after a crash")
+            raise DataError(
+                "this reader has no name", hint="subscribe(name='…') makes one that continues after a crash"
+            )
         position = self.position if position is None else position
         if position > self.position:
             raise DataError(f"position {position} was not read yet", detail=f"this reader is at {self.position}")

@@ -62,7 +62,7 @@ class MatchParser(StreamWindowParser):
         place = Span(names[0].start, names[-1].end + 1)
         is_word = written == _RECOGNIZE
         if is_word and len(names) == 1 and not has_alias:
-            raise SyntaxFailure(f"{_RECOGNIZE} is no alias", place, "leave AS out")
+            raise SyntaxFailure(f"{_RECOGNIZE} cannot be an alias", place, "leave AS out")
         if did_you_mean(written, (_RECOGNIZE,)) or (is_word and len(names) > 1):
             found = " ".join(name.text for name in names)
             raise SyntaxFailure(f"unexpected '{found}'", place, f"did you mean {_RECOGNIZE}?")

@@ -182,7 +182,7 @@ class Joining:
         parts: list[Expr] = []
         names = _shared_names(join, scope, item)
         if len({name.lower() for name in names}) < len(names):
-            self.context.fail("a column stands twice in USING", join, hint="name each column once")
+            self.context.fail("a column appears twice in USING", join, hint="name each column once")
         for name in names:
             others = [other for other in scope.items if other is not item and name in other.schema]
             if not others or name not in item.schema:

@@ -132,9 +132,9 @@ def _check_join(join: exp.Join, plan: P.Node, context: Context) -> None:
     is_true = on is None or (isinstance(on, exp.Boolean) and bool(on.this))
     if join.args.get("side") or join.args.get("method") or join.args.get("using") or not is_true:
         context.refuse(
-            f"{_word(join.this)} stands behind a comma or CROSS JOIN",
+            f"{_word(join.this)} must follow a comma or CROSS JOIN",
             join,
-            detail="it has the elements of the row beside it, so there is nothing to compare",
+            detail="its rows are the elements of the row before it, so there is nothing to compare",
             hint="FROM s CROSS JOIN UNNEST(tags) AS u(tag), with conditions in WHERE",
         )
     if plan.kind is not P.Kind.EVENTS:

@@ -201,7 +201,7 @@ class _Splitting:
         several = any(isinstance(key, exp.Rollup | exp.Cube | exp.GroupingSets) for key in group.expressions)
         if not plain or several:
             self.context.refuse(
-                "GROUP BY of anything but expressions, with an aggregate written in SQL or Python",
+                "GROUP BY takes only expressions next to an aggregate written in SQL or Python",
                 group,
                 hint="list what to group by; use one query per grouping",
             )

@@ -80,7 +80,9 @@ class ArrangedBinder:
         if call is None or call.is_own:
             known = sorted({*aggregates.NAMES, *NUMBERS, "ntile", "nth_value", "lag", "lead"})
             self.context.refuse(
-                f"{name} over rows of an instant, or of a whole window", node, hint=f"available: {', '.join(known)}"
+                f"{name} over the rows of an instant or of a whole window is not supported",
+                node,
+                hint=f"available: {', '.join(known)}",
             )
         builtin = bind_builtin(call, scalar)
         fn = builtin.fn.replace("_known", "_value")

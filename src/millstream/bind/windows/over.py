@@ -346,7 +346,9 @@ class WindowBinder:
     def _aggregate(self, call: WrittenCall, scalar: ExpressionBinder) -> tuple[str, Expr | None, SqlType, bool]:
         if call.fn in IN_ORDER and call.order:
             self.context.refuse(
-                f"ORDER BY inside {call.name}, of a window", call.node, hint="the rows of a window are in time order"
+                f"ORDER BY inside {call.name} over a window is not supported",
+                call.node,
+                hint="the rows of a window are in time order",
             )
         if call.fn in ("first_value", "last_value") and call.where is not None:
             self.context.refuse(

@@ -32,9 +32,12 @@ def serve(
         int, typer.Option("--postgres", metavar="PORT", min=0, max=65535, help="Also listen for clients of PostgreSQL.")
     ] = 0,
     location: Locations = None,
-    no_token: Annotated[bool, typer.Option("--no-token", help="Loopback only: let everybody in.")] = False,
+    no_token: Annotated[bool, typer.Option("--no-token", help="Loopback only: require no token.")] = False,
     drain: Annotated[
-        float, typer.Option("--drain", metavar="SECONDS", min=0, help="When asked to end: answer so long, not ready.")
+        float,
+        typer.Option(
+            "--drain", metavar="SECONDS", min=0, help="At the end: how long to keep answering, but as not ready."
+        ),
     ] = 1.0,
     debug: Debug = False,
 ) -> None:

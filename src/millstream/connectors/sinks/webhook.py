@@ -44,11 +44,13 @@ class WebhookSink(SendingSink):
         sending = Sending.from_options(options, 1000)
         options.finish()
         if address.user is not None or address.password is not None:
-            raise ConnectorError("a webhook's url has no user", hint="\"header.authorization\" = 'Basic …'")
+            raise ConnectorError(
+                "the url of a webhook cannot contain a user", hint="\"header.authorization\" = 'Basic …'"
+            )
         for name, value in headers.items():
             plain = name.replace("-", "").replace("_", "").isalnum() and (name + value).isascii()
             if not plain or not value.isprintable() or name.lower() in _OURS or name.lower().startswith("millstream-"):
-                raise ConnectorError(f"connector webhook: the header {name} is not possible", hint="choose another one")
+                raise ConnectorError(f"connector webhook: the header {name} cannot be set", hint="choose another one")
         return WebhookSink(address, headers, sending)
 
     def _send(self, rows: pa.Table, first: int) -> None:

@@ -166,7 +166,7 @@ class EmbeddedHost(Lifecycle):
             if entry.ended:
                 raise DataError(f"stream {entry.definition.name} has ended", hint="push rows before finish()")
             if rows.schema.types != entry.definition.given.arrow.types:
-                raise DataError(f"stream {entry.definition.name} was declared anew meanwhile", hint="push again")
+                raise DataError(f"stream {entry.definition.name} was declared again in the meantime", hint="push again")
             rows = self._stamped(entry.definition, rows)
             if self.journal is not None:
                 note = {"op": "push", "stream": stream, "rejected": _plain(rejected)}

@@ -165,7 +165,7 @@ class Conversation:
             case b"H" | b"d" | b"c" | b"f":
                 pass  # a flush, or what is left of a COPY that failed
             case _:
-                raise M.ProtocolError(f"no message {kind!r}")
+                raise M.ProtocolError(f"unknown message {kind!r}")
 
     def _fail(self, error: MillstreamError, skip: bool) -> None:
         self._send(M.failure(error))
@@ -190,7 +190,7 @@ class Conversation:
     async def _perform(self, text: str, values: Sequence[Any] = ()) -> Answer:
         assert self._statements is not None
         if self._state == b"E" and first_word(text) not in ("ROLLBACK", "COMMIT", "END", "ABORT"):
-            raise CatalogError("this transaction has failed; nothing is done until it ends", hint="ROLLBACK")
+            raise CatalogError("this transaction has failed; statements are ignored until it ends", hint="ROLLBACK")
         return await _in_thread(lambda: self._statements.perform(text, values))  # type: ignore[union-attr]
 
     async def _finish(self, answer: Answer, forms: Callable[[int], list[bool]]) -> None:

@@ -173,7 +173,7 @@ class Incoming:
         if self._copy.form == "binary":
             rows, used = self._binary(data)
             if last and used < len(data):
-                raise DataError("the binary rows end in the middle of one")
+                raise DataError("the binary data ends in the middle of a row")
         else:
             used = len(data) if last else _whole_lines(data, quotes=self._copy.form == "csv")
             rows = self._lines(data[:used])

@@ -71,7 +71,7 @@ class PostgresServer:
         try:
             await self._serve(reader, writer)
         except asyncio.CancelledError:
-            writer.write(M.failure(M.ProtocolError("the server stops"), "FATAL"))
+            writer.write(M.failure(M.ProtocolError("the server is shutting down"), "FATAL"))
         except MillstreamError as error:
             writer.write(M.failure(error, "FATAL"))
         except (ConnectionError, TimeoutError, ssl.SSLError):

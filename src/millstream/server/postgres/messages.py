@@ -53,7 +53,7 @@ class Fields:
     def text(self) -> str:
         end = self._body.find(b"\0", self._at)
         if end < 0:
-            raise ProtocolError("a text in a message has no end")
+            raise ProtocolError("a text in a message is not terminated")
         taken, self._at = self._body[self._at : end], end + 1
         try:
             return taken.decode()
@@ -113,7 +113,7 @@ async def read_message(reader: StreamReader) -> tuple[bytes, Fields] | None:
         head = await reader.readexactly(5)
         (size,) = struct.unpack("!i", head[1:])
         if not 4 <= size <= MOST_MESSAGE:
-            raise ProtocolError(f"a message of {size} bytes", hint=f"at most {MOST_MESSAGE >> 20} MB")
+            raise ProtocolError(f"a message of {size} bytes is too long", hint=f"at most {MOST_MESSAGE >> 20} MB")
         return head[:1], Fields(await reader.readexactly(size - 4))
     except (IncompleteReadError, ConnectionError):
         return None

@@ -288,7 +288,7 @@ class ClientStatements:
                 raise ParseError("this is not DECLARE c CURSOR FOR …")
             rows = self._answer(asked["query"].strip(), params)
             if not isinstance(rows, Answered | Live):
-                raise UnsupportedError("a cursor is over a query")
+                raise UnsupportedError("a cursor needs a query")
             self._close_cursor(unquoted(asked["cursor"]))
             self._cursors[unquoted(asked["cursor"])] = ClientCursor(rows)
             return Done("DECLARE CURSOR")

@@ -236,7 +236,7 @@ def parameter(value: bytes | None, oid: int, binary: bool) -> Any:
             return value.decode()
         raise UnsupportedError(f"parameters of the type {oid} in binary form are not supported") from None
     except (ValueError, struct.error, InvalidOperation, OverflowError) as error:
-        raise DataError(f"a parameter is no value of its type: {error}") from None
+        raise DataError(f"a parameter is not a valid value of its type: {error}") from None
 
 
 def _bool(text: str) -> bool:

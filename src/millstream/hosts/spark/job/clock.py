@@ -159,5 +159,5 @@ def tick_of(spark: SparkSession) -> int:
     text = str(spark.conf.get(TICK, DEFAULT_TICK) or DEFAULT_TICK)
     span = parse_duration(text)
     if span is None or span <= 0:
-        raise EngineError(f"{TICK} is {text!r}, which is no length of time", hint="write it like '1 second'")
+        raise EngineError(f"{TICK} is {text!r}, which is not a duration", hint="write it like '1 second'")
     return span

@@ -93,7 +93,9 @@ def _batch() -> int:
     context: Any = TaskContext.get()
     told = None if context is None else context.getLocalProperty(BATCH_ID)
     if told is None:
-        raise EngineError("Spark does not tell the number of a micro-batch, so stored tables cannot change under a job")
+        raise EngineError(
+            "Spark does not report the number of a micro-batch, so stored tables cannot change under a job"
+        )
     return int(told)
 
 
