@@ -9,7 +9,7 @@ WORKERS ?= 2
 # Python keeps what it compiled: tests start some hundred processes, each of which needs a third of the time then.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test types all-tests check thorough bench bench-spark bench-aggregates bench-relations bench-patterns bench-nexmark bench-queries format clean setup help
+.PHONY: run test types all-tests check thorough bench bench-spark bench-aggregates bench-relations bench-patterns bench-nexmark bench-queries format docs clean setup help
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -44,6 +44,10 @@ check: $(STAMP) ## lint, types and the fast tests, under a minute or two
 	$(BIN)/ruff check src tests benchmarks examples
 	$(BIN)/mypy
 	MILLSTREAM_TIER=quick $(BIN)/python -m pytest -m 'not spark and not slow' -n 2
+
+docs: $(STAMP) ## the documentation as web pages, in out/site
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	$(BIN)/mkdocs build --strict
 
 thorough: $(STAMP) ## the random tests on twenty times as many examples (hours)
 	MILLSTREAM_TIER=thorough $(BIN)/python -m pytest -m 'not spark' -n $(WORKERS)
