@@ -189,6 +189,15 @@ def test_nobody_there_and_secrets(server: Server) -> None:
         with pytest.raises(ms.ConnectorError, match="cannot write to the table t at postgresql://127") as told:
             db.execute("INSERT INTO n SELECT id FROM s")
         assert "pass" not in told.value.message
+        # what the place is called, not what a parameter says; and parameters of libpq only
+        for number, parameter in enumerate(("host=other.invalid", "sslmode=disable", "autocommit=1", "sslmode=wrong")):
+            url = f"{server.url}?{parameter}"
+            db.execute(f"CREATE SINK p{number} WITH (connector = 'postgres', url = '{url}', table = 'given')")
+            if number < 2:
+                db.execute(f"INSERT INTO p{number} SELECT id FROM s")
+            else:
+                with pytest.raises(ms.ConnectorError, match=r"autocommit|sslmode"):
+                    db.execute(f"INSERT INTO p{number} SELECT id FROM s")
 
 
 def test_untrusted_sessions_reach_allowed_hosts(server: Server) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import socket
+import ssl
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -125,6 +127,40 @@ def test_after_a_crash_positions_tell_what_is_there(got: Receiver, tmp_path: Pat
     assert got.rows == [{"v": n} for n in range(40)]
     assert len(got.positions) == 1, "a query keeps its name through crashes"
     assert sum(len(lines) for _, _, lines in got.requests) > 40, "some were sent again"
+
+
+def test_certificates_are_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = [
+        "-keyout",
+        "key.pem",
+        "-out",
+        "cert.pem",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=x",
+        "-addext",
+        "subjectAltName=IP:127.0.0.1",
+    ]
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl to make a certificate with")
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *made]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
+    with receiver(tls) as got:
+        for trusted in (False, True):
+            if trusted:
+                monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
+            with ms.connect() as db:
+                db.execute(f"{STREAM}; {sink(got.url.replace('http:', 'https:'))}")
+                query = db.sql("INSERT INTO w SELECT v FROM s", name="q")
+                db.push("s", rows(1))
+                db.finish()
+                if not trusted:
+                    with pytest.raises(ms.ConnectorError, match=r"CERTIFICATE_VERIFY_FAILED(?!.*tried)"):
+                        query.fetch()  # type: ignore[union-attr]
+            assert got.rows == [{"v": 1}] * trusted
 
 
 def test_upserts_are_changes(got: Receiver) -> None:

@@ -47,6 +47,19 @@ def test_clients_share_a_session(server: ServerProcess) -> None:
     assert one.sql("SELECT sum(a) AS x FROM t").fetch().to_pylist() == [{"x": 3}]
 
 
+def test_a_webhook_feeds_a_server(server: ServerProcess) -> None:
+    there = server.client()
+    there.execute(STREAM)
+    q = there.sql("SELECT v, name FROM s", name="q")
+    url = f"connector = 'webhook', url = '{server.address}/v1/streams/s/rows', batch_rows = 2"
+    with ms.connect() as here:
+        here.execute(f"{STREAM}; CREATE SINK w WITH ({url}, \"header.authorization\" = 'Bearer {TOKEN}')")
+        here.execute("INSERT INTO w SELECT v, name, t FROM s")
+        here.push("s", [(n, "ü\n", n) for n in range(5)])
+        here.finish()
+    assert q.fetch().to_pylist() == [{"v": n, "name": "ü\n"} for n in range(5)]
+
+
 def test_errors_arrive_as_they_are(server: ServerProcess) -> None:
     db = server.client()
     db.execute(STREAM)

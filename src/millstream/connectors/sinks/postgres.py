@@ -152,12 +152,13 @@ class PostgresSink(SendingSink):
         """A connection on which the tables are known to be there."""
         if self._connection is None or self._connection.closed:
             at, seconds = self._address, max(1, round(self._sending.timeout))
+            usual = {"application_name": "millstream", "connect_timeout": seconds, "tcp_user_timeout": 1000 * seconds}
             given = {"user": at.user, "password": at.password, "dbname": unquote(at.path.strip("/")) or None}
-            self._connection = library().connect(
-                **({"application_name": "millstream", "connect_timeout": seconds} | at.parameters),
-                **{name: value for name, value in given.items() if value is not None},
-                host=at.host, port=at.port, autocommit=True, tcp_user_timeout=1000 * seconds,
-            )  # fmt: skip
+            place = {"host": at.host, "port": at.port, **{name: value for name, value in given.items() if value}}
+            psycopg = library()
+            # it knows the parameters of libpq, and no others
+            info = psycopg.conninfo.make_conninfo(**(usual | at.parameters | place))
+            self._connection = psycopg.connect(info, autocommit=True)
             limit = str(round(1000 * self._sending.timeout))
             self._connection.execute("SELECT set_config('statement_timeout', %s, false)", (limit,))
             self._declare()
