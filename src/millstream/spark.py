@@ -91,7 +91,7 @@ class Millstream:
     @contextmanager
     def _knowing(self, text: str) -> Iterator[None]:
         """Bind a text: temporary views of the session are known in it, unless anybody may have written it, and columns
-        that were left out are told."""
+        that were left out are reported."""
         for name in (
             ()
             if not self._database.guard.is_free
@@ -198,7 +198,7 @@ class Millstream:
         rescale(self.spark, checkpoint, partitions)
 
     def close(self) -> None:
-        """Forget everything: ports are closed, jobs that run go on without them. The Spark session stays."""
+        """Forget everything: ports are closed, running jobs continue without them. The Spark session stays."""
         self._database.close()
 
     def explain(self, text: str) -> str:

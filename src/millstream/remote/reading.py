@@ -127,7 +127,7 @@ class _Arriving:
 
 
 class RemoteReader(Reader):
-    """A reader of a query in a server. Connections may break: it goes on where it was, as long as the server keeps
+    """A reader of a query in a server. Connections may break: it continues where it was, as long as the server keeps
     those rows, which it does for a reader with a name."""
 
     def __init__(self, wire: Wire, path: str, since: int | None, buffer: int, name: str | None) -> None:

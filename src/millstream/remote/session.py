@@ -105,7 +105,7 @@ class RemoteDatabase:
         self._post("/v1/backup", {"to": target})
 
     def close(self) -> None:
-        """Leave the server; what runs there goes on."""
+        """Leave the server; its queries keep running."""
         self._wire.close()
 
     def __enter__(self) -> RemoteDatabase:
@@ -168,7 +168,7 @@ class RemoteQuery:
         buffer: int = 10_000,
         name: str | None = None,
     ) -> Reader:
-        """A reader of the rows to come, in batches, as in-process; it goes on after a lost connection.
+        """A reader of the rows to come, in batches, as in-process; it continues after a lost connection.
 
         Up to `buffer` rows wait here, and more in the server, which drops the oldest of a reader that is too slow.
         """

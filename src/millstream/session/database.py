@@ -416,7 +416,7 @@ class Database(Guarded):
         self._kept().checkpoint()
 
     def backup(self, target: str | Path) -> None:
-        """Copy the session as it is now to a new directory, while it goes on; `connect` opens the copy.
+        """Copy the session as it is now to a new directory, while it keeps running; `connect` opens the copy.
 
         With the profile untrusted, the target is a named location and a name in it: 'backups/monday'.
         """

@@ -41,7 +41,7 @@ class Reader:
 
     @property
     def position(self) -> int:
-        """How many rows of the query come before the next one that is read: `since` for a reader that goes on here."""
+        """How many rows of the query come before the next one that is read: give it as `since` to continue here."""
         return self._cursor.position
 
     @property

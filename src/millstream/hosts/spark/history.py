@@ -67,7 +67,7 @@ class SparkHistory(DeclaredInputs):
         raise _only_in_process("ALTER QUERY", "start the changed query with the same checkpoint")
 
     def pause(self, name: str) -> None:
-        raise _only_in_process("PAUSE", "stop the job; it goes on from its checkpoint when it is started again")
+        raise _only_in_process("PAUSE", "stop the job; when it is started again, it continues from its checkpoint")
 
     def go_on(self, name: str) -> None:
         raise _only_in_process("RESUME", "start the job again with its checkpoint")
