@@ -10,18 +10,28 @@ from millstream.types import SqlType
 
 MOST_DEEP = 20
 """How many functions may stand inside of each other."""
+MOST_CALLS = 100
+"""How many calls a statement may come to, those in functions included: functions that call others twice double them."""
 
 
 def with_table_functions(node: exp.Expr, context: Context) -> exp.Expr:
     """The statement with queries for calls of functions that return tables."""
     if isinstance(node, exp.Create) and str(node.args.get("kind")).upper() == "FUNCTION":
         return node
+    made = 0
     for depth in range(MOST_DEEP + 1):
         calls = [call for table in node.find_all(exp.Table) if (call := _call(table, context)) is not None]
         if not calls:
             break
         if depth == MOST_DEEP:
             context.fail("functions that return tables call each other endlessly", calls[0][0])
+        made += len(calls)
+        if made > MOST_CALLS:
+            context.fail(
+                f"more than {MOST_CALLS} calls of functions that return tables",
+                calls[0][0],
+                hint="name a part of it: CREATE STREAM part AS SELECT … FROM f(…)",
+            )
         for table, function, arguments in calls:
             table.replace(_query(table, function, arguments, context))
     return node
