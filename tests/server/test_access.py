@@ -210,6 +210,24 @@ def test_a_subscription_to_a_query_of_its_own_counts_among_the_queries_of_an_acc
         again.close()
 
 
+def test_clients_only_read_the_system_catalog() -> None:
+    with ms.connect() as db:
+        db.execute("CREATE STREAM s (v INT, t INT) ORDER BY t")
+        catalog, admin = SystemCatalog(db.catalog), Caller(Account("a", "admin"), "here", Clients())
+        known = "SELECT count(*) AS n FROM pg_catalog.pg_type"
+        before = catalog.query(known, [], admin)
+        for text in (
+            "DELETE FROM pg_catalog.pg_type",
+            "UPDATE pg_catalog.pg_type SET typname = 'x'",
+            "CREATE TABLE pgc.more AS SELECT 1 AS pg_catalog",
+            "SELECT 1 FROM pg_catalog.pg_am; DROP TABLE pg_catalog.pg_type",
+        ):
+            with pytest.raises(ms.UnsupportedError, match="can only be read"):
+                catalog.query(text, [], admin)
+        assert catalog.query(known, [], admin) == before and before["n"][0].as_py() > 20
+        catalog.close()
+
+
 def test_the_console_and_its_files_are_served_and_nothing_else(server: ServerProcess) -> None:
     db = server.client()
     db.execute(STREAM)

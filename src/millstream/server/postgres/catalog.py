@@ -78,8 +78,11 @@ class SystemCatalog:
             cursor, work = self._store.cursor(), current()
             given = {str(at): value for at, value in enumerate(params, 1)}
             try:
+                asked = self._in_duckdb(text)
+                if [each.type for each in cursor.extract_statements(asked)] != [duckdb.StatementType.SELECT]:
+                    raise UnsupportedError("the system catalog can only be read", hint="one SELECT at a time")
                 with work.interruptible(cursor.interrupt) if work is not None else nullcontext():
-                    found = cursor.execute(self._in_duckdb(text), given or None).to_arrow_table()
+                    found = cursor.execute(asked, given or None).to_arrow_table()
                 return found.rename_columns([_FUNCTION.sub(r"\1", name) for name in found.column_names])
             except duckdb.Error as error:
                 raise UnsupportedError(
