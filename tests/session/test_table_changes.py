@@ -80,3 +80,18 @@ def test_what_is_refused() -> None:
             db.sql("SELECT * FROM RSTREAM(t)")
         with pytest.raises(ms.DataError, match="has the changes of a table"):
             db.push("istream(t)", [(1,)])
+
+
+def test_a_table_that_is_replaced_has_changes_of_its_new_columns() -> None:
+    with ms.connect(max_output_rows=1) as db:
+        for columns, row in (("k INT", "1"), ("k INT, name VARCHAR", "2, 'b'")):
+            db.execute(f"CREATE OR REPLACE TABLE t ({columns})")
+            query = db.sql("SELECT * EXCLUDE (current_time) FROM ISTREAM(t)", name="q")
+            db.execute(f"INSERT INTO t VALUES ({row})")
+            rows = query.fetch().to_pylist()
+            db.stop("q")
+            db.execute("INSERT INTO t SELECT * FROM t")
+        assert rows == [{"k": 2, "name": "b"}]
+        query = db.sql("SELECT k FROM ISTREAM(t)")
+        db.execute("INSERT INTO t VALUES (3, 'c'), (4, 'd')")
+        assert db.tables.aside("__changes_") == []

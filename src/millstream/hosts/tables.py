@@ -111,6 +111,13 @@ class TableStore:
         found, _ = self._answer(f"SELECT table_name FROM duckdb_tables() WHERE starts_with(table_name, '{prefix}')")
         return sorted(found.column(0).to_pylist())
 
+    def rows_aside(self, name: str) -> pa.Table:
+        """The rows that wait under a name; how many an answer may have is not asked."""
+        with self._cursor(is_written=False) as cursor:
+            answer = cursor.sql(f"FROM {quoted(name)}")
+            kinds = [str(kind) for kind in answer.types]
+            return _in_our_types(answer.to_arrow_table(), kinds)
+
     def take_aside(self, name: str, table: str | None, keys: Sequence[str] | None = None) -> None:
         """Rows that wait come into a table, or with None are dropped."""
         if table is None:

@@ -13,7 +13,7 @@ from millstream.catalog import StreamDef
 from millstream.connectors.rows import to_batch
 from millstream.errors import UnsupportedError
 from millstream.hosts.contract import Once, ReadyQuery
-from millstream.hosts.tables import CHANGES, quoted
+from millstream.hosts.tables import CHANGES
 from millstream.physical.nodes import streams_of
 
 if TYPE_CHECKING:
@@ -27,31 +27,34 @@ class TableChanges:
     def __init__(self, database: Database, host: Host) -> None:
         self._database = database
         self._host = host
-        self._declared: set[str] = set()
+        self._declared: dict[str, StreamDef] = {}
 
     def declare(self, streams: Iterable[str]) -> None:
         """Make those of these streams known to the host that are changes of tables."""
         for name in streams:
             entry = self._database.catalog.find(name)
-            if isinstance(entry, StreamDef) and entry.table is not None and name.lower() not in self._declared:
+            # a table that was made anew may have other columns
+            if isinstance(entry, StreamDef) and entry.table is not None and self._declared.get(name.lower()) != entry:
                 self._host.declare(entry)
-                self._declared.add(name.lower())
+                self._declared[name.lower()] = entry
 
     def forget(self, table: str) -> None:
         """A table is gone."""
-        for name in [name for name in self._declared if name.endswith(f"stream({table.lower()})")]:
+        for name in self._of(table):
             self._host.forget(name)
-            self._declared.discard(name)
+            del self._declared[name]
 
     def admit(self, program: ReadyQuery) -> None:
         """Let a query read changes of tables. One that reads those of a table which a query fills is refused."""
-        self.declare(streams_of(program.plan))
+        self.declare(own := streams_of(program.plan))
+        filled = program.sink is not None and self._of(program.sink.name)
+        if not filled and not self._declared.keys() & own:
+            return
         others = (each.name for each in self._database.queries() if each.name.lower() != program.name.lower())
         programs = [program, *(self._database.planned(name).program for name in others)]
         read = {name for each in programs for name in streams_of(each.plan)}
         for sink in (each.sink for each in programs if each.sink is not None):
-            table = sink.name.lower() if sink.options.get("connector") == "table" else ""
-            if table and read & {f"istream({table})", f"dstream({table})"}:
+            if sink.options.get("connector") == "table" and read & self._of(sink.name):
                 raise UnsupportedError(
                     f"a query inserts into table {sink.name}, and another reads the changes of {sink.name}",
                     hint="let the other one read the rows that are inserted: CREATE STREAM changes AS SELECT …",
@@ -59,9 +62,15 @@ class TableChanges:
 
     def read(self, table: str) -> tuple[str, ...]:
         """The streams of a table's changes that some query reads."""
+        if not (own := self._of(table)):
+            return ()
         queries = [each for each in self._database.queries() if self._host.state(each.name) != "ended"]
         streams = {name for each in queries for name in streams_of(self._database.planned(each.name).program.plan)}
-        return tuple(sorted(self._declared & streams & {f"istream({table})".lower(), f"dstream({table})".lower()}))
+        return tuple(sorted(own & streams))
+
+    def _of(self, table: str) -> set[str]:
+        """The streams of a table's changes that queries have read."""
+        return self._declared.keys() & {f"{how}({table})".lower() for how in ("istream", "dstream")}
 
     def tell(self) -> None:
         """Push the changes that wait."""
@@ -72,7 +81,7 @@ class TableChanges:
             number, _, stream = name.removeprefix(CHANGES).partition("_")
             entry = self._database.catalog.find(stream)
             if isinstance(entry, StreamDef) and stream.lower() in self._declared:
-                rows, _ = to_batch(tables.query(f"FROM {quoted(name)}"), entry.given, entry.name)
+                rows, _ = to_batch(tables.rows_aside(name), entry.given, entry.name)
                 once = Once(entry.name, int(number)) if is_saved else None
                 if rows.num_rows:
                     self._host.push(entry.name, rows, (), once)
