@@ -322,3 +322,13 @@ def test_a_brace_behind_a_value_is_an_error(text: str) -> None:
     """The parser went round and round."""
     with ms.connect() as db, pytest.raises(ms.ParseError):
         db.sql(text)
+
+
+def test_functions_that_double_the_work_of_others_end_at_the_limit() -> None:
+    with ms.connect(profile="untrusted", statement_timeout=0.3) as db:
+        db.execute("CREATE FUNCTION f0(a INT) RETURNS INT AS a + 1")
+        begun = time.monotonic()
+        with pytest.raises(ms.LimitError, match="took longer"):
+            for level in range(1, 40):
+                db.execute(f"CREATE FUNCTION f{level}(a INT) RETURNS INT AS f{level - 1}(a) + f{level - 1}(a)")
+        assert time.monotonic() - begun < 30

@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from sqlglot import exp
 
+from millstream import limits
 from millstream.bind.context import Context
 from millstream.bind.nested import bind_type, packed, split_path
 from millstream.bind.patterns.outside import refuse_outside
@@ -290,6 +291,8 @@ class ExpressionBinder:
                 called = f"python {definition.python.digest}"
                 return PythonCall(definition.returns, called, tuple(bound.values()), code=definition.python)
             assert definition.body is not None
+            # functions that call others twice double the work with each level
+            limits.check()
             inner = ExpressionBinder(self.context, None, None, bound, self.depth + 1)
             body = inner.bind(definition.body)
             return body if definition.returns is None else functions.cast(body, definition.returns)
