@@ -25,7 +25,7 @@ LAYERS = (
     "physical",  # plans → kernels
     "plan_form",  # plans as data
     "config", "hosts",  # where kernels run
-    "session", "spark", "remote", "__init__", "dbapi",  # what users hold
+    "session", "spark", "remote", "__init__", "dbapi", "magic",  # what users hold
     "server", "cli", "testing", "__main__",  # what is made with it
 )  # fmt: skip
 """Folders and files of the package, the lowest first: each imports only from those before it, even inside functions."""
@@ -37,6 +37,7 @@ ONLY_IN = {
     "starlette": ("server/",),
     "uvicorn": ("server/",),
     "pgpq": ("server/",),
+    "IPython": ("magic.py",),
     "hypothesis": (),
     "pytest": (),
 }

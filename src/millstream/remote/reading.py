@@ -15,7 +15,7 @@ from weakref import ref
 import pyarrow as pa
 
 from millstream.errors import MillstreamError
-from millstream.hosts.results import Gate, ResultLog
+from millstream.hosts.results import Gate, ResultLog, WhenFull
 from millstream.remote.wire import LOST, LostError, Wire
 from millstream.session.subscriptions import Reader
 from millstream.wire import ARROW, STATE, error_of
@@ -130,7 +130,9 @@ class RemoteReader(Reader):
     """A reader of a query in a server. Connections may break: it continues where it was, as long as the server keeps
     those rows, which it does for a reader with a name."""
 
-    def __init__(self, wire: Wire, path: str, since: int | None, buffer: int, name: str | None) -> None:
+    def __init__(
+        self, wire: Wire, path: str, since: int | None, buffer: int, when_full: WhenFull, name: str | None
+    ) -> None:
         self._arriving = _Arriving(wire, path, since, name)
 
         def acknowledge(position: int) -> None:
@@ -138,7 +140,7 @@ class RemoteReader(Reader):
             wire.again(lambda: wire.request("POST", f"{path}/readers/{quote(name or '', safe='')}/ack", body))
 
         super().__init__(
-            self._arriving.log, self._arriving.schema, None, buffer, "block", None if name is None else acknowledge
+            self._arriving.log, self._arriving.schema, None, buffer, when_full, None if name is None else acknowledge
         )
         self._arriving.start(self)
 
@@ -148,7 +150,7 @@ class RemoteReader(Reader):
 
     @property
     def dropped(self) -> int:
-        return self._arriving.dropped(self._cursor.position)
+        return self._arriving.dropped(self._cursor.position) + self._cursor.dropped
 
     def close(self) -> None:
         super().close()

@@ -13,6 +13,7 @@ import pyarrow as pa
 from millstream.connectors import rows as conversion
 from millstream.errors import BindError
 from millstream.hosts.contract import Counts
+from millstream.hosts.results import WhenFull
 from millstream.remote.reading import RemoteReader
 from millstream.remote.wire import Wire
 from millstream.session.query import Result
@@ -166,13 +167,15 @@ class RemoteQuery:
         *,
         since: int | None = None,
         buffer: int = 10_000,
+        when_full: WhenFull = "block",
         name: str | None = None,
     ) -> Reader:
         """A reader of the rows to come, in batches, as in-process; it continues after a lost connection.
 
-        Up to `buffer` rows wait here, and more in the server, which drops the oldest of a reader that is too slow.
+        Up to `buffer` rows wait here. When there are more, they wait in the server, which never waits for a reader and
+        drops the oldest of 100,000 ("block"), the oldest are dropped here ("drop"), or the reader fails ("end").
         """
-        reader = RemoteReader(self._database._wire, self._path, since, buffer, name)
+        reader = RemoteReader(self._database._wire, self._path, since, buffer, when_full, name)
         if callback is not None:
             reader.call(callback)
         return reader
