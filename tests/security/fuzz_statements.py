@@ -192,7 +192,7 @@ def attempt(db: ms.Database, text: str) -> tuple[str, float, str | None]:
             outcome = "accepted"
         except ms.MillstreamError as error:
             outcome, said = type(error).__name__, str(error)
-            if "internal error" in said or "fault of Millstream" in said:
+            if "internal error" in said or "bug in Millstream" in said:
                 raise RuntimeError(said) from error
     except Exception:
         return "foreign", time.process_time() - begin, traceback.format_exc()

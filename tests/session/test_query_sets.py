@@ -324,7 +324,7 @@ def test_what_was_done_to_a_table_before_a_crash_counts(tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("CREATE QUERIES x AS SELECT * FROM limits, quotes", "would take in the constants"),
+        ("CREATE QUERIES x AS SELECT * FROM limits, quotes", "would include the constants"),
         ("CREATE QUERIES x AS SELECT price FROM quotes", "no stored table in FROM"),
         ("CREATE QUERIES x AS SELECT price FROM plain, quotes WHERE low > price", "has no PRIMARY KEY"),
         ("CREATE QUERIES x AS SELECT price FROM limits AS l, quotes WHERE price > l.high", "no column high in limits"),
