@@ -22,7 +22,7 @@ from millstream.schema import Schema
 from millstream.types import SqlType
 
 _COLUMNS = frozenset(
-    ("keys", "by", "within", "arg", "args", "column", "columns", "end", "ends", "results", "read", "times")
+    ("keys", "by", "within", "arg", "args", "column", "columns", "end", "ends", "results", "read", "times", "ties")
 )
 """fields that hold names of columns of the input"""
 
