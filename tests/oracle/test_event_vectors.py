@@ -128,8 +128,11 @@ def test_each_operator_is_a_state(operators: int) -> None:  # TV-054
     fold = automaton("SELECT Name FROM Stock FOLD{$2.Name = $.Name, $2.Price > $.Price, } Stock")
     again, on = (next(edge for edge in fold.edges if edge.source == 0 and edge.target == target) for target in (0, 1))
     assert len(fold.states) == 1 and again.conditions == on.conditions
-    both = automaton(f"SELECT n FROM (SELECT n FROM {chain} UNION ALL SELECT n FROM {chain})")
+    other = chain.replace("FROM Stock)", "FROM FILTER{Price > 1}(Stock))", 1)
+    both = automaton(f"SELECT n FROM (SELECT n FROM {chain} UNION ALL SELECT n FROM {other})")
     assert len(both.states) == 2 * operators
+    same = automaton(f"SELECT n FROM (SELECT n FROM {chain} UNION ALL SELECT n FROM {chain})")
+    assert len(same.states) == operators, "branches over the same events share their states"
     assert len([edge for edge in both.edges if edge.target == both.end]) == 2
     assert len([edge for edge in both.edges if edge.source == START]) == 2
 

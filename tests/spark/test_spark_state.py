@@ -284,7 +284,8 @@ def test_state_of_another_query_is_refused() -> None:
 def test_state_of_another_format_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     spark = PretendedSpark(over(), 1, slack=0)
     spark.micro_batch([("a", 1.0, SECOND)])
+    written = state.FORMAT
     monkeypatch.setattr(state, "FORMAT", 99)
     monkeypatch.setattr(state, "READABLE", (99,))
-    with pytest.raises(StateError, match="format 5, this version reads format 99"):
+    with pytest.raises(StateError, match=f"format {written}, this version reads format 99"):
         spark.micro_batch([("a", 1.0, 2 * SECOND)])

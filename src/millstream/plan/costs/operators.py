@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from millstream.plan.costs.flows import RelationFlow
+from millstream.plan.costs.flows import RelationFlow, boundaries
 from millstream.records import dataclass
 
 
@@ -113,6 +113,13 @@ def distinct_cpu(flow: RelationFlow, values: float, buckets: float | None = None
         insert = u.hash + u.bucket + u.listed + u.append
         transfer = u.empty
     return flow.rate * (purge + probe + insert + transfer)
+
+
+def summarize_rows(flow: RelationFlow) -> float:
+    """Partial aggregates that are held: one for each stretch between two boundaries within a length."""
+    if flow.distance >= flow.length:
+        return 1.0
+    return flow.length / flow.granule * boundaries(flow, flow.valid)
 
 
 def split_cpu(flow: RelationFlow, longest: float, u: UnitCosts = UNITS) -> float:
