@@ -12,7 +12,6 @@ import hmac
 import json
 import secrets
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from typing import Any, Literal, cast, get_args
@@ -121,12 +120,6 @@ class Accounts:
             else:
                 self._given = {**self._given, name: account}
         return secret
-
-    def grant(self, name: str, streams: Iterable[str] | None) -> None:
-        """Let an account use other streams; None: all."""
-        with self._lock:
-            granted = None if streams is None else frozenset(each.lower() for each in streams)
-            self._save({**self._known_kept(), name: replace(self._require(name), streams=granted)})
 
     def remove(self, name: str) -> None:
         with self._lock:
