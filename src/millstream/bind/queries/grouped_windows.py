@@ -50,9 +50,9 @@ def bind_windows_over_groups(select: exp.Select, context: Context, bind: Callabl
             while isinstance(call, exp.Filter | exp.IgnoreNulls | exp.RespectNulls | exp.WithinGroup):
                 call = call.this
             for key, value in list(call.args.items()):
-                call.set(key, _each(value, outside))
+                call.set(key, each_part(value, outside))
             for key in ("partition_by", "order"):
-                node.set(key, _each(node.args.get(key), outside))
+                node.set(key, each_part(node.args.get(key), outside))
             return node
         is_grouping = isinstance(node, exp.Func) and node.sql_name().upper().startswith("GROUPING")
         if node in groups or isinstance(node, exp.Column) or is_grouping or aggregate_call(node, context) is not None:
@@ -61,7 +61,7 @@ def bind_windows_over_groups(select: exp.Select, context: Context, bind: Callabl
             column.meta.update(node.meta)
             return column
         for key, value in list(node.args.items()):
-            node.set(key, _each(value, outside))
+            node.set(key, each_part(value, outside))
         return node
 
     outer = exp.Select(
@@ -74,7 +74,7 @@ def bind_windows_over_groups(select: exp.Select, context: Context, bind: Callabl
         if clause in ("with_", "stream_of", "publish") or value is None:
             continue
         if clause in ("qualify", "order", "windows"):
-            value = _each(value, lambda part: _named(part, shown, named, outside))
+            value = each_part(value, lambda part: _named(part, shown, named, outside))
         outer.set(clause, value)
     inner.set("expressions", [exp.alias_(expr, name, quoted=True) for expr, name in chosen.items()])
     outer.set("from_", exp.From(this=exp.Subquery(this=inner)))
@@ -96,12 +96,13 @@ def _named(
         return outside(part)
     if isinstance(part, exp.Ordered | exp.Order | exp.Qualify | exp.Binary | exp.Not | exp.Paren | exp.Between):
         for key, value in list(part.args.items()):
-            part.set(key, _each(value, lambda each: _named(each, shown, named, outside)))
+            part.set(key, each_part(value, lambda each: _named(each, shown, named, outside)))
         return part
     return outside(part)
 
 
-def _each(value: Any, change: Callable[[exp.Expr], exp.Expr]) -> Any:
+def each_part(value: Any, change: Callable[[exp.Expr], exp.Expr]) -> Any:
+    """An argument of a node, whatever it holds, with its expressions changed."""
     if isinstance(value, list):
-        return [_each(each, change) for each in value]
+        return [each_part(each, change) for each in value]
     return change(value) if isinstance(value, exp.Expr) else value

@@ -69,11 +69,11 @@ def _keys(node: exp.Expr) -> KeySet:
 
 
 def _flat(chosen: tuple[KeySet, ...], select: exp.Select) -> KeySet:
-    keys = [_meant(key, select) for part in chosen for key in part]
+    keys = [key_meant(key, select) for part in chosen for key in part]
     return tuple({_text(key): key for key in keys}.values())
 
 
-def _meant(key: exp.Expr, select: exp.Select) -> exp.Expr:
+def key_meant(key: exp.Expr, select: exp.Expr) -> exp.Expr:
     """The expression that a key stands for: a place in the select list, an alias of it, or itself."""
     items = select.expressions
     if isinstance(key, exp.Literal) and not key.is_string and 1 <= int(key.name) <= len(items):

@@ -13,12 +13,13 @@ from millstream.bind.patterns.outside import sequence_of
 from millstream.bind.queries.exists import with_semi_joins
 from millstream.bind.queries.from_clause import bind_entry, bind_from, with_joined_conditions
 from millstream.bind.queries.grouped_windows import bind_windows_over_groups, windows_over_groups
-from millstream.bind.queries.grouping_sets import bind_grouping_sets, has_grouping_sets
+from millstream.bind.queries.grouping_sets import bind_grouping_sets, has_grouping_sets, key_meant
 from millstream.bind.queries.outputs import Bound, alias_columns, deliver, outputs_of
 from millstream.bind.queries.parenthesised import without_parentheses
 from millstream.bind.queries.qualify import bind_qualified
 from millstream.bind.queries.set_operations import bind_set_operation
 from millstream.bind.queries.subqueries import Subqueries, asks_streams
+from millstream.bind.queries.window_keys import has_window_key, with_window_table
 from millstream.bind.queries.window_limit import bind_window_limit, limits_windows
 from millstream.bind.relations.over import bind_first_rows, limits_rows
 from millstream.bind.relations.snapshots import bind_snapshots, is_over_relations, named_windows
@@ -112,6 +113,8 @@ def _bind_select(node: exp.Select, context: Context) -> Bound:
         from millstream.bind.patterns.sequences import SequenceBinder
 
         return SequenceBinder(node, sequence, context, lambda entry: bind_entry(entry, context)).build()
+    if has_window_key(node) and context.domain is None:
+        node = with_window_table(node, bind_from(node, context)[0], context)
     if windows_over_groups(node) and context.domain is None:
         return bind_windows_over_groups(node, context, lambda whole: _bind_select(whole, context))
     if node.args.get("qualify") is not None and context.domain is None:
@@ -181,8 +184,8 @@ def _refuse_clauses(node: exp.Select, context: Context, plan: P.Node, grouped: b
             "GROUP BY over a whole stream never ends",
             group,
             detail="a group is complete only after its last row, and a query over a stream does not wait for that",
-            hint="group by windows, FROM TUMBLE(…); or FROM s [UNBOUNDED] keeps the groups of all rows so far;"
-            " data that ends can also be a table: register it without time=",
+            hint="group by windows, GROUP BY window(ts, '1 minute'); or FROM s [UNBOUNDED] keeps the groups of all rows"
+            " so far; data that ends can also be a table: register it without time=",
         )
     if (distinct := node.args.get("distinct")) is not None:
         context.refuse(
@@ -209,7 +212,7 @@ def check_order(node: exp.Expr, context: Context, columns: set[str]) -> None:
     if (order := node.args.get("order")) is not None:
         times = {name.rpartition(".")[2] for name in columns}
         for part in order.expressions:
-            if part.args.get("desc") or part.this.name.lower() not in times:
+            if part.args.get("desc") or key_meant(part.this, node).name.lower() not in times:
                 context.refuse(
                     "a stream is emitted in time order and cannot be sorted differently",
                     order,
