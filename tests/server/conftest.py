@@ -27,7 +27,8 @@ def _free_port() -> int:
 class ServerProcess:
     """`millstream serve` over one directory; it can be killed and started again."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, accounts: bool = True) -> None:
+        self._options = [] if accounts else ["--no-token"]
         self.port, self.postgres = _free_port(), _free_port()
         self.python = sys.executable
         self.address = f"http://127.0.0.1:{self.port}"
@@ -40,10 +41,11 @@ class ServerProcess:
         command = [sys.executable, "-m", "millstream", "serve", str(self.directory), *ports]
         self.backups.mkdir(exist_ok=True, parents=True)
         command += ["--location", f"backups={self.backups}"]
-        self._process = subprocess.Popen(command, env={**os.environ, "MILLSTREAM_TOKEN": TOKEN})
+        secret = {} if self._options else {"MILLSTREAM_TOKEN": TOKEN}
+        self._process = subprocess.Popen([*command, *self._options], env={**os.environ, **secret})
 
-    def client(self, token: str | None = TOKEN) -> Any:
-        until = time.monotonic() + 60
+    def client(self, token: str | None = TOKEN, patience: float = 60) -> Any:
+        until = time.monotonic() + patience
         while True:
             try:
                 return ms.connect(self.address, token=token)

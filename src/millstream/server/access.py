@@ -198,7 +198,10 @@ def open_audit_log(directory: Path | None) -> None:
         return
     path = directory / AUDIT_FILE
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
-    handler = logging.handlers.RotatingFileHandler(path, maxBytes=_AUDIT_BYTES, backupCount=_AUDIT_FILES - 1)
+    # halves of characters, which SQL may contain, are written as JSON escapes
+    handler = logging.handlers.RotatingFileHandler(
+        path, maxBytes=_AUDIT_BYTES, backupCount=_AUDIT_FILES - 1, encoding="utf-8", errors="backslashreplace"
+    )
     handler.setFormatter(logging.Formatter("%(message)s"))
     audit_log.addHandler(handler)
     audit_log.propagate = False

@@ -403,18 +403,23 @@ def _status(error: MillstreamError) -> int:
 
 async def _body(request: Request) -> bytes:
     parts, size = [], 0
+    announced = request.headers.get("content-length", "0")
+    if not announced.isdigit() or len(announced) > 18 or int(announced) > MOST_BODY:
+        raise _too_large()
     try:
         async with asyncio.timeout(BODY_SECONDS):
             async for part in request.stream():
                 size += len(part)
                 if size > MOST_BODY:
-                    raise LimitError(
-                        f"a request may have at most {MOST_BODY >> 20} MB", hint="push in several requests"
-                    )
+                    raise _too_large()
                 parts.append(part)
     except TimeoutError:
         raise LimitError(f"the request took longer than {BODY_SECONDS:g} s") from None
     return b"".join(parts)
+
+
+def _too_large() -> LimitError:
+    return LimitError(f"a request may have at most {MOST_BODY >> 20} MB", hint="push in several requests")
 
 
 async def _json(request: Request) -> dict[str, Any]:

@@ -77,9 +77,11 @@ def serve(
 
         from millstream.server.access import Clients, open_audit_log
         from millstream.server.app import Service
+        from millstream.server.patience import PatientProtocol, allow_many_connections
     except ModuleNotFoundError as error:
         raise EngineError(f"the server needs {error.name}", hint="pip install 'millstream[server]'") from None
     tls = address.tls()
+    allow_many_connections()
     database = millstream.connect(directory, profile="untrusted", locations=locations, durability="disk")
     open_audit_log(directory)
     clients, known = Clients(), accounts if token != "" else None
@@ -120,6 +122,7 @@ def serve(
         service.app(*beside),  # type: ignore[arg-type]
         host=address.host,
         port=address.port,
+        http=PatientProtocol,
         log_level="warning",
         timeout_graceful_shutdown=_FINISH_SECONDS,
         ssl_certfile=address.certificate,

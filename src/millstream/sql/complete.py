@@ -14,6 +14,7 @@ _PIECE = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_BLANK = re.compile(r"(?:\s|--[^\n]*+(?:\n|$)|/\*(?>.*?\*/))*+", re.DOTALL)
 
 
 def split_complete(text: str) -> tuple[list[str], str]:
@@ -37,4 +38,4 @@ def split_complete(text: str) -> tuple[list[str], str]:
 
 def is_blank(text: str) -> bool:
     """Whether a text says nothing: spaces and whole comments only."""
-    return not re.sub(r"--[^\n]*(?:\n|$)|/\*.*?\*/", "", text, flags=re.DOTALL).strip()
+    return _BLANK.fullmatch(text) is not None

@@ -33,7 +33,7 @@ _PG_CATALOG, _PUBLIC, _INFORMATION = 11, 2200, 13_000
 
 _ABOUT = re.compile(
     r"\bpg_catalog\b|\binformation_schema\b|\bpg_[a-z_]+\b|\b(?:version|current_schemas?|current_database|current_catalog|"
-    r"current_user|session_user|current_setting|set_config|has_\w+_privilege|format_type|obj_description|"
+    r"current_user|session_user|current_setting|set_config|has_(?:any_)?[a-z]++(?:_data_wrapper)?_privilege|format_type|obj_description|"
     r"col_description|shobj_description|to_regclass|to_regtype|txid_current\w*|quote_ident|inet_server_\w+)\s*\(|"
     r"^\s*SELECT\s+(?:current_schema|current_user|session_user|user|current_catalog)\s*;?\s*$",
     re.I,
@@ -157,8 +157,8 @@ class SystemCatalog:
         # 'name'::regclass is the number of that relation, and number::regclass its name
         text = re.sub(r"('(?:[^']|'')*')::reg(class|type)\b", r"pgc.to_reg\2(\1)", text)
         text = re.sub(r"(\$\d+)::reg(class|type)\b", r"pgc.to_reg\2(\1)", text)
-        text = re.sub(r"\b([\w.]+)::regclass(::text)?\b", r"pgc.name_of_class(\1)", text)
-        text = re.sub(r"\b([\w.]+)::regtype(::text)?\b", r"pgc.format_type(\1, NULL)", text)
+        text = re.sub(r"(?<![\w.])([\w.]++)::regclass(::text)?\b", r"pgc.name_of_class(\1)", text)
+        text = re.sub(r"(?<![\w.])([\w.]++)::regtype(::text)?\b", r"pgc.format_type(\1, NULL)", text)
         return re.sub(r"::reg\w+\b", "::VARCHAR", text)
 
     def _rewritten(self, piece: str) -> str:

@@ -80,7 +80,7 @@ class Conversation:
     """One connection, after TLS was agreed on."""
 
     def __init__(
-        self, service: Reception, reader: StreamReader, writer: StreamWriter, process: int, secret: int
+        self, service: Reception, reader: M.ClientReader, writer: StreamWriter, process: int, secret: int
     ) -> None:
         self._service = service
         self._reader = reader
@@ -329,8 +329,8 @@ class Conversation:
         return sent
 
     async def _gone(self) -> None:
-        """Wait until the client has left."""
-        while not self._reader.at_eof() and not self._writer.is_closing():
+        """Wait until the client has left. Messages that it sent before, which nobody has read, do not count."""
+        while not self._reader.cut and not self._writer.is_closing():
             await asyncio.sleep(0.5)
 
     async def _copy_out(self, copy: CopyOut) -> None:

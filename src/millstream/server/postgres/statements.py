@@ -94,24 +94,28 @@ class Transaction:
 
 Answer = Done | Answered | Live | CopyOut | CopyIn | Transaction
 
-_WORD = r'(?:"(?:[^"]|"")+"|[A-Za-z_][\w$]*)'
+_WORD = r'(?:"(?:[^"]|"")++"|[A-Za-z_][\w$]*+)'
 _NAME = rf"(?:{_WORD}\.)?(?P<name>{_WORD})"
-_SUBSCRIBE = re.compile(rf"SUBSCRIBE\s+(?:TO\s+)?(?:\((?P<query>.*)\)|{_NAME})\s*$", re.I | re.S)
+# Quantifiers that could share characters are possessive: matching takes time in proportion to the text, whatever it is.
+_SUBSCRIBE = re.compile(rf"SUBSCRIBE\s++(?:TO\s++)?(?:\((?P<query>.*)\)|{_NAME})\s*+$", re.I | re.S)
 _COPY = re.compile(
-    rf"COPY\s+(?:\((?P<query>.*)\)|{_NAME}\s*(?:\((?P<columns>[^)]*)\))?)\s+"
-    r"(?P<way>TO\s+STDOUT|FROM\s+STDIN)(?P<options>.*)$",
+    rf"COPY\s++(?:\((?P<query>.*)\)|{_NAME}(?:\s*+\((?P<columns>[^)]*+)\))?)\s++"
+    r"(?P<way>TO\s++STDOUT|FROM\s++STDIN)(?P<options>.*)$",
     re.I | re.S,
 )
 _DECLARE = re.compile(
-    rf"DECLARE\s+(?P<cursor>{_WORD})\s+(?:[\w\s]*?)CURSOR\s+(?:[\w\s]*?)FOR\s+(?P<query>.*)$", re.I | re.S
+    rf"DECLARE\s++(?P<cursor>{_WORD})\s++(?:(?:BINARY|INSENSITIVE|ASENSITIVE|NO|SCROLL)\s++)*+CURSOR\s++"
+    r"(?:WITH(?:OUT)?\s++HOLD\s++)?FOR\s++(?P<query>.*)$",
+    re.I | re.S,
 )
 _FETCH = re.compile(
-    rf"(?:FETCH|MOVE)\s+(?:(?:FORWARD|NEXT)\s+)?(?P<count>ALL|\d+)?\s*(?:FROM|IN)?\s*(?P<cursor>{_WORD})"
-    r"(?:\s+WITH\s*\(\s*timeout\s*=?\s*'?(?P<timeout>[\d.]+)\s*(?P<unit>ms|s|seconds?)?'?\s*\))?\s*$",
+    rf"(?:FETCH|MOVE)\s++(?:(?:FORWARD|NEXT)\s++)?(?:(?P<count>ALL|\d++)\s++)?(?:(?:FROM|IN)\s++)?(?P<cursor>{_WORD})"
+    r"(?:\s++WITH\s*+\(\s*+timeout\s*+=?\s*+'?(?P<timeout>\d++(?:\.\d*+)?)\s*+(?P<unit>ms|s|seconds?)?'?\s*+\))?\s*+$",
     re.I,
 )
 _SET = re.compile(
-    r"SET\s+(?:SESSION\s+|LOCAL\s+)?(?P<name>[\w.]+|TIME\s+ZONE)\s*(?:=|\bTO\b|\s)\s*(?P<value>.+)$", re.I | re.S
+    r"SET\s++(?:SESSION\s++|LOCAL\s++)?(?P<name>TIME\s++ZONE|[\w.]++)(?:\s*+=|\s++TO\b|\s)\s*+(?P<value>.+)$",
+    re.I | re.S,
 )
 _TRANSACTIONS = {
     "BEGIN": (b"T", "BEGIN"), "START": (b"T", "START TRANSACTION"), "COMMIT": (b"I", "COMMIT"), "END": (b"I", "COMMIT"),
@@ -372,7 +376,7 @@ class ClientCursor:
 
 
 def first_word(text: str) -> str:
-    found = re.match(r"(?:\s|--[^\n]*\n|/\*.*?\*/|\()*([A-Za-z]+)", text, re.S)
+    found = re.match(r"(?:\s|--[^\n]*+\n|/\*(?>.*?\*/)|\()*+([A-Za-z]+)", text, re.S)
     return found[1].upper() if found else ""
 
 
@@ -409,7 +413,7 @@ def copy_options(text: str) -> dict[str, str]:
     """The options of COPY: `WITH (FORMAT csv, HEADER)` and the older `CSV HEADER`."""
     inner = re.sub(r"^\s*(?:WITH\b)?\s*", "", text.strip(), flags=re.I)
     if inner.startswith("("):
-        parts = [part.strip() for part in re.split(r",(?=(?:[^']*'[^']*')*[^']*$)", inner.strip("()"))]
+        parts = [part.strip() for part in re.findall(r"(?:[^,']|'[^']*+')++", inner.strip("()"))]
         found = [re.match(r"(\w+)\s*(.*)$", part, re.S) for part in parts if part]
         return {each[1].lower(): _option(each[2]) for each in found if each}
     words, options = inner.split(), dict[str, str]()
