@@ -199,6 +199,8 @@ class Graph:
         if (
             known is not None
             and known.error is None
+            # a stream that is read again from its start is another one of the same name
+            and known.inputs == inputs
             and (not known.operator.touched if saved is None else known.id == saved)
         ):
             return known

@@ -15,7 +15,7 @@ import numpy as np
 
 from millstream.connectors.contract import Offset
 from millstream.connectors.registry import make_sink
-from millstream.errors import MillstreamError
+from millstream.errors import MillstreamError, StateError
 from millstream.hosts.contract import ReadyQuery
 from millstream.hosts.embedded import kept
 from millstream.hosts.embedded.graph import Outlet, emit, plug, sources_of, tell_progress
@@ -201,7 +201,15 @@ def _from_now_on(stream: Stream) -> int:
 def _rewind(host: HostState, program: ReadyQuery) -> None:
     """A bounded source that has been read is read again from the start for a query that comes later."""
     for name in physical.streams_of(program.plan):
-        source = host.sources.get(name)
-        if source is not None and source.bounded and source.replayable and host.streams[name].rows:
-            host.streams[name] = kept.declared(host.streams[name].definition, host.home)
-            host.offsets[name] = {}
+        source, stream = host.sources.get(name), host.streams[name]
+        if source is None or not (source.bounded and source.replayable and stream.rows):
+            continue
+        waiting = [running.program.name for running in host.queries.values() if stream in running.streams]
+        if waiting and not stream.ended:
+            raise StateError(
+                f"stream {stream.definition.name} is being read for {', '.join(sorted(waiting))}",
+                detail="a query that starts now needs its rows from the start",
+                hint="read that query to its end first, or stop it; or start all queries before you read rows",
+            )
+        host.streams[name] = kept.declared(stream.definition, host.home)
+        host.offsets[name] = {}
