@@ -8,6 +8,7 @@ import warnings
 import typer
 
 from millstream.cli.commands.account import app as account
+from millstream.cli.commands.bench import bench
 from millstream.cli.commands.explain import explain
 from millstream.cli.commands.generate import generate
 from millstream.cli.commands.repair import repair
@@ -38,7 +39,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.callback()(show_version)
-for command in (run, shell, serve, explain, generate, repair, version):
+for command in (run, shell, serve, explain, generate, bench, repair, version):
     app.command()(command)
 app.add_typer(account, name="account")
 
