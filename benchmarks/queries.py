@@ -25,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 import millstream as ms
+from millstream.arrays import release_unused
 from millstream.hosts.embedded import consumers
 
 BATCH = 20_000
@@ -75,6 +76,7 @@ def session() -> Any:
 
 def shared(rows: pa.Table, data: list[pa.Table]) -> tuple[float, float, float, float]:
     db = session()
+    release_unused()
     before = resident()
     begun = time.process_time()
     many = db.sql_many(TEXT, rows, key="id")

@@ -105,3 +105,14 @@ def _too_long() -> DataError:
     return DataError(
         "more than 2 GB of text in one batch of rows", hint="use smaller batches: push fewer rows, or SET batch_rows"
     )
+
+
+def release_unused() -> None:
+    """Give memory back that was needed for a moment: allocators keep it, and the process looks larger than it is."""
+    pa.default_memory_pool().release_unused()
+    if sys.platform == "linux":
+        import ctypes
+
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)

@@ -50,8 +50,11 @@ class Config:
     """rows that a statement may return, and a query may make of a batch of rows; 0: no limit"""
     max_unfetched_rows: int = 0
     """rows of a query that may wait for `fetch()`; 0: no limit"""
+    max_unfetched_per_query: int = 0
+    """rows of one query among many of `sql_many` that may wait for `fetch()`; 0: no limit"""
     when_unfetched: WhenUnfetched = "stop"
-    """what happens when more wait: the query stops with an error, or the oldest rows are dropped and counted"""
+    """what happens when more wait: the query stops with an error, or rows are dropped and counted: the oldest, or of a
+    query among many the newest"""
 
     on_error: OnError = "stop"
     """what an error while computing a value of a row does: it stops the query, or the query goes on without the row"""
@@ -179,6 +182,7 @@ _READERS: dict[str, Callable[[str, object], object]] = {
     "memory_limit": _bytes,
     "max_output_rows": _limit,
     "max_unfetched_rows": _limit,
+    "max_unfetched_per_query": _limit,
     "when_unfetched": _when_unfetched,
     "on_error": _on_error,
     "timezone": _zone,

@@ -301,8 +301,9 @@ def test_queries_are_the_rows_of_a_table(tmp_path: Any) -> None:
         db.execute("INSERT INTO limits SELECT id || '2', name, 0 FROM limits")
         assert [row[0] for row in found(db, ("A", 1.0, 5))] == ["joe2"]
         told = db.query_set("alerts").metrics().to_pylist()
-        assert told[0] == {"query": "joe2", "rows": 1} and {row["rows"] for row in told[1:]} == {0}
-        assert db.query_set("alerts").metrics(["eve"]).to_pylist() == [{"query": "eve", "rows": 0}]
+        assert told[0] == {"query": "joe2", "rows_in": 1, "rows_out": 1, "dropped": 0, "share": 1.0}
+        assert {row["rows_out"] for row in told[1:]} == {0}
+        assert db.query_set("alerts").metrics(["eve"]).column("rows_in").to_pylist() == [0]
         db.execute("DELETE FROM limits")
         assert (len(db.query_set("alerts")), found(db, ("A", 50.0, 6))) == (0, [])
         with pytest.raises(ms.CatalogError, match="used by queries alerts"):
@@ -394,3 +395,38 @@ def test_queries_of_a_table_write_to_a_sink(tmp_path: Any) -> None:
     lines = (tmp_path / "out.csv").read_text().split()
     # b went before its second window ended
     assert sorted(lines) == sorted(["query,window_end,n", "a,10,2", "b,10,1", "a,20,1"])
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_query_that_floods_its_outbox_stops_no_other(kept: bool, tmp_path: Any) -> None:
+    """With a limit for each query, the rows of one that floods are dropped, or it stops alone."""
+    with ms.connect(tmp_path if kept else None, max_unfetched_per_query=3, when_unfetched="drop") as db:
+        db.execute(STREAMS)
+        rows = [{"id": "flood", "low": -9.0}, {"id": "calm", "low": 2.5}]
+        many = db.sql_many("SELECT v FROM s WHERE v > $low", rows, key="id")
+        push = [(1, "a", float(i % 4), i) for i in range(8)]
+        db.push("s", push)
+        assert by_query(many.fetch()) == {"flood": [(0.0,), (1.0,), (2.0,)], "calm": [(3.0,), (3.0,)]}
+        told = {row["query"]: row for row in many.metrics().to_pylist()}
+        assert told["flood"] == {"query": "flood", "rows_in": 3, "rows_out": 3, "dropped": 5, "share": 0.6}
+        db.push("s", [(1, "a", 1.0, 8)])
+        assert by_query(many.fetch()) == {"flood": [(1.0,)]}
+        db.execute("SET when_unfetched = 'stop'")
+        db.push("s", [(1, "a", 7.0, 9)] * 3)
+        db.push("s", [(1, "a", 1.0, 10)] * 4)
+        assert by_query(many.fetch()) == {"flood": [(7.0,)] * 3, "calm": [(7.0,)] * 3}
+        db.push("s", [(1, "a", 8.0, 11)])
+        assert (by_query(many.fetch()), many.stopped, many.keys()) == ({"calm": [(8.0,)]}, ["flood"], ["calm"])
+
+
+def test_what_each_query_takes_in_is_counted() -> None:
+    with ms.connect() as db:
+        db.execute(STREAMS)
+        text = "SELECT window_end, count(*) AS n FROM TUMBLE(TABLE s, DESCRIPTOR(t), 5) WHERE v > $low "
+        rows = [{"id": key, "low": float(key)} for key in range(3)]
+        many = db.sql_many(text + "GROUP BY window_start, window_end", rows, key="id")
+        db.push("s", [(1, "a", float(i % 4), i) for i in range(12)])
+        many.fetch()
+        told = many.metrics().to_pylist()
+        assert [(row["query"], row["rows_in"], row["rows_out"]) for row in told] == [(0, 9, 2), (1, 6, 2), (2, 3, 2)]
+        assert sum(row["share"] for row in told) == pytest.approx(1)

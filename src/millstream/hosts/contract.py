@@ -11,7 +11,7 @@ import pyarrow as pa
 from millstream.catalog import FromHistory, SinkDef, StreamDef
 from millstream.connectors.contract import Rejected, RowSource
 from millstream.errors import CatalogError
-from millstream.hosts.results import ResultLog
+from millstream.hosts.results import Admit, ResultLog
 from millstream.physical.nodes import Physical
 from millstream.plan.costs.statistics import Statistics
 from millstream.plan.nodes import Node
@@ -190,6 +190,10 @@ class Host(Protocol):
 
     def fetch(self, name: str) -> pa.Table:
         """What a query has produced since the last fetch."""
+        ...
+
+    def admit(self, name: str, admit: Admit) -> None:
+        """Let a query's results only have the rows that `admit` leaves of them."""
         ...
 
     def results(self, name: str) -> ResultLog:

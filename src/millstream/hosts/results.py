@@ -22,6 +22,9 @@ from millstream.limits import Unfetched
 
 WhenFull = Literal["block", "drop", "end"]
 
+Admit = Callable[[pa.RecordBatch], pa.RecordBatch]
+"""Which rows a log takes of those that come."""
+
 UNFETCHED = 1_000_000
 """Rows that wait for `fetch()` at most, once a query has readers: who reads in another way may never fetch. Fewer if
 the session's setting says so."""
@@ -76,6 +79,8 @@ class ResultLog:
         self._iterations = 0
         # where readers with a name go on after a crash: rows behind these are kept
         self._named: dict[str, Cursor] = {}
+        self.admit: Admit | None = None
+        """which rows are taken of those that come, if not all"""
 
     @property
     def has_readers(self) -> bool:
@@ -89,7 +94,7 @@ class ResultLog:
 
     def append(self, rows: pa.RecordBatch) -> None:
         """Add rows. If too many wait to be fetched, the oldest go, or it is an error and none wait any more."""
-        self._add(rows)
+        self._add(rows if self.admit is None else self.admit(rows))
         if self._fetched is None or self._iterations:
             return
         bound = self._bound()

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from millstream import limits
-from millstream.arrays import one_batch
+from millstream.arrays import one_batch, release_unused
 from millstream.errors import DataError
 from millstream.expressions.evaluator import compile_filter
 from millstream.expressions.nodes import Column, columns_of, conjunction
-from millstream.kernels.batch import Batch
+from millstream.kernels.batch import Batch, Ints
 from millstream.kernels.matching import MatchIndex, split_condition
 from millstream.physical.nodes import SEVERAL_ROWS, StoredTable, TableJoin
 from millstream.records import dataclass
@@ -50,6 +50,10 @@ class ReadTables(Protocol):
         """What happened to a table after a version, in order; None if that is not known."""
         ...
 
+    def met(self, name: str, numbers: Ints) -> None:
+        """Rows of a stream met rows of a table, by their numbers."""
+        ...
+
 
 @dataclass(frozen=True)
 class FixedTable:
@@ -68,6 +72,8 @@ class FixedTable:
 
     def changes(self, name: str, since: int) -> None:
         return None
+
+    def met(self, name: str, numbers: Ints) -> None: ...
 
 
 class TableMatches:
@@ -98,6 +104,8 @@ class TableMatches:
         self._refresh()
         left, right = self._matches(batch.rows)
         match self._node.how:
+            case "inner" if (number := self._number) in self._columns.names and number is not None:
+                self._tables.met(str(self._node.table.table), right.column(number).to_numpy())
             case "semi":
                 return batch.take(np.unique(left))
             case "anti":
@@ -134,14 +142,17 @@ class TableMatches:
 
     def _read_all(self) -> None:
         self._index = MatchIndex(self._condition, self._node.input.schema, self._node.table.schema, self._columns)
+        self._take_all()
+        # rows were held twice for a moment
+        if len(self._index) > _MANY:
+            release_unused()
+
+    def _take_all(self) -> None:
         rows = self._tables.read(self._node.table)
         if self._asks_rows and not self._node.pairs:
             rows = rows.slice(0, 1)
         for batch in rows.combine_chunks().to_batches():
             self._apply(Added(batch))
-        # they were held twice for a moment
-        del rows
-        pa.default_memory_pool().release_unused()
 
     def _changes(self, seen: int) -> list[Added | Removed] | None:
         table = self._node.table.table
@@ -193,6 +204,7 @@ class TableMatches:
 
 
 _MOST_PAIRS = 1 << 20
+_MANY = 1 << 16
 
 
 def _side_by_side(rows: pa.RecordBatch, matches: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:

@@ -12,6 +12,7 @@ from threading import Lock, RLock
 from typing import Any, Literal
 from uuid import uuid4
 
+import numpy as np
 import pyarrow as pa
 
 from millstream import limits, sealed_duckdb
@@ -22,6 +23,9 @@ from millstream.connectors.sinks.tables import STORES
 from millstream.errors import DataError, StateError
 from millstream.expressions.sql.text import to_duckdb_sql
 from millstream.hosts.table_join import Added, Removed
+from millstream.kernels.batch import Ints
+from millstream.kernels.jit import compile_kernel, source_of
+from millstream.kernels.matching import tally_loops
 from millstream.physical.nodes import StoredTable
 from millstream.records import dataclass
 from millstream.schema import Field, Schema
@@ -33,6 +37,7 @@ _MOST_CHANGED_ROWS = 1 << 17
 _ROWS_AT_ONCE = 1 << 16
 CHANGES = "__changes_"
 """how the names begin under which changes of tables wait"""
+_count_rows = compile_kernel(source_of(tally_loops), "count_rows")
 _CLOSING_SECONDS = 10.0
 """how long closing waits for statements that it interrupted"""
 
@@ -53,6 +58,7 @@ class TableStore:
         self._versions: dict[str, int] = {}
         self._numbers: dict[str, str] = {}
         self._changes: dict[str, deque[tuple[int, Added | Removed]]] = {}
+        self._met: dict[str, Any] = {}
 
     def create(
         self, name: str, schema: Schema, constraints: tuple[tuple[str, str], ...] = (), *, keep: bool = False
@@ -168,6 +174,27 @@ class TableStore:
         complete = [version for version, _ in known] == list(range(since + 1, self.version(name) + 1))
         return [change for _, change in known] if complete else None
 
+    def count_met(self, name: str) -> None:
+        """Count from now on how many rows of streams meet each row of a table, by its number."""
+        self._met[name.lower()] = np.zeros(0, dtype=np.int64)
+
+    def met(self, name: str, numbers: Ints) -> None:
+        """Rows of a stream met rows of a table, by their numbers."""
+        counts = self._met.get(name.lower())
+        if counts is None or not len(numbers):
+            return
+        size = int(numbers.max()) + 1
+        if size > len(counts):
+            counts = np.concatenate([counts, np.zeros(size + size // 8 - len(counts), dtype=np.int64)])
+            self._met[name.lower()] = counts
+        _count_rows(len(numbers), 0, len(numbers), numbers, counts)
+
+    def met_rows(self, name: str) -> Ints | None:
+        """How many rows met each row of a table, as far as its numbers go; None if none is counted, as on Spark, where
+        they meet in workers."""
+        counts = self._met.get(name.lower())
+        return None if counts is None or not len(counts) else counts
+
     def add_rows(self, name: str, rows: pa.Table) -> None:
         """Rows come into a table whose changes are remembered."""
         combined = one_batch(rows.to_batches(), rows.schema)
@@ -205,6 +232,7 @@ class TableStore:
         self._touch([name])
         self._numbers.pop(name.lower(), None)
         self._changes.pop(name.lower(), None)
+        self._met.pop(name.lower(), None)
 
     def change(
         self, sql: str, tables: frozenset[str], check: Callable[[pa.Table], None] | None = None,

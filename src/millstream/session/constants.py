@@ -32,7 +32,7 @@ def put(array: Any, places: Any, values: Any) -> Any:
     """An array with values at some places, longer if need be."""
     size = int(places.max()) + 1
     if size > len(array):
-        array = np.concatenate([array, np.zeros(max(size, 2 * len(array)) - len(array), dtype=array.dtype)])
+        array = np.concatenate([array, np.zeros(size + size // 8 - len(array), dtype=array.dtype)])
     array[places] = values
     return array
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream import sql
+from millstream.arrays import release_unused
 from millstream.bind import statements as act
 from millstream.bind.queries.outputs import Bound
 from millstream.bind.statements import bind
@@ -24,10 +25,12 @@ from millstream.catalog import SinkDef, TableDef
 from millstream.errors import BindError, CatalogError, DataError, MillstreamError
 from millstream.hosts.tables import quoted
 from millstream.kernels.keys import KeyTable
+from millstream.physical.nodes import Apply, walk
 from millstream.plan.templates import CHANNELS, CannotShare, ConstantsTable, for_all, for_sink
 from millstream.schema import Field, Schema
 from millstream.session.cohorts import Cohort, CohortDef, QuerySetDef, is_open
 from millstream.session.constants import Rows, as_table, put, sample_of
+from millstream.session.outboxes import Outboxes, counters, rows_in
 from millstream.session.query import Query
 from millstream.session.turns import in_turn
 from millstream.sql.parameters import Symbol
@@ -35,6 +38,9 @@ from millstream.types import BIGINT, from_arrow
 
 if TYPE_CHECKING:
     from millstream.session.database import Database
+
+_MANY = 1 << 16
+"""so many queries at once need memory for a moment that is worth giving back"""
 
 NUMBER = "$number"
 """the column of a table of constants that tells queries apart: a key that comes again is another query"""
@@ -56,10 +62,14 @@ class QuerySet:
         self._made = 0
         self._numbered = 0
         self._kept: list[pa.Table] = []
-        self._is_live: npt.NDArray[Any] = np.empty(0, dtype=np.bool_)
+        self._boxes = Outboxes(
+            lambda: database.config.max_unfetched_per_query,
+            lambda: database.config.when_unfetched == "stop",
+        )
+        self.stopped: list[Any] = []
+        """the keys of queries that stopped, as too many rows of theirs waited to be fetched"""
         self._number_of: npt.NDArray[Any] = np.empty(0, dtype=np.int64)
         self._cohort_of: npt.NDArray[Any] = np.empty(0, dtype=np.int32)
-        self._emitted: npt.NDArray[Any] = np.empty(0, dtype=np.int64)
 
     # -- queries come and go ---------------------------------------------------------------------------------------
 
@@ -93,10 +103,11 @@ class QuerySet:
             cohort.size += len(places)
         self._enter(slots, numbers, cohorts)
         self._database.sets.keep(self)
+        if table.num_rows > _MANY:
+            release_unused()
 
     def _enter(self, slots: Any, numbers: Any, cohorts: Any) -> None:
-        self._is_live = put(self._is_live, numbers, True)
-        self._emitted = put(self._emitted, numbers, 0)
+        self._boxes.open(numbers)
         self._number_of = put(self._number_of, slots, numbers)
         self._cohort_of = put(self._cohort_of, slots, cohorts)
 
@@ -127,7 +138,7 @@ class QuerySet:
             cohort.size -= len(mine)
             if not cohort.size and not cohort.open:
                 self._end(cohort)
-        self._is_live[self._number_of[slots]] = False
+        self._boxes.close(self._number_of[slots])
         # their slots stay theirs: to release a few costs as much as to release half of them
         self._cohort_of[slots] = -1
         if len(self._keys) > 2 * max(len(self), 1_024):
@@ -170,6 +181,8 @@ class QuerySet:
         """What the queries produced since the last fetch: each in its order, those of different queries in any."""
         parts = [*self._kept, *(self._fetched(cohort) for cohort in self._cohorts if not cohort.ended)]
         self._kept = []
+        if len(over := self._boxes.fetched()):
+            self._stop_alone(over)
         return pa.concat_tables([part for part in parts if part.num_rows] or [self.schema.empty_table()])
 
     def _fetched(self, cohort: Cohort) -> pa.Table:
@@ -177,22 +190,43 @@ class QuerySet:
         if self.sink is not None:
             return self.schema.empty_table()
         rows = cohort.query.fetch()
-        numbers = rows.column(NUMBER).to_numpy()
-        alive = self._is_live[numbers]
-        np.add.at(self._emitted, numbers, 1)
-        return (rows if alive.all() else rows.filter(pa.array(alive))).remove_column(0)
+        if self._is_saved:
+            batches = [self._boxes.admit(batch) for batch in rows.to_batches()]
+            rows = pa.Table.from_batches(batches, rows.schema)
+        elif not (alive := self._boxes.is_open(rows.column(NUMBER).to_numpy())).all():
+            rows = rows.filter(pa.array(alive))
+        return rows.remove_column(0)
+
+    @property
+    def _is_saved(self) -> bool:
+        """Whether rows have places that outlive the process: then none is left out on its way to them."""
+        return self._database.tables.is_saved
+
+    @in_turn
+    def _stop_alone(self, numbers: Any) -> None:
+        """Queries of which too many rows waited end; the others go on."""
+        slots = self._keys.live()
+        slots = slots[(self._cohort_of[slots] >= 0) & np.isin(self._number_of[slots], numbers)]
+        keys = self._keys.keys(slots).column(0)
+        self._drop(keys)
+        self.stopped += keys.to_pylist()
 
     def metrics(self, keys: Iterable[Any] | None = None) -> pa.Table:
-        """How many rows each query, or each of `keys`, gave to `fetch` so far, those with most rows first."""
-        if keys is None:
-            slots = self._keys.live()
-            slots = slots[self._cohort_of[slots] >= 0]
-        else:
-            slots = self._slots_of(pa.array(list(keys), self._schema[self.key].type.arrow))
-        counts = self._emitted[self._number_of[slots]]
-        order = np.argsort(-counts, kind="stable")
-        known = self._keys.keys(slots[order]).column(0)
-        return pa.table({"query": known, "rows": counts[order]})
+        """What each query, or each of `keys`, has done so far, those with most rows first: `rows_in` that met its
+        conditions, `rows_out` of its results, `dropped` ones, as too many waited to be fetched, and its `share` of the
+        rows that all queries took in and gave out, which is about its share of their time and state."""
+        every = self._keys.live()
+        every = every[self._cohort_of[every] >= 0]
+        slots = every if keys is None else self._slots_of(pa.array(list(keys), self._schema[self.key].type.arrow))
+        total = sum(int(counts.sum()) for counts in self._counted(every))
+        order, columns = counters(*self._counted(slots), self._boxes.lost(self._number_of[slots]), total)
+        return pa.table({"query": self._keys.keys(slots[order]).column(0), **columns})
+
+    def _counted(self, slots: Any) -> tuple[Any, Any]:
+        """The rows that each query took in, and gave out."""
+        numbers, met = self._number_of[slots], self._database.tables.met_rows
+        went = self._boxes.emitted(numbers)
+        return rows_in(numbers, self._cohort_of[slots], [met(each.table) for each in self._cohorts], went), went
 
     def queries(self) -> list[Query]:
         """The programs that run the set: each gives the results of the queries that share it."""
@@ -326,7 +360,7 @@ class QuerySet:
         number, key, table = (quoted(name) for name in (NUMBER, self.key, cohort.table))
         rows = self._database.tables.query(f"SELECT {number}, {key} FROM {table}")
         self._database.tables.tell_changes(cohort.table, NUMBER)
-        self._cohorts.append(cohort)
+        self._join(cohort)
         cohort.size = rows.num_rows
         if rows.num_rows:
             numbers = rows.column(0).to_numpy()
@@ -388,8 +422,18 @@ class QuerySet:
         query = self._database.perform(started, self.sql, name)
         assert isinstance(query, Query)
         cohort = Cohort(fixed, table, query, is_open(self._database.planned(name).program.plan, table))
-        self._cohorts.append(cohort)
+        self._join(cohort)
         return cohort
+
+    def _join(self, cohort: Cohort) -> None:
+        """A program runs for queries of the set."""
+        self._cohorts.append(cohort)
+        name = cohort.query.name
+        if any(isinstance(node, Apply) for node in walk(self._database.planned(name).program.plan)):
+            # otherwise queries take in what they give out
+            self._database.tables.count_met(cohort.table)
+        if not self._is_saved and self.sink is None:
+            self._database._host.admit(name, self._boxes.admit)
 
     def _end(self, cohort: Cohort) -> None:
         self._database.perform(act.StopQuery(cohort.query.name))

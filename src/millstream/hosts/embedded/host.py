@@ -30,7 +30,7 @@ from millstream.hosts.embedded.readers import LiveReader, Take, read_in_order
 from millstream.hosts.embedded.sharing import shared_operators
 from millstream.hosts.embedded.streams import Stream
 from millstream.hosts.embedded.turns import MOST_WAITING, SmallPushes
-from millstream.hosts.results import ResultLog
+from millstream.hosts.results import Admit, ResultLog
 from millstream.hosts.tables import TableStore
 from millstream.hosts.validity import valid_at
 from millstream.kernels.batch import FOREVER
@@ -420,6 +420,9 @@ class EmbeddedHost(Lifecycle):
         with self.lock:
             errors = [(n, r.error) for n, r in self._readers.items()] + [(n, q.error) for n, q in self.queries.items()]
             return {name: error.message for name, error in errors if error is not None}
+
+    def admit(self, name: str, admit: Admit) -> None:
+        self._running(name).results.admit = admit
 
     def results(self, name: str) -> ResultLog:
         self.is_watched = True

@@ -15,7 +15,7 @@ import pyarrow as pa
 from millstream.catalog import Clock
 from millstream.errors import EngineError, MillstreamError, UnsupportedError
 from millstream.hosts.contract import Counts, Progress, ReadyQuery, Report, Shared, not_running
-from millstream.hosts.results import Gate, ResultLog
+from millstream.hosts.results import Admit, Gate, ResultLog
 from millstream.hosts.spark import streaming
 from millstream.hosts.spark.apart import WRITTEN, run_apart
 from millstream.hosts.spark.branches import Branch
@@ -253,9 +253,8 @@ class SparkHost(SparkHistory):
     ) -> None:
         job.look()
         for query in queries:
-            rows, late = before[query.program.name]
-            query.rows = rows + job.rows(query.program.name)
-            query.late = late + job.late_rows(query.program.name)
+            query.rows = before[query.program.name][0] + job.rows(query.program.name)
+            query.late = before[query.program.name][1] + job.late_rows(query.program.name)
         self._check_spools(meters)
 
     def _beats(self) -> HeartbeatFile:
@@ -317,8 +316,7 @@ class SparkHost(SparkHistory):
         `functions` take the micro-batches of queries, by name, as those of Spark's `foreachBatch` do.
         """
         names = [stream for query in queries for stream in physical.streams_of(query.program.plan)]
-        entries = [self._find(stream) for stream in dict.fromkeys(names)]
-        for entry in entries:
+        for entry in map(self._find, dict.fromkeys(names)):
             if isinstance(entry, Spooled):
                 entry.begin()
         inputs = self.inputs(meters or Meters({}), streaming=True)
@@ -364,9 +362,8 @@ class SparkHost(SparkHistory):
         for name, meter in meters.by_stream.items():
             now, before = meter.counted, self._read.get(name, (0, 0))
             self._read[name] = (max(now[0], before[0]), max(now[1], before[1]))
-        if report is None:
-            return
-        report(self.progress())
+        if report is not None:
+            report(self.progress())
 
     def progress(self) -> Progress:
         sizes = [self._find(name).size() for name in self._read]
@@ -429,6 +426,9 @@ class SparkHost(SparkHistory):
             raise running.error
         schema = pa.schema(list(zip(running.program.columns, running.program.plan.schema.arrow.types, strict=True)))
         return pa.Table.from_batches(running.results.fetch(), schema=schema)
+
+    def admit(self, name: str, admit: Admit) -> None:
+        self._running(name).results.admit = admit
 
     def results(self, name: str) -> ResultLog:
         return self._running(name).results

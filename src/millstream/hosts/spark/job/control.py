@@ -20,6 +20,7 @@ import pyarrow as pa
 from millstream.durable import sync_directory, write_durably
 from millstream.errors import EngineError
 from millstream.hosts.table_join import Added, Removed
+from millstream.kernels.batch import Ints
 from millstream.physical.nodes import StoredTable
 from millstream.records import dataclass
 
@@ -77,6 +78,8 @@ class SteeredTable:
             found.append(Removed(pa.RecordBatch.from_arrays([pa.array(gone)], names=["number"])))
         found += [Added(batch) for batch in rows.take(pa.array(came)).combine_chunks().to_batches()]
         return found
+
+    def met(self, name: str, numbers: Ints) -> None: ...
 
     def of(self, table: StoredTable) -> SteeredTable:
         """For the one table that is read in this way."""
