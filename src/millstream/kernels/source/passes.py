@@ -7,6 +7,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
+from symtable import symtable
 from typing import Any, TypeVar
 
 Edit = tuple[int, int, str]
@@ -65,15 +66,22 @@ class LoopSource:
         return "".join([*parts, self.text[at:]])
 
 
-@lru_cache(maxsize=256)
-def imports_of(library: str, names: tuple[str, ...], own: str) -> tuple[str, ...]:
-    """The import of those names of a library that source uses and does not define. Queries of the same shape have the
-    same source, and parsing it takes longer than all else that starting one does."""
-    source = LoopSource(own)
-    used = {node.id for node in source.all(ast.Name) if isinstance(node.ctx, ast.Load)}
-    used -= {node.id for node in source.all(ast.Name) if isinstance(node.ctx, ast.Store)}
-    wanted = [name for name in names if name in used]
+def imports_of(library: str, names: Iterable[str], own: str) -> tuple[str, ...]:
+    """The import of those names of a library that source uses and does not define."""
+    wanted = [name for name in names if name in _foreign(own)]
     return (f"from {library} import {', '.join(wanted)}",) if wanted else ()
+
+
+@lru_cache(maxsize=256)
+def _foreign(text: str) -> frozenset[str]:
+    """The names that source uses and does not define. Queries of the same shape have the same source, and looking
+    through it takes longer than most else that starting one does."""
+    scopes = [symtable(text, "<loops>", "exec")]
+    for scope in scopes:
+        scopes += scope.get_children()
+    symbols = [symbol for scope in scopes for symbol in scope.get_symbols()]
+    defined = {symbol.get_name() for symbol in symbols if symbol.is_assigned()}
+    return frozenset(symbol.get_name() for symbol in symbols if symbol.is_referenced()) - defined
 
 
 def decorated(text: str, decorator: str, module_of: Callable[[str], str]) -> str:
