@@ -218,7 +218,8 @@ class MillstreamGenerator(Generator):
     def window_table(self, node: nodes.WindowTable) -> str:
         keys = ", ".join(map(self.sql, node.partition))
         rows = self.sql(node, "this") + (f" PARTITION BY ({keys})" if keys else "")
-        spans = (self.sql(node, key) for key in ("slide", "size", "gap", "offset"))
+        spans = [self.sql(node, key) for key in ("slide", "size", "gap", "offset", "step", "longest")]
+        spans += [f"{fill.args['how']}({self.sql(fill, 'this')})" for fill in node.args.get("fills") or ()]
         late = f" LATENESS {self.sql(node, 'lateness')}" if node.args.get("lateness") else ""
         return f"{node.kind}({', '.join(filter(None, (rows, self.sql(node, 'time'), *spans)))}{late})"
 

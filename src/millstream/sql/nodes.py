@@ -140,13 +140,14 @@ class JsonColumn(exp.Expression):
 
 
 class WindowTable(exp.Expression):
-    """TUMBLE(…), HOP(…), CUMULATE(…) or SESSION(…) in FROM, held by an exp.Table.
+    """TUMBLE(…), HOP(…), CUMULATE(…), SESSION(…) or GAP_FILL(…) in FROM, held by an exp.Table.
 
     this: the rows: exp.Table or exp.Subquery
-    kind: TUMBLE, HOP, CUMULATE or SESSION
+    kind: its name
     time: the Column of the time
-    size, slide (of CUMULATE: the step), gap, offset, lateness: Intervals, absent where the kind has none
+    size, slide (of CUMULATE: the step), gap, offset, step, longest, lateness: Intervals, absent where the kind has none
     partition: Columns
+    fills: GapColumns of GAP_FILL
     """
 
     arg_types: ClassVar[dict[str, bool]] = {
@@ -157,8 +158,11 @@ class WindowTable(exp.Expression):
         "slide": False,
         "gap": False,
         "offset": False,
+        "step": False,
+        "longest": False,
         "lateness": False,
         "partition": False,
+        "fills": False,
     }
 
     @property
@@ -172,6 +176,12 @@ class WindowTable(exp.Expression):
     @property
     def partition(self) -> list[exp.Expr]:
         return self.args.get("partition") or []
+
+
+class GapColumn(exp.Expression):
+    """LOCF(…) or INTERPOLATE(…) in GAP_FILL: `this` is a Column, `how` the word."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "how": True}
 
 
 class Slide(exp.Expression):

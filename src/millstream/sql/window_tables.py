@@ -1,4 +1,4 @@
-"""TUMBLE, HOP, CUMULATE and SESSION in FROM."""
+"""TUMBLE, HOP, CUMULATE, SESSION and GAP_FILL in FROM."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from millstream.sql.failures import did_you_mean, quoted
-from millstream.sql.nodes import WindowTable
+from millstream.sql.nodes import GapColumn, WindowTable
 from millstream.sql.spans import cover
 from millstream.sql.windows import WindowParser
 
-# What follows the rows and their time column, in this order; `offset` may be left out.
+# What follows the rows and their time column, in this order; `offset` and `longest` may be left out.
 _SPANS: dict[str, tuple[str, ...]] = {
     "TUMBLE": ("size", "offset"),
     "HOP": ("slide", "size", "offset"),
     "CUMULATE": ("slide", "size", "offset"),
     "SESSION": ("gap",),
+    "GAP_FILL": ("step", "longest"),
 }
-_OPTIONAL = "offset"
+_OPTIONAL = ("offset", "longest")
+_FILLS = ("LOCF", "INTERPOLATE")
 # The names of arguments: Flink calls the slide of CUMULATE its step.
 _NAMES = {
     "DATA": "this",
@@ -54,6 +56,8 @@ class WindowTableParser(WindowParser):
         node = WindowTable(kind=kind)
         for position in range(len(order) + 1):
             first = self._curr
+            if kind == "GAP_FILL" and self._parse_fills(node):
+                break
             key = self._parse_argument_name(kind)
             if key is None and position == len(order):
                 raise self._failure(f"{kind} has too many arguments", first)
@@ -65,10 +69,30 @@ class WindowTableParser(WindowParser):
                 break
         if self._match_text_seq("LATENESS"):
             self._parse_window_argument(node, "lateness")
-        missing = [key for key in order if key != _OPTIONAL and not node.args.get(key)]
+        missing = [key for key in order if key not in _OPTIONAL and not node.args.get(key)]
         if missing:
             raise self._failure(f"{kind} needs a {_described(missing[0])}, found {quoted(self._curr)}", self._curr)
         return node
+
+    def _parse_fills(self, node: WindowTable) -> bool:
+        """LOCF(x), INTERPOLATE(y) and PARTITION_BY(k), which stand last, in any order; False if none does."""
+        fills: list[exp.Expr] = []
+        index = self._index
+        while self._next.token_type is TokenType.L_PAREN and self._match_texts((*_FILLS, "PARTITION_BY")):
+            word = self._prev.text.upper()
+            self._match(TokenType.L_PAREN)
+            columns = self._parse_list(lambda: self._parse_plain_column("the name of a column"), "the name of a column")
+            self._match_r_paren()
+            if word == "PARTITION_BY":
+                node.set("partition", list(columns))
+            else:
+                fills += [GapColumn(this=column, how=word) for column in columns]
+            if not self._match(TokenType.COMMA):
+                node.set("fills", fills)
+                return True
+        if self._index > index:
+            self.unexpected("LOCF(column), INTERPOLATE(column) or PARTITION_BY(column)")
+        return False
 
     def _parse_argument_name(self, kind: str) -> str | None:
         """The part that `NAME =>` names; None if the argument has no name."""

@@ -17,9 +17,9 @@ from millstream.bind.relations.event_joins import is_event_join, join_events
 from millstream.bind.relations.windows import bind_windowed
 from millstream.bind.scope import Scope
 from millstream.bind.undeclared import read_as_used
+from millstream.bind.windows.gaps import bind_gaps
 from millstream.bind.windows.tables import bind_window_table
 from millstream.catalog import DerivedDef, StreamDef, TableDef, ViewDef
-from millstream.expressions.functions.longtail import GAPS
 from millstream.expressions.nodes import Column, Literal
 from millstream.plan import nodes as P
 from millstream.plan.events.algebra import Since
@@ -134,7 +134,8 @@ def _bind_item(node: exp.Expr, context: Context, join: exp.Join | None) -> FromE
         context.refuse(f"{to_sql(node)[:60]} is not allowed in FROM", node, hint=hint)
     if isinstance(node.this, WindowTable):
         rows = _bind_source(node.this.this, context, None)
-        plan = bind_window_table(node.this, rows.plan, rows.alias, context)
+        bind = bind_gaps if node.this.kind == "GAP_FILL" else bind_window_table
+        plan = bind(node.this, rows.plan, rows.alias, context)
         return FromEntry(plan, node.alias or rows.alias, rows.name, node, join)
     if isinstance(node.this, SideStream) and (failed := _failed_rows(node, context)) is not None:
         return FromEntry(failed, node.alias or node.this.name, "", node, join)
@@ -201,9 +202,7 @@ def _side(node: exp.Table, context: Context) -> tuple[str, StreamDef] | None:
             context.fail(
                 "no such table function",
                 node,
-                hint=GAPS
-                if call.name.lower() == "gap_fill"
-                else "there are TUMBLE, HOP, CUMULATE, SESSION, LATE, ERRORS, UNNEST and JSON_TABLE",
+                hint="there are TUMBLE, HOP, CUMULATE, SESSION, GAP_FILL, LATE, ERRORS, UNNEST and JSON_TABLE",
             )
         return None
     if call.kind == "HISTORY":

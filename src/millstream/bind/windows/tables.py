@@ -34,7 +34,7 @@ def bind_window_table(node: WindowTable, rows: P.Node, alias: str, context: Cont
             detail="a table's rows have no time, so their windows never end",
             hint="declare a stream with ORDER BY column",
         )
-    time = _time(node, rows, alias, context)
+    time = time_of(node, rows, alias, context)
     for name in (START, END):
         if name in rows.schema:
             context.fail(
@@ -44,10 +44,10 @@ def bind_window_table(node: WindowTable, rows: P.Node, alias: str, context: Cont
             )
     type_ = _bound_type(rows.schema[time].type)
     if node.args.get("lateness"):
-        rows = with_late_rows(rows, _span(node, "lateness", type_, context), node, context)
+        rows = with_late_rows(rows, span(node, "lateness", type_, context), node, context)
     if node.kind == "SESSION":
-        keys = tuple(_column(key, rows, alias, context) for key in node.partition)
-        return P.Sessions(rows, keys, _span(node, "gap", type_, context), type_)
+        keys = tuple(column_of(key, rows, alias, context) for key in node.partition)
+        return P.Sessions(rows, keys, span(node, "gap", type_, context), type_)
     if node.partition:
         context.fail(
             f"PARTITION BY has no meaning in {node.kind}",
@@ -78,8 +78,8 @@ def with_late_rows(rows: P.Node, length: int, node: exp.Expr, context: Context) 
     return P.rebuild(rows, lambda part: admitted if part is below else part)
 
 
-def _time(node: WindowTable, rows: P.Node, alias: str, context: Context) -> str:
-    name = _column(node.time, rows, alias, context)
+def time_of(node: WindowTable, rows: P.Node, alias: str, context: Context) -> str:
+    name = column_of(node.time, rows, alias, context)
     times = context.time_columns(rows)
     if name not in times:
         hint = f"write {' or '.join(sorted(times))}" if times else "declare the stream with ORDER BY column"
@@ -92,7 +92,7 @@ def _time(node: WindowTable, rows: P.Node, alias: str, context: Context) -> str:
     return name
 
 
-def _column(node: exp.Expr, rows: P.Node, alias: str, context: Context) -> str:
+def column_of(node: exp.Expr, rows: P.Node, alias: str, context: Context) -> str:
     assert isinstance(node, exp.Column)
     if node.name not in rows.schema or (node.table and node.table.lower() != alias.lower()):
         context.fail(f"no column {node.sql()}", node, hint=did_you_mean(node.name, list(rows.schema.names)))
@@ -105,11 +105,11 @@ def _bound_type(type_: SqlType) -> SqlType:
 
 
 def _windows(node: WindowTable, type_: SqlType, context: Context) -> Windows:
-    size = _span(node, "size", type_, context)
-    offset = _span(node, "offset", type_, context) if node.args.get("offset") else 0
+    size = span(node, "size", type_, context)
+    offset = span(node, "offset", type_, context) if node.args.get("offset") else 0
     if node.kind == "TUMBLE":
         return Hopping(size, size, offset)
-    slide = _span(node, "slide", type_, context)
+    slide = span(node, "slide", type_, context)
     if node.kind == "CUMULATE" and size % slide:
         context.fail(
             "the step of CUMULATE does not fit into its size",
@@ -128,7 +128,7 @@ def _windows(node: WindowTable, type_: SqlType, context: Context) -> Windows:
     return windows
 
 
-def _span(node: WindowTable, key: str, type_: SqlType, context: Context) -> int:
+def span(node: WindowTable, key: str, type_: SqlType, context: Context) -> int:
     given = node.args[key]
     number = _number(given)
     length = duration_us(given)
@@ -142,14 +142,14 @@ def _span(node: WindowTable, key: str, type_: SqlType, context: Context) -> int:
         context.fail(f"the {key} of {node.kind} needs a unit of time", given, hint=f"{number} SECONDS")
     if type_ != BIGINT and length is None:
         context.fail(f"{given.sql()} has no fixed length", given, hint="use weeks, days or smaller units")
-    span = length if number is None else number
-    assert span is not None
-    if span >= 2**60:
+    found = length if number is None else number
+    assert found is not None
+    if found >= 2**60:
         context.fail(f"the {key} of {node.kind} is too long", given)
-    if key != "offset" and span <= 0:
+    if key != "offset" and found <= 0:
         context.fail(f"the {key} of {node.kind} must be positive", given)
     # an offset by whole windows changes nothing
-    return span if key != "offset" else span % _span(node, "slide" if node.kind == "HOP" else "size", type_, context)
+    return found if key != "offset" else found % span(node, "slide" if node.kind == "HOP" else "size", type_, context)
 
 
 def _number(node: exp.Expr) -> int | None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from millstream.errors import BindError
 from millstream.expressions.functions.casts import cast, coerce
 from millstream.expressions.functions.nested import array_of, size, subscript
-from millstream.expressions.functions.registry import Rule, define, unify
+from millstream.expressions.functions.registry import Rule, define, overloads, unify
 from millstream.expressions.nodes import Call, Expr
 from millstream.types import BIGINT, BOOLEAN, NULL, SqlType
+
+MOST_PLACES = 100_000
+"""Arrays that are made from a number have no more elements, so that no row takes all memory."""
 
 
 def _value(args: tuple[Expr, ...]) -> Expr | None:
@@ -69,4 +72,9 @@ define(
     "array_append(array, value)", _with_value("array_append", None),
     duckdb="CASE WHEN {0} IS NOT NULL THEN list_append({0}, {1}) END", spark="array_append({0}, {1})",
     aliases=("list_append",),
+)  # fmt: skip
+define(
+    "$places(n)", overloads("$places", ((BIGINT,), array_of(BIGINT))),
+    duckdb=f"range(0, least({{0}}, {MOST_PLACES}) + 1)",
+    spark=f"CASE WHEN {{0}} >= 0 THEN sequence(0L, least({{0}}, {MOST_PLACES}L)) WHEN {{0}} < 0 THEN array() END",
 )  # fmt: skip

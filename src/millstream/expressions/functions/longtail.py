@@ -23,11 +23,7 @@ _WIDER: dict[str, SqlType] = {
 }
 
 
-GAPS = (
-    "to fill gaps, let each window look back: SELECT k, window_end, last_value(v) "
-    "FROM HOP(s, ts, 1 MINUTE, 10 MINUTES) GROUP BY k, window_end"
-)
-"""how empty buckets get the last value of their key"""
+GAPS = "FROM GAP_FILL(s PARTITION BY k, ts, 1 MINUTE, LOCF(v)) fills gaps"
 
 _ELSEWHERE = {
     "to_char": "strftime(ts, '%Y-%m-%d') formats a time",
@@ -42,6 +38,7 @@ _ELSEWHERE = {
     "window": "FROM TUMBLE(s, ts, 10 SECONDS), and GROUP BY window_end",
     "time_bucket_gapfill": GAPS,
     "locf": GAPS,
+    "interpolate": GAPS,
     "proctime": "ORDER BY current_time declares a stream that is stamped on arrival",
 }
 """Functions of other engines, and what to write instead."""
