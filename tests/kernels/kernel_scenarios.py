@@ -113,7 +113,7 @@ def ordered(draw: st.DrawFn, schema: Schema, max_size: int = 24, wild: bool = Tr
 
 _FRAMES = st.builds(
     Frame,
-    st.sampled_from(["rows", "range"]),
+    st.sampled_from(["rows", "range", "groups"]),
     st.none() | st.integers(0, 6) | st.builds(Between, st.none() | st.integers(4, 9), st.integers(1, 4)),
 )
 
@@ -134,7 +134,8 @@ def calls(draw: st.DrawFn, schema: Schema, max_calls: int = 4) -> tuple[Aggregat
             frame = Frame("rows", None)
         elif fn == "lag":
             frame = Frame("rows", draw(st.integers(0, 6)))
-        chosen.append(AggregateCall.over(f"c{i}", fn, arg.name if arg else None, frame, distinct, type_))
+        number = draw(st.integers(1, 4)) if fn == "nth_value" else None
+        chosen.append(AggregateCall.over(f"c{i}", fn, arg.name if arg else None, frame, distinct, type_, number))
     return tuple(chosen)
 
 

@@ -43,6 +43,9 @@ def _in_frame(frame: Frame, members: list[int], place: int, times: list[int]) ->
     if frame.unit == "rows":
         start = 0 if frame.start is None else max(0, place - frame.start)
         return members[start : max(0, place + 1 - frame.end)]
+    if frame.unit == "groups":
+        known = sorted({times[j] for j in members})
+        times = {j: known.index(times[j]) for j in members}
     now = times[members[place]]
     return [
         j for j in members if times[j] <= now - frame.end and (frame.start is None or times[j] >= now - frame.start)
@@ -54,6 +57,9 @@ def aggregate(call: AggregateCall, rows: list[dict[str, Any]]) -> Any:
     if call.arg is None:
         return len(rows)
     values = [row[call.arg] for row in rows]
+    if call.fn == "nth_value":
+        assert call.number is not None
+        return values[call.number - 1] if call.number <= len(values) else None
     if call.fn in ("first_value", "last_value"):
         if not values:
             return None

@@ -22,7 +22,8 @@ CALLS = [
     "bool_and(v > 0)", "bool_or(x > 1)", "sum(v) FILTER (WHERE g = 'a')", "count(*) FILTER (WHERE v > 0)",
     "max(g) FILTER (WHERE x > 0)", "count(DISTINCT v) FILTER (WHERE v % 2 = 0)", "avg(x) FILTER (WHERE v IS NULL)",
 ]  # fmt: skip
-PICKS = ["first_value(v)", "last_value(v)", "first_value(g)", "last_value(x)"]
+PICKS = ["first_value(v)", "last_value(v)", "first_value(g)", "last_value(x)", "nth_value(v, 2)", "nth_value(g, 3)"]
+OF_OWN_ROW = ("count", "sum", "avg", "min", "max")
 KEYS = ["", "k", "g", "k, g", "v % 2", "k, ts"]
 CONDITIONS = ["TRUE", "v > 0", "x IS NOT NULL", "k = 1 OR g = 'a'", "v % 2 = 0", "g < 'b'", "NOT (x > 1)"]
 
@@ -43,7 +44,7 @@ class Call:
 
     @property
     def theirs(self) -> str:
-        order = "ts" if self.unit == "RANGE" else "ts, seq"
+        order = "ts, seq" if self.unit == "ROWS" else "ts"
         length = f"INTERVAL {self.length} SECONDS" if self.unit == "RANGE" else str(self.length)
         reach = "UNBOUNDED" if self.length is None else length
         call = self.call.replace(")", " ORDER BY ts, seq)") if self.call in PICKS else self.call
@@ -111,7 +112,7 @@ def aheads(draw: st.DrawFn) -> Ahead:
 
 
 def calls(*which: str) -> st.SearchStrategy[Call]:
-    units, lengths = st.sampled_from(["ROWS", "RANGE"]), st.sampled_from([None, 0, 1, 2, 5, 40])
+    units, lengths = st.sampled_from(["ROWS", "RANGE", "GROUPS"]), st.sampled_from([None, 0, 1, 2, 5, 40])
     return st.builds(Call, st.sampled_from(which or (*CALLS, *PICKS)), st.sampled_from(KEYS), units, lengths)
 
 
@@ -141,12 +142,25 @@ def test_frames_that_reach_ahead(windows: list[Ahead], condition: str, feed: Fee
     compare(windows, condition, feed)
 
 
-@pytest.mark.parametrize("unit", ["ROWS", "RANGE"])
+@pytest.mark.parametrize("unit", ["ROWS", "RANGE", "GROUPS"])
 @pytest.mark.parametrize("call", CALLS + PICKS)
 @settings(PATIENT, max_examples=examples(3))
 @given(length=st.sampled_from([None, 0, 2, 5]), key=st.sampled_from(["", "k"]), feed=feeds(max_size=60))
 def test_every_aggregate(call: str, unit: str, length: int | None, key: str, feed: Feed) -> None:
     compare([Call(call, key, unit, length)], "TRUE", feed)
+
+
+@settings(PATIENT, max_examples=examples(30))
+@given(
+    call=st.sampled_from([call for call in CALLS if call.startswith(OF_OWN_ROW) and "DISTINCT" not in call]),
+    frame=st.sampled_from(["RANGE BETWEEN INTERVAL 3 SECONDS", "RANGE BETWEEN UNBOUNDED", "GROUPS BETWEEN 2"]),
+    excluded=st.sampled_from(["TIES", "GROUP"]),
+    feed=feeds(),
+)
+def test_what_is_excluded(call: str, frame: str, excluded: str, feed: Feed) -> None:
+    window = f"{call} OVER (PARTITION BY k ORDER BY ts {frame} PRECEDING AND CURRENT ROW EXCLUDE {excluded}) AS c"
+    want = theirs(f"SELECT k, v, ts, {window} FROM s ORDER BY ts, seq", s=feed)
+    assert_same(ours(f"SELECT k, v, ts, {window} FROM s", s=feed), want)
 
 
 @settings(PATIENT, max_examples=examples(30))

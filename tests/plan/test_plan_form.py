@@ -26,7 +26,7 @@ from millstream.testing.slt import parse
 from millstream.types import BIGINT, BOOLEAN, DECIMAL, DOUBLE, VARCHAR, SqlType
 
 GOLDEN = Path(__file__).parent.parent / "slt"
-FOLDERS = sorted(path.name for path in GOLDEN.iterdir() if path.is_dir())
+FOLDERS = sorted(path.name for path in GOLDEN.iterdir() if path.is_dir() and path.name != "__pycache__")
 
 
 def plans_of(folder: str) -> list[Any]:

@@ -44,6 +44,8 @@ class AggregateCall(Generic[Arg]):
     """the rows of OVER, or some of a match; None: those of a group, or of a FOLD"""
     arrangement: Arrangement | None = None
     """it gives back the rows of its group, arranged"""
+    number: int | None = None
+    """which row of its frame nth_value gives, from 1"""
 
     @staticmethod
     def builtin(name: str, fn: str, arg: Other | None, type_: SqlType, distinct: bool = False) -> AggregateCall[Other]:
@@ -62,9 +64,11 @@ class AggregateCall(Generic[Arg]):
         return AggregateCall(result.names, program.name, args, tuple(f.type for f in result), program=program)
 
     @staticmethod
-    def over(name: str, fn: str, arg: str | None, frame: Frame, distinct: bool, type_: SqlType) -> AggregateCall[str]:
+    def over(
+        name: str, fn: str, arg: str | None, frame: Frame, distinct: bool, type_: SqlType, number: int | None = None
+    ) -> AggregateCall[str]:
         """A built-in aggregate, or a function of windows alone, over a frame."""
-        return replace(AggregateCall.builtin(name, fn, arg, type_, distinct), framed=frame)
+        return replace(AggregateCall.builtin(name, fn, arg, type_, distinct), framed=frame, number=number)
 
     @staticmethod
     def matched(
@@ -77,7 +81,9 @@ class AggregateCall(Generic[Arg]):
 
     def with_arguments(self, args: tuple[Other, ...], names: tuple[str, ...]) -> AggregateCall[Other]:
         """The same of other arguments, under other names."""
-        return AggregateCall(names, self.fn, args, self.types, self.distinct, self.program, self.framed)
+        return AggregateCall(
+            names, self.fn, args, self.types, self.distinct, self.program, self.framed, number=self.number
+        )
 
     @property
     def name(self) -> str:
@@ -112,7 +118,8 @@ class AggregateCall(Generic[Arg]):
         saved."""
         match self.framed:
             case Frame():
-                return "WindowCall", ("name", "fn", "arg", "frame", "distinct", "type")
+                number = () if self.number is None else ("number",)
+                return "WindowCall", ("name", "fn", "arg", "frame", "distinct", "type", *number)
             case MatchRows():
                 return "Summary", ("name", "fn", "args", "type", "variables", "final", "distinct", "program")
         also = () if self.arrangement is None else ("arrangement",)
@@ -158,7 +165,7 @@ class AggregateCall(Generic[Arg]):
             inside = ", ".join(map(str, self.args)) or "*"
             return f"{'FINAL ' if self.final else ''}{self.fn}({who}{distinct}{inside})"
         inside = ", ".join(told(arg) if isinstance(arg, Expr) else arg for arg in self.args) or "*"
-        return f"{self.fn}({distinct}{inside})"
+        return f"{self.fn}({distinct}{inside}{'' if self.number is None else f', {self.number}'})"
 
     def __str__(self) -> str:
         rows = f" {self.framed}" if isinstance(self.framed, Frame) else ""

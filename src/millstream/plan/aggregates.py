@@ -46,7 +46,7 @@ RANKS = frozenset(("rank", "dense_rank"))
 KNOWN = frozenset(("first_known", "last_known"))
 """what first_value and last_value are with IGNORE NULLS, and any_value: names that are not written"""
 
-OVER_NAMES = NAMES | RANKS | KNOWN | {"lag"}
+OVER_NAMES = NAMES | RANKS | KNOWN | {"lag", "nth_value"}
 """all that an OVER operator computes"""
 
 _SPREADS = frozenset(("stddev_samp", "stddev_pop", "var_samp", "var_pop"))
@@ -80,7 +80,7 @@ def result_type(fn: str, distinct: bool, arg_type: SqlType | None) -> SqlType | 
         return BIGINT
     if fn in ("min", "max"):
         return arg_type
-    if fn in ("first_value", "last_value", "lag") or fn in KNOWN:
+    if fn in ("first_value", "last_value", "nth_value", "lag") or fn in KNOWN:
         return None if distinct else arg_type
     if not arg_type.is_numeric:
         return None

@@ -7,6 +7,8 @@ from typing import Literal
 from millstream.plan.lengths import length_told
 from millstream.records import dataclass
 
+Unit = Literal["rows", "range", "groups"]
+
 
 @dataclass(frozen=True, slots=True)
 class Between:
@@ -23,16 +25,17 @@ class Between:
 @dataclass(frozen=True, slots=True)
 class Frame:
     """ROWS: the row and `preceding` rows before it. RANGE: rows at most `preceding` µs older, peers included.
+    GROUPS: the rows of its time, and of the `preceding` times before it at which its partition has rows.
 
     None is UNBOUNDED; Between is a frame that ends before or after the current row.
     """
 
-    unit: Literal["rows", "range"]
+    unit: Unit
     preceding: int | Between | None
 
     def __post_init__(self) -> None:
-        if self.unit not in ("rows", "range"):
-            raise ValueError(f"a frame is in rows or range, not {self.unit!r}")
+        if self.unit not in ("rows", "range", "groups"):
+            raise ValueError(f"a frame is in rows, range or groups, not {self.unit!r}")
         if isinstance(self.preceding, int) and self.preceding < 0:
             raise ValueError("a frame that ends at the current row begins before it")
         if not -(2**62) < (self.start or 0) < 2**62 or not -(2**62) < self.end < 2**62:
@@ -55,5 +58,5 @@ class Frame:
     def _bound(self, distance: int | None) -> str:
         if distance is None:
             return "UNBOUNDED PRECEDING"
-        length = abs(distance) if self.unit == "rows" else length_told(abs(distance))
+        length = length_told(abs(distance)) if self.unit == "range" else abs(distance)
         return f"{length} {'PRECEDING' if distance >= 0 else 'FOLLOWING'}"

@@ -104,11 +104,14 @@ class ArrangedBinder:
     def _nth(
         self, arguments: Sequence[exp.Expr], frame: str | None, scalar: ExpressionBinder, node: exp.Window, nulls: bool
     ) -> ArrangedCall:
+        value, number = self.nth(arguments, scalar, node)
+        return ArrangedCall("", "nth_value", (self.column(value),), value.type, frame, number, ignores_nulls=nulls)
+
+    def nth(self, arguments: Sequence[exp.Expr], scalar: ExpressionBinder, node: exp.Window) -> tuple[Expr, int]:
+        """The arguments of nth_value."""
         if len(arguments) != 2:
             self.context.fail(f"nth_value takes two arguments, got {len(arguments)}", node.this)
-        value = self._value(arguments[0], "nth_value", scalar)
-        number = self._whole(arguments[1], "nth_value", scalar, 1)
-        return ArrangedCall("", "nth_value", (self.column(value),), value.type, frame, number, ignores_nulls=nulls)
+        return self._value(arguments[0], "nth_value", scalar), self._whole(arguments[1], "nth_value", scalar, 1)
 
     def _shifted(
         self, name: str, arguments: Sequence[exp.Expr], scalar: ExpressionBinder, node: exp.Window, nulls: bool

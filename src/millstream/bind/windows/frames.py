@@ -42,8 +42,6 @@ class FrameBinder:
                 hint="add ROWS UNBOUNDED PRECEDING, ROWS n PRECEDING or RANGE n SECONDS PRECEDING",
             )
         unit = str(spec.args.get("kind") or "ROWS").lower()
-        if unit not in ("rows", "range"):
-            self.refuse_unended(f"{unit.upper()} frames need", node)
         start, end = (self._bound(unit, spec, side, node) for side in ("start", "end"))
         if end == _UNBOUNDED:
             self.context.fail("a frame cannot end at UNBOUNDED PRECEDING", node, hint="… AND CURRENT ROW")
@@ -56,22 +54,36 @@ class FrameBinder:
             self.refuse_endless(node)
         if unit == "rows":
             self.check_ahead(-end, node)
+        if unit == "groups" and end < 0:
+            self.refuse_unended("GROUPS frames that reach beyond the current row need", node)
         if start < end:
             return None
         first = None if start == _UNBOUNDED else start
+        if unit == "groups" and (first is not None or end):
+            return Frame("groups", Between(first, end) if end else first)
         return Frame("rows" if unit == "rows" else "range", Between(first, end) if end else first)
+
+    def excludes_ties(self, window: exp.Window, node: exp.Window) -> bool:
+        """Whether a window leaves out the other rows of the same time, at which it ends."""
+        spec = window.args.get("spec")
+        if spec is None or spec.args.get("exclude") is None or spec.args["exclude"].name != "TIES":
+            return False
+        unit = str(spec.args.get("kind") or "ROWS").lower()
+        return unit != "rows" and self._bound(unit, spec, "end", node) == 0
 
     def _without_excluded(self, spec: exp.Expr, unit: str, start: int, end: int, node: exp.Window) -> tuple[int, int]:
         """The bounds of a frame that begins or ends at what EXCLUDE leaves out: it begins or ends beside it."""
         excluded = spec.args["exclude"].name if spec.args.get("exclude") is not None else "NO OTHERS"
         if excluded == "NO OTHERS":
             return start, end
+        if excluded == "TIES" and unit != "rows" and end == 0:
+            excluded = "GROUP"
         if excluded != ("CURRENT ROW" if unit == "rows" else "GROUP") or (start and end):
             self.context.refuse(
                 f"EXCLUDE {excluded} is not supported here",
                 node,
-                detail="a frame can leave out the row, or the rows of the same time, at which it begins or ends",
-                hint="ROWS n PRECEDING EXCLUDE CURRENT ROW, or RANGE n SECONDS PRECEDING EXCLUDE GROUP",
+                detail="ROWS can leave out the row, and RANGE and GROUPS the rows of its time, where a frame ends",
+                hint="ROWS n PRECEDING EXCLUDE CURRENT ROW, or RANGE n SECONDS PRECEDING EXCLUDE GROUP or EXCLUDE TIES",
             )
         return (start, 1) if end == 0 else (-1, end)
 
@@ -109,13 +121,15 @@ class FrameBinder:
             hint="end it after a number of rows or a duration: … AND n FOLLOWING, … AND CURRENT ROW",
         )
 
-    def count(self, start: exp.Expr, node: exp.Expr) -> int:
-        """A number of rows."""
+    def count(self, start: exp.Expr, node: exp.Expr, unit: str = "rows") -> int:
+        """A number of rows, or of times."""
         if isinstance(start, exp.Literal) and not start.is_string and str(start.this).isdigit():
             return self._bounded(int(start.this), node)
         if start.find(exp.Column) is not None:
-            self.context.fail("ROWS takes a constant number of rows, not a column", node, hint="ROWS 10 PRECEDING")
-        return self.context.fail("ROWS takes a whole number", node, hint="for time write RANGE 10 SECONDS PRECEDING")
+            self.context.fail(f"{unit.upper()} takes a constant number, not a column", node, hint="ROWS 10 PRECEDING")
+        return self.context.fail(
+            f"{unit.upper()} takes a whole number", node, hint="for time write RANGE 10 SECONDS PRECEDING"
+        )
 
     def span(self, start: exp.Expr, node: exp.Expr) -> int:
         """A length of time."""
@@ -152,5 +166,5 @@ class FrameBinder:
             return 0
         distance = _UNBOUNDED
         if not isinstance(bound, str):
-            distance = self.count(bound, node) if unit == "rows" else self.span(bound, node)
+            distance = self.span(bound, node) if unit == "range" else self.count(bound, node, unit)
         return -distance if spec.args.get(f"{side}_side") == "FOLLOWING" else distance

@@ -16,6 +16,7 @@ from millstream.bind.scope import Scope
 from millstream.bind.windows.arranged import OF_WHOLE, ArrangedBinder, needs_all_rows
 from millstream.bind.windows.frames import FrameBinder
 from millstream.bind.windows.order import Sorting, end_of, group_end, sort_partitions
+from millstream.bind.windows.own_row import WITH_OWN, with_own
 from millstream.expressions.functions import resolve
 from millstream.expressions.nodes import Case, Column, Expr, Literal
 from millstream.plan import aggregates
@@ -95,13 +96,17 @@ class WindowBinder:
         if is_backward:
             fn = _BACKWARD.get(fn, fn)
         frame = self.frames.frame(window, node, is_backward)
-        if frame is not None and frame.unit == "range" and not isinstance(keys, tuple):
+        if frame is not None and frame.unit != "rows" and not isinstance(keys, tuple):
             self.context.refuse(
-                "RANGE in an order other than time alone is not supported",
+                f"{frame.unit.upper()} in an order other than time alone is not supported",
                 node,
                 detail=None if window.args.get("spec") else "without a frame, ORDER BY means RANGE UNBOUNDED PRECEDING",
                 hint="use ROWS … PRECEDING",
             )
+        if self.frames.excludes_ties(window, node):
+            if is_backward:
+                self.context.refuse("EXCLUDE TIES in an order other than time", node, hint="ORDER BY time")
+            return self._beside_ties(call, fn, arg, type_, distinct, frame, keys)
         if frame is None:
             return Literal(type_, 0 if fn == "count" else None)
         if frame.end < 0 and frame.unit == "range" and fn in ("first_value", "last_value"):
@@ -111,6 +116,28 @@ class WindowBinder:
                 hint=f"use ROWS … FOLLOWING, or {call.name}(… IGNORE NULLS)",
             )
         return self._call(keys, fn, None if arg is None else self._column(arg), frame, type_, distinct)
+
+    def _beside_ties(
+        self, call: WrittenCall, fn: str, arg: Expr | None, type_: SqlType, distinct: bool, frame: Frame | None,
+        keys: Partition,
+    ) -> Expr:  # fmt: skip
+        """An aggregate over the rows before those of the same time, and the row itself."""
+
+        def before(fn: str, arg: Expr | None) -> Expr:
+            of = aggregates.result_type(fn, False, None if arg is None else arg.type)
+            assert of is not None
+            if frame is None:
+                return Literal(of, 0 if fn == "count" else None)
+            return self._call(keys, fn, None if arg is None else self._column(arg), frame, of)
+
+        found = None if distinct and fn not in ("min", "max") else with_own(fn, arg, before)
+        if found is None:
+            self.context.refuse(
+                f"{call.name} with EXCLUDE TIES is not supported",
+                call.node,
+                hint=f"use {', '.join(WITH_OWN)}, or EXCLUDE GROUP",
+            )
+        return coerce(found, type_)
 
     def _complete(
         self, node: exp.Window, window: exp.Window, keys: Partition, scalar: ExpressionBinder
@@ -163,10 +190,11 @@ class WindowBinder:
         return self.patterns.bind(node, window, keys, expressions.scope.items)
 
     def _call(
-        self, keys: Partition, fn: str, arg: str | None, frame: Frame, type_: SqlType, distinct: bool = False
-    ) -> Expr:
+        self, keys: Partition, fn: str, arg: str | None, frame: Frame, type_: SqlType, distinct: bool = False,
+        number: int | None = None,
+    ) -> Expr:  # fmt: skip
         """The column of a call, the same for equal calls."""
-        call = AggregateCall.over("", fn, arg, frame, distinct, type_)
+        call = AggregateCall.over("", fn, arg, frame, distinct, type_, number)
         group = self.groups.setdefault(keys, {})
         return Column(type_, group.setdefault(call, f"${sum(map(len, self.groups.values())) + 1}.{fn}"))
 
@@ -186,13 +214,36 @@ class WindowBinder:
             return self._numbered(name, keys, window, node)
         if name in ("lag", "lead"):
             return self._shifted(name, keys, node, scalar, is_backward)
+        if name == "nth_value":
+            return self._nth(keys, window, node, scalar, is_backward)
         if name in OF_WHOLE:
             self.frames.refuse_unended(f"{name} needs", call)
         return self.context.fail(
             f"no window aggregate {name}",
             call,
-            hint="available: " + ", ".join(sorted({*aggregates.NAMES, *_NUMBERS, "lag", "lead"})),
+            hint="available: " + ", ".join(sorted({*aggregates.NAMES, *_NUMBERS, "lag", "lead", "nth_value"})),
         )
+
+    def _nth(
+        self, keys: Partition, window: exp.Window, node: exp.Window, scalar: ExpressionBinder, is_backward: bool
+    ) -> Expr:
+        """nth_value(x, n): x of the n-th row of a frame."""
+        arranged = ArrangedBinder(self.context, self._column)
+        value, number = arranged.nth(call_of(node.this)[1], scalar, node)
+        if is_backward or not isinstance(keys, tuple):
+            self.frames.refuse_unended("nth_value in an order other than time needs", node)
+        if self.frames.excludes_ties(window, node):
+            self.frames.refuse_unended("nth_value with EXCLUDE TIES needs", node)
+        frame = self.frames.frame(window, node)
+        if frame is None:
+            return Literal(value.type, None)
+        if frame.end < 0 and frame.unit == "range":
+            self.context.refuse(
+                "nth_value over a RANGE that reaches beyond the current row is not supported",
+                node,
+                hint="use ROWS … FOLLOWING",
+            )
+        return self._call(keys, "nth_value", self._column(value), frame, value.type, number=number)
 
     def _numbered(self, fn: str, keys: Partition, window: exp.Window, node: exp.Window) -> Expr:
         """row_number() counts the rows so far; rank() and dense_rank() give rows of equal time equal numbers."""
@@ -288,6 +339,8 @@ class WindowBinder:
         frame = self.frames.frame(window, node)
         if not isinstance(keys, tuple) or self._is_backward(window, keys):
             self.context.refuse("an aggregate written in SQL in an order other than time", node, hint="ORDER BY time")
+        if frame is not None and frame.unit == "groups":
+            self.context.refuse("an aggregate written in SQL over GROUPS", node, hint="use ROWS or RANGE")
         if frame is None or isinstance(frame.preceding, Between):
             self.context.refuse("this window does not end at the current row", node, hint="… AND CURRENT ROW")
         reach = WindowReach(frame.unit, frame.preceding)
@@ -299,6 +352,8 @@ class WindowBinder:
             return None
         slide = spec.args["slide"]
         unit = str(spec.args.get("kind") or "ROWS").lower()
+        if unit == "groups":
+            self.context.refuse("GROUPS cannot slide", slide, hint="use ROWS or RANGE")
         every = self.frames.count(slide.this, slide) if unit == "rows" else self.frames.span(slide.this, slide)
         if every < 1:
             self.context.fail("SLIDE takes at least one row, or some time", slide)

@@ -8,8 +8,8 @@ from millstream.kernels import accumulators
 from millstream.kernels.accumulators import Sums
 from millstream.kernels.over import loops
 from millstream.kernels.over.emit import emit
-from millstream.kernels.over.layout import Held, NamedFrame, OverLayout, Part, Queue, Rank
-from millstream.kernels.over.parts import cell_at, count_up, expire, load_cell, offer, put, take
+from millstream.kernels.over.layout import Held, NamedFrame, Nth, OverLayout, Part, Queue, Rank
+from millstream.kernels.over.parts import cell_at, count_up, expire, load_cell, note, offer, put, take
 from millstream.kernels.source.passes import imports_of
 from millstream.kernels.source.writer import filled, indented
 
@@ -69,7 +69,7 @@ def _step(layout: OverLayout) -> str:
         if frame.is_delayed:
             head += f"    {frame.name}_until = widths[{len(layout.frames) + i}]\n"
     early = [i for i, call in enumerate(layout.spec.calls) if call.frame.unit == "rows"]
-    late = [i for i, call in enumerate(layout.spec.calls) if call.frame.unit == "range"]
+    late = [i for i, call in enumerate(layout.spec.calls) if call.frame.unit != "rows"]
     enter = [*_enter(layout), *(line for i in early for line in emit(layout, i))]
     if not late:
         if any(isinstance(part, Rank) for part in layout.parts):
@@ -153,6 +153,8 @@ def _take_in(layout: OverLayout, part: Part) -> Iterator[str]:
             yield from offer(part)
         case Rank():
             yield from count_up(part)
+        case Nth():
+            yield from note(layout, part)
 
 
 def _table_room(table: int, *before: str) -> Iterator[str]:
@@ -167,7 +169,7 @@ def _catch_up(layout: OverLayout, frame: NamedFrame) -> Iterator[str]:
     end = f"slots[s + {name.upper()}_END]"
     yield f"while {name}_end < tail:"
     yield f"    c = {cell_at(f'{name}_end')}"
-    yield f"    if cells[c + CELL_TIME] > {name}_latest:"
+    yield f"    if cells[c + {frame.cell_place}] > {name}_latest:"
     yield "        break"
     for i, part in enumerate(layout.tables):
         if part.frame == frame:
@@ -226,19 +228,24 @@ def _room(layout: OverLayout) -> Iterator[str]:
     yield "tail = slots[s + TAIL]"
     lows = []
     stays = []
+    if layout.counts_groups:
+        # the number of this row's time in its partition: it is noted when the row has its cell
+        yield "group = slots[s + GROUP_NUMBER]"
+        yield "if group == 0 or slots[s + GROUP_TIME] != t:"
+        yield "    group += 1"
     for frame in layout.logged:
         name = frame.name
         if frame.is_range and frame.is_delayed:
-            yield f"{name}_latest = max(t, NULL_INT + {name}_until) - {name}_until"
+            yield f"{name}_latest = max({frame.place}, NULL_INT + {name}_until) - {name}_until"
             yield f"{name}_end = slots[s + {name.upper()}_END]"
         if frame.is_range and frame.is_bounded:
-            yield f"{name}_since = max(t, NULL_INT + {name}_width) - {name}_width"
+            yield f"{name}_since = max({frame.place}, NULL_INT + {name}_width) - {name}_width"
             yield f"{name}_head = slots[s + {name.upper()}_HEAD]"
             lows.append(f"{name}_head")
-            stays.append(f"({name}_head == oldest and cells[c + CELL_TIME] >= {name}_since)")
+            stays.append(f"({name}_head == oldest and cells[c + {frame.cell_place}] >= {name}_since)")
         elif frame.is_range:
             lows.append(f"{name}_end")
-            stays.append(f"({name}_end == oldest and cells[c + CELL_TIME] > {name}_latest)")
+            stays.append(f"({name}_end == oldest and cells[c + {frame.cell_place}] > {name}_latest)")
         else:
             lows.append(f"max(0, tail - {_reach(frame)})")
             stays.append(f"oldest > tail - {_reach(frame)}")
@@ -281,7 +288,7 @@ def _leave(layout: OverLayout, frame: NamedFrame) -> Iterator[str]:
     if frame.is_range:
         yield f"while {name}_head < {f'{name}_end' if frame.is_delayed else 'tail'}:"
         yield f"    c = {cell_at(f'{name}_head')}"
-        yield f"    if cells[c + CELL_TIME] >= {name}_since:"
+        yield f"    if cells[c + {frame.cell_place}] >= {name}_since:"
         yield "        break"
         yield from indented(taken)
         yield f"    {name}_head += 1"
@@ -301,6 +308,10 @@ def _write_cell(layout: OverLayout) -> Iterator[str]:
     yield f"c = {cell_at('tail')}"
     if "time" in layout.cell_lanes:
         yield "cells[c + CELL_TIME] = t"
+    if layout.counts_groups:
+        yield "cells[c + CELL_GROUP] = group"
+        yield "slots[s + GROUP_NUMBER] = group"
+        yield "slots[s + GROUP_TIME] = t"
     flags = [f"({arg.name}_in << {layout.flag_bit(arg)})" for arg in layout.logged_args if arg.flagged]
     if flags:
         yield f"cells[c + CELL_FLAGS] = {' | '.join(flags)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from millstream.kernels.over.layout import Held, OverLayout, Rank
+from millstream.kernels.over.layout import Held, Nth, OverLayout, Rank
 from millstream.kernels.over.parts import cell_at, cell_value
 
 
@@ -24,6 +24,9 @@ def emit(layout: OverLayout, number: int) -> Iterator[str]:
     prefix = f"s + {part.name.upper()}"
     if isinstance(part, Rank):
         yield f"{out} = slots[{prefix}_VALUE]"
+    elif isinstance(part, Nth):
+        yield f"{ok} = slots[{prefix}_KNOWN] != 0"
+        yield f"{out} = {'sums' if part.arg.kind == 'float' else 'slots'}[{prefix}_VALUE]"
     elif isinstance(part, Held):
         yield from layout.accumulator(call).result(part.place, out, ok, f"return OVERFLOW + {number}")
     else:
@@ -57,7 +60,10 @@ def _from_cells(layout: OverLayout, number: int) -> Iterator[str]:
         yield f"{ok} = {known}"
         yield f"{out} = {value}"
         return
+    if call.fn == "nth_value":
+        yield f"nth = {name}_head + widths[{2 * len(layout.frames) + layout.numbers.index(call.number)}] - 1"
     place, is_there = {
+        "nth_value": ("nth", f"nth < {end}"),
         "first_value": (f"{name}_head", f"{name}_head < {end}"),
         "last_value": (f"({end} - 1)", f"{name}_head < {end}"),
         "lag": (f"(end - 1 - {name}_width)", f"end > {name}_width"),

@@ -50,7 +50,8 @@ class OverKernel:
         self.source = generate(self.layout)
         self._step = compile_kernel(self.source, "step")
         frames = [named.frame for named in self.layout.frames]
-        self._widths = as_input(np.array([frame.start or 0 for frame in frames] + [frame.end for frame in frames]))
+        widths = [frame.start or 0 for frame in frames] + [frame.end for frame in frames]
+        self._widths = as_input(np.array([*widths, *self.layout.numbers], dtype=np.int64))
         self._shape = as_input(np.array(self.layout.shape))
         self._keys = [spec.input.index(key) for key in spec.keys]
         self._args = [spec.input.index(arg.column) for arg in self.layout.args]

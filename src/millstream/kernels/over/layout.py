@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
+from typing import TypeGuard
 
 from millstream.kernels.accumulators import Accumulator, Extreme, Place, State, Sums
 from millstream.kernels.accumulators.columns import ArgumentColumn
@@ -35,7 +36,18 @@ class NamedFrame:
 
     @property
     def is_range(self) -> bool:
-        return self.frame.unit == "range"
+        """Whether rows leave it by their time, or by the number of their time, not one for one."""
+        return self.frame.unit != "rows"
+
+    @property
+    def place(self) -> str:
+        """What it measures by: the time of a row, or the number of that time in its partition."""
+        return "group" if self.frame.unit == "groups" else "t"
+
+    @property
+    def cell_place(self) -> str:
+        """The lane of a cell that has it."""
+        return "CELL_GROUP" if self.frame.unit == "groups" else "CELL_TIME"
 
     @property
     def preceding(self) -> int:
@@ -111,7 +123,25 @@ class Rank:
         return ("rows", "last", "value")
 
 
-Part = Held | Queue | Rank
+@dataclass(frozen=True)
+class Nth:
+    """How many rows have entered a frame that none leaves, and the value of the row with a number."""
+
+    frame: NamedFrame
+    arg: ArgumentColumn
+    number: int
+    """the place of the number in what the loop gets, not the number itself"""
+
+    @property
+    def name(self) -> str:
+        return f"{self.frame.name}_{self.arg.name}_nth{self.number}"
+
+    @property
+    def lanes(self) -> tuple[str, ...]:
+        return ("known", "value", "rows")
+
+
+Part = Held | Queue | Rank | Nth
 
 
 @dataclass(frozen=True)
@@ -135,6 +165,15 @@ class OverLayout:
     def frames(self) -> tuple[NamedFrame, ...]:
         distinct = dict.fromkeys(call.frame for call in self.spec.calls)
         return tuple(NamedFrame(f"f{i}", frame) for i, frame in enumerate(distinct))
+
+    @cached_property
+    def numbers(self) -> tuple[int | None, ...]:
+        """Which rows of their frames calls of nth_value ask for."""
+        return tuple(dict.fromkeys(call.number for call in self.spec.calls if call.number is not None))
+
+    @cached_property
+    def counts_groups(self) -> bool:
+        return any(frame.place == "group" for frame in self.logged)
 
     def arg(self, call: AggregateCall[str]) -> ArgumentColumn:
         return next(arg for arg in self.args if call.arg is not None and arg.column.lower() == call.arg.lower())
@@ -162,6 +201,8 @@ class OverLayout:
             return Rank(frame, call.fn)
         if call.arg is None:
             return None if frame.is_bounded else Held(frame, self.accumulator(call).state)
+        if call.fn == "nth_value":
+            return None if frame.is_bounded else Nth(frame, self.arg(call), self.numbers.index(call.number))
         state = self.accumulator(call).state
         if isinstance(state, Extreme) and frame.is_bounded:
             return Queue(frame, self.arg(call), call.fn)
@@ -221,6 +262,7 @@ class OverLayout:
         names = ["base", "capacity", "tail"] if self.logged else []
         names += [f"{frame.name}_head" for frame in self.logged if frame.is_range and frame.is_bounded]
         names += [f"{frame.name}_end" for frame in self.delayed if frame.is_range]
+        names += ["group_number", "group_time"] if self.counts_groups else []
         names += [f"{part.name}_{lane}" for part in self.parts for lane in part.lanes]
         return {name: lane for lane, name in enumerate(names or ["nothing"])}
 
@@ -228,7 +270,8 @@ class OverLayout:
     def cell_lanes(self) -> dict[str, int]:
         if not self.logged:
             return {}
-        names = ["time"] if any(frame.is_range for frame in self.logged) else []
+        names = ["time"] if any(frame.is_range and frame.place == "t" for frame in self.logged) else []
+        names += ["group"] if self.counts_groups else []
         if any(arg.flagged for arg in self.logged_args):
             names.append("flags")
         names += [arg.name for arg in self.logged_args if arg.valued]
@@ -257,8 +300,8 @@ class OverLayout:
     def text_lanes(self, arg: ArgumentColumn) -> list[tuple[int, int]]:
         """The slot lanes that hold codes of a text argument, each with the lane that is 1 if it holds one."""
         lanes = self.slot_lanes
-        held = (part for part in self.parts if isinstance(part, Held) and not isinstance(part.state, Sums))
-        pairs = [[f"{part.name}_{lane}" for lane in part.lanes] for part in held if part.state.arg == arg]
+        held = (part for part in self.parts if isinstance(part, Nth) or _holds_value(part))
+        pairs = [[f"{part.name}_{lane}" for lane in part.lanes[:2]] for part in held if part.arg == arg]
         return [(lanes[known], lanes[value]) for known, value in pairs]
 
     @cached_property
@@ -266,6 +309,10 @@ class OverLayout:
         """How long after its last row a key may be forgotten; None if never."""
         if self.spec.ends is not None:
             return 0
-        if self.spec.keys and all(frame.is_range and frame.is_bounded for frame in self.frames):
+        if self.spec.keys and all(frame.frame.unit == "range" and frame.is_bounded for frame in self.frames):
             return max(frame.preceding for frame in self.frames)
         return None
+
+
+def _holds_value(part: Part) -> TypeGuard[Held]:
+    return isinstance(part, Held) and not isinstance(part.state, Sums)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from millstream.kernels.accumulators import Extreme, Sums
 from millstream.kernels.accumulators.columns import ArgumentColumn
-from millstream.kernels.over.layout import Held, OverLayout, Queue, Rank
+from millstream.kernels.over.layout import Held, Nth, OverLayout, Queue, Rank
 from millstream.kernels.source.writer import indented
 from millstream.plan.aggregates import KNOWN
 
@@ -119,6 +119,15 @@ def expire(part: Queue) -> Iterator[str]:
     yield f"while queue_head < slots[{prefix}_QUEUE_TAIL] and {entry} < {part.frame.name}_head:"
     yield "    queue_head += 1"
     yield f"slots[{prefix}_QUEUE_HEAD] = queue_head"
+
+
+def note(layout: OverLayout, part: Nth) -> Iterator[str]:
+    """The row that enters may be the one with the number."""
+    known, value, rows = (f"s + {part.name.upper()}_{lane}" for lane in ("KNOWN", "VALUE", "ROWS"))
+    yield f"slots[{rows}] += 1"
+    yield f"if slots[{rows}] == widths[{2 * len(layout.frames) + part.number}]:"
+    yield f"    slots[{known}] = {part.arg.name}_in"
+    yield f"    {'sums' if part.arg.kind == 'float' else 'slots'}[{value}] = {part.arg.name}_v"
 
 
 def count_up(part: Rank) -> Iterator[str]:

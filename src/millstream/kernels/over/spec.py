@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from millstream.kernels.one_input import OneInput
 from millstream.kernels.registry import register
 from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.aggregates import KNOWN, NAMES, OVER_NAMES, RANKS, result_type
-from millstream.plan.windows import Between, Frame
+from millstream.plan.windows import Between, Frame, Unit
 from millstream.records import dataclass
 from millstream.schema import Field, Schema
 from millstream.types import BIGINT, BOOLEAN, SqlType
@@ -44,6 +44,8 @@ class _Calls(OneInput):
         for call in self.calls:
             if call.fn not in OVER_NAMES:
                 raise ValueError(f"no aggregate {call.fn}")
+            if (call.number is not None) != (call.fn == "nth_value"):
+                raise ValueError("nth_value alone has a number")
             if call.arg is not None and call.arg not in self.input:
                 raise ValueError(f"no argument column {call.arg}")
             expected = result_type(call.fn, call.distinct, self.type_of(call))
@@ -82,7 +84,7 @@ class OverSpec(_Calls):
     @property
     def waits(self) -> bool:
         """Whether a row's result needs its later peers, so that it is final only when time has passed it."""
-        return any(call.frame.unit == "range" for call in self.calls)
+        return any(call.frame.unit != "rows" for call in self.calls)
 
     def build(self) -> OverKernel:
         from millstream.kernels.over.kernel import OverKernel
@@ -101,14 +103,16 @@ class AheadSpec(_Calls):
         if len({call.frame.unit for call in self.calls}) != 1 or self.reach <= 0:
             raise ValueError("frames of one unit that reach ahead")
         for call in self.calls:
-            if call.fn not in NAMES | KNOWN:
+            if call.fn not in NAMES | KNOWN | {"nth_value"}:
                 raise ValueError(f"{call.fn} does not reach ahead")
-            if self.unit == "range" and call.fn in ("first_value", "last_value"):
+            if self.unit == "range" and call.fn in ("first_value", "last_value", "nth_value"):
                 raise ValueError(f"{call.fn} of a range that reaches ahead")
+            if self.unit == "groups":
+                raise ValueError("groups do not reach ahead")
         _ = self.behind
 
     @property
-    def unit(self) -> Literal["rows", "range"]:
+    def unit(self) -> Unit:
         return self.calls[0].frame.unit
 
     @property
@@ -149,7 +153,8 @@ class AheadSpec(_Calls):
             arg = f"arg{self.args.index(call.arg)}"
             if call.fn == "last_value":
                 arg = f"last{self.lasts.index(call.arg)}"
-        return AggregateCall.over(name, call.fn, arg, self._frame(call.frame), call.distinct, call.type)
+        frame = self._frame(call.frame)
+        return AggregateCall.over(name, call.fn, arg, frame, call.distinct, call.type, call.number)
 
     def _frame(self, frame: Frame) -> Frame:
         start = None if frame.start is None else frame.start + self.reach

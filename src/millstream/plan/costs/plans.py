@@ -225,7 +225,7 @@ def _over_events(node: Unary, flow: RelationFlow, known: Statistics, u: UnitCost
             for frame in {call.frame for call in calls}:
                 if frame.start is not None:
                     span = frame.start - min(frame.end, 0)
-                    rows = span * groups(keys, below, known) if frame.unit == "rows" else span / flow.distance
+                    rows = span * groups(keys, below, known) if frame.unit != "range" else span / flow.distance
                     held = max(held, rows)
             return flow, held, len(calls) * operator_costs.events_cpu(flow, u)
         case Yield(input=below, keys=keys, unit=unit, every=every):
