@@ -63,3 +63,20 @@ def test_a_query_in_the_middle_of_reading_is_refused() -> None:
             assert second.arrow().num_rows == 100_000
         assert count + sum(batch.num_rows for batch in batches) == 100_000
         assert db.sql("SELECT v + 2 AS w FROM a").arrow().num_rows == 100_000
+
+
+@pytest.mark.parametrize("time", ["ts", None])
+def test_registered_data_is_replaced_when_asked(time: str | None) -> None:
+    with ms.connect() as db:
+        db.register("a", rows(3), time=time)
+        with pytest.raises(ms.MillstreamError, match="a already exists") as refused:
+            db.register("a", rows(4), time=time)
+        assert "replace=True" in str(refused.value.hint)
+        query = db.sql(QUERIES[0])
+        assert query.arrow().num_rows == 3
+        if time is not None:
+            with pytest.raises(ms.MillstreamError, match="used by q1"):
+                db.register("a", rows(4), time=time, replace=True)
+            db.stop("q1")
+        db.register("a", rows(4), time=time, replace=True)
+        assert db.sql(QUERIES[0]).arrow().num_rows == 4

@@ -374,15 +374,22 @@ class Database(Guarded):
 
     @in_turn
     def register(
-        self, name: str, source: Any, time: str | None = None, slack: str | dt.timedelta | int | None = None
-    ) -> None:
+        self, name: str, source: Any, time: str | None = None, slack: str | dt.timedelta | int | None = None,
+        replace: bool = False,
+    ) -> None:  # fmt: skip
         """Register data under a name: with `time` a bounded stream ordered by that column, without it a table.
 
         `source` is a pyarrow Table, a pandas or polars DataFrame, or the path of a CSV, JSON lines or Parquet file.
+        With `replace`, it takes the place of what has the name, unless a query uses that.
         """
         self._require_open()
         self._host.settle()
+        kinds = (StreamDef, TableDef)
+        if not replace and self.catalog.has(name, kinds):
+            raise CatalogError(f"{name} already exists", hint="register(…, replace=True) replaces it")
         schema, data = conversion.to_batches(source, None, name)
+        if replace:
+            self.perform(act.Remove(name, kinds, if_exists=True))
         if time is None:
             self.perform(act.Define(TableDef(name, schema)))
             self._stored.load(name, data)
