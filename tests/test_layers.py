@@ -13,7 +13,7 @@ PACKAGE = Path(millstream.__file__).parent
 
 LAYERS = (
     # what everything rests on
-    "records", "errors", "arrays", "types", "schema", "limits", "durable", "sealed_duckdb", "wire",
+    "records", "errors", "arrays", "types", "schema", "limits", "durable", "spans", "sealed_duckdb", "wire",
     "sql",  # text ↔ trees
     "expressions",  # scalar expressions: what they are, their functions, how each engine computes them
     "plan",  # what a query means, and what can be proved of it

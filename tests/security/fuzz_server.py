@@ -81,7 +81,7 @@ class WireFuzzer:
                     answered = got
                 self.seen["answered" if answered else "ended"] += 1
             except TimeoutError:
-                raise AssertionError(f"the server hangs after {data!r}") from None
+                raise AssertionError(f"the server hangs after {data[:2000]!r}") from None
             except OSError:
                 self.seen["closed"] += 1
 

@@ -70,9 +70,16 @@ def test_an_admin_backs_a_server_up(server: ServerProcess) -> None:
     for target in ("monday", "elsewhere/x", "backups/../x", "/tmp/x", "backups/", "backups//tmp/x"):
         with pytest.raises(ms.MillstreamError):
             db.backup(target)
+    db.execute("BACKUP TO 'backups/sunday'")
+    assert check(server.backups / "sunday") == 2
+    for statement, wrong in (("BACKUP TO '/tmp/x'", "location"), ("BACKUP TO x", "quotes"), ("BACKUP 'x'", "TO")):
+        with pytest.raises(ms.MillstreamError, match=wrong):
+            db.execute(statement)
     from millstream.server.accounts import Accounts
 
     secret = Accounts(server.directory).add("will", "writer")
     with pytest.raises(ms.MillstreamError, match="writer"):
         ms.connect(server.address, token=secret).backup("backups/tuesday")
-    assert [path.name for path in server.backups.iterdir()] == ["monday"]
+    with pytest.raises(ms.MillstreamError, match="writer"):
+        ms.connect(server.address, token=secret).execute("BACKUP TO 'backups/tuesday'")
+    assert sorted(path.name for path in server.backups.iterdir()) == ["monday", "sunday"]

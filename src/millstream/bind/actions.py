@@ -197,6 +197,13 @@ class SetPlace:
     read_only: bool = False
 
 
+@dataclass(frozen=True)
+class BackUp:
+    """Copy the session to a place, while it keeps running."""
+
+    target: str
+
+
 Action = (
     Define
     | Remove
@@ -218,11 +225,12 @@ Action = (
     | DescribeEntry
     | StopQuery
     | ChangeSetting
+    | BackUp
 )
 
 
 def changes(action: Action) -> bool:
     """Whether it is kept; rows that are pushed are, as rows, and what consists of other actions is, as these."""
-    looks = isinstance(action, ExplainPlan | ShowList | DescribeEntry | PushRows | StartSet)
+    looks = isinstance(action, ExplainPlan | ShowList | DescribeEntry | PushRows | StartSet | BackUp)
     looks = looks or (isinstance(action, StopQuery) and action.whole)
     return not looks and not (isinstance(action, OnTables) and action.is_query and action.create is None)

@@ -13,6 +13,7 @@ from millstream.bind.actions import (
     AlterQuery,
     AlterStream,
     AlterWindow,
+    BackUp,
     ChangeRows,
     ChangeSetting,
     Define,
@@ -73,6 +74,7 @@ from millstream.plan.nodes import Kind
 from millstream.sql import history as H
 from millstream.sql import to_sql
 from millstream.sql.nodes import (
+    Backup,
     CreateAggregate,
     CreateQueries,
     CreateSink,
@@ -92,6 +94,7 @@ __all__ = [
     "AlterQuery",
     "AlterStream",
     "AlterWindow",
+    "BackUp",
     "ChangeRows",
     "ChangeSetting",
     "Define",
@@ -170,6 +173,8 @@ def bind(node: exp.Expr, catalog: Catalog, sql: str, parameters: Mapping[str, Sq
             return bind_alter_query(node, _altered(node, context))
         case H.Pause():
             return PauseQuery(str(node.name), bool(node.args.get("resume")))
+        case Backup():
+            return BackUp(node.this.name)
         case SetOption():
             return ChangeSetting(node.name.lower(), node.value)
         case SetLocation():

@@ -13,9 +13,11 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from millstream import spans
 from millstream.bind import actions as act
 from millstream.catalog import Catalog, DerivedDef, StreamDef, TableDef, ViewDef
 from millstream.errors import LimitError, MillstreamError
+from millstream.hosts.contract import Counts
 from millstream.server.accounts import Account, Role
 from millstream.session.database import Database
 from millstream.session.query import Query
@@ -97,7 +99,10 @@ class Caller:
 
         begun = time.monotonic()
         try:
-            with database.guard.permitting(permit):
+            with (
+                spans.span("statement", db__query__text=text[:_AUDIT_TEXT], enduser__id=self.account.name),
+                database.guard.permitting(permit),
+            ):
                 yield
         except MillstreamError as error:
             self.note("refused" if isinstance(error, ForbiddenError) else "failed", sql=text, error=error.message)
@@ -116,8 +121,13 @@ class Caller:
                     f"account {self.account.name} may not use {name}", hint="ask the admin for a grant"
                 )
 
-    def spend(self, rows: int) -> None:
-        self._clients.spend(self.account, rows)
+    def push(self, database: Database, stream: str, rows: Any, once: tuple[str, int] | None = None) -> Counts:
+        """Push its rows, which count towards what it may push."""
+        self._clients.spend(self.account, 0)
+        with spans.span("push", stream=stream, enduser__id=self.account.name):
+            counts = database.push(stream, rows, once)
+        self._clients.spend(self.account, counts.accepted + counts.late + counts.rejected)
+        return counts
 
     def started(self, query: str) -> None:
         """A query that runs now is this client's."""

@@ -23,6 +23,7 @@ from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.websockets import WebSocket
 
+from millstream import spans
 from millstream.connectors.text.pushed import TextRows
 from millstream.errors import CancelledError, CatalogError, DataError, LimitError, MillstreamError, ours
 from millstream.server import live
@@ -124,7 +125,8 @@ class Service:
             try:
                 client = await self._client(request)
                 client.require(role)
-                return await handler(request, client)
+                with spans.caused_by(request.headers):
+                    return await handler(request, client)
             except ClientDisconnect:
                 return Response(status_code=499)
             except Exception as error:
@@ -360,12 +362,9 @@ class Service:
     async def _push(self, request: Request, client: Caller) -> Response:
         stream = request.path_params["name"]
         client.require("writer", stream)
-        client.spend(0)
         rows, once = await _pushed(request), _once(request, client)
-        counts = await run_in_threadpool(self._database.push, stream, rows, once)
-        total = counts.accepted + counts.late + counts.rejected
-        client.spend(total)
-        self._pushed += total
+        counts = await run_in_threadpool(client.push, self._database, stream, rows, once)
+        self._pushed += counts.accepted + counts.late + counts.rejected
         return JSONResponse({"accepted": counts.accepted, "late": counts.late, "rejected": counts.rejected})
 
     async def _advance(self, request: Request, client: Caller) -> Response:

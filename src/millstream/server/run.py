@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import millstream
+from millstream import spans
 from millstream.errors import BindError, ConnectorError, EngineError
 from millstream.records import dataclass
 from millstream.server.accounts import LEAST_SECRET, Accounts
@@ -81,6 +82,7 @@ def serve(
     except ModuleNotFoundError as error:
         raise EngineError(f"the server needs {error.name}", hint="pip install 'millstream[server]'") from None
     tls = address.tls()
+    spans.begin()
     allow_many_connections()
     database = millstream.connect(directory, profile="untrusted", locations=locations, durability="disk")
     open_audit_log(directory)

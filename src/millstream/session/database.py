@@ -219,6 +219,9 @@ class Database(Guarded):
                 self._stop(query)
             case act.AlterQuery() | act.AlterWindow() | act.AlterStream() | act.PauseQuery():
                 return altering.perform(self, action, planned)
+            case act.BackUp(target=target):
+                with self.turn.let_others():
+                    self.backup(target)
             case act.SetPlace(name=place, directory=directory, read_only=read_only):
                 self.guard.set_location(place, directory, read_only)
             case act.ChangeSetting(name=setting, value=value):

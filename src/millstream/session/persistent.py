@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from millstream import plan_form
+from millstream import plan_form, spans
 from millstream.bind import statements as act
 from millstream.bind.context import Context
 from millstream.catalog import (
@@ -297,7 +297,7 @@ class SessionKeeper:
 
     def checkpoint(self) -> None:
         """Save all state now, so that the journal starts anew."""
-        with self._host.lock:
+        with self._host.lock, spans.span("checkpoint"):
             if self._closed:
                 return
             saved = save(self._host, self._states)

@@ -13,9 +13,9 @@ from millstream.errors import ParseError, Span
 from millstream.sql.other_dialects import hint_for
 
 STATEMENT_WORDS = (
-    "AGGREGATE", "ALGEBRAIC", "ALTER", "CREATE", "DELETE", "DESCRIBE", "DROP", "DSTREAM", "EXPLAIN", "INSERT",
-    "ISTREAM", "PAUSE", "RESET", "RESUME", "RSTREAM", "SELECT", "SET", "SHOW", "STOP", "STREAM", "TABLE", "UPDATE",
-    "VALUES", "WINDOW", "WITH",
+    "AGGREGATE", "ALGEBRAIC", "ALTER", "BACKUP", "CREATE", "DELETE", "DESCRIBE", "DROP", "DSTREAM", "EXPLAIN",
+    "INSERT", "ISTREAM", "PAUSE", "RESET", "RESUME", "RSTREAM", "SELECT", "SET", "SHOW", "STOP", "STREAM", "TABLE",
+    "UPDATE", "VALUES", "WINDOW", "WITH",
 )  # fmt: skip
 CLAUSE_WORDS = (
     "BETWEEN", "CASCADE", "CROSS JOIN", "DEFINE", "DISTINCT", "EXCEPT", "FROM", "GRANULARITY", "GROUP BY", "HAVING",

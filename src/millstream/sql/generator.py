@@ -76,6 +76,7 @@ class MillstreamGenerator(Generator):
         history.WithHistory: lambda self, node: " ".join(
             filter(None, ("WITH HISTORY", self._clause("SINCE", node.args.get("since"))))
         ),
+        nodes.Backup: lambda self, node: f"BACKUP TO {self.sql(node, 'this')}",
         nodes.CreateAggregate: lambda self, node: self.create_aggregate(node),
         nodes.CreateSink: lambda self, node: self.create_sink(node),
         nodes.CreateQueries: lambda self, node: self.create_queries(node),

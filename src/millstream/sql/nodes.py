@@ -302,6 +302,12 @@ class SetLocation(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "expression": False, "read_only": False}
 
 
+class Backup(exp.Expression):
+    """BACKUP TO `this`: a text, where a copy of the session goes."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
 class ResetOption(exp.Expression):
     """RESET `this`: back to the default of a session setting."""
 

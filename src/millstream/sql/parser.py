@@ -11,7 +11,17 @@ from sqlglot.tokenizer_core import Token, TokenType
 from millstream.sql.alterations import AlterationParser
 from millstream.sql.failures import STATEMENT_WORDS, did_you_mean, quoted
 from millstream.sql.history import QueryAlteration
-from millstream.sql.nodes import CreateSink, CreateStream, Explain, ResetOption, SetLocation, SetOption, Show, Stop
+from millstream.sql.nodes import (
+    Backup,
+    CreateSink,
+    CreateStream,
+    Explain,
+    ResetOption,
+    SetLocation,
+    SetOption,
+    Show,
+    Stop,
+)
 from millstream.sql.relations import CreateView
 from millstream.sql.spans import cover
 
@@ -28,6 +38,7 @@ class MillstreamParser(AlterationParser):
         "AGGREGATE": lambda self: self._parse_bare_aggregate(),
         "ALGEBRAIC": lambda self: self._parse_bare_aggregate(),
         "ALTER": lambda self: self._parse_alteration(),
+        "BACKUP": lambda self: self._parse_backup(),
         "CREATE": lambda self: self._parse_create_statement(),
         "DELETE": lambda self: self._parse_delete_statement(),
         "DESC": lambda self: self._parse_describe_statement(),
@@ -93,6 +104,12 @@ class MillstreamParser(AlterationParser):
 
     def _parse_stop(self) -> Stop:
         return self.expression(Stop(this=self._parse_name("the name of a query")))
+
+    def _parse_backup(self) -> Backup:
+        self._expect_words("TO")
+        if self._curr.token_type is not TokenType.STRING:
+            self.unexpected("a directory in quotes")
+        return self.expression(Backup(this=self._parse_primary()))
 
     def _parse_set_option(self) -> SetOption | SetLocation:
         if self._at_location():

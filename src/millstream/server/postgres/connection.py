@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import select
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -80,7 +81,7 @@ class Conversation:
     """One connection, after TLS was agreed on."""
 
     def __init__(
-        self, service: Reception, reader: M.ClientReader, writer: StreamWriter, process: int, secret: int
+        self, service: Reception, reader: StreamReader, writer: StreamWriter, process: int, secret: int
     ) -> None:
         self._service = service
         self._reader = reader
@@ -329,8 +330,11 @@ class Conversation:
         return sent
 
     async def _gone(self) -> None:
-        """Wait until the client has left. Messages that it sent before, which nobody has read, do not count."""
-        while not self._reader.cut and not self._writer.is_closing():
+        """Wait until the client has left. Messages that it sent before, and that nobody reads, hide that from asyncio,
+        so the socket is asked."""
+        watched = select.poll()
+        watched.register(self._writer.get_extra_info("socket").fileno(), getattr(select, "POLLRDHUP", 0))
+        while not self._reader.at_eof() and not self._writer.is_closing() and not watched.poll(0):
             await asyncio.sleep(0.5)
 
     async def _copy_out(self, copy: CopyOut) -> None:

@@ -52,12 +52,7 @@ class PostgresServer:
 
     async def start(self, host: str, port: int) -> int:
         """Listen; the port, which the system chooses for 0."""
-        loop = asyncio.get_running_loop()
-
-        def protocol() -> asyncio.StreamReaderProtocol:
-            return asyncio.StreamReaderProtocol(M.ClientReader(loop=loop), self._accept, loop=loop)
-
-        self._server = await loop.create_server(protocol, host, port)
+        self._server = await asyncio.start_server(self._accept, host, port)
         return int(self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
@@ -96,7 +91,6 @@ class PostgresServer:
         if len(self._conversations) >= MOST_CONNECTIONS:
             raise M.ProtocolError(f"{MOST_CONNECTIONS} clients are connected", hint="try again later")
         self._numbered += 1
-        assert isinstance(reader, M.ClientReader)
         conversation = Conversation(self, reader, writer, self._numbered, secrets.randbits(31))
         self._conversations[conversation.process] = conversation
         try:
@@ -175,8 +169,7 @@ class PostgresServer:
 
     def push(self, client: Caller, target: str, rows: Any) -> tuple[int, str | None]:
         """Rows of COPY: how many were accepted, and what to tell of the others."""
-        counts = self._database.push(target, rows)
-        client.spend(counts.accepted + counts.late + counts.rejected)
+        counts = client.push(self._database, target, rows)
         return counts.accepted, push_notice(target, counts.late, counts.rejected)
 
 

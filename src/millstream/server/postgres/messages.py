@@ -33,16 +33,6 @@ class LoginError(MillstreamError):
     """Nobody whom this server knows."""
 
 
-class ClientReader(StreamReader):
-    """What a client sends; `cut` once it will send no more, even if some of it has not been read yet."""
-
-    cut = False
-
-    def feed_eof(self) -> None:
-        self.cut = True
-        super().feed_eof()
-
-
 @dataclass(frozen=True)
 class WireColumn:
     """A column of a result, as clients are told of it."""
