@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from unittest.mock import patch
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import millstream as ms
 from millstream import plan_form
 from millstream.kernels.batch import Batch, Ints
+from millstream.kernels.events import grouping
 from millstream.kernels.events.asking import Asking
 from millstream.kernels.events.instances import Codes, Instances
 from millstream.kernels.events.kernel import AutomatonKernel
@@ -213,3 +215,33 @@ def test_explain_says_why_an_automaton_is_not_divided() -> None:
         told = db.explain("SELECT k_1 FROM s NEXT{$2.v > $1.v} s")
         assert "in one place: q1 asks for no column of an event to equal one it has" in told
         assert "hash(k)" in db.explain("SELECT k_1 FROM s NEXT{$2.k = $1.k} s")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT k, v_1, v FROM s FOLD{$2.k = $.k, $2.v > $.v, } s",
+        "SELECT k, v_1, v FROM s NEXT{$1.k = $2.k AND $2.v >= $1.v AND DUR < 40} s",
+        "SELECT a, b, v FROM (SELECT k AS a, v AS b FROM s NEXT{$1.k = $2.k} s) NEXT{$1.a = $2.k} s",
+    ],
+)
+def test_events_of_a_large_batch_are_taken_by_key_and_results_are_in_order(query: str) -> None:
+    spec, rng = spec_of(query), np.random.default_rng(5)
+    assert spec.by
+    keys, values = rng.integers(0, 40, 3_000), rng.integers(0, 9, 3_000)
+    rows = [(None if key == 0 else f"key {key}", int(value)) for key, value in zip(keys, values, strict=True)]
+    times = np.cumsum(rng.integers(0, 2, 3_000)).tolist()
+
+    def found(edges: list[int]) -> list[tuple[object, ...]]:
+        kernel = AutomatonKernel(spec)
+        state, told = kernel.open(), []
+        for begin, end in pairwise(edges):
+            out = kernel.step(state, batch_of(spec, rows[begin:end], times[begin:end]))
+            told += list(zip(out.time.tolist(), *out.rows.to_pydict().values(), strict=True))
+        return told
+
+    whole = found([0, 3_000])
+    with patch.multiple(grouping, _BYTES=0, _EVENTS=0, _GROUPS=8):
+        assert found([0, 3_000]) == whole
+        assert found([0, 1, 700, 701, 1_500, 2_999, 3_000]) == whole
+    assert len(whole) > 500

@@ -33,7 +33,7 @@ def _used(layout: AutomatonLayout, state: Instances) -> dict[SqlType, Ints]:
     rows = state.rows[: int(state.meta[loops.USED])]
     found: dict[SqlType, list[Ints]] = {}
     for number, columns in enumerate(layout.stored):
-        own = rows[rows[:, loops.STATE] == number]
+        own = rows[rows.view(np.int32)[:, loops.STATE] == number]
         for column in columns:
             if is_odd(column.type) or column.type.is_coded:
                 table = column.type if is_odd(column.type) else VARCHAR

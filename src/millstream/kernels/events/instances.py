@@ -23,6 +23,8 @@ commit = compile_kernel(_SOURCE, "commit")
 link = compile_kernel(_SOURCE, "link")
 _sweep = compile_kernel(_SOURCE, "sweep")
 _FEW = 1_024
+_LINE = 64
+"""bytes of a line of the cache"""
 
 
 @dataclass
@@ -48,10 +50,13 @@ class Codes:
 class Instances:
     """Rows of words in lists by state and code; see `loops`."""
 
-    def __init__(self, states: int, width: int, ports: int) -> None:
-        self.rows: Ints = np.zeros((8, width), dtype=np.int64)
-        self.rows[:, loops.STATE] = -1
-        self.lists: npt.NDArray[np.int64] = _no_lists(states, 8)
+    def __init__(self, code_words: Sequence[int], width: int, ports: int) -> None:
+        self.code_words: Ints = np.array(code_words, dtype=np.int64)
+        """for each state the word of the code by which its instances are found; negative: all are looked at"""
+        self.rows: Ints = _no_rows(8, width)
+        self.numbers: Ints = np.zeros(8, dtype=np.int64)
+        """of instances, in the order in which they came"""
+        self.lists: npt.NDArray[np.int64] = _no_lists(len(code_words), 8)
         self.marked: Ints = np.zeros(8, dtype=np.int64)
         self.meta: Ints = np.zeros(loops.SIZE, dtype=np.int64)
         self.meta[loops.FREE] = -1
@@ -62,6 +67,10 @@ class Instances:
         self.swept = 0
         self.kept_codes = 0
         self.ledger = Ledger()
+
+    @property
+    def halves(self) -> npt.NDArray[np.int32]:
+        return self.rows.view(np.int32)
 
     @property
     def live(self) -> int:
@@ -77,10 +86,9 @@ class Instances:
     def make_room(self, rows: int, marks: int) -> None:
         wanted = self.live + rows
         if wanted > len(self.rows):
-            more = np.zeros((max(wanted, 2 * len(self.rows)), self.rows.shape[1]), dtype=np.int64)
+            more = _no_rows(max(wanted, 2 * len(self.rows)), self.rows.shape[1])
             more[: len(self.rows)] = self.rows
-            more[len(self.rows) :, loops.STATE] = -1
-            self.rows = more
+            self.rows, self.numbers = more, np.resize(self.numbers, len(more))
         wanted = int(self.meta[loops.MARKED]) + marks
         if wanted > len(self.marked):
             self.marked = np.resize(self.marked, max(wanted, 2 * len(self.marked)))
@@ -88,13 +96,24 @@ class Instances:
     def commit(self, upto: int) -> None:
         """End the instant, if time has passed it."""
         if self.meta[loops.MARKED] and upto > self.meta[loops.EPOCH]:
-            commit(int(self.meta[loops.MARKED]), self.rows, self.lists, self.meta, self.marked)
+            arrays = (self.rows, self.halves, self.code_words, self.lists, self.meta, self.marked)
+            commit(int(self.meta[loops.MARKED]), *arrays)
 
     def sweep(self, bounds: Ints, now: int) -> None:
         """Forget what has lasted too long, now and then: whenever twice as many are there as after the last time."""
         if self.live > 2 * self.swept + _FEW and now > BEGIN and bounds.max(initial=-1) >= 0:
-            _sweep(int(self.meta[loops.USED]), self.rows, self.lists, self.meta, bounds, now)
+            arrays = (self.rows, self.halves, self.code_words, self.lists, self.meta)
+            _sweep(int(self.meta[loops.USED]), *arrays, bounds, now)
             self.swept = self.live
+
+
+def _no_rows(count: int, width: int) -> Ints:
+    """Free rows, the first at the beginning of a line of the cache."""
+    space = np.zeros(count * width + _LINE // 8, dtype=np.int64)
+    first = -space.ctypes.data % _LINE // 8
+    rows: Ints = space[first : first + count * width].reshape(count, width)
+    rows.view(np.int32)[:, loops.STATE] = -1
+    return rows
 
 
 def _no_lists(states: int, codes: int) -> npt.NDArray[np.int64]:

@@ -14,6 +14,7 @@ from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
 from millstream.kernels.events import loops
 from millstream.kernels.events.asking import Answers, Asking
 from millstream.kernels.events.forgetting import forget_codes
+from millstream.kernels.events.grouping import in_turns
 from millstream.kernels.events.instances import Instances
 from millstream.kernels.events.layout import AutomatonLayout
 from millstream.kernels.events.saving import exported, loaded
@@ -45,7 +46,7 @@ class AutomatonKernel:
         self._bounds = np.array([-1 if bound is None else bound for bound in spec.bounds], dtype=np.int64)
 
     def open(self) -> Instances:
-        return Instances(len(self.spec.states), self.layout.width, len(self.spec.inputs))
+        return Instances(self.layout.code_words, self.layout.width, len(self.spec.inputs))
 
     def step(self, state: Instances, batch: Batch) -> Batch:
         port = batch.port
@@ -84,38 +85,48 @@ class AutomatonKernel:
         """Take events in, and give out what automata found."""
         ports, places, starts, ends, seq = _together(events)
         columns = [array for port, batch in enumerate(events) for array in self._columns(state, port, batch)]
+        turns = in_turns(ends, self._keys(columns), state, upto)
+        taken = (ports, places, turns(starts), turns(ends), *map(turns, columns))
         constants = self._constants(state)
         state.hold(state.codes.size)
         out = np.zeros((max(64, len(ends) // 8), self.layout.output_width), dtype=np.int64)
         state.meta[loops.OUT] = 0
-        at, count = 0, len(ends)
-        run = self._run.form(count)
+        at = 0
+        run = self._run.form(len(ends))
         answers = None if self._asking is None else Answers(self._asking, state.codes)
         try:
-            while True:
-                given = (
-                    upto, ports, places, starts, ends, *columns,
-                    state.rows, state.rows.view(np.float64), state.lists, state.meta, state.marked,
-                    out, out.view(np.float64), *constants,
-                )  # fmt: skip
-                at = run(at, count, *given, *(answers.arrays if answers else ()))
-                if at == count:
-                    break
-                if answers is not None and answers.are_wanted:
-                    answers.give(self._look.form(0), given, at, count)
-                    # answers may be new texts
-                    constants = self._constants(state)
-                    continue
-                limits.check_made(int(state.meta[loops.OUT]))
-                state.make_room(int(state.meta[loops.NEED_ROWS]), int(state.meta[loops.NEED_MARKS]))
-                wanted = int(state.meta[loops.OUT] + state.meta[loops.NEED_OUT])
-                if wanted > len(out):
-                    more = np.zeros((max(wanted, 2 * len(out)), out.shape[1]), dtype=np.int64)
-                    more[: len(out)] = out
-                    out = more
+            for stop, known in turns.runs:
+                while at < stop:
+                    given = (
+                        known, *taken,
+                        state.rows, state.rows.view(np.float64), state.halves, state.code_words, state.numbers,
+                        state.lists, state.meta, state.marked,
+                        out, out.view(np.float64), *constants,
+                    )  # fmt: skip
+                    at = run(at, stop, *given, *(answers.arrays if answers else ()))
+                    if at == stop:
+                        break
+                    if answers is not None and answers.are_wanted:
+                        answers.give(self._look.form(0), given, at, stop)
+                        # answers may be new texts
+                        constants = self._constants(state)
+                        continue
+                    out = _make_room(state, out)
         except OverflowError as error:
             raise DataError("a number is too large", detail=str(error)) from error
-        return self._results(state, events, out[: int(state.meta[loops.OUT])], (places, ends, seq), upto)
+        state.meta[loops.EPOCH] = ends[-1]
+        found = turns.back(out[: int(state.meta[loops.OUT])])
+        return self._results(state, events, found, (places, ends, seq), upto)
+
+    def _keys(self, columns: Columns) -> Ints | None:
+        """The codes of the column that keeps instances apart, if all is known before the loop."""
+        if not self.spec.by or len(self.spec.inputs) > 1 or self._asking is not None:
+            return None
+        looked_at, coded, name = self.layout.looked_at[0], self.layout.coded[0], self.spec.by[0]
+        if name in coded:
+            return columns[2 * len(looked_at) + coded.index(name)]
+        is_code = name in looked_at and self.spec.inputs[0][name].type.is_coded
+        return columns[2 * looked_at.index(name)] if is_code else None
 
     def _constants(self, state: Instances) -> tuple[Any, ...]:
         arrays: tuple[Any, ...] = self._source.expressions.constants.arrays(state.codes.of_texts)
@@ -163,6 +174,18 @@ class AutomatonKernel:
             columns.append(decode(values, ok, column.field.type, state.codes.texts, table))
         made = pa.RecordBatch.from_arrays(columns, schema=self.spec.output.arrow)
         return Batch(made, ends[event], seq[event], upto, out[:, 1].copy())
+
+
+def _make_room(state: Instances, out: Ints) -> Ints:
+    """Room for what may come of the event at which a loop stopped."""
+    limits.check_made(int(state.meta[loops.OUT]))
+    state.make_room(int(state.meta[loops.NEED_ROWS]), int(state.meta[loops.NEED_MARKS]))
+    wanted = int(state.meta[loops.OUT] + state.meta[loops.NEED_OUT])
+    if wanted <= len(out):
+        return out
+    more = np.zeros((max(wanted, 2 * len(out)), out.shape[1]), dtype=np.int64)
+    more[: len(out)] = out
+    return more
 
 
 def as_values(words: Ints, reals: npt.NDArray[np.float64], word: int, type_: SqlType) -> npt.NDArray[Any]:

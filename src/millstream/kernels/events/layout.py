@@ -125,6 +125,13 @@ class AutomatonLayout:
         """The word that has the code of a value."""
         return self.word(state, name) if self.column(state, name).is_coded else self.codes[state][name]
 
+    @property
+    def code_words(self) -> list[int]:
+        """For each state the word of the code by which its instances are found; -1: all are looked at."""
+        return [
+            -1 if pair is None else self.code_word(number, pair[1]) for number, pair in enumerate(self.spec.indexes)
+        ]
+
     # -- events ----------------------------------------------------------------------------------------------------
 
     @cached_property

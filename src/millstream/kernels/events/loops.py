@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-START, END, NEXT, PREV, NUMBER, STATE, CODE, SUCCESSOR, HEADER = range(9)
+START, END, HEADER = 0, 1, 4
 """the words of a row; behind them which values are NULL, and the values"""
+
+NEXT, PREV, SUCCESSOR, STATE = 4, 5, 6, 7
+"""the halves of words of a row: few words are few lines of the cache"""
 
 FREE, USED, LIVE, NUMBERS, EPOCH, MARKED, OUT, NEED_ROWS, NEED_OUT, NEED_MARKS, SIZE = range(11)
 """what is known of the pool"""
@@ -14,10 +17,10 @@ UNTOUCHED, GONE, WAITING = -1, -2, -3
 """of an instance that no event of this instant met; that one met, with nothing to follow; that takes another's place"""
 
 
-def take(rows: Any, meta: Any) -> Any:
+def take(halves: Any, meta: Any) -> Any:
     x = meta[FREE]
     if x >= 0:
-        meta[FREE] = rows[x, NEXT]
+        meta[FREE] = halves[x, NEXT]
     else:
         x = meta[USED]
         meta[USED] += 1
@@ -25,102 +28,130 @@ def take(rows: Any, meta: Any) -> Any:
     return x
 
 
-def give_back(rows: Any, meta: Any, x: Any) -> Any:
-    rows[x, STATE] = -1
-    rows[x, NEXT] = meta[FREE]
+def give_back(halves: Any, meta: Any, x: Any) -> Any:
+    halves[x, STATE] = -1
+    halves[x, NEXT] = meta[FREE]
     meta[FREE] = x
     meta[LIVE] -= 1
 
 
-def append(rows: Any, lists: Any, meta: Any, state: Any, code: Any, x: Any) -> Any:
+def append(halves: Any, numbers: Any, lists: Any, meta: Any, state: Any, code: Any, x: Any) -> Any:
     last = lists[state, code, 1]
-    rows[x, NEXT] = -1
-    rows[x, PREV] = last
-    rows[x, STATE] = state
-    rows[x, CODE] = code
-    rows[x, SUCCESSOR] = UNTOUCHED
-    rows[x, NUMBER] = meta[NUMBERS]
+    halves[x, NEXT] = -1
+    halves[x, PREV] = last
+    halves[x, STATE] = state
+    halves[x, SUCCESSOR] = UNTOUCHED
+    numbers[x] = meta[NUMBERS]
     meta[NUMBERS] += 1
     if last < 0:
         lists[state, code, 0] = x
     else:
-        rows[last, NEXT] = x
+        halves[last, NEXT] = x
     lists[state, code, 1] = x
     lists[state, code, 2] += 1
 
 
-def unlink(rows: Any, lists: Any, x: Any) -> Any:
-    state = rows[x, STATE]
-    code = rows[x, CODE]
-    before = rows[x, PREV]
-    after = rows[x, NEXT]
+def unlink(halves: Any, lists: Any, state: Any, code: Any, x: Any) -> Any:
+    before = halves[x, PREV]
+    after = halves[x, NEXT]
     if before < 0:
         lists[state, code, 0] = after
     else:
-        rows[before, NEXT] = after
+        halves[before, NEXT] = after
     if after < 0:
         lists[state, code, 1] = before
     else:
-        rows[after, PREV] = before
+        halves[after, PREV] = before
     lists[state, code, 2] -= 1
 
 
-def wait(rows: Any, meta: Any, x: Any, y: Any) -> Any:
+def code_of(rows: Any, code_words: Any, state: Any, x: Any) -> Any:
+    """The code by which an instance is found; 0 in states where all are looked at."""
+    word = code_words[state]
+    return rows[x, word] if word >= 0 else 0
+
+
+def wait(halves: Any, numbers: Any, meta: Any, x: Any, y: Any) -> Any:
     """Let `y` take the place of `x` once the instant is over."""
-    rows[x, SUCCESSOR] = y
-    rows[y, SUCCESSOR] = WAITING
-    rows[y, PREV] = x
-    rows[y, STATE] = rows[x, STATE]
-    rows[y, CODE] = rows[x, CODE]
-    rows[y, NUMBER] = meta[NUMBERS]
+    halves[x, SUCCESSOR] = y
+    halves[y, SUCCESSOR] = WAITING
+    halves[y, PREV] = x
+    halves[y, STATE] = halves[x, STATE]
+    numbers[y] = meta[NUMBERS]
     meta[NUMBERS] += 1
 
 
-def mark(rows: Any, meta: Any, marked: Any, x: Any) -> Any:
-    if rows[x, SUCCESSOR] == UNTOUCHED:
-        rows[x, SUCCESSOR] = GONE
+def mark(halves: Any, meta: Any, marked: Any, x: Any) -> Any:
+    if halves[x, SUCCESSOR] == UNTOUCHED:
+        halves[x, SUCCESSOR] = GONE
         marked[meta[MARKED]] = x
         meta[MARKED] += 1
 
 
-def commit(rows: Any, lists: Any, meta: Any, marked: Any) -> Any:
+def commit(rows: Any, halves: Any, code_words: Any, lists: Any, meta: Any, marked: Any) -> Any:
     """The instant is over: instances that an event met go, or others take their places."""
     for place in range(meta[MARKED]):
         x = marked[place]
-        y = rows[x, SUCCESSOR]
+        y = halves[x, SUCCESSOR]
         if y >= 0:
             rows[x, START] = rows[y, START]
             rows[x, END] = rows[y, END]
             for word in range(HEADER, rows.shape[1]):
                 rows[x, word] = rows[y, word]
-            rows[x, SUCCESSOR] = UNTOUCHED
-            give_back(rows, meta, y)
+            halves[x, SUCCESSOR] = UNTOUCHED
+            give_back(halves, meta, y)
         else:
-            unlink(rows, lists, x)
-            give_back(rows, meta, x)
+            state = halves[x, STATE]
+            unlink(halves, lists, state, code_of(rows, code_words, state, x), x)
+            give_back(halves, meta, x)
     meta[MARKED] = 0
 
 
-def sweep(rows: Any, lists: Any, meta: Any, bounds: Any, now: Any) -> Any:
+def sweep(rows: Any, halves: Any, code_words: Any, lists: Any, meta: Any, bounds: Any, now: Any) -> Any:
     """Forget instances that have lasted too long to lead anywhere."""
     for x in range(meta[USED]):
-        state = rows[x, STATE]
-        held = state >= 0 and rows[x, SUCCESSOR] == UNTOUCHED and bounds[state] >= 0
+        state = halves[x, STATE]
+        held = state >= 0 and halves[x, SUCCESSOR] == UNTOUCHED and bounds[state] >= 0
         if held and now - rows[x, START] > bounds[state]:
-            unlink(rows, lists, x)
-            give_back(rows, meta, x)
+            unlink(halves, lists, state, code_of(rows, code_words, state, x), x)
+            give_back(halves, meta, x)
 
 
-def link(rows: Any, lists: Any, meta: Any, marked: Any, numbers: Any, touched: Any, replaced: Any) -> Any:
-    """Put the first rows of the pool into their lists; those that take the place of another, which `replaced` has, wait
-    for the end of the instant."""
-    for x in range(len(numbers)):
+def link(
+    rows: Any, halves: Any, code_words: Any, numbers: Any, lists: Any, meta: Any, marked: Any,
+    former: Any, touched: Any, replaced: Any,
+) -> Any:  # fmt: skip
+    """Put the first rows of the pool, which had these numbers, into their lists; those that take the place of another,
+    which `replaced` has, wait for the end of the instant."""
+    for x in range(len(former)):
         if replaced[x] < 0:
-            meta[NUMBERS] = numbers[x]
-            append(rows, lists, meta, rows[x, STATE], rows[x, CODE], x)
+            meta[NUMBERS] = former[x]
+            state = halves[x, STATE]
+            append(halves, numbers, lists, meta, state, code_of(rows, code_words, state, x), x)
             if touched[x]:
-                mark(rows, meta, marked, x)
-    for x in range(len(numbers)):
+                mark(halves, meta, marked, x)
+    for x in range(len(former)):
         if replaced[x] >= 0:
-            meta[NUMBERS] = numbers[x]
-            wait(rows, meta, replaced[x], x)
+            meta[NUMBERS] = former[x]
+            wait(halves, numbers, meta, replaced[x], x)
+
+
+def together(codes: Any, first: Any, stop: Any, bits: Any, begins: Any, to: Any, order: Any) -> Any:
+    """Order events from `first` to `stop` by the leading bits of their codes, otherwise as they are: where each goes
+    to, and where what is at a place comes from."""
+    for i in range(first, stop):
+        begins[((codes[i] + 1) >> bits) + 1] += 1
+    begins[0] = first
+    for group in range(1, len(begins)):
+        begins[group] += begins[group - 1]
+    for i in range(first, stop):
+        group = (codes[i] + 1) >> bits
+        place = begins[group]
+        begins[group] = place + 1
+        to[i] = place
+        order[place] = i
+
+
+def spread(values: Any, to: Any, out: Any) -> Any:
+    for i in range(len(values)):
+        out[to[i]] = values[i]

@@ -19,16 +19,15 @@ _KEY = "k0"
 
 def exported(layout: AutomatonLayout, state: Instances) -> Content:
     """What the state is: progress, events that wait, and instances."""
-    rows = state.rows[: int(state.meta[loops.USED])]
-    live = np.flatnonzero(rows[:, loops.STATE] >= 0)
-    live = live[np.argsort(rows[live, loops.NUMBER], kind="stable")]
-    mine = rows[live]
-    waits = mine[:, loops.SUCCESSOR] == loops.WAITING
-    replaces = np.where(waits, rows[np.where(waits, mine[:, loops.PREV], 0), loops.NUMBER], -1)
-    touched = (mine[:, loops.SUCCESSOR] != loops.UNTOUCHED) & ~waits
+    live = np.flatnonzero(state.halves[: int(state.meta[loops.USED]), loops.STATE] >= 0)
+    live = live[np.argsort(state.numbers[live], kind="stable")]
+    mine, numbers, halves = state.rows[live], state.numbers[live], state.halves[live]
+    waits = halves[:, loops.SUCCESSOR] == loops.WAITING
+    replaces = np.where(waits, state.numbers[np.where(waits, halves[:, loops.PREV], 0)], -1)
+    touched = (halves[:, loops.SUCCESSOR] != loops.UNTOUCHED) & ~waits
     kept = KeptRows(
-        mine[:, loops.NUMBER],
-        lambda places: _taken(layout, state, mine[places]),
+        numbers,
+        lambda places: _taken(layout, state, mine[places], numbers[places]),
         {"end": mine[:, loops.END], "touched": touched.astype(np.int64), "replaces": replaces},
         by=(_KEY,) if layout.spec.by else (),
         is_placed=True,
@@ -53,14 +52,12 @@ def _places(layout: AutomatonLayout, number: int) -> list[tuple[str, SqlType, st
     return places
 
 
-def _taken(layout: AutomatonLayout, state: Instances, mine: Ints) -> pa.StructArray:
+def _taken(layout: AutomatonLayout, state: Instances, mine: Ints, numbers: Ints) -> pa.StructArray:
     """Instances as rows: values of all states share columns by their types."""
     reals = mine.view(np.float64)
-    number = mine[:, loops.STATE]
-    columns: dict[str, pa.Array] = {
-        name: pa.array(mine[:, word])
-        for name, word in {"state": loops.STATE, "start": loops.START, "number": loops.NUMBER}.items()
-    }
+    number = mine.view(np.int32)[:, loops.STATE].astype(np.int64)
+    own = {"state": number, "start": mine[:, loops.START], "number": numbers}
+    columns: dict[str, pa.Array] = {name: pa.array(values) for name, values in own.items()}
     gathered: dict[str, tuple[SqlType, Ints, np.ndarray]] = {}
     keys = np.full(len(mine), -1, dtype=np.int64)
     for each in range(len(layout.spec.states)):
@@ -74,9 +71,8 @@ def _taken(layout: AutomatonLayout, state: Instances, mine: Ints) -> pa.StructAr
             source = reals if type_.kernel == "float64" else mine
             values[chosen] = source[chosen, layout.word(each, name)].astype(values.dtype)
             ok[chosen] = (mine[chosen, word] >> bit) & 1 == 0
-        pair = layout.spec.indexes[each]
-        if layout.spec.by and pair is not None:
-            keys[chosen] = mine[chosen, loops.CODE]
+        if layout.spec.by and state.code_words[each] >= 0:
+            keys[chosen] = mine[chosen, state.code_words[each]]
     for saved, (type_, values, ok) in gathered.items():
         table = state.codes.table(type_) if is_odd(type_) else None
         columns[saved] = decode(values, ok, type_, state.codes.texts, table)
@@ -116,12 +112,14 @@ def loaded(layout: AutomatonLayout, state: Instances, parts: Saved) -> Instances
     touched, replaces = parts.array("touched"), parts.array("replaces")
     # numbers tell instances of one key apart, and one that waits for the place of another has its key
     most = int(former.max(initial=0)) + 1
-    own = rows[:, loops.CODE] * most + former
+    codes = _codes(state, rows)
+    own = codes * most + former
     order = np.argsort(own, kind="stable")
-    wanted = rows[:, loops.CODE] * most + replaces
+    wanted = codes * most + replaces
     found = order[np.minimum(np.searchsorted(own[order], wanted), len(rows) - 1)]
     replaced = np.where(replaces < 0, -1, found)
-    link(len(rows), state.rows, state.lists, state.meta, state.marked, numbers, touched, replaced)
+    arrays = (state.rows, state.halves, state.code_words, state.numbers, state.lists, state.meta, state.marked)
+    link(len(rows), *arrays, numbers, touched, replaced)
     state.meta[loops.NUMBERS] = int(numbers.max(initial=-1)) + 1
     return state
 
@@ -130,7 +128,8 @@ def _rows(layout: AutomatonLayout, state: Instances, saved: pa.RecordBatch) -> I
     """The words of saved instances, but for their ends and links."""
     rows = np.zeros((saved.num_rows, layout.width), dtype=np.int64)
     reals = rows.view(np.float64)
-    rows[:, loops.STATE] = number = saved.column("state").to_numpy()
+    number = saved.column("state").to_numpy()
+    rows.view(np.int32)[:, loops.STATE] = number
     rows[:, loops.START] = saved.column("start").to_numpy()
     for each in range(len(layout.spec.states)):
         chosen = np.flatnonzero(number == each)
@@ -145,7 +144,10 @@ def _rows(layout: AutomatonLayout, state: Instances, saved: pa.RecordBatch) -> I
             if name in layout.codes[each]:
                 codes = state.codes.table(type_).encode([own])
                 rows[chosen, layout.codes[each][name]] = np.where(ok, codes, -1)
-        pair = layout.spec.indexes[each]
-        if pair is not None:
-            rows[chosen, loops.CODE] = rows[chosen, layout.code_word(each, pair[1])]
     return rows
+
+
+def _codes(state: Instances, rows: Ints) -> Ints:
+    """The codes by which instances are found."""
+    words = state.code_words[rows.view(np.int32)[:, loops.STATE]]
+    return np.where(words < 0, 0, rows[np.arange(len(rows)), words])

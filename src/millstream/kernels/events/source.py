@@ -18,7 +18,7 @@ from millstream.plan.events.automata import AGGREGATED, EVENT, INSTANCE, Automat
 from millstream.types import SqlType
 
 _LOOPS = (
-    "START", "END", "NEXT", "SUCCESSOR", "CODE", "UNTOUCHED", "GONE", "FREE", "USED", "LIVE", "EPOCH", "MARKED",
+    "START", "END", "NEXT", "SUCCESSOR", "UNTOUCHED", "GONE", "FREE", "USED", "LIVE", "EPOCH", "MARKED",
     "OUT", "NEED_ROWS", "NEED_OUT", "NEED_MARKS", "take", "give_back", "append", "unlink", "wait", "mark", "commit",
 )  # fmt: skip
 
@@ -49,6 +49,9 @@ class AutomatonSource:
             *names,
             "rows",
             "reals",
+            "halves",
+            "code_words",
+            "numbers",
             "lists",
             "meta",
             "marked",
@@ -98,9 +101,10 @@ class AutomatonSource:
             write(*self.expressions.constants.lines(), *self._texts())
             with write.block("for i in range(first, stop):"):
                 write("now = ends[i]")
-                with write.block("if now > meta[EPOCH]:"):
+                # events are in order of time, or in groups of which each is
+                with write.block("if now != meta[EPOCH]:"):
                     with write.block("if meta[MARKED] > 0:"):
-                        write("commit(rows, lists, meta, marked)")
+                        write("commit(rows, halves, code_words, lists, meta, marked)")
                     write("meta[EPOCH] = now")
                 write("began = starts[i]", self._place())
                 if self.expressions.asked:
@@ -108,7 +112,7 @@ class AutomatonSource:
                     with write.block("if counts[OPENED] or counts[FULL]:"):
                         write("return i")
                 # no other event ends now
-                write("alone = ends[i + 1] > now if i + 1 < stop else upto > now")
+                write("alone = ends[i + 1] != now if i + 1 < stop else upto > now")
                 write.lines += body.lines
             write("return stop")
         return write.text
@@ -192,15 +196,15 @@ class AutomatonSource:
         bound = spec.bounds[number]
         write(f"x = lists[{number}, code{number}, 0]")
         with write.block("while x >= 0:"):
-            write("following = rows[x, NEXT]")
+            write("following = halves[x, NEXT]")
             with write.block("if began > rows[x, END]:"):
                 write("v_d = now - rows[x, START]")
                 if bound is not None:
                     place = self.expressions.constants.number(("bound", number), bound)
                     with write.block(f"if v_d > v_i{place}:"):
                         if not self._looks:
-                            with write.block("if rows[x, SUCCESSOR] == UNTOUCHED:"):
-                                write("unlink(rows, lists, x)", "give_back(rows, meta, x)")
+                            with write.block("if halves[x, SUCCESSOR] == UNTOUCHED:"):
+                                write(f"unlink(halves, lists, {number}, code{number}, x)", "give_back(halves, meta, x)")
                         write("x = following", "continue")
                 self._load(write, number)
                 pair = spec.indexes[number]
@@ -235,10 +239,10 @@ class AutomatonSource:
         if self._looks:
             return
         with write.block("if not stays:"):
-            with write.block("if alone and rows[x, SUCCESSOR] == UNTOUCHED:"):
-                write("unlink(rows, lists, x)", "give_back(rows, meta, x)")
+            with write.block("if alone and halves[x, SUCCESSOR] == UNTOUCHED:"):
+                write(f"unlink(halves, lists, {number}, code{number}, x)", "give_back(halves, meta, x)")
             with write.block("else:"):
-                write("mark(rows, meta, marked, x)")
+                write("mark(halves, meta, marked, x)")
 
     def _forward(self, write: Writer, edge: AutomatonEdge, number: int) -> None:
         with self._taking(write, edge, number):
@@ -299,27 +303,27 @@ class AutomatonSource:
             return
         write(f"code = {self._new_code(edge)}")
         with write.when("code >= 0" if self.spec.indexes[edge.target] is not None else "True"):
-            write("y = take(rows, meta)")
+            write("y = take(halves, meta)")
             write(f"rows[y, START] = {'began' if source is None else 'rows[x, START]'}", "rows[y, END] = now")
             self._values(write, edge, source, "y")
-            write(f"append(rows, lists, meta, {edge.target}, code, y)")
+            write(f"append(halves, numbers, lists, meta, {edge.target}, code, y)")
 
     def _rebind(self, write: Writer, edge: AutomatonEdge, number: int) -> None:
         if self._looks:
             self._ask_values(write, edge, number)
             return
         write(f"code = {self._new_code(edge)}")
-        with write.block("if alone and rows[x, SUCCESSOR] == UNTOUCHED and code == rows[x, CODE]:"):
+        with write.block(f"if alone and halves[x, SUCCESSOR] == UNTOUCHED and code == code{number}:"):
             self._values(write, edge, number, "x")
             write("rows[x, END] = now", "stays = True")
         with write.block("elif code >= 0:"):
-            write("y = take(rows, meta)")
+            write("y = take(halves, meta)")
             write("rows[y, START] = rows[x, START]", "rows[y, END] = now")
             self._values(write, edge, number, "y")
-            with write.block("if code == rows[x, CODE] and rows[x, SUCCESSOR] < 0:"):
-                write("mark(rows, meta, marked, x)", "wait(rows, meta, x, y)", "stays = True")
+            with write.block(f"if code == code{number} and halves[x, SUCCESSOR] < 0:"):
+                write("mark(halves, meta, marked, x)", "wait(halves, numbers, meta, x, y)", "stays = True")
             with write.block("else:"):
-                write(f"append(rows, lists, meta, {number}, code, y)")
+                write(f"append(halves, numbers, lists, meta, {number}, code, y)")
 
     def _new_code(self, edge: AutomatonEdge) -> str:
         """The code by which an instance will be found in the state that an edge leads to."""
