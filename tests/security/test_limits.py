@@ -241,6 +241,9 @@ def test_wide_statements_are_taken_or_refused(db: ms.Database, joined: str, coun
 def test_a_text_that_is_too_long_is_refused(db: ms.Database) -> None:
     with pytest.raises(ms.LimitError, match="characters"):
         db.execute("SELECT '" + "x" * 5_000_000 + "' FROM t")
+    # words of a text are read in one go, so it must fit the time that a statement has
+    with ms.connect(statement_timeout=1) as limited, pytest.raises(ms.LimitError, match="at most 200,000 are read"):
+        limited.execute("NOT " * 60_000)
 
 
 SLOW = "SELECT a.v FROM s [RANGE 1000000] AS a, s [RANGE 1000000] AS b WHERE a.v + b.v = -1"

@@ -73,7 +73,10 @@ def _instant(node: exp.Expr, plan: Node, context: Context) -> int:
         what, how = ("a number", "SINCE 100") if by_number else ("a time", "SINCE '2026-01-31 12:00:00'")
         context.fail(f"SINCE takes {what}, because the streams are ordered by one", node, hint=how)
     if not is_text:
-        return int(to_sql(node))
+        try:
+            return int(to_sql(node))
+        except ValueError:
+            context.fail("SINCE takes a whole number", node, hint="SINCE 100")
     try:
         moment = dt.datetime.fromisoformat(node.name)
     except ValueError:

@@ -11,6 +11,7 @@ from sqlglot import exp
 from sqlglot.errors import ErrorLevel
 from sqlglot.tokenizer_core import Token, TokenType
 
+from millstream import limits
 from millstream.errors import LimitError, MillstreamError, ParseError, Span
 from millstream.records import dataclass
 from millstream.sql import words
@@ -34,6 +35,8 @@ _WORD = re.compile(r"[^\W\d][\w$]*")
 
 LONGEST = 4_000_000
 """characters of a text of statements"""
+_A_SECOND = 200_000
+"""characters that are read in less than a second, also by a machine that has other things to do"""
 
 
 @dataclass(frozen=True)
@@ -56,8 +59,7 @@ def parameter_names(text: str) -> tuple[str, ...]:
 def parse(text: str, params: Parameters | None = None) -> list[Statement]:
     """The statements of a text, separated by semicolons; ParseError for anything else. `params` are the values of its
     parameters; the text of a statement that has some is written anew, with the values in their places."""
-    if len(text) > LONGEST:
-        raise LimitError(f"the text has {len(text):,} characters, and at most {LONGEST:,} are read")
+    _check_length(text)
     _check_unicode(text)
     parser = MillstreamParser(dialect=_DIALECT)
     try:
@@ -81,6 +83,16 @@ def parse(text: str, params: Parameters | None = None) -> list[Statement]:
         raise ParseError(
             f"cannot read the statement at {quoted(parser._curr)}", detail=str(error), span=_position(parser), sql=text
         ) from error
+
+
+def _check_length(text: str) -> None:
+    """Reading words cannot be interrupted, so a text must be short enough for the time that a statement has."""
+    work = limits.current()
+    seconds = work.limits.seconds if work is not None else 0.0
+    most = min(LONGEST, int(seconds * _A_SECOND)) if seconds else LONGEST
+    if len(text) > most:
+        detail = "the setting statement_timeout bounds it" if most < LONGEST else None
+        raise LimitError(f"the text has {len(text):,} characters, and at most {most:,} are read", detail=detail)
 
 
 def to_sql(ast: exp.Expr) -> str:

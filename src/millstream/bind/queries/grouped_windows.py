@@ -10,7 +10,7 @@ from sqlglot import exp
 from millstream.bind.aggregates.calls import aggregate_call
 from millstream.bind.context import Context
 from millstream.bind.queries.outputs import Bound, output_name
-from millstream.bind.queries.stars import star_of
+from millstream.bind.queries.stars import item_at, star_of
 
 _OUTSIDE = ("qualify", "order", "limit", "offset", "windows", "distinct", "with_", "stream_of", "publish")
 """clauses that are about the rows of the groups"""
@@ -33,8 +33,8 @@ def bind_windows_over_groups(select: exp.Select, context: Context, bind: Callabl
     inner = select.copy()
     for place, key in enumerate(list(inner.args["group"].expressions)):
         meant: exp.Expr = key
-        if isinstance(key, exp.Literal) and not key.is_string and 1 <= int(key.name) <= len(items):
-            meant = items[int(key.name) - 1].unalias()
+        if (item := item_at(key, items)) is not None:
+            meant = item.unalias()
         elif isinstance(key, exp.Column) and not key.table and key.name.lower() in named:
             spelled = named[key.name.lower()]
             meant = key if isinstance(spelled, exp.Column) else spelled

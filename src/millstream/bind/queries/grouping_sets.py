@@ -12,6 +12,7 @@ from millstream.bind.context import Context
 from millstream.bind.expressions import call_of
 from millstream.bind.queries.outputs import Bound
 from millstream.bind.queries.set_operations import combined
+from millstream.bind.queries.stars import item_at
 from millstream.sql import to_sql
 
 MOST_SETS = 64
@@ -76,8 +77,8 @@ def _flat(chosen: tuple[KeySet, ...], select: exp.Select) -> KeySet:
 def key_meant(key: exp.Expr, select: exp.Expr) -> exp.Expr:
     """The expression that a key stands for: a place in the select list, an alias of it, or itself."""
     items = select.expressions
-    if isinstance(key, exp.Literal) and not key.is_string and 1 <= int(key.name) <= len(items):
-        return _unaliased(items[int(key.name) - 1])
+    if (item := item_at(key, items)) is not None:
+        return _unaliased(item)
     for item in items:
         if isinstance(key, exp.Column) and not key.table and item.alias.lower() == key.name.lower():
             return _unaliased(item)

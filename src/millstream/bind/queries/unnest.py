@@ -103,8 +103,15 @@ def _json_rows(plan: P.Node, scope: Scope, table: exp.Table, context: Context) -
     plan = P.Project(plan, (*P.passthrough(plan.schema), (f"{prefix}$array", elements)))
     plan = Unnest(plan, f"{prefix}$array", f"{prefix}$element")
     element = Column(JSON, f"{prefix}$element")
-    fields, columns = [], []
+    fields: list[Field] = []
+    columns = []
     for column in node.args["columns"]:
+        if any(field.name.lower() == column.name.lower() for field in fields):
+            context.fail(
+                f"two columns are called {column.name}",
+                column,
+                hint="rename one, and say where it is: name2 JSON PATH '$.name'",
+            )
         type_ = bind_type(context, column.args["kind"])
         given = column.args.get("path")
         path = Literal(VARCHAR, f'$."{column.name}"') if given is None else binder.bind(given)

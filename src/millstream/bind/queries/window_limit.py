@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from millstream.bind.context import Context
 from millstream.bind.queries.outputs import Bound
+from millstream.bind.queries.stars import item_at
 from millstream.plan import nodes as P
 from millstream.plan.window_columns import window_columns
 from millstream.sql import parse
@@ -56,8 +57,7 @@ def with_order_columns(select: exp.Select, prefix: str) -> tuple[exp.Select, lis
     order = []
     for number, part in enumerate(select.args["order"].expressions):
         wanted = part.this
-        if isinstance(wanted, exp.Literal) and not wanted.is_string and 1 <= int(wanted.name) <= len(items):
-            item = items[int(wanted.name) - 1]
+        if (item := item_at(wanted, items)) is not None:
             wanted = exp.column(item.alias_or_name) if item.alias_or_name else item
         if not (isinstance(wanted, exp.Column) and not wanted.table and wanted.name.lower() in named):
             hidden.append(f"{prefix}.{number}")
