@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import pairwise
@@ -119,23 +119,34 @@ _FRAMES = st.builds(
 
 
 @st.composite
+def aggregate_calls(
+    draw: st.DrawFn, name: str, fields: Sequence[Field], fns: Set[str], distinct: bool = False
+) -> AggregateCall[str]:
+    """A call of one of some built-in aggregates over a field, over two, or over rows."""
+    arg = draw(st.none() | st.sampled_from(fields))
+    if arg is None:
+        args: tuple[Field, ...] = ()
+    else:
+        args = (arg, draw(st.sampled_from(fields))) if draw(st.integers(0, 4)) == 0 else (arg,)
+    distinct = distinct and len(args) == 1 and draw(st.booleans())
+    types = {fn: result_type(fn, distinct, *(field.type for field in args)) for fn in sorted(fns)}
+    fn, type_ = draw(st.sampled_from([(fn, type_) for fn, type_ in types.items() if type_ is not None]))
+    return AggregateCall((name,), fn, tuple(field.name for field in args), (type_,), distinct)
+
+
+@st.composite
 def calls(draw: st.DrawFn, schema: Schema, max_calls: int = 4) -> tuple[AggregateCall, ...]:
     frames = draw(st.lists(_FRAMES, min_size=1, max_size=2))
     chosen = []
     for i in range(draw(st.integers(1, max_calls))):
-        arg = draw(st.none() | st.sampled_from([field for field in schema if field.name != "k"]))
-        distinct = arg is not None and draw(st.booleans())
-        fits = [fn for fn in sorted(OVER_NAMES) if result_type(fn, distinct, arg.type if arg else None)]
-        fn = draw(st.sampled_from(fits))
-        type_ = result_type(fn, distinct, arg.type if arg else None)
-        assert type_ is not None
+        call = draw(aggregate_calls(f"c{i}", [field for field in schema if field.name != "k"], OVER_NAMES, True))
         frame = draw(st.sampled_from(frames))
-        if fn in RANKS:
+        if call.fn in RANKS:
             frame = Frame("rows", None)
-        elif fn == "lag":
+        elif call.fn == "lag":
             frame = Frame("rows", draw(st.integers(0, 6)))
-        number = draw(st.integers(1, 4)) if fn == "nth_value" else None
-        chosen.append(AggregateCall.over(f"c{i}", fn, arg.name if arg else None, frame, distinct, type_, number))
+        number = draw(st.integers(1, 4)) if call.fn == "nth_value" else None
+        chosen.append(replace(call, framed=frame, number=number))
     return tuple(chosen)
 
 
@@ -164,16 +175,9 @@ def ahead_specs(draw: st.DrawFn) -> AheadSpec:
     for i in range(draw(st.integers(1, 4))):
         end = -reach if i == 0 else draw(st.integers(-reach, 2))
         start = draw(st.none() | st.integers(max(end, 0 if end == 0 else end), 5))
-        arg = draw(st.none() | st.sampled_from([field for field in schema if field.name != "k"]))
-        distinct = arg is not None and draw(st.booleans())
-        fits = [fn for fn in sorted(NAMES | KNOWN) if result_type(fn, distinct, arg.type if arg else None)]
-        if unit == "range":
-            fits = [fn for fn in fits if not fn.endswith("_value")]
-        fn = draw(st.sampled_from(fits))
-        type_ = result_type(fn, distinct, arg.type if arg else None)
-        assert type_ is not None
-        frame = Frame(unit, Between(start, end) if end else start)
-        chosen.append(AggregateCall.over(f"c{i}", fn, arg.name if arg else None, frame, distinct, type_))
+        fits = {fn for fn in NAMES | KNOWN if unit == "rows" or not fn.endswith("_value")}
+        call = draw(aggregate_calls(f"c{i}", [field for field in schema if field.name != "k"], fits, True))
+        chosen.append(replace(call, framed=Frame(unit, Between(start, end) if end else start)))
     return AheadSpec(schema, draw(st.sampled_from([(), ("k",), ("name",), ("k", "name"), ("x",)])), tuple(chosen))
 
 
@@ -333,15 +337,7 @@ def window_group_specs(draw: st.DrawFn) -> WindowGroupSpec:
     schema = Schema(tuple(COLUMNS[name] for name in ("k", "name", "x", "i", "b", "d", "s", "flag", "at")))
     chosen = []
     for i in range(draw(st.integers(1, 4))):
-        arg = draw(st.none() | st.sampled_from(schema.fields[2:]))
-        type_of = None if arg is None else arg.type
-        types = {fn: result_type(fn, False, type_of) for fn in sorted(NAMES)}
-        calls = (
-            AggregateCall.builtin(f"r{i}", fn, None if arg is None else arg.name, type_)
-            for fn, type_ in types.items()
-            if type_ is not None
-        )
-        chosen.append(draw(st.sampled_from([call for call in calls if call.has_lanes])))
+        chosen.append(draw(aggregate_calls(f"r{i}", schema.fields[2:], NAMES)))
     by = draw(st.sampled_from([(), ("k",), ("name",), ("name", "k")]))
     shown = draw(st.permutations([*by, "begin", "end"]))
     return WindowGroupSpec(schema, by, windows, BIGINT, tuple(shown), ("begin",), ("end",), tuple(chosen))
@@ -393,13 +389,8 @@ def row_slot_scenarios(draw: st.DrawFn) -> Scenario:
     every = draw(st.integers(1, 5))
     chosen = []
     for i in range(draw(st.integers(1, 4))):
-        arg = draw(st.none() | st.sampled_from(schema.fields[1:]))
-        type_of = None if arg is None else arg.type
-        fn = draw(st.sampled_from([fn for fn in sorted(NAMES) if result_type(fn, False, type_of) is not None]))
-        type_ = result_type(fn, False, type_of)
-        assert type_ is not None
         frame = Frame("rows", draw(st.integers(0, every - 1)))
-        chosen.append(AggregateCall.over(f"c{i}", fn, None if arg is None else arg.name, frame, False, type_))
+        chosen.append(replace(draw(aggregate_calls(f"c{i}", schema.fields[1:], NAMES)), framed=frame))
     keys = draw(st.sampled_from([(), ("k",), ("k", "s")]))
     return Scenario(RowSlotSpec(schema, keys, tuple(chosen), every), (draw(ordered(schema)),))
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 from hypothesis import strategies as st
-from kernel_scenarios import COLUMNS, SMALL, Scenario, ordered
+from kernel_scenarios import COLUMNS, SMALL, Scenario, aggregate_calls, ordered
 from relation_scenarios import as_changes
 
 from millstream.kernels.batch import FOREVER, Batch
@@ -14,8 +14,7 @@ from millstream.kernels.relations.bags import BagSpec, ToIntervalsSpec
 from millstream.kernels.relations.convert import ToChangesSpec
 from millstream.kernels.relations.deliver import DeliverSpec
 from millstream.kernels.relations.summary import SummarySpec
-from millstream.plan.aggregate_calls import AggregateCall
-from millstream.plan.aggregates import NAMES, result_type
+from millstream.plan.aggregates import NAMES
 from millstream.plan.arrangements import ArrangedCall, Arrangement
 from millstream.plan.relations import arranged_call
 from millstream.plan.ties import SortKey
@@ -100,13 +99,7 @@ def summary_scenarios(draw: st.DrawFn) -> Scenario:
     by = draw(st.sampled_from([(), ("k",), ("name",), ("k", "name")]))
     made = []
     for i in range(draw(st.integers(1, 4))):
-        arg = draw(st.none() | st.sampled_from([field for field in schema if field.name != "k"]))
-        distinct = arg is not None and draw(st.booleans())
-        fits = [fn for fn in sorted(NAMES) if result_type(fn, distinct, arg.type if arg else None)]
-        fn = draw(st.sampled_from(fits))
-        type_ = result_type(fn, distinct, arg.type if arg else None)
-        assert type_ is not None
-        made.append(AggregateCall((f"c{i}",), fn, (arg.name,) if arg else (), (type_,), distinct))
+        made.append(draw(aggregate_calls(f"c{i}", [field for field in schema if field.name != "k"], NAMES, True)))
     if draw(st.integers(0, 4)) == 0:
         made = [arranged_call(schema, by, draw(arrangements(schema)))]
     form = draw(st.sampled_from(["intervals", "changes"]))

@@ -14,15 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream.kernels.accumulators import Accumulator, Argument, Place, imports
+from millstream.kernels.accumulators import Accumulator, Argument, Place, entered, imports
 from millstream.kernels.jit import Compiled, compile_kernel, using
 from millstream.kernels.source.writer import indented
-from millstream.plan.aggregates import result_type
+from millstream.plan.aggregates import BESIDE, result_type
 from millstream.types import BIGINT, DECIMAL, DOUBLE, INTEGER, VARCHAR
 from tiers import examples
 
 _TYPES = {"int": INTEGER, "wide": BIGINT, "decimal": DECIMAL(18, 2), "float": DOUBLE, "text": VARCHAR}
-_ANY = ("count", "min", "max", "first_value", "last_value", "first_known", "last_known")
+_ANY = ("count", "min", "max", "first_value", "last_value", "first_known", "last_known", "max_by", "min_by")
 _NUMERIC = ("sum", "avg", "var_samp", "var_pop", "stddev_samp", "stddev_pop")
 _CASES = [(kind, fn) for kind in _TYPES for fn in (*_ANY, *(_NUMERIC if kind != "text" else ()))]
 
@@ -39,9 +39,11 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
 
 
 def _accumulator(kind: str, fn: str) -> Accumulator:
+    if fn in BESIDE:
+        return Accumulator(fn, (Argument("b", BIGINT), Argument("a", _TYPES[kind])), BIGINT)
     type_ = result_type(fn, False, _TYPES[kind])
     assert type_ is not None
-    return Accumulator(fn, Argument("a", _TYPES[kind]), type_)
+    return Accumulator(fn, (Argument("a", _TYPES[kind]),), type_)
 
 
 def _source(accumulators: tuple[Accumulator, ...]) -> str:
@@ -50,7 +52,9 @@ def _source(accumulators: tuple[Accumulator, ...]) -> str:
     for i, of in enumerate(accumulators):
         first, own = (Place.numbered("ints", "floats", f"{base}{start}", of.state) for base in ("", "at + "))
         out = f"{'fout' if of.type == DOUBLE else 'out'}[{i}]"
-        enter += of.state.enter(own, "values[i]", "known[i]")
+        # beside a value is its place, every fifth one is NULL
+        beside = [("i", "i % 5 != 3")] if of.fn in BESIDE else []
+        enter += entered(of.state, own, *beside, ("values[i]", "known[i]"))
         merge += of.state.merge(first, own)
         result += of.result(first, out, f"ok[{i}]", f"too_large[{i}] = True")
         start += len(of.state.lanes)
@@ -74,7 +78,7 @@ def _loop(accumulators: tuple[Accumulator, ...]) -> Compiled:
 
 
 def _run_all(accumulators: tuple[Accumulator, ...], parts: list[int], values: list[Any]) -> list[Any]:
-    is_float = accumulators[0].arg is not None and accumulators[0].arg.is_float
+    is_float = accumulators[0].args[-1].is_float
     numbers = np.array([0 if v is None else v for v in values], dtype=np.float64 if is_float else np.int64)
     known = np.array([v is not None for v in values], dtype=np.bool_)
     lanes = sum(len(of.state.lanes) for of in accumulators)
@@ -128,6 +132,22 @@ def test_compiled_is_python(kind: str) -> None:
             assert all(map(_same, _run_all(accumulators, parts, values), plain))
 
     law()
+
+
+@pytest.mark.parametrize("kind", _TYPES)
+@settings(max_examples=examples(30), deadline=None)
+@given(data=st.data())
+def test_the_value_beside_the_first_of_equal_ones(kind: str, data: st.DataObject) -> None:
+    values = data.draw(st.lists(st.none() | _VALUES[kind], max_size=12).map(lambda drawn: [*drawn, *drawn]))
+    places = [i for i, value in enumerate(values) if value is not None and i % 5 != 3]
+
+    def key(i: int) -> Any:
+        return _WORDS[values[i]].encode() if kind == "text" else (values[i] != values[i], values[i])
+
+    with using(mode="off"):
+        for fn, choose in (("max_by", max), ("min_by", min)):
+            wanted = choose(places, key=key) if places else None
+            assert _run(_accumulator(kind, fn), [0] * len(values), values) == wanted
 
 
 def _exactly(fn: str, values: list[Fraction]) -> float | None:

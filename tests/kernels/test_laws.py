@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import struct
+from collections import Counter
+from itertools import groupby
 from typing import Any
 from unittest.mock import patch
 
@@ -23,12 +25,13 @@ from relation_scenarios import RELATION_SCENARIOS
 from sweep_scenarios import SWEEP_SCENARIOS
 
 from millstream.errors import DataError
-from millstream.kernels import jit
+from millstream.kernels import jit, relations
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, concat
 from millstream.kernels.contract import PARTIALS, Kernel, partials_of
 from millstream.kernels.keys import bucket_of
 from millstream.kernels.over import Frame, OverSpec
 from millstream.kernels.registry import registered
+from millstream.kernels.relations.signs import SIGN
 from millstream.kernels.saving import states as saving
 from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.aggregates import result_type
@@ -86,7 +89,28 @@ def fold(saved: dict[int, bytes], changes: dict[int, bytes | None]) -> None:
 
 def expected(scenario: Scenario) -> list[Any]:
     """What the input gives in as few batches as can be; overflow is an outcome too."""
-    return outcome(lambda: content(run(scenario.spec.build(), whole(scenario))))
+
+    def work() -> list[Any]:
+        outputs = run(scenario.spec.build(), whole(scenario))
+        if type(scenario.spec).__module__.startswith(relations.__name__):
+            check_relation(outputs)
+        return content(outputs)
+
+    return outcome(work)
+
+
+def check_relation(outputs: list[Batch]) -> None:
+    """Every row of a relation lasts, and none goes that is not there once its instant is complete. So operators that
+    look up the rows that end, or go, find them (`summary_rows._events`)."""
+    for batch in outputs:
+        assert batch.other is None or (batch.other > batch.time).all()
+    if SIGN.name not in outputs[0].rows.schema.names:
+        return
+    there: Counter[Any] = Counter()
+    for _, instant in groupby(content(outputs), key=lambda row: row[0]):
+        for *row, sign in instant:
+            there[tuple(row[3:])] += sign
+        assert min(there.values()) >= 0
 
 
 def outcome(work: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 from decimal import Decimal
 from functools import cache
 from random import Random
@@ -23,18 +24,19 @@ PLACES = {
     "over": "SELECT {call} OVER (ROWS UNBOUNDED PRECEDING) AS a FROM s",
     "tumble": f"SELECT {{call}} AS a {WINDOW}",
     "hop": "SELECT {call} AS a FROM HOP(s, t, 5, 100) WHERE window_start = 0 GROUP BY window_start, window_end",
-    "beside an aggregate in SQL": f"SELECT {{call}} AS a, max_by(x, t) AS m {WINDOW}",
+    "beside an aggregate in SQL": f"SELECT {{call}} AS a, median(x) AS m {WINDOW}",
     "beside DISTINCT": f"SELECT {{call}} AS a, count(DISTINCT x) AS d {WINDOW}",
     "session": "SELECT {call} AS a FROM SESSION(s, t, 50) GROUP BY window_start, window_end",
     "match": "SELECT * FROM s MATCH_RECOGNIZE (ORDER BY t MEASURES {call} AS a PATTERN (A+ $) DEFINE A AS TRUE)",
     "relation": "SELECT {call} AS a FROM s [RANGE UNBOUNDED]",
-    "relation, beside an aggregate in SQL": "SELECT {call} AS a, max_by(x, t) AS m FROM s [RANGE UNBOUNDED]",
+    "relation, beside an aggregate in SQL": "SELECT {call} AS a, median(x) AS m FROM s [RANGE UNBOUNDED]",
 }
 
 NEAR = st.floats(-1e6, 1e6).map(lambda x: round(x * 2**20) / 2**20)
 NUMBERS = st.lists(st.none() | NEAR | st.sampled_from([1e16, -1e16, 0.1]), min_size=1, max_size=20)
 
 
+X = re.compile(r"\bx\b")
 CALLS = ("count(x)", "sum(x)", "avg(x)", "min(x)", "max(x)", "var_pop(x)", "stddev_samp(x)")
 
 
@@ -66,8 +68,8 @@ def test_equal_to_the_last_digit(numbers: list[float | None]) -> None:
 # -- every built-in aggregate, over values of every type, in every place ---------------------------------------------
 
 OF_ANY = (
-    "count(x)", "count(DISTINCT x)", "min(x)", "max(x)", "max_by(x, t)", "min_by(x, t)", "count_if(x IS NULL)",
-    "count(x) FILTER (WHERE t > 0)",
+    "count(x)", "count(DISTINCT x)", "min(x)", "max(x)", "max_by(x, x)", "max_by(t, x)",
+    "min_by(x, t % 4) FILTER (WHERE t > 0)", "count_if(x IS NULL)", "count(x) FILTER (WHERE t > 0)",
 )  # fmt: skip
 OF_ORDER = ("first_value(x)", "last_value(x)", "first_value(x IGNORE NULLS)", "last_value(x IGNORE NULLS)")
 OF_NUMBERS = (
@@ -99,7 +101,8 @@ def _lists(values: list[Any]) -> list[tuple[Any, ...]]:
 LISTS = {type_: _lists(values) for type_, values in VALUES.items()}
 NUMERIC = ("DOUBLE", "INTEGER", "BIGINT", "DECIMAL(18, 2)")
 STATEMENTS = {
-    "count(x)": "BIGINT", "count(DISTINCT x)": "BIGINT", "min(x)": "", "max(x)": "", "sum(x)": "SUM",
+    "count(x)": "BIGINT", "count(DISTINCT x)": "BIGINT", "min(x)": "", "max(x)": "", "max_by(x, x)": "",
+    "sum(x)": "SUM",
     "avg(x)": "DOUBLE",
     "var_pop(x)": "DOUBLE", "stddev_samp(x)": "DOUBLE", "sum(DISTINCT x)": "SUM", "var_pop(DISTINCT x)": "DOUBLE",
 }  # fmt: skip
@@ -179,10 +182,10 @@ def test_in_statements_and_conditions(type_: str) -> None:
         db.execute(
             f"CREATE AGGREGATE inside{i}(x {type_}) : {result} {{ TABLE kept(v {type_});"
             " INITIALIZE: ITERATE: { INSERT INTO kept VALUES (x); }"
-            f" TERMINATE: {{ INSERT INTO RETURN SELECT {call.replace('x)', 'v)')} FROM kept; }} }}"
+            f" TERMINATE: {{ INSERT INTO RETURN SELECT {X.sub('v', call)} FROM kept; }} }}"
         )
         inside = db.sql(f"SELECT inside{i}(x) AS a FROM TUMBLE(s{i}, t, 100) GROUP BY window_start, window_end")
-        condition = f"B.t = {len(values)} AND {call.replace('x)', 'A.x)')} IS NOT DISTINCT FROM B.wanted"
+        condition = f"B.t = {len(values)} AND {X.sub('A.x', call)} IS NOT DISTINCT FROM B.wanted"
         found = db.sql(
             f"SELECT * FROM s{i} MATCH_RECOGNIZE (ORDER BY t MEASURES A.t AS a PATTERN (^ A+ B) DEFINE"
             f" A AS A.t < {len(values)}, B AS {condition})"

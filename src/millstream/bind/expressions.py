@@ -259,8 +259,13 @@ class ExpressionBinder:
 
     def _call(self, node: exp.Func) -> Expr:
         name, arguments = call_of(node)
-        is_aggregate = aggregates.canonical_name(name) is not None or name in aggregates.SAID_OTHERWISE
-        if is_aggregate and len(arguments) <= 1 and self.context.catalog.function(name) is None:
+        fn = aggregates.canonical_name(name)
+        is_aggregate = fn is not None or name in aggregates.SAID_OTHERWISE
+        if (
+            is_aggregate
+            and len(arguments) <= (2 if fn in aggregates.BESIDE else 1)
+            and self.context.catalog.function(name) is None
+        ):
             self.context.refuse(
                 f"{name} over a whole stream never ends",
                 node,

@@ -30,8 +30,6 @@ TOPICS = {
     "array_agg": "arrays",
     "median": "quantiles",
     "quantile": "quantiles",
-    "max_by": "extremes",
-    "min_by": "extremes",
     "top_k": "top",
     "frequency": "frequent",
     "priority_sample": "sample",
@@ -43,9 +41,7 @@ TOPICS = {
 }
 """Which file of this folder defines an aggregate."""
 
-LEAVE_OUT_NULLS = frozenset(
-    ("median", "quantile", "string_agg", "max_by", "min_by", "top_k", "welford_variance", "welford_stddev")
-)
+LEAVE_OUT_NULLS = frozenset(("median", "quantile", "string_agg", "top_k", "welford_variance", "welford_stddev"))
 """Aggregates to which a row whose first argument is NULL is as if it were not there."""
 
 

@@ -53,7 +53,7 @@ def _with_columns(automaton: Automaton, number: int, names: dict[Expr, str]) -> 
 
 
 def _state(state: AutomatonState, part: Callable[[Expr], Expr]) -> AutomatonState:
-    aggregates = tuple(each if each.arg is None else replace(each, args=(part(each.arg),)) for each in state.aggregates)
+    aggregates = tuple(replace(each, args=tuple(map(part, each.args))) for each in state.aggregates)
     return replace(state, conditions=tuple(map(part, state.conditions)), aggregates=aggregates)
 
 

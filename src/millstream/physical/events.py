@@ -58,7 +58,7 @@ def plan_automaton(automaton: Automaton, plan: Callable[[P.Node], Physical]) -> 
             state.columns,
             tuple(hoist.changed(condition, state.port) for condition in state.conditions),
             tuple(
-                each if each.arg is None else replace(each, args=(hoist.changed(each.arg, state.port),))
+                replace(each, args=tuple(hoist.changed(arg, state.port) for arg in each.args))
                 for each in state.aggregates
             ),
         )

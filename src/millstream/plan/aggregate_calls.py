@@ -118,8 +118,9 @@ class AggregateCall(Generic[Arg]):
         saved."""
         match self.framed:
             case Frame():
+                arguments = "arg" if len(self.args) < 2 else "args"
                 number = () if self.number is None else ("number",)
-                return "WindowCall", ("name", "fn", "arg", "frame", "distinct", "type", *number)
+                return "WindowCall", ("name", "fn", arguments, "frame", "distinct", "type", *number)
             case MatchRows():
                 return "Summary", ("name", "fn", "args", "type", "variables", "final", "distinct", "program")
         also = () if self.arrangement is None else ("arrangement",)
@@ -127,7 +128,7 @@ class AggregateCall(Generic[Arg]):
 
     @property
     def arg(self) -> Arg | None:
-        """The argument of a built-in one; None: it counts rows."""
+        """The first argument of a built-in one, most often the only one; None: it counts rows."""
         return self.args[0] if self.args else None
 
     @property

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from millstream.types import BIGINT, DECIMAL, DOUBLE, SqlType
 
-ALIASES = {"stddev": "stddev_samp", "variance": "var_samp", "mean": "avg"}
+ALIASES = {
+    "stddev": "stddev_samp", "variance": "var_samp", "mean": "avg",
+    "arg_max": "max_by", "argmax": "max_by", "arg_min": "min_by", "argmin": "min_by",
+}  # fmt: skip
 
 NAMES = frozenset(
     (
@@ -19,10 +22,15 @@ NAMES = frozenset(
         "var_pop",
         "first_value",
         "last_value",
+        "max_by",
+        "min_by",
     )
 )
 
-ORDERLESS = NAMES - {"first_value", "last_value"}
+BESIDE = frozenset(("max_by", "min_by"))
+"""those of two arguments: a value, and what is greatest or least beside it; of equal ones, the first"""
+
+ORDERLESS = NAMES - {"first_value", "last_value"} - BESIDE
 """those whose result does not depend on the order of rows, nor on how they are divided into parts that are merged"""
 
 SAID_OTHERWISE = frozenset(
@@ -63,12 +71,16 @@ def canonical_name(name: str) -> str | None:
     return resolved if resolved in NAMES else None
 
 
-def result_type(fn: str, distinct: bool, arg_type: SqlType | None) -> SqlType | None:
-    """The type of an aggregate over an argument (None: no argument); None if it cannot be applied.
+def result_type(fn: str, distinct: bool, arg_type: SqlType | None = None, by: SqlType | None = None) -> SqlType | None:
+    """The type of an aggregate over an argument, or over two; None if it cannot be applied.
 
     >>> result_type("sum", False, DECIMAL(9, 2)), result_type("sum", False, SqlType("VARCHAR"))
     (DECIMAL(18, 2), None)
     """
+    if fn in BESIDE:
+        return None if by is None or by.is_nested or distinct else arg_type
+    if by is not None:
+        return None
     if fn == "count" and not distinct:
         return BIGINT
     if fn in RANKS:

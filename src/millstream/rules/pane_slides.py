@@ -68,8 +68,7 @@ class _Panes:
 
     def window(self, call: AggregateCall[str]) -> Expr:
         """The value of a call."""
-        arg = None if call.arg is None else self.schema[call.arg].type
-        type_ = result_type(call.fn, False, arg)
+        type_ = result_type(call.fn, False, *(self.schema[arg].type for arg in call.args))
         assert type_ is not None and call.frame.start is not None
         whole, rest = divmod(call.frame.start + 1, self.every)
         parts: list[Expr] = []

@@ -26,8 +26,6 @@ ANY = "any_value"
 _SPELLINGS = {
     "first": "first_value",
     "last": "last_value",
-    "arg_max": "max_by",
-    "arg_min": "min_by",
     "listagg": "string_agg",
     "group_concat": "string_agg",
     "quantile_cont": "quantile",
@@ -41,7 +39,7 @@ IN_ORDER = frozenset(("first_value", "last_value", "first_known", "last_known"))
 """built-in aggregates that depend on the order of rows"""
 
 _ORDERLESS = frozenset(("median", "quantile", "welford_variance", "welford_stddev"))
-_IDEMPOTENT = frozenset(("min", "max", "max_by", "min_by", ANY))
+_IDEMPOTENT = aggregates.BESIDE | {"min", "max", ANY}
 """aggregates to which it makes no difference how often a value comes"""
 
 
@@ -174,6 +172,15 @@ def _check_one(call: WrittenCall, context: Context) -> None:
         context.fail(f"{call.name} takes one argument, got {len(call.arguments)}", call.node)
 
 
+def _check_number(call: WrittenCall, context: Context) -> None:
+    """A built-in aggregate takes one argument, or a value and what to compare."""
+    if call.fn not in aggregates.BESIDE:
+        _check_one(call, context)
+    elif len(call.arguments) != 2:
+        hint = f"{call.name}(x, y) is x where y is {'greatest' if call.fn == 'max_by' else 'least'}"
+        context.fail(f"{call.name} takes 2 arguments, got {len(call.arguments)}", call.node, hint=hint)
+
+
 def is_idempotent(call: WrittenCall) -> bool:
     """Whether DISTINCT says nothing."""
     return call.fn in _IDEMPOTENT
@@ -181,7 +188,7 @@ def is_idempotent(call: WrittenCall) -> bool:
 
 def depends_on_order(call: WrittenCall) -> bool:
     """Whether ORDER BY says something."""
-    return call.fn not in _ORDERLESS if call.is_own else call.fn in (*IN_ORDER, ANY)
+    return call.fn not in _ORDERLESS if call.is_own else call.fn in (*IN_ORDER, *aggregates.BESIDE, ANY)
 
 
 def bind_builtin(call: WrittenCall, rows: ExpressionBinder, any_value: str = "first_known") -> AggregateCall[Expr]:
@@ -193,25 +200,27 @@ def bind_builtin(call: WrittenCall, rows: ExpressionBinder, any_value: str = "fi
     fn = any_value if call.fn == ANY else call.fn
     is_edge = fn in ("first_value", "last_value")
     where = None if call.where is None or is_edge else rows.condition(call.where)
-    arg: Expr | None = None
+    args: tuple[Expr, ...] = ()
     if fn != "count" or (call.arguments and call.star is None):
-        _check_one(call, context)
-        arg = rows.bind(call.arguments[0])
-        if call.of_conditions and arg.type not in (BOOLEAN, NULL):
+        _check_number(call, context)
+        args = tuple(map(rows.bind, call.arguments))
+        if call.of_conditions and args[0].type not in (BOOLEAN, NULL):
             context.fail(
-                f"{call.name} takes a condition, not {arg.type}",
+                f"{call.name} takes a condition, not {args[0].type}",
                 call.arguments[0],
-                hint=f"{call.name}(… > 0)" if arg.type.is_numeric else f"compare it: {call.name}(… = …)",
+                hint=f"{call.name}(… > 0)" if args[0].type.is_numeric else f"compare it: {call.name}(… = …)",
             )
     if where is not None:
-        arg = where_true(where, Literal(BOOLEAN, True) if arg is None else arg)
-    distinct = call.distinct and arg is not None and not is_idempotent(call)
+        first, *more = args or (Literal(BOOLEAN, True),)
+        args = (where_true(where, first), *more)
+    distinct = call.distinct and bool(args) and not is_idempotent(call)
     if distinct and call.fn in IN_ORDER:
         context.fail(f"{call.name} takes no DISTINCT", call.node, hint="leave DISTINCT out")
-    type_ = aggregates.result_type(fn, distinct, None if arg is None else arg.type)
+    type_ = aggregates.result_type(fn, distinct, *(arg.type for arg in args))
     if type_ is None:
-        context.fail(f"{call.name} does not apply to {'rows' if arg is None else arg.type}", call.node)
-    return AggregateCall.builtin(fn, fn, arg, type_, distinct)
+        whose = f"{args[-1].type}, which has no order" if fn in aggregates.BESIDE else args[0].type if args else "rows"
+        context.fail(f"{call.name} does not apply to {whose}", call.node)
+    return AggregateCall((fn,), fn, args, (type_,), distinct)
 
 
 def where_true(condition: Expr, value: Expr) -> Expr:

@@ -9,6 +9,7 @@ from sqlglot import exp
 from millstream.bind.aggregates.calls import (
     WrittenCall,
     as_arguments,
+    bind_builtin,
     depends_on_order,
     is_idempotent,
     where_true,
@@ -52,8 +53,11 @@ class OwnAggregate:
 
 
 def bind_own(call: WrittenCall, rows: ExpressionBinder, window: bool = False) -> OwnAggregate:
-    """An aggregate written in SQL or Python; with `window`, its version for windows, too."""
+    """An aggregate written in SQL or Python; with `window`, its version for windows, too. A built-in one with ORDER BY
+    is a program that calls it."""
     context = rows.context
+    if not call.is_own and (ordered := in_order(call, bind_builtin(call, rows), rows)) is not None:
+        return OwnAggregate(ordered[0], None, ordered[1])
     for argument in call.arguments:
         if isinstance(argument, exp.Star | exp.Distinct):
             context.fail(f"{call.name} takes values", argument)
@@ -103,11 +107,12 @@ def in_order(
     is_edge = builtin.fn in ("first_value", "last_value")
     where = rows.condition(call.where) if is_edge and call.where is not None else None
     chosen = _Chosen(False, where, _orders(call, rows) if depends_on_order(call) else ())
-    if chosen.is_all or builtin.arg is None:
+    if chosen.is_all or not builtin.args:
         return None
-    parameters, result = Schema.of(x=builtin.arg.type), Schema.of(**{builtin.fn: builtin.type})
-    called = Summary(builtin.type, builtin.fn, (parameter(builtin.arg.type, "x"),), builtin.distinct)
-    return _over(called, parameters, result, chosen), (builtin.arg, *chosen.arguments)
+    parameters = Schema(tuple(Field(name, arg.type) for name, arg in zip("xy", builtin.args, strict=False)))
+    result = Schema.of(**{builtin.fn: builtin.type})
+    called = Summary(builtin.type, builtin.fn, (), builtin.distinct)
+    return _over(called, parameters, result, chosen), (*builtin.args, *chosen.arguments)
 
 
 @dataclass(frozen=True)

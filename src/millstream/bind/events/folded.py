@@ -15,7 +15,7 @@ class FoldValues(EventConditions):
 
     def __init__(self, context: Context, names: EventNames) -> None:
         super().__init__(context, names)
-        self._found: dict[tuple[str, Expr | None], AggregateCall[Expr]] = {}
+        self._found: dict[tuple[str, tuple[Expr, ...]], AggregateCall[Expr]] = {}
 
     @property
     def aggregates(self) -> tuple[AggregateCall[Expr], ...]:
@@ -37,10 +37,12 @@ class FoldValues(EventConditions):
                 "ORDER BY is not supported in FOLD", call.node, hint="events are taken in order of time"
             )
         builtin = bind_builtin(call, EventConditions(self.context, self.names))
-        if builtin.arg is not None and builtin.arg.type.name in ("BLOB", "NULL") and builtin.fn != "count":
-            self.context.refuse(f"{call.name} of {builtin.arg.type} is not supported in FOLD", call.node)
-        key = builtin.fn, builtin.arg
+        for arg in builtin.args if builtin.fn != "count" else ():
+            is_wide = arg.type.is_nested or (arg.type.name == "DECIMAL" and arg.type.precision > 18)
+            if is_wide or arg.type.name in ("BLOB", "NULL"):
+                self.context.refuse(f"{call.name} of {arg.type} is not supported in FOLD", call.node)
+        key = builtin.fn, builtin.args
         if key not in self._found:
-            self._found[key] = AggregateCall.builtin(f"$a{len(self._found)}", builtin.fn, builtin.arg, builtin.type)
+            self._found[key] = AggregateCall((f"$a{len(self._found)}",), builtin.fn, builtin.args, builtin.types)
         found = self._found[key]
         return in_words(Column(found.type, found.name), call.node)

@@ -223,11 +223,10 @@ class MatchExpressions(ExpressionBinder):
             if rows.of not in (None, of_all):
                 # of whom rows are counted and what FILTER asks
                 rows.mean(call.star, call.star.table)
-        fn, arg = builtin.fn, builtin.arg
+        fn = builtin.fn
         if fn in ("first_value", "last_value"):
-            assert arg is not None
-            return self.values.at(arg, MatchRow(of_all, first=fn == "first_value", final=final))
-        args = () if arg is None else (self.values.argument(arg),)
+            return self.values.at(builtin.args[0], MatchRow(of_all, first=fn == "first_value", final=final))
+        args = tuple(map(self.values.argument, builtin.args))
         return self.values.summary(AggregateCall.matched("", fn, args, builtin.type, of_all, final, builtin.distinct))
 
     def _moving(self, node: exp.Window) -> Expr:

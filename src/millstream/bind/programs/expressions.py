@@ -21,6 +21,7 @@ from millstream.catalog import AggregateDef
 from millstream.expressions import functions
 from millstream.expressions.nodes import Column, Expr, Literal, columns_of
 from millstream.library import LEAVE_OUT_NULLS
+from millstream.plan.aggregates import BESIDE
 from millstream.plan.programs.nodes import OLDEST, SQLCODE, Exists, InQuery, ScalarQuery, Summary, parameter
 from millstream.sql import duration_us
 from millstream.sql.nodes import Oldest
@@ -195,14 +196,13 @@ class BodyExpressions(ExpressionBinder):
 
     def _built_in(self, call: WrittenCall) -> Expr:
         self._check_place(call)
-        if call.order and call.fn in IN_ORDER:
+        if call.order and call.fn in (*IN_ORDER, *BESIDE):
             self._refuse_choice("ORDER BY", call, "(SELECT … FROM … ORDER BY … LIMIT 1) is a value")
         if call.where is not None and call.fn in ("first_value", "last_value"):
             self._refuse_choice("FILTER", call, "put the condition into WHERE")
         builtin = bind_builtin(call, self.elsewhere("inside another one"))
-        args = () if builtin.arg is None else (builtin.arg,)
-        self._check_whose(call, args)
-        return Summary(builtin.type, builtin.fn, args, builtin.distinct)
+        self._check_whose(call, builtin.args)
+        return Summary(builtin.type, builtin.fn, builtin.args, builtin.distinct)
 
     def _refuse_choice(self, word: str, call: WrittenCall, hint: str) -> NoReturn:
         self.context.refuse(f"{word} with {call.name} is not allowed inside an aggregate", call.node, hint=hint)

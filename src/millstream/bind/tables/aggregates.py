@@ -23,7 +23,7 @@ RETURNED = "__returned"
 """The tables of what the aggregates returned begin with this: `n` is the row's place, `tuple` the place of the row it
 belongs to, `c…` are columns of that row, `r…` what was returned."""
 _GROUPS = "__groups"
-_STORED = frozenset(("array_agg", "string_agg", "max_by", "min_by"))
+_STORED = frozenset(("array_agg", "string_agg"))
 """aggregates of the library that the table store has, too"""
 _SPELLINGS = {"every": "bool_and", "quantile": "quantile_cont", "group_concat": "string_agg", "listagg": "string_agg"}
 

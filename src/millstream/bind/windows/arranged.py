@@ -86,7 +86,7 @@ class ArrangedBinder:
             )
         builtin = bind_builtin(call, scalar)
         fn = builtin.fn.replace("_known", "_value")
-        args = () if builtin.arg is None else (self.column(builtin.arg),)
+        args = tuple(map(self.column, builtin.args))
         return ArrangedCall("", fn, args, builtin.type, frame, None, builtin.distinct, fn != builtin.fn)
 
     def _numbered(self, name: str, arguments: Sequence[exp.Expr], window: exp.Window, node: exp.Window) -> ArrangedCall:

@@ -80,7 +80,7 @@ class WindowBinder:
         call = aggregate_call(node.this, self.context, over=True)
         if call is not None and not call.is_own and _is_active(window):
             call = self._active(call, scalar)
-        if call is not None and call.is_own:
+        if call is not None and (call.is_own or (call.order and call.fn in aggregates.BESIDE)):
             columns = self._own_columns(call, node, window, scalar, keys, slide)
             if len(columns) != 1:
                 self.context.fail("this aggregate has several results", node, hint="select it by itself")
@@ -92,8 +92,11 @@ class WindowBinder:
             self.context.refuse("SLIDE in an order other than time", node, hint="ORDER BY time")
         if call is None:
             return self._function(keys, window, node, scalar, is_backward)
-        fn, arg, type_, distinct = self._aggregate(call, scalar)
+        builtin = self._aggregate(call, scalar)
+        fn, type_ = builtin.fn, builtin.type
         if is_backward:
+            if fn in aggregates.BESIDE:
+                self.context.refuse(f"{call.name} in an order other than time", node, hint="ORDER BY time")
             fn = _BACKWARD.get(fn, fn)
         frame = self.frames.frame(window, node, is_backward)
         if frame is not None and frame.unit != "rows" and not isinstance(keys, tuple):
@@ -106,7 +109,7 @@ class WindowBinder:
         if self.frames.excludes_ties(window, node):
             if is_backward:
                 self.context.refuse("EXCLUDE TIES in an order other than time", node, hint="ORDER BY time")
-            return self._beside_ties(call, fn, arg, type_, distinct, frame, keys)
+            return self._beside_ties(call, builtin, frame, keys)
         if frame is None:
             return Literal(type_, 0 if fn == "count" else None)
         if frame.end < 0 and frame.unit == "range" and fn in ("first_value", "last_value"):
@@ -115,12 +118,11 @@ class WindowBinder:
                 node,
                 hint=f"use ROWS … FOLLOWING, or {call.name}(… IGNORE NULLS)",
             )
-        return self._call(keys, fn, None if arg is None else self._column(arg), frame, type_, distinct)
+        return self._call(keys, fn, tuple(map(self._column, builtin.args)), frame, type_, builtin.distinct)
 
     def _beside_ties(
-        self, call: WrittenCall, fn: str, arg: Expr | None, type_: SqlType, distinct: bool, frame: Frame | None,
-        keys: Partition,
-    ) -> Expr:  # fmt: skip
+        self, call: WrittenCall, builtin: AggregateCall[Expr], frame: Frame | None, keys: Partition
+    ) -> Expr:
         """An aggregate over the rows before those of the same time, and the row itself."""
 
         def before(fn: str, arg: Expr | None) -> Expr:
@@ -128,16 +130,17 @@ class WindowBinder:
             assert of is not None
             if frame is None:
                 return Literal(of, 0 if fn == "count" else None)
-            return self._call(keys, fn, None if arg is None else self._column(arg), frame, of)
+            return self._call(keys, fn, () if arg is None else (self._column(arg),), frame, of)
 
-        found = None if distinct and fn not in ("min", "max") else with_own(fn, arg, before)
+        is_told = not builtin.counts_once and len(builtin.args) < 2
+        found = with_own(builtin.fn, builtin.arg, before) if is_told else None
         if found is None:
             self.context.refuse(
                 f"{call.name} with EXCLUDE TIES is not supported",
                 call.node,
                 hint=f"use {', '.join(WITH_OWN)}, or EXCLUDE GROUP",
             )
-        return coerce(found, type_)
+        return coerce(found, builtin.type)
 
     def _complete(
         self, node: exp.Window, window: exp.Window, keys: Partition, scalar: ExpressionBinder
@@ -190,11 +193,11 @@ class WindowBinder:
         return self.patterns.bind(node, window, keys, expressions.scope.items)
 
     def _call(
-        self, keys: Partition, fn: str, arg: str | None, frame: Frame, type_: SqlType, distinct: bool = False,
+        self, keys: Partition, fn: str, args: tuple[str, ...], frame: Frame, type_: SqlType, distinct: bool = False,
         number: int | None = None,
     ) -> Expr:  # fmt: skip
         """The column of a call, the same for equal calls."""
-        call = AggregateCall.over("", fn, arg, frame, distinct, type_, number)
+        call = AggregateCall(("",), fn, args, (type_,), distinct, framed=frame, number=number)
         group = self.groups.setdefault(keys, {})
         return Column(type_, group.setdefault(call, f"${sum(map(len, self.groups.values())) + 1}.{fn}"))
 
@@ -243,21 +246,21 @@ class WindowBinder:
                 node,
                 hint="use ROWS … FOLLOWING",
             )
-        return self._call(keys, "nth_value", self._column(value), frame, value.type, number=number)
+        return self._call(keys, "nth_value", (self._column(value),), frame, value.type, number=number)
 
     def _numbered(self, fn: str, keys: Partition, window: exp.Window, node: exp.Window) -> Expr:
         """row_number() counts the rows so far; rank() and dense_rank() give rows of equal time equal numbers."""
         if call_of(node.this)[1]:
             self.context.fail(f"{fn} takes no argument", node.this)
         if fn == "row_number":
-            return self._call(keys, "count", None, Frame("rows", None), BIGINT)
+            return self._call(keys, "count", (), Frame("rows", None), BIGINT)
         if window.args.get("order") is None:
             self.context.fail(f"{fn} needs an order", node, hint=f"{fn}() OVER (… ORDER BY the stream's time column)")
         if not isinstance(keys, tuple):
             self.context.refuse(
                 f"{fn} in an order other than time alone is not supported", node, hint="use row_number()"
             )
-        return self._call(keys, fn, None, Frame("rows", None), BIGINT)
+        return self._call(keys, fn, (), Frame("rows", None), BIGINT)
 
     def _shifted(self, fn: str, keys: Partition, node: exp.Window, scalar: ExpressionBinder, is_backward: bool) -> Expr:
         """lag(x [, n [, default]]) and lead: x of the n-th row before or after."""
@@ -281,14 +284,14 @@ class WindowBinder:
         self.frames.check_ahead(-rows, node)
         # Of rows to come, x is the first value in a frame that holds one row or none.
         frame = Frame("rows", rows if rows >= 0 else Between(rows, rows))
-        value = self._call(keys, "lag" if rows >= 0 else "first_value", self._column(arg), frame, type_)
+        value = self._call(keys, "lag" if rows >= 0 else "first_value", (self._column(arg),), frame, type_)
         if len(arguments) < 3:
             return value
         default = scalar.bind(arguments[2])
         wider = common_type(type_, default.type)
         if wider is None:
             self.context.fail(f"{type_} and {default.type} have no common type", node, hint="CAST one of them")
-        reached = self._call(keys, "count", None, frame, BIGINT)
+        reached = self._call(keys, "count", (), frame, BIGINT)
         is_there = resolve(">", (reached, Literal(BIGINT, max(rows, 0))))
         return Case(wider, ((is_there, coerce(value, wider)),), coerce(default, wider))
 
@@ -398,7 +401,7 @@ class WindowBinder:
         whole.args["match"] = node.args["match"]
         return whole
 
-    def _aggregate(self, call: WrittenCall, scalar: ExpressionBinder) -> tuple[str, Expr | None, SqlType, bool]:
+    def _aggregate(self, call: WrittenCall, scalar: ExpressionBinder) -> AggregateCall[Expr]:
         if call.fn in IN_ORDER and call.order:
             self.context.refuse(
                 f"ORDER BY inside {call.name} over a window is not supported",
@@ -411,8 +414,7 @@ class WindowBinder:
                 call.node,
                 hint=f"{call.name}(CASE WHEN … THEN … END IGNORE NULLS)",
             )
-        builtin = bind_builtin(call, scalar)
-        return builtin.fn, builtin.arg, builtin.type, builtin.distinct
+        return bind_builtin(call, scalar)
 
     def _column(self, expr: Expr) -> str:
         """The name of a column that holds `expr`: an existing one, or a new one computed below the Over."""

@@ -9,17 +9,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from millstream.expressions.nested_codes import decode, encode
 from millstream.kernels.accumulators.loops import NULL_FLOAT, NULL_INT
-from millstream.kernels.accumulators.places import Argument
+from millstream.kernels.accumulators.places import Argument, is_code
 from millstream.kernels.jit import as_input
 from millstream.kernels.keys import ByteTable
-from millstream.kernels.keys.words import all_true, from_words, plain, validity
+from millstream.kernels.keys.words import all_true, byte_parts, from_words, plain, to_words, validity
 from millstream.records import dataclass
-from millstream.types import DOUBLE, SqlType, from_kernel, to_kernel
+from millstream.types import BLOB, DOUBLE, SqlType, from_kernel, to_kernel
 
 Array = npt.NDArray[Any]
 
 _FULL_RANGE = ("BIGINT", "TIMESTAMP", "TIMESTAMPTZ", "INTERVAL")
+_SIGN = np.uint64(1 << 63)
 
 
 @dataclass(frozen=True)
@@ -64,13 +66,45 @@ class ArgumentColumn(Argument):
             yield f"{self.name}_in = {self.name}_v {'>= 0' if self.kind == 'text' else '!= NULL_INT'}"
 
 
+def code_table(type_: SqlType) -> ByteTable:
+    """A table for the codes of values of a type."""
+    return ByteTable(type_ if type_.is_coded else BLOB)
+
+
+def _to_bytes(column: pa.Array, type_: SqlType) -> pa.Array:
+    """Values that loops see as codes, as what these are codes of: bytes that are in order where the values are."""
+    if type_.is_coded:
+        return column
+    if type_.is_nested:
+        return encode(plain(column, type_), type_)
+    low, high = to_words(column, type_)
+    words = np.stack([high.view(np.uint64) ^ _SIGN, low.view(np.uint64)], axis=1).astype(">u8")
+    offsets = np.arange(0, 16 * len(column) + 1, 16, dtype=np.int32)
+    valid = pa.array(validity(column)).buffers()[1] if column.null_count else None
+    return pa.Array.from_buffers(
+        pa.binary(), len(column), [valid, pa.py_buffer(offsets), pa.py_buffer(words.tobytes())]
+    )
+
+
+def _from_bytes(column: pa.Array, type_: SqlType) -> pa.Array:
+    """The inverse."""
+    if type_.is_coded:
+        return column
+    if type_.is_nested:
+        return decode(column, type_)
+    mask = validity(column)
+    filled = column if mask is None else column.fill_null(bytes(16))
+    words = np.frombuffer(byte_parts(filled, BLOB)[1], dtype=">u8").astype(np.uint64).reshape(-1, 2)
+    return from_words([words[:, 1].view(np.int64), (words[:, 0] ^ _SIGN).view(np.int64)], mask, type_)
+
+
 def argument_arrays(arg: ArgumentColumn, column: pa.Array, texts: Mapping[str, ByteTable]) -> list[Array]:
     """The arrays of an argument, in the order of their names."""
     mask = validity(column)
     arrays: list[Array] = []
     if arg.kind == "text" and arg.valued:
         table = texts[arg.name]
-        codes = table.slots(column, add=True).astype(np.int64)
+        codes = table.slots(_to_bytes(column, arg.type), add=True).astype(np.int64)
         if mask is not None:
             codes[~mask] = -1
         arrays += [codes, *table.arrays]
@@ -108,9 +142,9 @@ def result_arrays(type_: SqlType, rows: int, nullable: bool = True) -> tuple[Arr
 def result_column(type_: SqlType, values: Array, valid: Array, texts: ByteTable | None) -> pa.Array:
     """Results as an Arrow column; `texts` tells the strings of codes."""
     ok = None if valid.all() else valid
-    if type_.is_coded:
+    if is_code(type_):
         assert texts is not None
-        return texts.values(values if ok is None else np.where(ok, values, -1))
+        return _from_bytes(texts.values(values if ok is None else np.where(ok, values, -1)), type_)
     if type_ == DOUBLE:
         return from_kernel(values, ok, type_)
     return from_words([values], ok, type_)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from millstream.kernels.accumulators.places import Argument, Lane, Place
+from millstream.kernels.accumulators.places import Argument, Lane, Place, held
 from millstream.kernels.source.writer import indented
 from millstream.records import dataclass
 from millstream.types import SqlType
@@ -16,6 +16,15 @@ class EdgeValue:
 
     arg: Argument
     fn: str
+
+    @property
+    def args(self) -> tuple[Argument, ...]:
+        return (self.arg,)
+
+    @property
+    def holds(self) -> dict[str, Argument]:
+        """The lanes that hold a value if `known` is 1."""
+        return {"value": self.arg}
 
     @property
     def lanes(self) -> tuple[Lane, ...]:
@@ -45,4 +54,4 @@ class EdgeValue:
             yield from lines
 
     def _value(self, at: Place) -> str:
-        return at.float("value") if self.arg.is_float else at["value"]
+        return held(at, "value", self.arg)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from millstream.kernels.accumulators import loops
+from millstream.kernels.keys.words import is_wide
 from millstream.kernels.source.passes import imports_of
 from millstream.kernels.source.writer import indented
 from millstream.records import dataclass
@@ -78,7 +79,7 @@ class Argument:
 
     @property
     def kind(self) -> str:
-        if self.type.is_coded:
+        if is_code(self.type):
             return "text"
         return "float" if self.type.name == "DOUBLE" else "int"
 
@@ -104,6 +105,16 @@ class Argument:
     def scaled(self, value: str) -> str:
         """An integer value as the number that it stands for."""
         return f"float({value}) / {10.0**self.type.scale!r}" if self.type.scale else f"float({value})"
+
+
+def is_code(type_: SqlType) -> bool:
+    """Whether loops see values of a type as codes of bytes: strings, and what 64 bits cannot hold."""
+    return type_.is_coded or type_.is_nested or is_wide(type_)
+
+
+def held(at: Place, lane: str, arg: Argument) -> str:
+    """The text of a lane that holds a value of an argument."""
+    return at.float(lane) if arg.is_float else at[lane]
 
 
 def imports(source: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 from millstream.kernels.accumulators.places import Argument, Lane, Place, guarded
 from millstream.kernels.source.writer import indented
@@ -25,6 +26,9 @@ class Sums:
     arg: Argument | None
     has_sum: bool = False
     has_squares: bool = False
+
+    holds: ClassVar[dict[str, Argument]] = {}
+    """lanes that hold a value: none"""
 
     @property
     def lanes(self) -> tuple[Lane, ...]:

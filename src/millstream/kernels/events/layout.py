@@ -6,9 +6,10 @@ from dataclasses import field
 from functools import cached_property
 
 from millstream.expressions.nodes import Column, Expr, columns_of
-from millstream.kernels.accumulators import Accumulator, Argument, Lane
+from millstream.kernels.accumulators import Accumulator, Argument, Extreme, Lane
 from millstream.kernels.events.loops import HEADER
 from millstream.kernels.events.spec import AutomatonSpec
+from millstream.plan.aggregates import KNOWN
 from millstream.plan.events.automata import EVENT, INSTANCE, START, AutomatonEdge
 from millstream.records import dataclass
 from millstream.schema import Field, Schema
@@ -68,7 +69,9 @@ class AutomatonLayout:
         return tuple(
             tuple(
                 Accumulator(
-                    each.fn, None if each.arg is None else Argument(f"t{number}_{place}", each.arg.type), each.type
+                    each.fn,
+                    tuple(Argument(argument_name(number, place, i), arg.type) for i, arg in enumerate(each.args)),
+                    each.type,
                 )
                 for place, each in enumerate(state.aggregates)
             )
@@ -80,8 +83,9 @@ class AutomatonLayout:
         accumulator, name = self.accumulators[state][place], self.spec.states[state].aggregates[place].name
         found = []
         for lane in accumulator.state.lanes:
-            is_code = accumulator.arg is not None and accumulator.arg.type.is_coded and lane.name in ("best", "value")
-            type_ = accumulator.arg.type if is_code and accumulator.arg else DOUBLE if lane.is_float else BIGINT
+            arg = accumulator.state.holds.get(lane.name)
+            is_code = arg is not None and arg.type.is_coded
+            type_ = arg.type if arg is not None and is_code else DOUBLE if lane.is_float else BIGINT
             found.append((lane, Field(f"{name}.{lane.name}", type_)))
         return found
 
@@ -99,8 +103,14 @@ class AutomatonLayout:
     @cached_property
     def compares_texts(self) -> bool:
         """Whether an aggregate asks for the order of texts."""
-        own = [each for state in self.accumulators for each in state]
-        return any(each.fn in ("min", "max") and each.arg is not None and each.arg.type.is_coded for each in own)
+        return bool(self.compared_texts)
+
+    @cached_property
+    def compared_texts(self) -> tuple[Argument, ...]:
+        """The arguments whose texts aggregates ask for the order of."""
+        states = (each.state for own in self.accumulators for each in own)
+        extremes = (state for state in states if isinstance(state, Extreme) and state.fn not in KNOWN)
+        return tuple(state.arg for state in extremes if state.arg.type.is_coded)
 
     @cached_property
     def values_begin(self) -> int:
@@ -149,8 +159,8 @@ class AutomatonLayout:
                 if not is_pair(condition, pair):
                     note(state.port, condition)
             for aggregate in state.aggregates:
-                if aggregate.arg is not None:
-                    note(state.port, aggregate.arg)
+                for arg in aggregate.args:
+                    note(state.port, arg)
             if pair is not None and self.spec.inputs[state.port][pair[0]].type.is_coded:
                 read[state.port][pair[0]] = None
         for edge in self.spec.edges:
@@ -211,6 +221,11 @@ class AutomatonLayout:
     @property
     def starts(self) -> list[AutomatonEdge]:
         return [edge for edge in self.spec.edges if edge.source == START]
+
+
+def argument_name(state: int, place: int, number: int) -> str:
+    """What variables begin with that concern an argument of an aggregate."""
+    return f"t{state}_{place}" if number == 0 else f"t{state}_{place}_{number}"
 
 
 def is_pair(condition: Expr, pair: tuple[str, str] | None) -> bool:

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from millstream.expressions.nodes import Column, Expr, columns_of
-from millstream.kernels.accumulators import Place
+from millstream.kernels.accumulators import Given, Place, entered
 from millstream.kernels.accumulators import imports as accumulator_imports
 from millstream.kernels.events import loops, questions
 from millstream.kernels.events.expressions import QUESTIONS, TABLE, Expressions
-from millstream.kernels.events.layout import AutomatonLayout, is_pair
+from millstream.kernels.events.layout import AutomatonLayout, argument_name, is_pair
 from millstream.kernels.source.passes import imports_of
 from millstream.kernels.source.writer import Writer
 from millstream.plan.events.algebra import DUR
@@ -119,8 +119,7 @@ class AutomatonSource:
 
     def _texts(self) -> list[str]:
         """Lines that give aggregates of texts the arrays by which texts are compared."""
-        own = [each.arg for state in self.layout.accumulators for each in state if each.fn in ("min", "max")]
-        return [f"{arg.texts} = {', '.join(_TEXTS)}" for arg in own if arg is not None and arg.type.is_coded]
+        return [f"{arg.texts} = {', '.join(_TEXTS)}" for arg in self.layout.compared_texts]
 
     def _event(self, write: Writer) -> None:
         for port in range(len(self.spec.inputs)):
@@ -214,8 +213,9 @@ class AutomatonSource:
             write("x = following")
 
     def _load(self, write: Writer, number: int) -> None:
-        asked = (*self.spec.states[number].conditions, *(each.arg for each in self.spec.states[number].aggregates))
-        read = {name for expr in asked if expr is not None for name in columns_of(expr)}
+        state = self.spec.states[number]
+        asked = (*state.conditions, *(arg for each in state.aggregates for arg in each.args))
+        read = {name for expr in asked for name in columns_of(expr)}
         for edge in self.spec.leaving(number):
             for expr in (*edge.conditions, *(value for _, value in edge.values)):
                 read |= columns_of(expr)
@@ -274,12 +274,14 @@ class AutomatonSource:
             for lane, column in self.layout.lanes(number, place):
                 word = self.layout.word(number, column.name)
                 write(f"{at[lane.name]} = {_read(column.type, 'rows', 'reals', 'x', word)}")
-            value, known = "", "True"
-            if own.arg is not None:
-                value, null = self.expressions.value(write, own.arg, edge.port, number, f"z{number}_{place}")
-                value = f"(1 if {value} else 0)" if own.arg.type.kernel == "bool" else value
-                known = "True" if null == "False" else f"not {null}"
-            write(*accumulator.state.enter(at, value, known))
+            values: list[Given] = []
+            for i, arg in enumerate(own.args):
+                value, null = self.expressions.value(
+                    write, arg, edge.port, number, argument_name(number, place, i).replace("t", "z", 1)
+                )
+                value = f"(1 if {value} else 0)" if arg.type.kernel == "bool" else value
+                values.append((value, "True" if null == "False" else f"not {null}"))
+            write(*entered(accumulator.state, at, *values))
             if is_read:
                 write(
                     "known = True", *accumulator.result(at, f"v_{name}", "known", _TOO_LARGE), f"n_{name} = not known"

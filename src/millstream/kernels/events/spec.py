@@ -51,7 +51,11 @@ class AutomatonSpec:
                 state.columns,
                 tuple(self._placed(condition, state.port, number) for condition in state.conditions),
                 tuple(
-                    (each.fn, None if each.arg is None else self._placed(each.arg, state.port, number), each.type)
+                    (
+                        each.fn,
+                        *(tuple(self._placed(arg, state.port, number) for arg in each.args) or (None,)),
+                        each.type,
+                    )
                     for each in state.aggregates
                 ),
             )

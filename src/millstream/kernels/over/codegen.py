@@ -194,7 +194,7 @@ def _enter_at_distance(layout: OverLayout, frame: NamedFrame) -> Iterator[str]:
 
 def _take_in_from_cell(layout: OverLayout, frame: NamedFrame) -> Iterator[str]:
     parts = [part for part in layout.parts if part.frame == frame]
-    needed = {part.arg.name for part in parts if not isinstance(part, Rank) and part.arg is not None}
+    needed = {arg.name for part in parts if not isinstance(part, Rank) for arg in part.args}
     for arg in layout.args:
         if arg.name in needed:
             yield from load_cell(layout, arg)

@@ -14,7 +14,7 @@ def emit(layout: OverLayout, number: int) -> Iterator[str]:
     out, ok = f"out{number}[r]", f"ok{number}[r]"
     frame = layout.frame(call)
     distinct = "distinct " if call.distinct else ""
-    inside = "*" if call.arg is None else f"{distinct}{layout.arg(call).name}"
+    inside = distinct + ", ".join(arg.name for arg in layout.args_of(call)) if call.args else "*"
     yield f"# {call.fn}({inside}) over {frame.name}: {'' if frame.is_bounded else 'unbounded '}{frame.frame.unit}"
     wanted = layout.part(call)
     if wanted is None:
@@ -30,12 +30,13 @@ def emit(layout: OverLayout, number: int) -> Iterator[str]:
     elif isinstance(part, Held):
         yield from layout.accumulator(call).result(part.place, out, ok, f"return OVERFLOW + {number}")
     else:
-        array = "fcells" if part.arg.kind == "float" else "cells"
+        told = part.args[0]
+        array = "fcells" if told.kind == "float" else "cells"
         yield f"queue_head = slots[{prefix}_QUEUE_HEAD]"
         yield f"{ok} = queue_head < slots[{prefix}_QUEUE_TAIL]"
         yield f"if queue_head < slots[{prefix}_QUEUE_TAIL]:"
         yield f"    position = cells[{cell_at('queue_head')} + CELL_{part.name.upper()}_QUEUE]"
-        yield f"    {out} = {array}[{cell_at('position')} + CELL_{part.arg.name.upper()}]"
+        yield f"    {out} = {array}[{cell_at('position')} + CELL_{told.name.upper()}]"
         yield "else:"
         yield f"    {out} = 0"
 

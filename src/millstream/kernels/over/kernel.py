@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from millstream.errors import DataError
 from millstream.kernels.accumulators.columns import Array, argument_arrays, result_arrays, result_column
+from millstream.kernels.accumulators.places import is_code
 from millstream.kernels.batch import Batch, concat
 from millstream.kernels.jit import as_input, compile_kernel, run_all, source_of, threads
 from millstream.kernels.keys import ByteTable, Slots
@@ -107,7 +108,7 @@ class OverKernel:
         ]
 
     def _texts(self, state: OverState, call: AggregateCall[str]) -> ByteTable | None:
-        return state.texts[self.layout.arg(call).name] if call.type.is_coded else None
+        return state.texts[self.layout.arg(call).name] if is_code(call.type) else None
 
     def _slots(self, state: OverState, batch: Batch) -> Slots:
         if state.keys is None:

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from typing import TypeGuard
 
-from millstream.kernels.accumulators import Accumulator, Extreme, Place, State, Sums
+from millstream.kernels.accumulators import Accumulator, Argument, Extreme, Place, State, Sums
 from millstream.kernels.accumulators.columns import ArgumentColumn
 from millstream.kernels.over.spec import Frame, OverSpec
 from millstream.plan.aggregate_calls import AggregateCall
@@ -62,16 +61,16 @@ class Held:
     frame: NamedFrame
     state: State
     distinct: bool = False
+    args: tuple[ArgumentColumn, ...] = ()
 
     @property
     def arg(self) -> ArgumentColumn | None:
-        arg = self.state.arg
-        assert arg is None or isinstance(arg, ArgumentColumn)
-        return arg
+        """The only argument; None: it counts rows."""
+        return self.args[0] if self.args else None
 
     @property
     def name(self) -> str:
-        name = f"{self.frame.name}_{self.state.arg.name if self.state.arg else 'rows'}"
+        name = "_".join([self.frame.name, *([arg.name for arg in self.args] or ["rows"])])
         if isinstance(self.state, Sums):
             return f"{name}_distinct" if self.distinct else name
         return f"{name}_{self.state.fn.removesuffix('_value')}"
@@ -79,6 +78,11 @@ class Held:
     @property
     def lanes(self) -> tuple[str, ...]:
         return tuple(lane.name for lane in self.state.lanes)
+
+    @property
+    def holds(self) -> dict[str, Argument]:
+        """The lanes that hold a value if the first one is 1."""
+        return self.state.holds
 
     @property
     def place(self) -> Place:
@@ -95,12 +99,17 @@ class Queue:
     """The candidates for the least, greatest, first known or last known value in a bounded frame, by position."""
 
     frame: NamedFrame
-    arg: ArgumentColumn
+    args: tuple[ArgumentColumn, ...]
     fn: str
 
     @property
+    def arg(self) -> ArgumentColumn:
+        """The argument whose values are compared."""
+        return self.args[-1]
+
+    @property
     def name(self) -> str:
-        return f"{self.frame.name}_{self.arg.name}_{self.fn}"
+        return "_".join([self.frame.name, *(arg.name for arg in self.args), self.fn])
 
     @property
     def lanes(self) -> tuple[str, ...]:
@@ -137,6 +146,15 @@ class Nth:
         return f"{self.frame.name}_{self.arg.name}_nth{self.number}"
 
     @property
+    def args(self) -> tuple[ArgumentColumn, ...]:
+        return (self.arg,)
+
+    @property
+    def holds(self) -> dict[str, Argument]:
+        """The lanes that hold a value if the first one is 1."""
+        return {"value": self.arg}
+
+    @property
     def lanes(self) -> tuple[str, ...]:
         return ("known", "value", "rows")
 
@@ -152,10 +170,10 @@ class OverLayout:
 
     @cached_property
     def args(self) -> tuple[ArgumentColumn, ...]:
-        columns = list(dict.fromkeys(call.arg.lower() for call in self.spec.calls if call.arg is not None))
+        columns = list(dict.fromkeys(arg.lower() for call in self.spec.calls for arg in call.args))
         result = []
         for i, column in enumerate(columns):
-            uses = [call for call in self.spec.calls if call.arg is not None and call.arg.lower() == column]
+            uses = [call for call in self.spec.calls if column in map(str.lower, call.args)]
             valued = any(call.fn != "count" or call.distinct for call in uses)
             field = self.spec.input[column]
             result.append(ArgumentColumn(f"a{i}", field.type, field.name, valued))
@@ -176,7 +194,12 @@ class OverLayout:
         return any(frame.place == "group" for frame in self.logged)
 
     def arg(self, call: AggregateCall[str]) -> ArgumentColumn:
-        return next(arg for arg in self.args if call.arg is not None and arg.column.lower() == call.arg.lower())
+        """The first argument of a call: what its result is of."""
+        return self.args_of(call)[0]
+
+    def args_of(self, call: AggregateCall[str]) -> tuple[ArgumentColumn, ...]:
+        by_name = {arg.column.lower(): arg for arg in self.args}
+        return tuple(by_name[arg.lower()] for arg in call.args)
 
     def frame(self, call: AggregateCall[str]) -> NamedFrame:
         return next(named for named in self.frames if named.frame == call.frame)
@@ -199,23 +222,24 @@ class OverLayout:
         frame = self.frame(call)
         if call.fn in RANKS:
             return Rank(frame, call.fn)
-        if call.arg is None:
+        args = self.args_of(call)
+        if not args:
             return None if frame.is_bounded else Held(frame, self.accumulator(call).state)
         if call.fn == "nth_value":
             return None if frame.is_bounded else Nth(frame, self.arg(call), self.numbers.index(call.number))
         state = self.accumulator(call).state
         if isinstance(state, Extreme) and frame.is_bounded:
-            return Queue(frame, self.arg(call), call.fn)
+            return Queue(frame, args, call.fn)
         if call.fn == "first_value" and frame.is_bounded:
             return None
         if call.fn == "last_value" and not (frame.is_range if not frame.is_delayed else not frame.is_bounded):
             return None
         if call.fn == "lag":
             return None
-        return Held(frame, state, call.distinct)
+        return Held(frame, state, call.distinct, args)
 
     def accumulator(self, call: AggregateCall[str]) -> Accumulator:
-        return Accumulator(call.fn, None if call.arg is None else self.arg(call), call.type)
+        return Accumulator(call.fn, self.args_of(call), call.type)
 
     def part_named(self, name: str) -> Part:
         return next(part for part in self.parts if part.name == name)
@@ -242,9 +266,10 @@ class OverLayout:
         """The arguments that cells hold."""
         frames = {frame.frame for frame in self.logged}
         needed = {
-            self.arg(call).name
+            arg.name
             for call in self.spec.calls
-            if call.arg is not None and call.frame in frames and (call.fn != "last_value" or call.frame.end)
+            if call.frame in frames and (call.fn != "last_value" or call.frame.end)
+            for arg in self.args_of(call)
         }
         return tuple(arg for arg in self.args if arg.name in needed)
 
@@ -300,9 +325,13 @@ class OverLayout:
     def text_lanes(self, arg: ArgumentColumn) -> list[tuple[int, int]]:
         """The slot lanes that hold codes of a text argument, each with the lane that is 1 if it holds one."""
         lanes = self.slot_lanes
-        held = (part for part in self.parts if isinstance(part, Nth) or _holds_value(part))
-        pairs = [[f"{part.name}_{lane}" for lane in part.lanes[:2]] for part in held if part.arg == arg]
-        return [(lanes[known], lanes[value]) for known, value in pairs]
+        return [
+            (lanes[f"{part.name}_{part.lanes[0]}"], lanes[f"{part.name}_{lane}"])
+            for part in self.parts
+            if isinstance(part, Held | Nth)
+            for lane, own in part.holds.items()
+            if own == arg
+        ]
 
     @cached_property
     def expires(self) -> int | None:
@@ -312,7 +341,3 @@ class OverLayout:
         if self.spec.keys and all(frame.frame.unit == "range" and frame.is_bounded for frame in self.frames):
             return max(frame.preceding for frame in self.frames)
         return None
-
-
-def _holds_value(part: Part) -> TypeGuard[Held]:
-    return isinstance(part, Held) and not isinstance(part.state, Sums)

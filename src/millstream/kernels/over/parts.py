@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from millstream.kernels.accumulators import Extreme, Sums
+from millstream.kernels.accumulators import Extreme, Sums, entered
 from millstream.kernels.accumulators.columns import ArgumentColumn
 from millstream.kernels.over.layout import Held, Nth, OverLayout, Queue, Rank
 from millstream.kernels.source.writer import indented
-from millstream.plan.aggregates import KNOWN
+from millstream.plan.aggregates import BESIDE, KNOWN
 
 
 def cell_at(position: str) -> str:
@@ -40,8 +40,8 @@ def load_cell(layout: OverLayout, arg: ArgumentColumn) -> Iterator[str]:
 def put(layout: OverLayout, part: Held) -> Iterator[str]:
     """The arriving row's value, or that of the row at `entering` if its frame is delayed, enters what is held."""
     state, arg, at = part.state, part.arg, part.place
-    if arg is None:
-        yield from state.enter(at, "")
+    if arg is None or len(part.args) > 1:
+        yield from entered(state, at, *((f"{each.name}_v", f"{each.name}_in") for each in part.args))
         return
     known = f"{arg.name}_in"
     if part.distinct:
@@ -91,7 +91,7 @@ def offer(part: Queue) -> Iterator[str]:
     """The value that enters may become the extreme."""
     prefix = f"s + {part.name.upper()}"
     value = f"{part.arg.name}_v"
-    yield f"if {part.arg.name}_in:"
+    yield f"if {' and '.join(f'{arg.name}_in' for arg in part.args)}:"
     array = "fcells" if part.arg.kind == "float" else "cells"
     lane = f"CELL_{part.name.upper()}_QUEUE"
     yield f"    queue_head = slots[{prefix}_QUEUE_HEAD]"
@@ -108,7 +108,11 @@ def offer(part: Queue) -> Iterator[str]:
 
 def _stays(part: Queue, old: str, new: str) -> str:
     """Whether a value waits in the queue when a newer one comes."""
-    return str(part.fn == "first_known") if part.fn in KNOWN else Extreme(part.arg, part.fn).comes_first(old, new)
+    if part.fn in KNOWN:
+        return str(part.fn == "first_known")
+    ranked = Extreme(part.arg, part.fn)
+    # the value beside the first of equal ones counts
+    return f"not ({ranked.comes_first(new, old)})" if part.fn in BESIDE else ranked.comes_first(old, new)
 
 
 def expire(part: Queue) -> Iterator[str]:

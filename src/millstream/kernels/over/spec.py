@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from millstream.plan.aggregates import KNOWN, NAMES, OVER_NAMES, RANKS, result_t
 from millstream.plan.windows import Between, Frame, Unit
 from millstream.records import dataclass
 from millstream.schema import Field, Schema
-from millstream.types import BIGINT, BOOLEAN, SqlType
+from millstream.types import BIGINT, BOOLEAN
 
 __all__ = ["AheadSpec", "Between", "Frame", "OverSpec"]
 
@@ -46,16 +47,13 @@ class _Calls(OneInput):
                 raise ValueError(f"no aggregate {call.fn}")
             if (call.number is not None) != (call.fn == "nth_value"):
                 raise ValueError("nth_value alone has a number")
-            if call.arg is not None and call.arg not in self.input:
-                raise ValueError(f"no argument column {call.arg}")
-            expected = result_type(call.fn, call.distinct, self.type_of(call))
+            for arg in call.args:
+                if arg not in self.input:
+                    raise ValueError(f"no argument column {arg}")
+            expected = result_type(call.fn, call.distinct, *(self.input[arg].type for arg in call.args))
             if expected != call.type:
                 raise ValueError(f"{call} is {expected}, not {call.type}")
         _ = self.output
-
-    def type_of(self, call: AggregateCall[str]) -> SqlType | None:
-        """The type of a call's argument."""
-        return None if call.arg is None else self.input[call.arg].type
 
     @cached_property
     def output(self) -> Schema:
@@ -123,12 +121,12 @@ class AheadSpec(_Calls):
     @cached_property
     def args(self) -> tuple[str, ...]:
         """The argument columns."""
-        return tuple(dict.fromkeys(call.arg for call in self.calls if call.arg is not None))
+        return tuple(dict.fromkeys(arg for call in self.calls for arg in call.args))
 
     @cached_property
     def lasts(self) -> tuple[str, ...]:
         """The arguments of last_value: rows that stand for none repeat the last value, since it is still the last."""
-        return tuple(dict.fromkeys(call.arg for call in self.calls if call.fn == "last_value" and call.arg is not None))
+        return tuple(dict.fromkeys(arg for call in self.calls if call.fn == "last_value" for arg in call.args))
 
     @cached_property
     def behind(self) -> OverSpec:
@@ -148,13 +146,10 @@ class AheadSpec(_Calls):
         return OverSpec(Schema((*fields, Field(REAL, BOOLEAN))), keys, tuple(calls), ends)
 
     def _seen(self, call: AggregateCall[str], name: str) -> AggregateCall[str]:
-        arg = REAL
-        if call.arg is not None:
-            arg = f"arg{self.args.index(call.arg)}"
-            if call.fn == "last_value":
-                arg = f"last{self.lasts.index(call.arg)}"
-        frame = self._frame(call.frame)
-        return AggregateCall.over(name, call.fn, arg, frame, call.distinct, call.type, call.number)
+        args = tuple(f"arg{self.args.index(arg)}" for arg in call.args) or (REAL,)
+        if call.fn == "last_value":
+            args = tuple(f"last{self.lasts.index(arg)}" for arg in call.args)
+        return replace(call, names=(name,), args=args, framed=self._frame(call.frame))
 
     def _frame(self, frame: Frame) -> Frame:
         start = None if frame.start is None else frame.start + self.reach

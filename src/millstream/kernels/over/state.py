@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.kernels.accumulators import loops
+from millstream.kernels.accumulators.columns import code_table
 from millstream.kernels.batch import BEGIN, Batch, Ints
 from millstream.kernels.jit import compile_kernel, source_of
 from millstream.kernels.keys import ByteTable, KeyTable
@@ -114,5 +115,5 @@ def new_state(layout: OverLayout, threads: int) -> OverState:
     shards = 1
     while types and shards < threads:
         shards *= 2
-    texts = {arg.name: ByteTable(arg.type) for arg in layout.texts}
+    texts = {arg.name: code_table(arg.type) for arg in layout.texts}
     return OverState(KeyTable(types) if types else None, [Shard(layout) for _ in range(shards)], texts)

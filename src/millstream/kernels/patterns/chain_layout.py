@@ -48,7 +48,7 @@ class Tally:
     """An aggregate over the rows that some elements took."""
 
     elements: tuple[int, ...]
-    column: str | None
+    columns: tuple[str, ...]
     accumulator: Accumulator
 
 
@@ -131,10 +131,10 @@ class ChainLayout:
         return tuple(dict.fromkeys(self.tally(summary) for summary in named if isinstance(summary, AggregateCall)))
 
     def tally(self, summary: AggregateCall[Expr]) -> Tally:
-        arg = summary.args[0] if summary.args else None
-        name, type_ = (arg.name, arg.type) if isinstance(arg, Column) else (None, None)
-        argument = None if type_ is None else Argument("tallied" if type_ == DOUBLE else "counted", type_)
-        return Tally(self.group(summary.variables), name, Accumulator(summary.fn, argument, summary.type))
+        columns = [arg for arg in summary.args if isinstance(arg, Column)]
+        arguments = (Argument("tallied" if arg.type == DOUBLE else "counted", arg.type) for arg in columns)
+        accumulator = Accumulator(summary.fn, tuple(arguments), summary.type)
+        return Tally(self.group(summary.variables), tuple(arg.name for arg in columns), accumulator)
 
     @cached_property
     def counted_groups(self) -> tuple[tuple[int, ...], ...]:
@@ -155,7 +155,7 @@ class ChainLayout:
             if isinstance(named, Reach) and at is not None and at in self.group(named.variables):
                 found.append(Cell(named.column, -named.shift))
         found += [kept.cell for kept in self.kept]
-        found += [Cell(tally.column) for tally in self.tallies if tally.column is not None]
+        found += [Cell(column) for tally in self.tallies for column in tally.columns]
         return tuple(dict.fromkeys(found))
 
     @cached_property

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from millstream.expressions.kernel.coded_text import NotCompilable
 from millstream.expressions.kernel.forms import choose, not_, or_, zero
 from millstream.expressions.nodes import Expr, columns_of
-from millstream.kernels.accumulators import Place
+from millstream.kernels.accumulators import Place, entered
 from millstream.kernels.patterns.chain_layout import Cell, ChainLayout, KeptCell, Tally
 from millstream.kernels.patterns.conditions import Constants
 from millstream.plan.aggregate_calls import AggregateCall
@@ -235,8 +235,8 @@ class ChainValues:
 
     def _entered(self, tally: Tally, element: int, at: Place) -> Iterator[str]:
         """The row at hand enters an aggregate."""
-        value, null = ("", "False") if tally.column is None else self.cell(Cell(tally.column), element)
-        return tally.accumulator.state.enter(at, value, not_(null))
+        cells = (self.cell(Cell(column), element) for column in tally.columns)
+        return entered(tally.accumulator.state, at, *((value, not_(null)) for value, null in cells))
 
     def tallied(self, tally: Tally, element: int) -> list[str]:
         """The aggregate with the row at hand, in variables."""

@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
 
 from millstream.expressions.nodes import Column, Expr
-from millstream.kernels.accumulators import Accumulator, Argument, Place, Sums
+from millstream.kernels.accumulators import Accumulator, Argument, Place, Sums, entered
+from millstream.kernels.accumulators.places import is_code
 from millstream.kernels.accumulators.sums import SPREADS
 from millstream.kernels.patterns.machine import far_shifts
 from millstream.plan.aggregate_calls import AggregateCall
+from millstream.plan.aggregates import BESIDE
 from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, Reach, Search
 from millstream.records import dataclass
 
@@ -25,7 +27,7 @@ Within = Callable[[Group], str]
 Numbered = Callable[[int], str]
 """Source of a number that is an argument of the loop."""
 
-_INCREMENTAL = SPREADS | {"count", "sum", "avg", "min", "max"}
+_INCREMENTAL = SPREADS | BESIDE | {"count", "sum", "avg", "min", "max"}
 
 MARKED_BACK = 8
 """How many of the last rows of a group are marked; what is further back is found by the labels of rows."""
@@ -33,17 +35,14 @@ MARKED_BACK = 8
 
 def is_incremental(summary: AggregateCall[Expr]) -> bool:
     """Whether an aggregate can be kept in lanes as rows are taken."""
-    if summary.program is not None or summary.distinct or summary.fn not in _INCREMENTAL or len(summary.args) > 1:
+    if summary.program is not None or summary.distinct or summary.fn not in _INCREMENTAL:
         return False
-    if not summary.args:
-        return summary.fn == "count"
-    arg = summary.args[0]
-    if not isinstance(arg, Column) or arg.name in (CLASSIFIER, MATCH_NUMBER):
+    if not all(isinstance(arg, Column) and arg.name not in (CLASSIFIER, MATCH_NUMBER) for arg in summary.args):
         return False
     if summary.fn == "count":
         return True
     # Codes are in no order, and decimals are summed up to 37 digits.
-    return not arg.type.is_coded and arg.type.name not in ("NULL", "DECIMAL")
+    return not any(is_code(arg.type) or arg.type.name in ("NULL", "DECIMAL") for arg in summary.args)
 
 
 def is_marked(reach: Reach) -> bool:
@@ -114,12 +113,10 @@ class MatchRegisters:
         for summary in self.summaries:
             accumulator = self._sums[summary.name]
             at = Place.numbered(regs, f"f{regs}", str(self.starts[summary.name]), accumulator.state)
-            value, known = "", "True"
-            if summary.args:
-                arg = summary.args[0]
-                assert isinstance(arg, Column)
-                value, known = f"cols[{column(arg.name)}][p]", f"cols[{column(arg.name) + 1}][p]"
-            lines = [*accumulator.state.enter(at, value), *(_settled(accumulator, at) if self._merged else ())]
+            places = [column(arg.name) for arg in summary.args if isinstance(arg, Column)]
+            values = [(f"cols[{place}][p]", "True") for place in places]
+            known = " and ".join(f"cols[{place + 1}][p]" for place in places) or "True"
+            lines = [*entered(accumulator.state, at, *values), *(_settled(accumulator, at) if self._merged else ())]
             yield from guarded(within(summary.variables), [*guarded(known, lines)])
 
     def mark(self, reach: Reach, regs: Callable[[int], str]) -> str:
@@ -137,7 +134,9 @@ class MatchRegisters:
 
 def accumulator_of(summary: AggregateCall[Expr], name: str) -> Accumulator:
     """The aggregate of a summary; variables that it needs begin with `name`."""
-    return Accumulator(summary.fn, Argument(name, summary.args[0].type) if summary.args else None, summary.type)
+    names = (name, f"{name}_by")
+    args = tuple(Argument(own, arg.type) for own, arg in zip(names, summary.args, strict=False))
+    return Accumulator(summary.fn, args, summary.type)
 
 
 def _lanes_at(start: int, accumulator: Accumulator) -> dict[str, int]:

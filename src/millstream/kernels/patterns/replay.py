@@ -73,7 +73,7 @@ def _as_of(search: Search, summary: AggregateCall[Expr], log: RowLog, matches: M
     places = np.flatnonzero(member)
     args = _arguments(search, summary, log, matches, places, owner)
     if summary.program is None:
-        values = _followed(summary, owner[places], args[0])
+        values = _followed(summary, owner[places], args)
     else:
         engine = _engine(summary.program)
         none = np.zeros(len(places), dtype=np.int64)
@@ -86,18 +86,19 @@ def _as_of(search: Search, summary: AggregateCall[Expr], log: RowLog, matches: M
     return values.take(pa.array(np.where(known, chosen, 0), mask=~known))
 
 
-def _followed(summary: AggregateCall[Expr], owner: Ints, column: pa.Array) -> pa.Array:
+def _followed(summary: AggregateCall[Expr], owner: Ints, columns: list[pa.Array]) -> pa.Array:
     """What a built-in aggregate comes to after each row."""
     taken = None
     if summary.distinct:
         taken = np.zeros(len(owner), dtype=np.bool_)
-        taken[SeenValues(summary.args[0].type).fresh(owner, column)] = True
-    return _layout(summary.fn, summary.args[0].type, summary.type).followed(owner, column, taken)
+        taken[SeenValues(summary.args[0].type).fresh(owner, columns[0])] = True
+    return _layout(summary.fn, tuple(arg.type for arg in summary.args), summary.type).followed(owner, columns, taken)
 
 
 @lru_cache(maxsize=64)
-def _layout(fn: str, arg: SqlType, type_: SqlType) -> RecordLayout:
-    return RecordLayout(Schema.of(x=arg), [AggregateCall.builtin(fn, fn, "x", type_)])
+def _layout(fn: str, args: tuple[SqlType, ...], type_: SqlType) -> RecordLayout:
+    rows = Schema(tuple(Field(f"x{i}", arg) for i, arg in enumerate(args)))
+    return RecordLayout(rows, [AggregateCall((fn,), fn, rows.names, (type_,))])
 
 
 def _upto(matches: Matches) -> Ints:

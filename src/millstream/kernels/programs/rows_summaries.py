@@ -11,7 +11,8 @@ from millstream.errors import DataError
 from millstream.expressions.functions.literals import decimal_value
 from millstream.expressions.object_functions import EXACT
 from millstream.expressions.object_values import equality_key
-from millstream.kernels.accumulators import Accumulator, Argument, Place, imports
+from millstream.kernels.accumulators import Accumulator, Argument, Place, entered, imports
+from millstream.kernels.accumulators.places import is_code
 from millstream.kernels.accumulators.sums import SPREADS
 from millstream.kernels.programs.python import vectorised
 from millstream.kernels.source.writer import Writer
@@ -45,13 +46,13 @@ def _distinct(rows: list[tuple[Any, ...]], summary: Summary) -> list[tuple[Any, 
 def _built_in(summary: Summary) -> Finish:
     if not summary.args:
         return len
-    type_ = summary.args[0].type
-    of_decimals = type_.name == "DECIMAL" and summary.fn in ("sum", "avg")
-    compute = (_of_decimals if of_decimals else _accumulated)(summary.fn, type_, summary.type)
+    types = tuple(arg.type for arg in summary.args)
+    of_decimals = types[0].name == "DECIMAL" and summary.fn in ("sum", "avg")
+    compute = (_of_decimals if of_decimals else _accumulated)(summary.fn, types, summary.type)
 
     def finish(rows: list[tuple[Any, ...]]) -> Any:
         try:
-            return compute([row[0] for row in rows])
+            return compute(rows)
         except (OverflowError, ValueError):
             raise DataError(f"{summary} does not fit {summary.type}") from None
 
@@ -59,32 +60,36 @@ def _built_in(summary: Summary) -> Finish:
 
 
 @cache
-def _accumulated(fn: str, type_: SqlType, result: SqlType) -> Callable[[list[Any]], Any]:
+def _accumulated(fn: str, types: tuple[SqlType, ...], result: SqlType) -> Finish:
     """The aggregate that all kernels have, over objects: those that are no numbers compare as numbers do."""
-    value, of = "x", type_
-    if type_.name == "DECIMAL" and fn in SPREADS:
-        value = f"int(x.scaleb({type_.scale}))"
-    elif type_.is_coded or type_.name in ("DECIMAL", "BLOB"):
-        of = INTEGER
-    accumulator, at = Accumulator(fn, Argument("x", of), result), Place.local("held_")
+    args, values = [], []
+    for i, type_ in enumerate(types):
+        value, of = f"x{i}", type_
+        if type_.name == "DECIMAL" and fn in SPREADS:
+            value = f"int(x{i}.scaleb({type_.scale}))"
+        elif is_code(type_) or type_.name == "DECIMAL":
+            of = INTEGER
+        args.append(Argument(f"x{i}", of))
+        values.append((value, f"x{i} is not None"))
+    accumulator, at = Accumulator(fn, tuple(args), result), Place.local("held_")
     write = Writer(0)
-    with write.block("def finish(values):"):
+    with write.block("def finish(rows):"):
         write(*accumulator.state.begin(at))
-        with write.block("for x in values:"):
-            write(*accumulator.state.enter(at, value, "x is not None"))
+        with write.block(f"for {''.join(f'{arg.name}, ' for arg in args)} in rows:"):
+            write(*entered(accumulator.state, at, *values))
         write(*accumulator.result(at, "out", "ok", "raise OverflowError"))
         write("return out" if fn == "count" else "return out if ok else None")
     made: dict[str, Any] = {}
     exec(imports(write.text) + write.text, made)
-    finish: Callable[[list[Any]], Any] = made["finish"]
+    finish: Finish = made["finish"]
     return finish
 
 
-def _of_decimals(fn: str, type_: SqlType, result: SqlType) -> Callable[[list[Any]], Any]:
+def _of_decimals(fn: str, types: tuple[SqlType, ...], result: SqlType) -> Finish:
     """Sum and average of decimals of any length."""
 
-    def compute(values: list[Any]) -> Any:
-        present = [value for value in values if value is not None]
+    def compute(rows: list[tuple[Any, ...]]) -> Any:
+        present = [value for (value,) in rows if value is not None]
         if not present:
             return None
         total: Decimal = reduce(EXACT.add, present)

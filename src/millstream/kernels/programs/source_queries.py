@@ -8,7 +8,8 @@ from contextlib import AbstractContextManager, ExitStack
 from millstream.expressions.kernel.coded_text import NotCompilable
 from millstream.expressions.kernel.forms import and_, not_, zero
 from millstream.expressions.nodes import Call, Column, Expr, conjuncts, walk
-from millstream.kernels.accumulators import Accumulator, Argument, Place
+from millstream.kernels.accumulators import Accumulator, Argument, Given, Place, entered
+from millstream.kernels.accumulators.places import is_code
 from millstream.kernels.programs.access import bound_of, equality
 from millstream.kernels.programs.layout import Cells
 from millstream.kernels.programs.order import bound_on, extreme_column, is_order_free
@@ -19,7 +20,7 @@ from millstream.kernels.programs.source_values import (
     plain_type,
 )
 from millstream.kernels.programs.storage import load_cell, ring_of, values_of
-from millstream.plan.aggregates import KNOWN, NAMES
+from millstream.plan.aggregates import BESIDE, KNOWN, NAMES
 from millstream.plan.programs.facts import holds_one_row, uses_sqlcode
 from millstream.plan.programs.nodes import OLDEST, SQLCODE, Range, Rows, Summary, aliases_of, column_names, queries_of
 from millstream.types import BOOLEAN, DOUBLE
@@ -312,21 +313,24 @@ class _Accumulator:
             raise NotCompilable(f"{summary} inside a statement")
         self._s, self._summary, self._body = statements, summary, body
         self._name = statements.write.fresh("sum")
-        arg = Argument(self._name, summary.args[0].type) if summary.args else None
-        if arg is not None and arg.kind == "text" and summary.fn in ("min", "max"):
+        names = (self._name, f"{self._name}_by")
+        args = tuple(Argument(name, arg.type) for name, arg in zip(names, summary.args, strict=False))
+        if any(is_code(arg.type) and not arg.type.is_coded for arg in args):
+            raise NotCompilable(f"{summary} holds values of more than 64 bits")
+        if args and args[-1].kind == "text" and summary.fn in ("min", "max", *BESIDE):
             raise NotCompilable(f"{summary} compares text")
-        self._accumulator = Accumulator(summary.fn, arg, summary.type)
+        self._accumulator = Accumulator(summary.fn, args, summary.type)
         self._at = Place.local(f"{self._name}_")
 
     def begin(self) -> None:
         self._s.write(*self._accumulator.state.begin(self._at))
 
     def add(self) -> None:
-        value, known = "", "True"
-        if self._summary.args:
-            value, null = self._s.bound(self._summary.args[0], self._body)
-            known = "True" if value.removeprefix("v_") in self._s.present else not_(null)
-        self._s.write(*self._accumulator.state.enter(self._at, value, known))
+        values: list[Given] = []
+        for arg in self._summary.args:
+            value, null = self._s.bound(arg, self._body)
+            values.append((value, "True" if value.removeprefix("v_") in self._s.present else not_(null)))
+        self._s.write(*entered(self._accumulator.state, self._at, *values))
 
     def take(self, cells: Cells, low: str, high: str) -> None:
         """The least or greatest value of the cells between two places of their order."""

@@ -106,7 +106,12 @@ class RowSummaryKernel:
     # -- rows of groups --------------------------------------------------------------------------------------------
 
     def _events(self, state: RowSummaryState, upto: int) -> Iterator[_Flush]:
-        """Let rows come and go, and tell at each instant which groups changed."""
+        """Let rows come and go, and tell at each instant which groups changed.
+
+        Whatever ends or goes is there: a row with an interval ends after it begins, and a change that takes a row away
+        comes no earlier than the one that brought it. All kernels of relations give such rows (`check_relation` in
+        their laws), and a state that was saved in between has every row that is live, with its end.
+        """
         batches = state.front.ready(upto)
         time, slots, numbers, signs, codes = [], [], [], [], []
         if batches:

@@ -36,7 +36,9 @@ class PanePartials:
     def output(self) -> Schema:
         layout = self.kernel.layout
         lanes = [Field(f"${lane}", BIGINT) for lane in range(layout.width)]
-        texts = [Field(f"$text{i}", self.spec.input[name].type) for i, name in enumerate(layout.text_lanes.values())]
+        texts = [
+            Field(f"$text{i}", self.spec.input[name].type) for i, (_, name) in enumerate(layout.text_lanes.values())
+        ]
         return Schema((*(self.spec.input[name] for name in self.spec.by), Field(_ROWS, BIGINT), *lanes, *texts))
 
     @property

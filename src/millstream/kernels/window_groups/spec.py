@@ -42,8 +42,8 @@ class WindowGroupSpec:
         if set(self.keys_out) != {*self.by, *self.starts, *self.ends}:
             raise ValueError("keys are columns or bounds of the window")
         for call in self.calls:
-            arg = None if call.arg is None else self.input[call.arg].type
-            if not call.has_lanes or result_type(call.fn, False, arg) != call.type:
+            types = [self.input[arg].type for arg in call.args]
+            if not call.has_lanes or result_type(call.fn, False, *types) != call.type:
                 raise ValueError(f"{call} is not of type {call.type}")
         _ = self.output
 

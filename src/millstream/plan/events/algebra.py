@@ -136,8 +136,8 @@ class Fold(Binary):
                 _require(condition, known)
                 _require_condition(condition)
         for aggregate in self.aggregates:
-            if aggregate.arg is not None:
-                _require(aggregate.arg, known)
+            for arg in aggregate.args:
+                _require(arg, known)
         known |= {aggregate.name for aggregate in self.aggregates}
         for name, begin, becomes in self.updates:
             _require(becomes, known)
@@ -167,7 +167,7 @@ class Fold(Binary):
         changed = frozenset().union(*(columns_of(becomes) for _, _, becomes in self.updates))
         begun = frozenset().union(*(columns_of(expr) for _, expr in self.begins))
         begun |= frozenset().union(*(columns_of(begin) for _, begin, _ in self.updates))
-        read = conditions | changed | begun | frozenset().union(*(_read(each.arg) for each in self.aggregates))
+        read = conditions | changed | begun | _aggregated(self.aggregates)
         last = frozenset(name.removeprefix(LAST) for name in read if name.startswith(LAST))
         return frozenset(name for name in read | last if name in self.left.schema or name in self.right.schema)
 
@@ -179,7 +179,7 @@ class Fold(Binary):
         """Without updates, and beginnings of columns, that nobody reads."""
         needed = set(wanted) | {name.removeprefix(LAST) for name in _read(self.condition) | _read(self.continues)}
         computed = [(name, becomes) for name, _, becomes in self.updates]
-        computed += [(each.name, each.arg) for each in self.aggregates if each.arg is not None]
+        computed += [(each.name, arg) for each in self.aggregates for arg in each.args]
         while True:
             more = needed | {
                 part.removeprefix(LAST) for name, becomes in computed if name in needed for part in columns_of(becomes)
@@ -191,7 +191,7 @@ class Fold(Binary):
         updates = tuple(update for update in self.updates if update[0] in needed)
         last |= frozenset().union(*(columns_of(becomes) for _, _, becomes in updates))
         aggregates = tuple(each for each in self.aggregates if each.name in needed)
-        last |= frozenset().union(*(_read(each.arg) for each in aggregates))
+        last |= _aggregated(aggregates)
         begins = tuple(begin for begin in self.begins if LAST + begin[0] in last)
         return replace(self, begins=begins, updates=updates, aggregates=aggregates)
 
@@ -201,6 +201,10 @@ class Fold(Binary):
         parts += [str(each) for each in self.aggregates]
         parts += [f"{name} := {becomes}" for name, _, becomes in self.updates]
         return " ".join(["Fold", "; ".join(parts)]).rstrip()
+
+
+def _aggregated(aggregates: tuple[AggregateCall[Expr], ...]) -> frozenset[str]:
+    return frozenset().union(*(columns_of(arg) for each in aggregates for arg in each.args))
 
 
 def _read(condition: Expr | None) -> frozenset[str]:

@@ -75,8 +75,8 @@ class Automaton(Node):
             for condition in state.conditions:
                 self._require(condition, state.port, state.columns)
             for aggregate in state.aggregates:
-                if aggregate.arg is not None:
-                    self._require(aggregate.arg, state.port, state.columns)
+                for arg in aggregate.args:
+                    self._require(arg, state.port, state.columns)
         for edge in self.edges:
             self._require_edge(edge)
 
@@ -127,7 +127,7 @@ class Automaton(Node):
         """All conditions and values."""
         conditions = [condition for state in self.states for condition in state.conditions]
         on_edges = [expr for edge in self.edges for expr in (*edge.conditions, *(value for _, value in edge.values))]
-        aggregated = [each.arg for state in self.states for each in state.aggregates if each.arg is not None]
+        aggregated = [arg for state in self.states for each in state.aggregates for arg in each.args]
         return conditions + aggregated + on_edges
 
     def leaving(self, state: int) -> list[AutomatonEdge]:
@@ -150,8 +150,8 @@ class Automaton(Node):
                         if name in kept[edge.target]:
                             needed |= columns_of(value)
                 for each in self.states[number].aggregates:
-                    if AGGREGATED + each.name in needed and each.arg is not None:
-                        needed |= columns_of(each.arg)
+                    if AGGREGATED + each.name in needed:
+                        needed |= {name for arg in each.args for name in columns_of(arg)}
                 own = {name[2:] for name in needed if name.startswith(INSTANCE)}
                 if own == kept[number]:
                     break

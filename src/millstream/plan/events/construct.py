@@ -204,7 +204,7 @@ class _Construction:
             return () if condition is None else conjuncts(substitute(condition, known))
 
         aggregates = tuple(
-            each if each.arg is None else replace(each, args=(substitute(each.arg, known),)) for each in node.aggregates
+            replace(each, args=tuple(substitute(arg, known) for arg in each.args)) for each in node.aggregates
         )
         number = self._state(before, port, columns, (*conditions, *asked(node.condition)), aggregates)
         known |= {each.name: Column(each.type, AGGREGATED + each.name) for each in aggregates}
