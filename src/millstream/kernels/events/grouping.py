@@ -46,7 +46,7 @@ class _Space(threading.local):
 _space = _Space()
 
 
-class Turns:
+class EventOrder:
     """The order of events, and the runs in which a loop takes them: where each ends, and up to which time all events
     are there."""
 
@@ -75,17 +75,17 @@ class Turns:
         return found[np.argsort(found[:, 0], kind="stable")]
 
 
-def in_turns(ends: Ints, codes: Ints | None, state: Instances, upto: int) -> Turns:
+def in_turns(ends: Ints, codes: Ints | None, state: Instances, upto: int) -> EventOrder:
     """Put events together by their codes if there are many instances. Events of an instant that began before, or that
     is not over, are not moved: they may meet events of other batches."""
     whole = [(len(ends), upto)]
     if codes is None or state.live * state.rows.shape[1] * 8 < _BYTES or len(ends) < _EVENTS * _GROUPS:
-        return Turns(whole)
+        return EventOrder(whole)
     epoch, most = int(state.meta[loops.EPOCH]), state.codes.size
     first, stop = int(np.searchsorted(ends, epoch, side="right")), int(np.searchsorted(ends, upto))
     if first >= stop:
-        return Turns(whole)
+        return EventOrder(whole)
     bits = (most // _GROUPS).bit_length()
     to, order = np.arange(len(ends), dtype=np.int32), np.arange(len(ends))
     _together(len(ends), codes, first, stop, bits, np.zeros((most >> bits) + 2, dtype=np.int64), to, order)
-    return Turns([(first, FOREVER), (stop, FOREVER), *whole], order, to)
+    return EventOrder([(first, FOREVER), (stop, FOREVER), *whole], order, to)
