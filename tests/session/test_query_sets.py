@@ -16,7 +16,13 @@ STREAMS = """
     CREATE STREAM s (k INT, name VARCHAR, v DOUBLE, t INT) ORDER BY t;
     CREATE STREAM r (k INT, w INT, t INT) ORDER BY t;
     CREATE TABLE kinds (k INT, kind VARCHAR);
-    INSERT INTO kinds VALUES (1, 'odd'), (2, 'even'), (3, 'odd')
+    INSERT INTO kinds VALUES (1, 'odd'), (2, 'even'), (3, 'odd');
+    CREATE AGGREGATE spread(x DOUBLE) : DOUBLE {
+        TABLE seen(low DOUBLE, high DOUBLE);
+        INITIALIZE: { INSERT INTO seen VALUES (x, x); }
+        ITERATE: { UPDATE seen SET low = least(low, x), high = greatest(high, x); }
+        TERMINATE: { INSERT INTO RETURN SELECT high - low FROM seen; }
+    }
 """
 
 SHAPES = {
@@ -62,11 +68,23 @@ SHAPES = {
     "chain": "SELECT a, b, v FROM FILTER{b > a + $low}((SELECT name, v AS a FROM FILTER{k = $k}(s)) "
     "NEXT{$1.name = $2.other} (SELECT name AS other, v AS b FROM s)) "
     "NEXT{$2.v > b AND DUR < 9} (SELECT v FROM FILTER{v < $high}(s))",
+    "aggregate in SQL": "SELECT window_end, name, spread(v + $low) AS x FROM TUMBLE(TABLE s, DESCRIPTOR(t), 4) "
+    "WHERE k <> $k GROUP BY window_start, window_end, name",
+    "aggregate in SQL over": "SELECT v, spread(v) OVER (PARTITION BY name ROWS 2 PRECEDING) AS x FROM s WHERE v > $low",
+    "groupings": "SELECT window_end, CASE WHEN $k > 1 THEN name ELSE 'all' END AS grouping, sum(v) AS x "
+    "FROM TUMBLE(TABLE s, DESCRIPTOR(t), 5) "
+    "GROUP BY window_start, window_end, CASE WHEN $k > 1 THEN name ELSE 'all' END",
+    "tumble lengths": "SELECT window_end, name, sum(v) AS x FROM TUMBLE(TABLE s, DESCRIPTOR(t), $length) "
+    "WHERE v > $low GROUP BY window_start, window_end, name",
+    "relation lengths": "SELECT name, count(*) AS n FROM s [RANGE $length] WHERE k = $k GROUP BY name",
+    "join lengths": "SELECT a.v, b.w FROM s [RANGE $length] AS a, r [RANGE 4] AS b WHERE a.k = b.k AND b.w > $k",
     "exceeds": "SELECT v FROM s [RANGE 5] WHERE v > $low EXCEPT SELECT v FROM s [RANGE 2] WHERE k = $k",
 }
 
-RELATIONS = ("relation", "rows window", "join", "join condition", "outer join", "exceeds")
-WITHOUT_ORDER = ("join", "join condition", "union", "changes")
+RELATIONS = (
+    "relation", "rows window", "join", "join condition", "outer join", "exceeds", "relation lengths", "join lengths",
+)  # fmt: skip
+WITHOUT_ORDER = ("join", "join condition", "union", "changes", "join lengths")
 """shapes whose results have no order among equal times"""
 
 
@@ -77,8 +95,10 @@ def written(text: str, row: dict[str, Any]) -> str:
         value = row[match[1]]
         return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else f"({value!r})"
 
-    if "ROWS $k" in text:
-        text = text.replace("ROWS $k", f"ROWS {row['k']}")
+    for place in ("ROWS $k", "RANGE $length", "$length)"):
+        # the grammar takes nothing but a number there
+        name = place.strip("RANGEOWS $)")
+        text = text.replace(place, place.replace(f"${name}", str(row.get(name))))
     return re.sub(r"\$([a-z]\w*)", literal, text)
 
 
@@ -86,6 +106,7 @@ def constants(draw: random.Random, key: int) -> dict[str, Any]:
     return {
         "id": key,
         "k": draw.randint(0, 3),
+        "length": draw.randint(2, 6),
         "name": draw.choice(["a", "b", "ab", "it's"]),
         "low": draw.choice([0.0, 1.0, 2.5, -1.0]),
         "high": draw.choice([1.0, 3.0, 4.0]),

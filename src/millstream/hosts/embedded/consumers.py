@@ -38,10 +38,11 @@ class Consumers:
         self._member_of: dict[Vertex, VertexGroup] = {}
         self._dispatch: tuple[list[tuple[Vertex, int]], list[VertexGroup]] | None = None
 
-    def add(self, vertex: Vertex, port: int, node: Physical) -> None:
+    def add(self, vertex: Vertex, port: int, node: Physical, grouped: bool = True) -> None:
+        """A vertex takes the output; a filter that may be grouped with those of its shape."""
         self.all.append((vertex, port))
         self._dispatch = None
-        if not isinstance(node, Compute):
+        if not isinstance(node, Compute) or not grouped:
             return
         found = shape_of(ComputeStage(node.input.schema, node.predicate, node.columns))
         if found is None:

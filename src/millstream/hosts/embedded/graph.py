@@ -26,6 +26,7 @@ from millstream.kernels.batch import BEGIN, FOREVER, Batch, concat
 from millstream.kernels.contract import KernelSpec
 from millstream.limits import Work
 from millstream.physical.nodes import Apply, Compute, Physical, Source, Staged, StoredTable, TableJoin
+from millstream.plan.templates import GROUP, SHARE
 from millstream.records import dataclass
 
 Key = tuple[Physical, tuple[str, ...], int]
@@ -191,7 +192,7 @@ class Graph:
                 self._apart[key] = vertex = Vertex(self.new_id(), make(), inputs, key)
                 for port, source in enumerate(inputs):
                     if source.inputs:  # streams are plugged in later
-                        source.consumers.add(vertex, port, node)
+                        source.consumers.add(vertex, port, node, self._has(GROUP))
                         source.rewired()
             return self._apart[key]
         known = self._shared.get(key)
@@ -201,17 +202,21 @@ class Graph:
             and known.error is None
             # a stream that is read again from its start is another one of the same name
             and known.inputs == inputs
-            and (not known.operator.touched if saved is None else known.id == saved)
+            and (self._has(SHARE) and not known.operator.touched if saved is None else known.id == saved)
         ):
             return known
         vertex = Vertex(saved or self.new_id(), make(), inputs, key)
         if saved is not None:
             self._made = max(self._made, int(saved))
         for port, source in enumerate(inputs):
-            source.consumers.add(vertex, port, node)
+            source.consumers.add(vertex, port, node, self._has(GROUP))
             source.rewired()
         self._shared[key] = vertex
         return vertex
+
+    def _has(self, rule: str) -> bool:
+        """Whether a rule of sharing applies to a query that is added now."""
+        return rule not in self._tables.config.disabled_rules
 
 
 def plug(vertex: Vertex) -> None:
