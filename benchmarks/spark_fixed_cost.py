@@ -1,9 +1,10 @@
 """What a micro-batch costs before it has rows: our queries against Spark's own stateful ones, in one run on local[2].
 
-    python benchmarks/spark_fixed_cost.py [--sizes 1,10000] [--files 12] [--rounds 3] [--only 1,2] [--phases]
+    python benchmarks/spark_fixed_cost.py [--sizes 1,10000] [--files 12] [--only 1,2] [--kept files] [--phases]
 
 Queries with one, two and three exchanges run over small files, one per micro-batch. All run once to warm up, then in
-turn. Ours keep state in variables (RocksDB, with changelogs) or as one value for each bucket (Spark's default store).
+turn. Ours keep state in files of the checkpoint, in variables (RocksDB, with changelogs) or as one value for each
+bucket (Spark's default store).
 Printed are the median seconds of a micro-batch and the processor time that it took in all processes (Java, Python
 workers), which other work of the machine disturbs less; then the ratios to Spark's own query on the better of its two
 state stores: below 1 is cheaper. With --phases, also where Spark says that the time went.
@@ -57,7 +58,7 @@ def make_files(directory: Path, rows: int, files: int) -> None:
         pq.write_table(pa.table(columns), directory / f"part-{number:05d}.parquet")
 
 
-def ours(spark: Any, data: Path, exchanges: int, kept: str = "variables") -> Any:
+def ours(spark: Any, data: Path, exchanges: int, kept: str) -> Any:
     from millstream.spark import Millstream
 
     store = "RocksDB" if kept == "variables" else "default store"
@@ -161,6 +162,7 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=12, help="micro-batches of a run")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="1,2,3", help="numbers of exchanges")
+    parser.add_argument("--kept", default="files,variables,value", help="how ours keep state")
     parser.add_argument("--phases", action="store_true")
     parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE")
     arguments = parser.parse_args()
@@ -177,7 +179,7 @@ def main() -> None:
                     print(f"\n{exchanges} exchanges, micro-batches of {size:,} rows", flush=True)
                     variants = {
                         f"ours, {kept}": lambda data=data, n=exchanges, kept=kept: ours(spark, data, n, kept)
-                        for kept in ("variables", "value")
+                        for kept in arguments.kept.split(",")
                     }
                     variants |= on_stores(spark, "Spark's own", lambda data=data, n=exchanges: native(spark, data, n))
                     compare(variants, arguments.rounds, arguments.phases)

@@ -294,7 +294,9 @@ def test_a_streaming_job_serves_every_sink_and_resumes(
     finally:
         spark.conf.unset("spark.millstream.state")
     operators = {entry["operatorName"] for entry in job.query.lastProgress["stateOperators"]}
-    assert operators == {"applyInPandasWithState" if kept == "value" else "transformWithStateInPandasExec"}
+    by_name = {"value": {"applyInPandasWithState"}, "variables": {"transformWithStateInPandasExec"}, "files": set()}
+    assert operators == by_name[kept]
+    assert (tmp_path / "checkpoint/millstream/state/level-3").exists() == (kept == "files")
     fetched += database._host.fetch("large").to_pylist()
     assert job.graph.levels == 3 and len(job.graph.sources) == 1
     files = [entry["sources"][0]["numInputRows"] for entry in job.query.recentProgress]
@@ -318,7 +320,7 @@ def test_a_streaming_job_serves_every_sink_and_resumes(
     assert job.rows("large") == len(fetched) and job.stages["millstream_stage_1"].startswith("over by k")
 
 
-def test_the_state_of_a_frame_is_one_value(
+def test_the_state_of_a_frame_is_kept_as_it_began(
     spark: Any, feed: Feed, tmp_path: Path, expected: dict[str, list[Any]]
 ) -> None:
     for first in range(0, 40, 20):
@@ -333,11 +335,23 @@ def test_the_state_of_a_frame_is_one_value(
         assert "TransformWithState" in m.explain(QUERIES["peaks"]), "Spark refuses two operators that keep a value each"
     finally:
         spark.conf.unset("spark.millstream.state")
-    writer = frame.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
-    query = writer.trigger(**NOW).start(str(tmp_path / "out"))
-    query.awaitTermination()
-    assert [entry["operatorName"] for entry in query.lastProgress["stateOperators"]] == ["applyInPandasWithState"]
+
+    def run(frame: Any) -> Any:
+        writer = frame.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.trigger(**NOW).start(str(tmp_path / "out"))
+        query.awaitTermination()
+        return query
+
+    operators = run(frame).lastProgress["stateOperators"]
+    assert [entry["operatorName"] for entry in operators] == ["applyInPandasWithState"]
     assert in_files(tmp_path / "out") == sorted(expected["totals"], key=str)
+    feed.add(END)
+    spark.conf.set("spark.millstream.state", "files")
+    try:
+        with pytest.raises(Exception, match="STATEFUL_OPERATOR_NOT_MATCH"):
+            run(m.sql(QUERIES["totals"]))
+    finally:
+        spark.conf.unset("spark.millstream.state")
 
 
 def test_a_micro_batch_that_is_repeated_leaves_every_row_once(spark: Any, feed: Feed, tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import pickle
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +18,9 @@ from hypothesis import strategies as st
 from spark_cases import SECOND, TRADES, as_rows, in_process, over, random_trades, trades
 
 from millstream.errors import StateError
-from millstream.hosts.spark import blobs, one_value, state, stateful
+from millstream.hosts.spark import blobs, file_state, one_value, state, stateful
+from millstream.hosts.spark.file_state import FileValue, Version
+from millstream.hosts.spark.kept_stage import StageOpening
 from millstream.hosts.spark.one_value import in_one_value
 from millstream.hosts.spark.stage import LateRows, Stage, bucket_ids
 from millstream.hosts.spark.stateful import KernelProcessor
@@ -77,8 +81,10 @@ class PretendedSpark:
     def __init__(self, spec: KernelSpec, buckets: int, slack: int, beating: bool = True, **stage: Any) -> None:
         self.spec, self.buckets, self.slack, self.beating = spec, buckets, slack, beating
         self.stage = stage
-        self.one_value = False
+        self.kept = "variables"
         self.values: dict[int, bytes] = {}
+        self.directory = Path()
+        self.number = 0
         self.store = PretendedStore()
         self.watermark = 0
         self.latest = 0
@@ -91,10 +97,12 @@ class PretendedSpark:
         self.processor = KernelProcessor(Stage(self.spec, self.buckets, **clocks))
         self.processor.init(self.store)
         self.function = in_one_value(KernelProcessor(Stage(self.spec, self.buckets, **clocks)))
+        self.opening = StageOpening(Stage(self.spec, self.buckets, **clocks))
 
     def restart(self) -> None:
         """Another process: nothing is left but what the store has."""
         state._LIVE.clear()
+        file_state._HELD.clear()
         self.store = pickle.loads(pickle.dumps(self.store))
         self.start()
 
@@ -106,11 +114,16 @@ class PretendedSpark:
         self.latest = max([self.latest, *(row[2] for row in rows)])
         beats = [Batch.empty(batch.schema, self.latest - self.slack)] if rows and self.beating else []
         pack = Pack(TRADES, self.spec.keys or (), self.buckets, fresh=True, ids=bucket_ids(self.buckets))
-        frames = [packed.to_pandas() for packed in pack(iter([Batch(batch, time, seq, BEGIN), *beats]))]
+        packed = list(pack(iter([Batch(batch, time, seq, BEGIN), *beats])))
+        self.number += 1
+        if self.kept == "files":
+            self.with_files(packed)
+            return
+        frames = [rows.to_pandas() for rows in packed]
         times = SimpleNamespace(getCurrentWatermarkInMs=lambda: self.watermark)
         for bucket, frame in pd.concat(frames).groupby("bucket") if frames else ():
             self.store.key = int(bucket)
-            if self.one_value:
+            if self.kept == "value":
                 self.take(self.function((bucket,), iter([frame]), PretendedValue(self.values, int(bucket))))
             else:
                 self.take(self.processor.handleInputRows((bucket,), iter([frame]), times))
@@ -120,6 +133,12 @@ class PretendedSpark:
                 self.take(self.processor.handleExpiredTimer((key,), times, SimpleNamespace()))
                 self.store.deleteTimer(at)
         self.watermark = max(self.watermark, self.latest // 1000 - self.slack // 1000)
+
+    def with_files(self, packed: list[pa.RecordBatch]) -> None:
+        layout = blobs.layout_of(self.spec.output)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(file_state, "state_directory", lambda: (self.directory, self.number))
+            self.out += [blobs.from_batch(batch, layout) for batch in self.opening(iter(packed)) if len(batch)]
 
     def take(self, frames: Any) -> None:
         layout = blobs.layout_of(self.spec.output)
@@ -145,20 +164,36 @@ class PretendedSpark:
     beating=st.booleans(),
     seed=st.integers(0, 5),
     near=st.sampled_from([0, 1500, 1 << 16]),
-    as_value=st.booleans(),
+    kept=st.sampled_from(["variables", "value", "files"]),
+    repeated=st.sets(st.integers(0, 6)),
 )
 def test_micro_batches_give_what_the_kernel_gives(
-    cuts: list[int], restarts: set[int], buckets: int, keyed: bool, beating: bool, seed: int, near: int, as_value: bool
+    cuts: list[int],
+    restarts: set[int],
+    buckets: int,
+    keyed: bool,
+    beating: bool,
+    seed: int,
+    near: int,
+    kept: str,
+    repeated: set[int],
 ) -> None:
     rows = random_trades(80, seed, disorder=3 * SECOND)
     spec = over(("symbol",) if keyed else ())
     spark = PretendedSpark(spec, buckets if keyed else 1, slack=4 * SECOND, beating=beating)
-    spark.one_value = as_value and beating
+    spark.kept = kept if beating else "variables"
     places = [0, *sorted(cuts), 80]
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as directory:
+        spark.directory = Path(directory)
         patch.setattr(state, "NEAR_BYTES", near)
+        patch.setattr(file_state, "WHOLE_BYTES", near)
         for number, (a, b) in enumerate(itertools.pairwise(places)):
+            before = spark.number, spark.latest, spark.arrived, list(spark.out)
             spark.micro_batch(rows[a:b])
+            if number in repeated and spark.kept == "files":
+                # it failed after its work was done
+                spark.number, spark.latest, spark.arrived, spark.out = before
+                spark.micro_batch(rows[a:b])
             if number in restarts:
                 spark.restart()
         spark.micro_batch([])
@@ -168,11 +203,38 @@ def test_micro_batches_give_what_the_kernel_gives(
 
 def test_a_value_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     spark = PretendedSpark(over(("symbol",)), 1, slack=0)
-    spark.one_value = True
+    spark.kept = "value"
     monkeypatch.setattr(one_value, "MOST_BYTES", 1000)
     with pytest.raises(StateError, match="too many for one value"):
         spark.micro_batch(random_trades(80, 1, disorder=0))
     assert not spark.values
+
+
+def test_files_hold_what_changed_and_old_ones_go(tmp_path: Path) -> None:
+    def value(number: int) -> FileValue:
+        return FileValue(tmp_path / "0", number)
+
+    for number in range(8):
+        now = value(number)
+        now.put(("kernel", str(number % 4)), bytes([number]) * 100_000)
+        now.put(("head",), b"%d" % number)
+        now.save()
+        file_state._HELD.clear()
+        if number == 5:
+            now = value(6)
+            now.put(("kernel", "1"), None)
+            now.put(("kernel", "7"), b"lost with the worker that wrote it")
+            now.save()
+    sizes = {Version.of(path.name).number: path.stat().st_size for path in (tmp_path / "0").iterdir()}
+    assert 5 in sizes and 0 not in sizes and sizes[7] < 110_000
+    last = value(8)
+    assert last.get(("head",)) == b"7" and [last.get(("kernel", str(n)))[:1] for n in range(4)] == [  # type: ignore[index]
+        b"\x04",
+        b"\x05",
+        b"\x06",
+        b"\x07",
+    ]
+    assert value(7).get(("head",)) == b"6" and value(7).get(("kernel", "7")) is None
 
 
 def test_late_rows_are_counted_and_not_let_in() -> None:

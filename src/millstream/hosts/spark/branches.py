@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from millstream.hosts.spark.blobs import SEQ, TIME
+from millstream.hosts.spark.meters import metered_told
 from millstream.hosts.spark.stage import bucket_ids
 from millstream.hosts.spark.steps import (
     ARRIVAL_BITS,
@@ -87,6 +88,8 @@ class Branch:
     """how many clocks tell its time: those of the buckets of a stage, or one"""
     beating: bool = True
     """whether its heartbeats tell all; otherwise Spark's watermark must help"""
+    metrics: str = ""
+    """if `opening` is a stage: the name that its metrics are observed under"""
 
     def names(self) -> list[str]:
         return [f"c{i}" for i in range(len(self.schema))]
@@ -100,7 +103,7 @@ class Branch:
         """The branch as rows of Spark's; from here on heartbeats are lost."""
         branch = self
         if self.opening is not None:
-            df = self.df.mapInArrow(self.closed(ToRows(self.schema)), rows_ddl(self.schema))
+            df = self.mapped(ToRows(self.schema), rows_ddl(self.schema))
             branch = replace(self, df=df, opening=None, steps=())
         if not self.clockwork.watermarked:
             return branch
@@ -132,11 +135,22 @@ class Branch:
             partials=partials,
             stage=stage,
         )
-        df = self.df.mapInArrow(self.closed(pack), PACKED)
+        df = self.mapped(pack, PACKED)
         if self.clockwork.watermarked and self.slack is not None:
             df = df.withWatermark("ts", delay(self.slack, self.clockwork))
         # Without the watermarked column Spark does not drop late rows by itself: kernels must see and count them.
         return df.drop("ts")
+
+    def mapped(self, closing: ClosingStep, columns: str) -> DataFrame:
+        """What workers make of the rows."""
+        if not self.metrics:
+            return self.df.mapInArrow(self.closed(closing), columns)
+        # loads pyspark, which this module must not
+        from millstream.hosts.spark.kept_stage import StageOpening, Telling
+
+        assert isinstance(self.opening, StageOpening)
+        work = Telling(self.opening, self.steps, closing)
+        return metered_told(self.df.mapInArrow(work, f"{columns}, told STRING"), self.metrics)
 
     def closed(self, closing: ClosingStep) -> Pipeline:
         """All the work of the workers that take the rows as they are in `df`."""
@@ -148,7 +162,7 @@ class Branch:
         """The rows as Spark's, without their hidden columns."""
         if self.opening is None:
             return self.df.select(*self.names())
-        return self.df.mapInArrow(self.closed(ToRows(self.schema, hidden=False)), rows_ddl(self.schema, hidden=False))
+        return self.mapped(ToRows(self.schema, hidden=False), rows_ddl(self.schema, hidden=False))
 
     def ordered(self, width: int) -> DataFrame:
         """The rows with arrival numbers that tell branches apart."""

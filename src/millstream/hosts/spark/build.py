@@ -15,7 +15,7 @@ from millstream.hosts.spark.blobs import SEQ, TIME
 from millstream.hosts.spark.branches import ORDER_BITS, Branch, Clockwork, merged, width_of
 from millstream.hosts.spark.meters import STAGE_METRICS, metered, metered_rows
 from millstream.hosts.spark.native import grouped_natively
-from millstream.hosts.spark.session import VARIABLES, check_streaming, cores_of, kept_in_frame
+from millstream.hosts.spark.session import FILES, VARIABLES, check_streaming, cores_of, kept_in_frame
 from millstream.hosts.spark.spans import with_ends
 from millstream.hosts.spark.sqltext import spark_sql, spark_value
 from millstream.hosts.spark.stage import LateRows, Stage
@@ -95,6 +95,9 @@ class BranchBuilder:
         return self._node(arranged(fused(plan), self.spark, self.in_spark if native else None))
 
     def _node(self, node: Physical) -> tuple[Branch, ...]:
+        if self.kept == FILES and exchanges(node):
+            # each use has workers of its own, and so state of its own
+            return self._made(node)
         if node not in self._built:
             self._built[node] = self._made(node)
         return self._built[node]
@@ -164,6 +167,8 @@ class BranchBuilder:
             number=number,
             allowed=self.allowed,
         )
+        if self.kept == FILES:
+            return self._in_files(rows, stage, bits)
         if wide:
             return Branch(self._kept(rows, stage), spec.output, clockwork)
         return Branch(
@@ -188,6 +193,23 @@ class BranchBuilder:
         output = stateful(packed, KernelProcessor(stage), output_ddl(stage), mode, self.kept)
         name = f"{STAGE_METRICS}{next(self._numbers)}"
         return metered_rows(output, name, wire_sql(stage.spec.output)) if stage.wide else metered(output, name)
+
+    def _in_files(self, packed: DataFrame, stage: Stage, bits: int) -> Branch:
+        """The same, where workers keep the state themselves: what follows the kernel is their work, too."""
+        from millstream.hosts.spark.checkpoints import tell_checkpoints
+        from millstream.hosts.spark.kept_stage import StageOpening
+
+        tell_checkpoints(self.spark)
+        self.stages.append(stage)
+        return Branch(
+            packed.repartition(min(stage.buckets, cores_of(self.spark)), "bucket"),
+            stage.spec.output,
+            self.clockwork,
+            StageOpening(stage),
+            bits=bits,
+            clocks=stage.buckets,
+            metrics=f"{STAGE_METRICS}{next(self._numbers)}",
+        )
 
     def _bucket_count(self) -> int:
         if self.buckets is not None:

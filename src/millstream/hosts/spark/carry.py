@@ -65,8 +65,9 @@ class Carrier:
                 _as_rows[partials] -= 1
             yield self._rows(batch)
             return
-        in_time = batch if self._bound == BEGIN else batch.take(np.flatnonzero(batch.time >= self._bound))
-        if len(in_time) < len(batch):
+        in_time = batch
+        if int(batch.time.min()) < self._bound:
+            in_time = batch.take(np.flatnonzero(batch.time >= self._bound))
             yield self._rows(batch.take(np.flatnonzero(batch.time < self._bound)))
         if not len(in_time):
             return

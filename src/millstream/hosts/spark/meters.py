@@ -54,6 +54,7 @@ class Meters:
 
 
 _TOLD = ("rows", "late", "waiting", "state")
+_IN_JSON = [f"CAST(get_json_object(told, '$.{metric}') AS BIGINT)" for metric in _TOLD]
 
 
 def metered(output: DataFrame, name: str) -> DataFrame:
@@ -71,8 +72,12 @@ def metered_stages(packed: DataFrame, numbers: Sequence[int]) -> DataFrame:
 
 def metered_rows(output: DataFrame, name: str, columns: list[str]) -> DataFrame:
     """The rows that the last stage gave out as they are, in these columns; its metrics are observed under that name."""
-    told = [f"CAST(get_json_object(told, '$.{metric}') AS BIGINT)" for metric in _TOLD]
-    return output.observe(name, *_sums(told)).where("row").selectExpr(*columns)
+    return output.observe(name, *_sums(_IN_JSON)).where("row").selectExpr(*columns)
+
+
+def metered_told(output: DataFrame, name: str) -> DataFrame:
+    """What a worker made of a stage's rows; the metrics, in rows of their own, are observed under that name."""
+    return output.observe(name, *_sums(_IN_JSON)).where("told IS NULL").drop("told")
 
 
 def _sums(columns: Sequence[str]) -> list[Column]:

@@ -84,6 +84,9 @@ def in_one_value(processor: StatefulProcessor) -> Callable[[Any, Iterable[Any], 
 class OneValue:
     """What a processor sees as Spark's handle: its variables are parts of one value."""
 
+    near_bytes = 0
+    """of parts that heads hold: all parts are as near here"""
+
     def __init__(self) -> None:
         self.parts: dict[Part, bytes | memoryview] = {}
         self.changed = False
@@ -110,6 +113,9 @@ class OneValue:
             )
         return value
 
+    def get(self, part: Part) -> bytes | memoryview | None:
+        return self.parts.get(part)
+
     def put(self, part: Part, blob: bytes | None) -> None:
         if blob is None:
             self.parts.pop(part, None)
@@ -131,7 +137,7 @@ class ValuePart:
         self._value, self._name = value, name
 
     def get(self) -> tuple[str] | None:
-        found = self._value.parts.get((self._name,))
+        found = self._value.get((self._name,))
         return None if found is None else (bytes(found).decode(),)
 
     def update(self, text: tuple[str]) -> None:
@@ -147,8 +153,8 @@ class MapPart:
     def _part(self, key: tuple[int, ...]) -> Part:
         return (self._name, *map(str, key))
 
-    def getValue(self, key: tuple[int, ...]) -> tuple[bytes | memoryview]:
-        return (self._value.parts[self._part(key)],)
+    def getValue(self, key: tuple[int, ...]) -> tuple[bytes | memoryview | None]:
+        return (self._value.get(self._part(key)),)
 
     def updateValue(self, key: tuple[int, ...], blob: tuple[bytes]) -> None:
         self._value.put(self._part(key), blob[0])

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millstream.errors import EngineError, StateError
+from millstream.hosts.spark.checkpoints import STATE_PLACE, local
 from millstream.hosts.spark.failures import telling, translated
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ def rescale(spark: SparkSession, checkpoint: str, partitions: int) -> None:
     """
     if partitions < 1:
         raise StateError(f"a checkpoint cannot be split over {partitions} tasks", hint="use at least one task")
+    if (Path(local(checkpoint)) / STATE_PLACE).is_dir():
+        # files of buckets: tasks share them in any number
+        return
     manager: Any = getattr(spark, "_streamingCheckpointManager", None) if hasattr(spark, "_jsparkSession") else None
     if manager is None:
         raise EngineError(

@@ -22,8 +22,8 @@ PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 PARTITIONS = "spark.sql.shuffle.partitions"
 KEPT_AS = "spark.millstream.state"
-"""How streaming queries keep state: in `variables` of Spark's, or as one `value` for each bucket."""
-VARIABLES, VALUE = "variables", "value"
+"""How streaming queries keep state: in Spark's `variables`, as one `value` for each bucket, or in `files` of ours."""
+VARIABLES, VALUE, FILES = "variables", "value", "files"
 CHECKS = "spark.sql.streaming.unsupportedOperationCheck"
 """Whether Spark refuses, among others, several operators that keep one value each."""
 REMOTE_TASKS = 8
@@ -70,17 +70,24 @@ def check_streaming(spark: SparkSession) -> None:
 
 
 def kept_as(spark: SparkSession) -> str:
-    """How the session wants the state of jobs to be kept."""
+    """How the session wants state to be kept."""
     found = str(spark.conf.get(KEPT_AS, VARIABLES) or VARIABLES).strip().lower()
-    if found not in (VARIABLES, VALUE):
-        raise EngineError(f"{KEPT_AS} is {found!r}", hint=f"choose {VARIABLES} or {VALUE}")
+    if found not in (FILES, VALUE, VARIABLES):
+        raise EngineError(f"{KEPT_AS} is {found!r}", hint=f"choose {VARIABLES}, {VALUE} or {FILES}")
+    if found == FILES and not hasattr(spark, "_jsparkSession"):
+        raise EngineError(
+            f"{KEPT_AS} cannot be {FILES} on Spark Connect",
+            detail="tasks must be told where the checkpoint is, which only the process that has the session can do",
+            hint=f"choose {VARIABLES} or {VALUE}",
+        )
     return found
 
 
 def kept_in_frame(spark: SparkSession, exchanges: int, watermarked: bool) -> str:
-    """How the state of a DataFrame is kept: one value has no timers, and Spark may refuse several operators."""
+    """How the state of a DataFrame is kept: only variables have timers, and Spark may refuse several single values."""
+    found = kept_as(spark)
     refused = exchanges > 1 and str(spark.conf.get(CHECKS, "true")).lower() != "false"
-    return VARIABLES if watermarked or refused else kept_as(spark)
+    return VARIABLES if watermarked or (found == VALUE and refused) else found
 
 
 def register_source(spark: SparkSession, source: Any) -> None:

@@ -14,7 +14,10 @@ from millstream.limits import NO_LIMITS, Limits
 from millstream.records import dataclass
 
 FORMAT = 6
-"""The version of what a stage keeps in the state store."""
+"""The version of what a stage keeps of a bucket."""
+
+FILE_FORMAT = 1
+"""The version of the files that hold it, where no store of Spark's does."""
 
 
 @cache

@@ -83,10 +83,10 @@ class Head:
     def kernel_bytes(self) -> int:
         return sum(self.pieces.values())
 
-    def put_near(self, name: str, blob: bytes) -> bool:
-        """Keep a blob or piece here, in place of the one of that name; False if it is too much."""
+    def put_near(self, name: str, blob: bytes, most: int) -> bool:
+        """Keep a blob or piece here, in place of the one of that name; False if more than `most` bytes would be."""
         others = sum(len(held) for key, held in self.near.items() if key != name)
-        if others + len(blob) > NEAR_BYTES:
+        if others + len(blob) > most:
             self.near.pop(name, None)
             return False
         self.near[name] = blob
@@ -115,14 +115,15 @@ class Store:
     Stages that share the variables of an operator are told apart by `slot`, the first part of their keys.
     """
 
-    def __init__(self, waiting: Any, kernel: Any, slot: tuple[int, ...] = ()) -> None:
+    def __init__(self, waiting: Any, kernel: Any, slot: tuple[int, ...] = (), near: int | None = None) -> None:
         self._blobs = waiting
         self._pieces = kernel
         self._slot = slot
+        self._near = NEAR_BYTES if near is None else near
 
     def hold(self, head: Head, port: int, earliest: int, rows: int, blob: bytes) -> None:
         """Keep a blob of rows that wait for their time."""
-        if not head.put_near(f"w{head.next_blob}", blob):
+        if not head.put_near(f"w{head.next_blob}", blob, self._near):
             self._blobs.updateValue((*self._slot, head.next_blob), (blob,))
         head.waiting.append((head.next_blob, port, earliest, rows))
         head.next_blob += 1
@@ -160,7 +161,7 @@ class Store:
                 head.near.pop(name, None)
             else:
                 head.pieces[str(number)] = len(piece)
-            if piece is not None and not head.put_near(name, piece):
+            if piece is not None and not head.put_near(name, piece, self._near):
                 self._pieces.updateValue((*self._slot, number), (piece,))
             elif far:
                 self._pieces.removeKey((*self._slot, number))
@@ -183,6 +184,7 @@ class SoleStore(Store):
         super().__init__(
             handle.getMapState("waiting", "number BIGINT", "blob BINARY"),
             handle.getMapState("kernel", "number BIGINT", "piece BINARY"),
+            near=getattr(handle, "near_bytes", None),
         )
         self._head = handle.getValueState("head", "head STRING")
 

@@ -75,6 +75,9 @@ class Step(Protocol):
 class ClosingStep(Protocol):
     """How rows leave a worker."""
 
+    @property
+    def columns(self) -> pa.Schema: ...
+
     def __call__(self, batches: Batches) -> Arrows: ...
 
 
@@ -195,9 +198,18 @@ class ToRows:
     schema: Schema
     hidden: bool = True
 
+    @property
+    def columns(self) -> pa.Schema:
+        nothing = pa.RecordBatch.from_pylist([], schema=blobs.layout_of(self.schema))
+        return blobs.for_spark(nothing.select(self._names)).schema
+
+    @property
+    def _names(self) -> list[str]:
+        names: list[str] = blobs.layout_of(self.schema).names
+        return names if self.hidden else names[2:]
+
     def __call__(self, batches: Batches) -> Arrows:
-        layout = blobs.layout_of(self.schema)
-        names = layout.names if self.hidden else layout.names[2:]
+        layout, names = blobs.layout_of(self.schema), self._names
         return (blobs.for_spark(blobs.from_batch(batch, layout).select(names)) for batch in batches if len(batch))
 
 
@@ -223,6 +235,10 @@ class Pack:
     """how rows may be put together"""
     stage: int = 0
     """the number of the stage that they go to"""
+
+    @property
+    def columns(self) -> pa.Schema:
+        return _PACKED
 
     def __call__(self, batches: Batches) -> Arrows:
         carrier = Carrier(self.port, self.schema, self.partials, self.stage, self.fresh)

@@ -326,6 +326,10 @@ class FanOut:
     fan: Fan
     spread: Spread
 
+    @property
+    def columns(self) -> pa.Schema:
+        return PACKED_SCHEMA
+
     def __call__(self, batches: Batches) -> Arrows:
         run = FanRun(self.fan, self.spread, _task())
         for batch in batches:

@@ -12,10 +12,11 @@ import pyarrow as pa
 from millstream.hosts.spark import blobs
 from millstream.hosts.spark.arrive import ReadFiles
 from millstream.hosts.spark.branches import Branch, Clockwork
+from millstream.hosts.spark.checkpoints import tell_checkpoints
 from millstream.hosts.spark.job.fan import JOB_ROWS, TOLD, Fan, FanOut, FanRun, Spread, outlet_number
 from millstream.hosts.spark.job.graph import JobGraph, JobSource
 from millstream.hosts.spark.meters import metered_stages
-from millstream.hosts.spark.session import VARIABLES, check_streaming
+from millstream.hosts.spark.session import FILES, VARIABLES, check_streaming, cores_of
 from millstream.hosts.spark.stage import bucket_ids
 from millstream.hosts.spark.steps import Arrows, Batches, spare_collector
 from millstream.hosts.spark.tables import arrow_frame
@@ -61,11 +62,13 @@ def job_frame(
     `beats` is the file that tells of heartbeats in a streaming job, `kept` says how it keeps state.
     """
     # not before there is a job: importing the host must not import pyspark
-    from millstream.hosts.spark.job.levels import BoundedLevel, LevelProcessor, LevelStage
+    from millstream.hosts.spark.job.levels import BoundedLevel, FileLevel, LevelProcessor, LevelStage
     from millstream.hosts.spark.one_value import stateful
 
     if streaming and kept == VARIABLES and max(graph.levels, levels):
         check_streaming(spark)
+    if streaming and kept == FILES:
+        tell_checkpoints(spark)
     spread = Spread(graph.buckets, bucket_ids(graph.buckets) if streaming else None, streaming)
     packed = _read(spark, graph, readers, spread)
     if streaming and max(graph.levels, levels):
@@ -74,11 +77,16 @@ def job_frame(
         stages = tuple(
             LevelStage(number, stage.name, stage.stage, stage.fan) for number, stage in graph.at(level).items()
         )
-        if streaming:
+        if streaming and kept == FILES:
+            # something to compute: otherwise Spark hands rows of a Python worker to an exchange that cannot write them
+            by_bucket = packed.where("bucket >= 0").repartition(min(graph.buckets, cores_of(spark)), "bucket")
+            packed = by_bucket.mapInArrow(FileLevel(level, stages, spread), JOB_ROWS)
+        elif streaming:
             packed = stateful(packed, LevelProcessor(stages, spread), JOB_ROWS, "None", kept)
-            packed = metered_stages(packed, [stage.number for stage in stages]).where(f"port != {TOLD}")
         else:
             packed = _together(packed, graph.buckets).mapInArrow(BoundedLevel(stages, spread), JOB_ROWS)
+        if streaming:
+            packed = metered_stages(packed, [stage.number for stage in stages]).where(f"port != {TOLD}")
     return packed.where("stage < 0")
 
 

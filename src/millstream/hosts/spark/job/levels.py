@@ -62,11 +62,9 @@ class BoundedLevel:
         }
         numbers = pa.array(list(own), pa.int32())
         for packed in arrows:
-            mine = pc.is_in(packed.column("stage"), value_set=numbers)
-            others = packed.filter(pc.invert(mine))
+            taken, others = _divided(packed, numbers)
             if others.num_rows:
                 yield others
-            taken = packed.filter(mine)
             columns = (taken.column("stage").to_pylist(), taken.column("port").to_pylist(), taken.column("blob"))
             for number, port, blob in zip(*columns, strict=True):
                 parts[number][port].append(blobs.decode(blob.as_buffer(), layouts[number][port]))
@@ -78,6 +76,14 @@ class BoundedLevel:
                     yield from run.take(batch)
                 yield from run.end()
         spare_collector()
+
+
+def _divided(packed: pa.RecordBatch, stages: pa.Array) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """The packed rows of these stages, and those of others."""
+    mine = pc.is_in(packed.column("stage"), value_set=stages)
+    if mine.true_count == len(mine):
+        return packed, packed.slice(0, 0)
+    return packed.filter(mine), packed.filter(pc.invert(mine))
 
 
 # -- streaming queries -------------------------------------------------------------------------------------------------
@@ -96,6 +102,7 @@ class LevelStore:
         self._head = handle.getValueState("heads", "heads STRING")
         self._waiting = handle.getMapState("waiting", "slot INT, number BIGINT", "blob BINARY")
         self._kernel = handle.getMapState("kernel", "slot INT, number BIGINT", "piece BINARY")
+        self._near = getattr(handle, "near_bytes", None)
         self.heads: dict[str, Head] = {}
         self._slots: dict[str, int] = {}
 
@@ -117,7 +124,7 @@ class LevelStore:
         """The blobs and pieces of a stage."""
         if name not in self._slots:
             self._slots[name] = min(set(range(len(self._slots) + 1)) - set(self._slots.values()))
-        return Store(self._waiting, self._kernel, (self._slots[name],))
+        return Store(self._waiting, self._kernel, (self._slots[name],), self._near)
 
     def forget_others(self, names: Iterable[str]) -> None:
         """Let go of what stages kept that are no more."""
@@ -138,69 +145,113 @@ class LevelProcessor(StatefulProcessor):  # type: ignore[misc]
         self._spread = spread
 
     def init(self, handle: Any) -> None:
-        self._level = StreamingLevel(self._stages, self._spread, LevelStore(handle))
+        self._level = StreamingLevel(self._stages, self._spread)
+        self._store = LevelStore(handle)
 
     def handleInputRows(self, key: Any, rows: Iterable[Any], timerValues: Any) -> Iterator[Any]:
-        return self._level.take(int(key[0]), rows)
+        taken: list[TakenRow] = []
+        for frame in rows:
+            others = ~frame["stage"].isin([stage.number for stage in self._stages])
+            if others.any():
+                yield frame[others]
+                frame = frame[~others]
+            taken += zip(*(frame[name] for name in TAKEN), frame["blob"], strict=True)
+        packed: list[pa.RecordBatch] = []
+        for part in self._level.take(self._store, int(key[0]), taken):
+            packed.append(part)
+            if sum(rows.nbytes for rows in packed) > FRAME_BYTES:
+                yield _frame(packed)
+                packed = []
+        if packed:
+            yield _frame(packed)
 
     def close(self) -> None:
         spare_collector()
 
 
+@dataclass(frozen=True)
+class FileLevel:
+    """A worker's work on a level whose state is in files."""
+
+    level: int
+    stages: tuple[LevelStage, ...]
+    spread: Spread
+
+    def __call__(self, arrows: Arrows) -> Arrows:
+        from millstream.hosts.spark.file_state import FileValue, state_directory
+
+        numbers = pa.array([stage.number for stage in self.stages], pa.int32())
+        rows: dict[int, list[TakenRow]] = {}
+        for given in arrows:
+            # Spark knows of some columns that they are never NULL, and then has another schema than what leaves here
+            packed = pa.RecordBatch.from_arrays(given.columns, schema=PACKED_SCHEMA)
+            taken, others = _divided(packed, numbers)
+            if others.num_rows:
+                yield others
+            told = [taken.column(name).to_pylist() for name in ("bucket", *TAKEN)]
+            for (bucket, *row), blob in zip(zip(*told, strict=True), taken.column("blob"), strict=True):
+                rows.setdefault(bucket, []).append((*row, blob.as_buffer() if blob.is_valid else None))
+        level = StreamingLevel(self.stages, self.spread)
+        directory, number = state_directory()
+        for bucket, own in rows.items():
+            value = FileValue(directory / f"level-{self.level}" / str(bucket), number)
+            yield from level.take(LevelStore(value), bucket, own)
+            value.save()
+        spare_collector()
+
+
+TAKEN = ("stage", "port", "fresh", "clock", "upto")
+
+TakenRow = tuple[Any, ...]
+"""Of a packed row: these columns, and its blob."""
+
+
 class StreamingLevel:
     """The stages of a level on the buckets of a task."""
 
-    def __init__(self, stages: tuple[LevelStage, ...], spread: Spread, store: LevelStore) -> None:
+    def __init__(self, stages: tuple[LevelStage, ...], spread: Spread) -> None:
         self._stages = {stage.number: stage for stage in stages}
         self._runs = {stage.number: StageRun(stage.stage, stage.name) for stage in stages}
         self._names = [stage.name for stage in stages]
         self._spread = spread
-        self._store = store
         ids = spread.ids or tuple(range(spread.buckets))
         self._number_of = {id_: number for number, id_ in enumerate(ids)}
 
-    def take(self, key: int, frames: Iterable[Any]) -> Iterator[Any]:
+    def take(self, store: LevelStore, key: int, rows: Iterable[TakenRow]) -> Arrows:
         """One bucket's part of a micro-batch: packed rows in, packed rows out."""
         bucket, now = self._number_of[key], time_ns() // 1000
         arrived: dict[int, list[tuple[int, bool, bytes]]] = {}
         beats: dict[int, list[tuple[int, int]]] = {}
-        for frame in frames:
-            others = ~frame["stage"].isin(list(self._stages))
-            if others.any():
-                yield frame[others]
-                frame = frame[~others]
-            columns = (frame[name] for name in ("stage", "port", "fresh", "clock", "upto", "blob"))
-            for number, port, fresh, clock, upto, blob in zip(*columns, strict=True):
-                if blob is None:
-                    beats.setdefault(int(number), []).append((int(clock), int(upto)))
-                else:
-                    arrived.setdefault(int(number), []).append((int(port), bool(fresh), blob))
+        for number, port, fresh, clock, upto, blob in rows:
+            if blob is None:
+                beats.setdefault(int(number), []).append((int(clock), int(upto)))
+            else:
+                arrived.setdefault(int(number), []).append((int(port), bool(fresh), blob))
         met = [number for number in self._stages if number in arrived or number in beats]
         if not met:
             return
-        self._store.load()
-        packed: list[pa.RecordBatch] = []
+        store.load()
         for number in met:
-            for part in self._advance(number, bucket, arrived.get(number, []), beats.get(number, []), now):
-                packed.append(part)
-                if sum(rows.nbytes for rows in packed) > FRAME_BYTES:
-                    yield _frame(packed)
-                    packed = []
-        self._store.forget_others(self._names)
-        self._store.save()
-        if packed:
-            yield _frame(packed)
+            yield from self._advance(store, number, bucket, arrived.get(number, []), beats.get(number, []), now)
+        store.forget_others(self._names)
+        store.save()
 
     def _advance(
-        self, number: int, bucket: int, arrived: list[tuple[int, bool, bytes]], beats: list[tuple[int, int]], now: int
+        self,
+        store: LevelStore,
+        number: int,
+        bucket: int,
+        arrived: list[tuple[int, bool, bytes]],
+        beats: list[tuple[int, int]],
+        now: int,
     ) -> Arrows:
         own, run = self._stages[number], self._runs[number]
         place = own.bucket(bucket)
-        turn = run.begin(place, self._store.heads.get(own.name))
+        turn = run.begin(place, store.heads.get(own.name))
         for clock, upto in beats:
             turn.head.tick(clock, upto, now)
-        out, promise = run.advance(turn, self._store.of(own.name), arrived, 0, now)
-        self._store.heads[own.name] = turn.head
+        out, promise = run.advance(turn, store.of(own.name), arrived, 0, now)
+        store.heads[own.name] = turn.head
         fan = FanRun(own.fan, self._spread, bucket)
         schema = own.stage.spec.output
         for rows in out:

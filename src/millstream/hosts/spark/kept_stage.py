@@ -1,0 +1,78 @@
+"""Kernels in streaming queries that keep their state in files: how rows enter a worker, as packed rows of buckets."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import field
+from time import time_ns
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.hosts.spark import blobs
+from millstream.hosts.spark.stage import Stage, bucket_ids
+from millstream.hosts.spark.steps import Arrows, Batches, ClosingStep, Pipeline, Step
+from millstream.kernels.batch import BEGIN, Batch
+from millstream.records import dataclass
+
+
+@dataclass(frozen=True)
+class StageOpening:
+    """An opening: packed rows through the kernels of their buckets, each with its state."""
+
+    stage: Stage
+    told: Counter[str] = field(default_factory=Counter, compare=False)
+    """what there is to tell of the task, when all rows have passed"""
+
+    def __call__(self, arrows: Arrows) -> Batches:
+        # not before there are rows: only workers have what these need
+        from millstream.hosts.spark import file_state
+        from millstream.hosts.spark.state import SoleStore
+        from millstream.hosts.spark.stateful import StageRun
+
+        self.told.clear()
+        run, schema, now = StageRun(self.stage), self.stage.spec.output, time_ns() // 1000
+        directory, number = file_state.state_directory()
+        for bucket, rows in self._by_bucket(arrows).items():
+            value = file_state.FileValue(directory / str(self.stage.number) / str(bucket), number)
+            store = SoleStore(value)
+            turn = run.begin(bucket, store.head())
+            arrived = []
+            for port, fresh, clock, upto, blob in rows:
+                if blob.is_valid:
+                    arrived.append((port, fresh, blob.as_buffer()))
+                else:
+                    turn.head.tick(clock, upto, now)
+            out, promise = run.advance(turn, store, arrived, 0, now)
+            store.put_head(turn.head)
+            value.save()
+            self.told.update(turn.told)
+            for part in out:
+                yield blobs.to_batch(part, schema, BEGIN, bucket)
+            yield Batch.empty(schema.arrow, promise, bucket)
+
+    def _by_bucket(self, arrows: Arrows) -> dict[int, list[tuple[Any, ...]]]:
+        numbers = {id_: number for number, id_ in enumerate(bucket_ids(self.stage.buckets))}
+        found: dict[int, list[tuple[Any, ...]]] = {}
+        for packed in arrows:
+            told = [packed.column(name).to_pylist() for name in ("bucket", "port", "fresh", "clock", "upto")]
+            for id_, *row in zip(*told, packed.column("blob"), strict=True):
+                found.setdefault(numbers[id_], []).append(tuple(row))
+        return found
+
+
+@dataclass(frozen=True)
+class Telling:
+    """A worker's work that begins with a stage: a last row has nothing but what the stage tells, in one more column."""
+
+    opening: StageOpening
+    steps: tuple[Step, ...]
+    closing: ClosingStep
+
+    def __call__(self, arrows: Arrows) -> Arrows:
+        for rows in Pipeline(self.opening, self.steps, self.closing)(arrows):
+            yield rows.append_column("told", pa.nulls(rows.num_rows, pa.string()))
+        nothing = [pa.nulls(1, field.type) for field in self.closing.columns]
+        told = pa.array([json.dumps(self.opening.told)])
+        yield pa.RecordBatch.from_arrays([*nothing, told], names=[*self.closing.columns.names, "told"])
