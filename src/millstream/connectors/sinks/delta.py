@@ -14,9 +14,9 @@ from millstream.connectors.files.listing import confined
 from millstream.connectors.options import Options
 from millstream.connectors.packages import needed
 from millstream.connectors.sinks.files import Existing, already_there
-from millstream.connectors.sinks.sending import Again, Sending, SendingSink, missing_rows
+from millstream.connectors.sinks.sending import Again, Sending, SendingSink, first_line, layout_of, missing_rows
 from millstream.errors import ConnectorError
-from millstream.schema import Schema, unique_names
+from millstream.schema import Schema
 from millstream.types import INTERVAL, NULL, TIME
 
 
@@ -51,7 +51,7 @@ class DeltaSink(SendingSink):
         missing = [f"{field.name} {field.type}" for field in schema if field.type in (TIME, INTERVAL, NULL)]
         if missing:
             raise ConnectorError(f"Delta has no type for {', '.join(missing)}", hint="cast it, for example to VARCHAR")
-        layout = _layout(schema)
+        layout = layout_of(schema)
         with self._told():
             if not delta.DeltaTable.is_deltatable(self._path):
                 delta.DeltaTable.create(self._path, layout)
@@ -73,7 +73,7 @@ class DeltaSink(SendingSink):
             end, rows = first + rows.num_rows, rows.slice(noted - first)
             if rows.num_rows:
                 delta.write_deltalake(
-                    self._table, rows.rename_columns(_layout(self._schema).names), mode="append",
+                    self._table, rows.rename_columns(layout_of(self._schema).names), mode="append",
                     commit_properties=delta.CommitProperties(app_transactions=[delta.Transaction(self._id, end)]),
                 )  # fmt: skip
 
@@ -87,18 +87,9 @@ class DeltaSink(SendingSink):
             raise
         except (errors.CommitFailedError, OSError) as error:
             # somebody else wrote at the same time, or the place does not answer
-            raise Again(_first_line(error)) from error
+            raise Again(first_line(error)) from error
         except Exception as error:
-            raise self._cannot(_first_line(error)) from error
+            raise self._cannot(first_line(error)) from error
 
     def _disconnect(self) -> None:
         self._table = None
-
-
-def _layout(schema: Schema) -> pa.Schema:
-    names = unique_names(field.name for field in schema.fields)
-    return pa.schema([(name, field.type.arrow) for name, field in zip(names, schema.fields, strict=True)])
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), "") or type(error).__name__

@@ -50,11 +50,15 @@ def file_sink(options: Options) -> Sink:
     if overwrite and append:
         raise ConnectorError(f"{options.owner}: overwrite and append exclude each other", hint="choose one")
     existing: Existing = "overwrite" if overwrite else "append" if append else "refuse"
-    form = options.choice("format", (*FORMATS, "json", "delta"))
+    form = options.choice("format", (*FORMATS, "json", "delta", "iceberg"))
     if form == "delta":
         from millstream.connectors.sinks.delta import delta_sink
 
         return delta_sink(options, existing)
+    if form == "iceberg":
+        from millstream.connectors.sinks.iceberg import iceberg_sink
+
+        return iceberg_sink(options, existing)
     path = confined(Path(options.required("path", "'results'")).expanduser(), options.within)
     form = form or suffix_format(path) or "parquet"
     form = "jsonl" if form == "json" else form

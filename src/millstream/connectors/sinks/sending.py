@@ -19,7 +19,7 @@ from millstream.connectors.contract import Offset, SeenAtOnce
 from millstream.connectors.options import Options
 from millstream.errors import ConnectorError, MillstreamError
 from millstream.records import dataclass
-from millstream.schema import Schema
+from millstream.schema import Schema, unique_names
 
 _LONGEST_WAIT = 30.0
 _HELD_PARTS = 4
@@ -36,6 +36,17 @@ class Again(Exception):
 def missing_rows(there: int, written: int) -> str:
     """What is wrong with a target that has fewer rows of a query than were written to it."""
     return f"it has {there} rows of the query, and {written} were written; it was changed or restored meanwhile"
+
+
+def layout_of(schema: Schema) -> pa.Schema:
+    """The columns of a table that is made for a query; names are made unique."""
+    names = unique_names(field.name for field in schema.fields)
+    return pa.schema([(name, field.type.arrow) for name, field in zip(names, schema.fields, strict=True)])
+
+
+def first_line(error: Exception) -> str:
+    """What an error says; libraries add how they came to it from the second line on."""
+    return next(iter(str(error).splitlines()), "") or type(error).__name__
 
 
 @dataclass(frozen=True, slots=True)
