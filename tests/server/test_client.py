@@ -29,7 +29,7 @@ def test_a_named_reader_goes_on_after_the_server_was_killed(server: ServerProces
     db = server.client()
     db.execute(STREAM)
     q = db.sql("SELECT v, at FROM s", name="q")
-    reader = q.subscribe(name="mine@home")
+    reader = q.subscribe(name="mine@home/1")
     assert (reader.position, reader.next(0.01)) == (0, None)
     db.push("s", rows(0, 3), once=("p/1", 1))
     seen = reader.next(20).to_pylist()
@@ -47,12 +47,12 @@ def test_a_named_reader_goes_on_after_the_server_was_killed(server: ServerProces
         seen += reader.next(60).to_pylist()
     assert [row["v"] for row in seen] == list(range(5)) and reader.dropped == 0
     reader.close()
-    with q.subscribe(name="mine@home") as again:
+    with q.subscribe(name="mine@home/1") as again:
         assert again.position == 2
         assert again.next(20)["v"].to_pylist() == [2, 3, 4]
-    q.unsubscribe("mine@home")
+    q.unsubscribe("mine@home/1")
     with pytest.raises(ms.DataError, match="no reader"):
-        q.unsubscribe("mine@home")
+        q.unsubscribe("mine@home/1")
     with pytest.raises(ms.DataError, match="position 99"):
         q.subscribe(since=99)
 

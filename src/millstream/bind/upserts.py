@@ -12,7 +12,7 @@ from millstream.bind.queries.outputs import Bound
 from millstream.bind.queries.select import bind_query
 from millstream.bind.streams import require_stream
 from millstream.catalog import SinkDef, TableDef
-from millstream.connectors.options import OptionValue, upsert_keys
+from millstream.connectors.options import OptionValue, key_text, upsert_keys
 from millstream.expressions import functions
 from millstream.expressions.nodes import Column, Expr, Literal
 from millstream.plan import nodes as P
@@ -45,7 +45,7 @@ def insert_into_table(node: exp.Insert, table: TableDef, context: Context) -> St
     options: dict[str, OptionValue] = {"connector": "table"}
     if keys is not None:
         bound = upserts(bound, keys, query, context)
-        options |= {"mode": "upsert", "key": ", ".join(keys)}
+        options |= {"mode": "upsert", "key": key_text(keys)}
     history = asked_history(query, bound.plan, context)
     return StartQuery(bound, frozenset({*context.uses, table.name}), SinkDef(table.name, options), history=history)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
@@ -18,8 +19,8 @@ _OURS = ("connector", "location", "$within")
 def upsert_keys(options: Mapping[str, OptionValue]) -> tuple[str, ...] | None:
     """The columns by which rows of a sink replace each other; None if it takes rows as they are.
 
-    >>> upsert_keys({"mode": "upsert", "key": "a, b"})
-    ('a', 'b')
+    >>> upsert_keys({"mode": "upsert", "key": 'a, "b, c"'})
+    ('a', 'b, c')
     """
     given = {name.lower(): str(value) for name, value in options.items()}
     mode = given.get("mode", "append").strip().lower()
@@ -27,10 +28,20 @@ def upsert_keys(options: Mapping[str, OptionValue]) -> tuple[str, ...] | None:
         return None
     if mode != "upsert":
         raise ConnectorError(f"mode = {given['mode']!r} is not valid", hint="a sink has the mode append or upsert")
-    keys = tuple(key.strip() for key in given.get("key", "").split(",") if key.strip())
+    found = re.findall(r'\s*"((?:[^"]|"")+)"\s*|([^,]+)', given.get("key", ""))
+    keys = tuple(quoted.replace('""', '"') or plain.strip() for quoted, plain in found if quoted or plain.strip())
     if not keys:
         raise ConnectorError("a sink of upserts needs the option key", hint="for example key = 'id'")
     return keys
+
+
+def key_text(names: Iterable[str]) -> str:
+    """The value of the option key that means these columns.
+
+    >>> key_text(["a", "b, c"])
+    '"a", "b, c"'
+    """
+    return ", ".join('"' + name.replace('"', '""') + '"' for name in names)
 
 
 class Options:

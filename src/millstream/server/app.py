@@ -102,8 +102,8 @@ class Service:
                 for change in ("pause", "resume", "cancel")
             ),
             self._route("/v1/queries/{name}/rows", self._subscribe, "GET"),
-            self._route("/v1/queries/{name}/readers/{reader}/ack", self._ack, "POST"),
-            self._route("/v1/queries/{name}/readers/{reader}", self._forget, "DELETE"),
+            self._route("/v1/queries/{name}/readers/{reader:path}/ack", self._ack, "POST"),
+            self._route("/v1/queries/{name}/readers/{reader:path}", self._forget, "DELETE"),
             self._route("/v1/streams/{name}/rows", self._push, "POST", "writer"),
             self._route("/v1/streams/{name}/advance", self._advance, "POST", "writer"),
             WebSocketRoute("/v1/queries/{name}/socket", self._socket),
@@ -134,7 +134,7 @@ class Service:
                 headers = {"Retry-After": f"{error.seconds:.2f}"} if isinstance(error, TooFastError) else None
                 return JSONResponse(error_form(told), _status(told), headers)
 
-        return Route(path, guarded, methods=[method], name=f"{method} {path}")
+        return Route(path, guarded, methods=[method], name=f"{method} {path.replace(':path', '')}")
 
     async def _client(self, connection: HTTPConnection) -> Caller:
         """Who sends a request. Browsers cannot give WebSockets a header, so there the token may be a parameter."""

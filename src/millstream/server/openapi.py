@@ -84,7 +84,8 @@ def description(routes: Iterable[Any]) -> dict[str, Any]:
         told = _TOLD.get(getattr(route, "name", ""))
         if told is not None:
             method = next(iter(route.methods - {"HEAD"}))
-            paths.setdefault(route.path, {})[method.lower()] = _operation(route.path, *told)
+            path = route.path_format
+            paths.setdefault(path, {})[method.lower()] = _operation(path, *told)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Millstream", "version": millstream.__version__},

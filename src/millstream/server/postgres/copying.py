@@ -81,16 +81,21 @@ def _messages(rows: Iterable[bytes]) -> bytes:
 
 
 def framed(data: bytes, sizes: Any) -> bytes:
-    """Rows that follow each other, each as a message of its own. Where each byte goes is computed for all at once."""
+    """Rows that follow each other, each as a message of its own: Arrow joins heads and rows, all at once."""
     ends = np.cumsum(sizes)
     assert len(data) == (ends[-1] if len(ends) else 0), "rows are as long as was computed"
-    whole = np.empty(len(data) + _HEAD * len(sizes), np.uint8)
-    starts = ends - sizes + _HEAD * np.arange(len(sizes))
-    whole[np.arange(len(data)) + np.repeat(_HEAD * np.arange(1, len(sizes) + 1), sizes)] = np.frombuffer(data, np.uint8)
-    whole[starts] = ord("d")
-    lengths = (sizes + 4).astype(">u4").view(np.uint8).reshape(-1, 4)
-    whole[starts[:, None] + np.arange(1, _HEAD)] = lengths
-    return whole.tobytes()
+    heads = np.empty((len(sizes), _HEAD), np.uint8)
+    heads[:, 0] = ord("d")
+    heads[:, 1:] = (sizes + 4).astype(">u4").view(np.uint8).reshape(-1, 4)
+    fixed = _as_values(heads.tobytes(), np.arange(1, len(sizes) + 1) * _HEAD)
+    joined = pc.binary_join_element_wise(fixed, _as_values(data, ends), pa.scalar(b"", pa.large_binary()))
+    return bytes(joined.buffers()[2] or b"")
+
+
+def _as_values(data: bytes, ends: Any) -> pa.Array:
+    """Bytes as values that end at these places."""
+    offsets = pa.py_buffer(np.concatenate(([0], ends)).astype(np.int64).tobytes())
+    return pa.Array.from_buffers(pa.large_binary(), len(ends), [None, offsets, pa.py_buffer(data)])
 
 
 def _binary_sizes(batch: pa.RecordBatch) -> Any:
