@@ -22,6 +22,9 @@ class Session(Protocol):
 ACTIVE = {fn: f"active_{fn}" for fn in ("count", "sum", "avg", "min", "max")}
 """What the built-in aggregates are under ACTIVE EXPIRATION."""
 
+WIDE = {fn: f"wide_{fn}" for fn in ("sum", "avg", "min", "max")}
+"""What the built-in aggregates are over numbers of more than 18 digits."""
+
 TOPICS = {
     "decayed_avg": "decay",
     "welford_variance": "spread",
@@ -38,10 +41,13 @@ TOPICS = {
     "gap_fill": "gaps",
     "decision_tree": "trees",
     **dict.fromkeys(ACTIVE.values(), "active"),
+    **dict.fromkeys(WIDE.values(), "wide"),
 }
 """Which file of this folder defines an aggregate."""
 
-LEAVE_OUT_NULLS = frozenset(("median", "quantile", "string_agg", "top_k", "welford_variance", "welford_stddev"))
+LEAVE_OUT_NULLS = frozenset(
+    ("median", "quantile", "string_agg", "top_k", "welford_variance", "welford_stddev", *WIDE.values())
+)
 """Aggregates to which a row whose first argument is NULL is as if it were not there."""
 
 

@@ -57,7 +57,10 @@ KNOWN = frozenset(("first_known", "last_known"))
 OVER_NAMES = NAMES | RANKS | KNOWN | {"lag", "nth_value"}
 """all that an OVER operator computes"""
 
-_SPREADS = frozenset(("stddev_samp", "stddev_pop", "var_samp", "var_pop"))
+MOST_DIGITS = 18
+"""of decimals: values are 64 bits inside kernels"""
+
+SPREADS = frozenset(("stddev_samp", "stddev_pop", "var_samp", "var_pop"))
 
 
 def canonical_name(name: str) -> str | None:
@@ -85,8 +88,7 @@ def result_type(fn: str, distinct: bool, arg_type: SqlType | None = None, by: Sq
         return BIGINT
     if fn in RANKS:
         return BIGINT if arg_type is None and not distinct else None
-    # Values are 64 bits inside kernels, which hold decimals of up to 18 digits.
-    if arg_type is None or arg_type.is_nested or (arg_type.name == "DECIMAL" and arg_type.precision > 18):
+    if arg_type is None or arg_type.is_nested or (arg_type.name == "DECIMAL" and arg_type.precision > MOST_DIGITS):
         return None
     if fn == "count":
         return BIGINT
@@ -96,7 +98,7 @@ def result_type(fn: str, distinct: bool, arg_type: SqlType | None = None, by: Sq
         return None if distinct else arg_type
     if not arg_type.is_numeric:
         return None
-    if fn == "avg" or fn in _SPREADS:
+    if fn == "avg" or fn in SPREADS:
         return DOUBLE
     if fn == "sum":
         if arg_type.name == "DECIMAL":

@@ -7,6 +7,7 @@ from decimal import Decimal
 
 from sqlglot import exp
 
+from millstream import library
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder, call_of
 from millstream.bind.queries.stars import star_of
@@ -18,7 +19,7 @@ from millstream.plan import aggregates
 from millstream.plan.aggregate_calls import AggregateCall
 from millstream.records import dataclass
 from millstream.schema import Field, Schema
-from millstream.types import BOOLEAN, NULL
+from millstream.types import BOOLEAN, DOUBLE, NULL, SqlType
 
 ANY = "any_value"
 """some value that is not NULL; which one, each place says"""
@@ -34,12 +35,14 @@ _SPELLINGS = {
 _OF_CONDITIONS = {"bool_and": "min", "every": "min", "bool_or": "max"}
 _COLLECTING = {"collect_list": "array_agg(x)", "collect_set": "array_agg(DISTINCT x)"}
 _SEPARATOR = ","
+_MOST_OF_FRACTION = 6
+_IN_FRACTION = f"with at most {_MOST_OF_FRACTION} of them after the point in sum and avg"
 
 IN_ORDER = frozenset(("first_value", "last_value", "first_known", "last_known"))
 """built-in aggregates that depend on the order of rows"""
 
-_ORDERLESS = frozenset(("median", "quantile", "welford_variance", "welford_stddev"))
-_IDEMPOTENT = aggregates.BESIDE | {"min", "max", ANY}
+_ORDERLESS = frozenset(("median", "quantile", "welford_variance", "welford_stddev", *library.WIDE.values()))
+_IDEMPOTENT = aggregates.BESIDE | {"min", "max", "wide_min", "wide_max", ANY}
 """aggregates to which it makes no difference how often a value comes"""
 
 
@@ -181,6 +184,29 @@ def _check_number(call: WrittenCall, context: Context) -> None:
         context.fail(f"{call.name} takes 2 arguments, got {len(call.arguments)}", call.node, hint=hint)
 
 
+def for_wide_values(call: WrittenCall, rows: ExpressionBinder) -> WrittenCall:
+    """The call, by an aggregate of the library if its argument has more digits than a built-in one can hold."""
+    if call.is_own or call.fn not in library.WIDE or len(call.arguments) != 1 or call.star is not None:
+        return call
+    if call.arguments[0].find(exp.Query) is not None:
+        # what holds a query is bound once
+        return call
+    type_ = rows.bind(call.arguments[0]).type
+    if not _is_wide(type_):
+        return call
+    value = call.arguments[0]
+    if call.fn in ("sum", "avg"):
+        # beyond these Spark would drop digits of the fraction when it adds
+        if type_.scale > _MOST_OF_FRACTION:
+            return call
+        value = exp.Cast(this=value.copy(), to=exp.DataType.build(f"DECIMAL(38, {type_.scale})"))
+    return replace(call, fn=library.WIDE[call.fn], is_own=True, arguments=(value,))
+
+
+def _is_wide(type_: SqlType) -> bool:
+    return type_.name == "DECIMAL" and type_.precision > aggregates.MOST_DIGITS
+
+
 def is_idempotent(call: WrittenCall) -> bool:
     """Whether DISTINCT says nothing."""
     return call.fn in _IDEMPOTENT
@@ -210,6 +236,8 @@ def bind_builtin(call: WrittenCall, rows: ExpressionBinder, any_value: str = "fi
                 call.arguments[0],
                 hint=f"{call.name}(… > 0)" if args[0].type.is_numeric else f"compare it: {call.name}(… = …)",
             )
+    if args and _is_wide(args[0].type) and fn in aggregates.SPREADS:
+        args = (functions.cast(args[0], DOUBLE),)
     if where is not None:
         first, *more = args or (Literal(BOOLEAN, True),)
         args = (where_true(where, first), *more)
@@ -218,8 +246,13 @@ def bind_builtin(call: WrittenCall, rows: ExpressionBinder, any_value: str = "fi
         context.fail(f"{call.name} takes no DISTINCT", call.node, hint="leave DISTINCT out")
     type_ = aggregates.result_type(fn, distinct, *(arg.type for arg in args))
     if type_ is None:
+        hint = None
+        if any(_is_wide(arg.type) for arg in args):
+            hint = f"cast it to BIGINT or DOUBLE; more than 18 digits are for {', '.join(library.WIDE)}, {_IN_FRACTION}"
+        elif args and args[0].type.is_nested:
+            hint = "aggregate an element or a field of it, or count it"
         whose = f"{args[-1].type}, which has no order" if fn in aggregates.BESIDE else args[0].type if args else "rows"
-        context.fail(f"{call.name} does not apply to {whose}", call.node)
+        context.fail(f"{call.name} does not apply to {whose}", call.node, hint=hint)
     return AggregateCall((fn,), fn, args, (type_,), distinct)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from millstream.bind.aggregates.calls import WrittenCall, aggregate_call, as_arguments, bind_builtin
+from millstream.bind.aggregates.calls import WrittenCall, aggregate_call, as_arguments, bind_builtin, for_wide_values
 from millstream.bind.aggregates.chosen_rows import bind_own, in_order
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder, in_words
@@ -180,6 +180,7 @@ class GroupedExpressions(ExpressionBinder):
         call = aggregate_call(node, self.context)
         assert call is not None
         rows = self._arguments("inside another")
+        call = for_wide_values(call, rows)
         return self._own(call, rows) if call.is_own else self._builtin(call, rows)
 
     def _own(self, call: WrittenCall, rows: Arguments) -> AggregateCall[Expr]:

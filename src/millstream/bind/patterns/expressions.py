@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from millstream.bind.aggregates.calls import WrittenCall, aggregate_call, as_arguments, bind_builtin
+from millstream.bind.aggregates.calls import WrittenCall, aggregate_call, as_arguments, bind_builtin, for_wide_values
 from millstream.bind.aggregates.chosen_rows import bind_own, in_order
 from millstream.bind.aggregates.groups import is_aggregate
 from millstream.bind.context import Context
@@ -211,6 +211,7 @@ class MatchExpressions(ExpressionBinder):
         if call is None:
             self.context.fail("FILTER needs an aggregate before it", inner)
         rows = self.queries.at_row(call.name)
+        call = for_wide_values(call, rows)
         return self._own(call, rows, final) if call.is_own else self._builtin(call, rows, final)
 
     def _builtin(self, call: WrittenCall, rows: RowExpressions, final: bool) -> Expr:

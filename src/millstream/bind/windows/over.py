@@ -7,7 +7,7 @@ from dataclasses import field, replace
 from sqlglot import exp
 
 from millstream import library
-from millstream.bind.aggregates.calls import IN_ORDER, WrittenCall, aggregate_call, bind_builtin
+from millstream.bind.aggregates.calls import IN_ORDER, WrittenCall, aggregate_call, bind_builtin, for_wide_values
 from millstream.bind.aggregates.versions import ENDLESS, OwnCalls, WindowReach, WindowSlide
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder, call_of, coerce
@@ -78,6 +78,7 @@ class WindowBinder:
         if (sorting := self._complete(node, window, keys, scalar)) is not None:
             return self._arranged(node, window, sorting, scalar)
         call = aggregate_call(node.this, self.context, over=True)
+        call = None if call is None else for_wide_values(call, scalar)
         if call is not None and not call.is_own and _is_active(window):
             call = self._active(call, scalar)
         if call is not None and (call.is_own or (call.order and call.fn in aggregates.BESIDE)):
