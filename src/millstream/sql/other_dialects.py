@@ -7,6 +7,7 @@ import re
 _HINTS = (
     (r"\bWATERMARK\s+FOR\b[^,()]*$", "declare how late rows may be after the columns: ORDER BY ts SLACK 5 SECONDS"),
     (r"\bEMIT(\s+(CHANGES|FINAL|ON|AFTER|WITH))?$", "leave EMIT out: rows are emitted as soon as they are final"),
+    (r"\bSELECT\s+TOP\s+\S+$", "for the first rows of each window, FROM TUMBLE(…) ORDER BY … LIMIT n"),
     (r"\bCREATE\s+MATERIALIZED$", "use CREATE VIEW … AS over windows, or CREATE STREAM … AS"),
     (r"\bCREATE\s+(SOURCE|CONNECTOR)$", "CREATE STREAM … WITH (connector = …) declares a source"),
     (r"\bWINDOW\s+TUMBLING\s*\($", "FROM TUMBLE(s, ts, 1 HOUR), and GROUP BY window_end"),

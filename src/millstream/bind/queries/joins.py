@@ -20,6 +20,7 @@ from millstream.plan import relations as R
 from millstream.plan.joins import split_condition
 from millstream.records import dataclass
 from millstream.sql.event_nodes import EventExpression
+from millstream.sql.nodes import WindowTable
 
 _HOW: dict[tuple[str, str], R.How] = {
     ("", ""): "inner", ("", "INNER"): "inner", ("", "CROSS"): "inner", ("", "SEMI"): "semi", ("", "ANTI"): "anti",
@@ -65,6 +66,13 @@ def join_sources(sources: list[FromEntry], context: Context) -> tuple[P.Node, Sc
 
 def refuse_two_streams(message: str, node: exp.Expr, context: Context) -> NoReturn:
     """Say that streams meet only within windows."""
+    if node.find(WindowTable) is not None and len(list(node.root().find_all(WindowTable))) > 1:
+        context.refuse(
+            "nothing says that the rows are in the same window",
+            node,
+            detail="rows of two window tables meet only within a window",
+            hint="compare the windows: a.window_end = b.window_end AND …",
+        )
     context.refuse(
         message,
         node,

@@ -191,7 +191,7 @@ def _refuse_clauses(node: exp.Select, context: Context, plan: P.Node, grouped: b
         context.refuse(
             "DISTINCT over a whole stream would keep every row forever",
             distinct if distinct.expressions else node,
-            hint="use UNION, which removes duplicates of the same time, or a window",
+            hint="FROM s [RANGE 1 HOUR] keeps rows for an hour; in FROM TUMBLE(…), GROUP BY the columns and window_end",
         )
     for key, word in (("having", "HAVING"), ("qualify", "QUALIFY"), ("limit", "LIMIT"), ("offset", "OFFSET")):
         if (clause := node.args.get(key)) is not None and not (grouped and key == "having"):

@@ -455,7 +455,8 @@ class WindowBinder:
                 order,
                 detail="rows reach the window in time order and cannot be sorted differently",
                 hint="leave ORDER BY out, or name the stream's time column"
-                + (f": ORDER BY {', '.join(sorted(times))}" if times else ""),
+                + (f": ORDER BY {', '.join(sorted(times))}" if times else "")
+                + "; windows that end, FROM TUMBLE(…), and relations, s [RANGE 1 HOUR], have any order",
             )
         return Sorting(keys, end, self._order(window, scalar))
 

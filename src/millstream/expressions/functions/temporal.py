@@ -46,6 +46,10 @@ def _part(name: str) -> Rule:
 
 
 def _extract(args: tuple[Expr, ...]) -> Expr | None:
+    if constant(args[0]) is None:
+        raise BindError(
+            "the part of a time comes first, as a constant", hint="date_part('hour', ts), extract(hour FROM ts)"
+        )
     part = str(constant(args[0])).lower()
     function = lookup(_UNIT_NAMES.get(part, part))
     if function is None or function.name not in (*_PARTS, "epoch"):
