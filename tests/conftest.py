@@ -36,9 +36,29 @@ def pytest_unconfigure() -> None:
     gc.unfreeze()
 
 
+def _unit(nodeid: str) -> str:
+    """What one worker runs without a break: a file, or all that share a broker."""
+    file = nodeid.split("::")[0]
+    folder = file.rpartition("/")[0]
+    return folder if folder.endswith("tests/kafka") else file
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files with tests on Spark and other slow ones first, then those with most tests: what is left at the end is
     short, so that workers who take file after file end together."""
-    sizes = Counter(item.path for item in items)
-    slow = {item.path for item in items if item.get_closest_marker("spark") or item.get_closest_marker("slow")}
-    items.sort(key=lambda item: (item.path not in slow, -sizes[item.path]))
+    sizes = Counter(_unit(item.nodeid) for item in items)
+    slow = {_unit(item.nodeid) for item in items if item.get_closest_marker("spark") or item.get_closest_marker("slow")}
+    items.sort(key=lambda item: (_unit(item.nodeid) not in slow, -sizes[_unit(item.nodeid)], _unit(item.nodeid)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Units(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _unit(nodeid)
+
+    return Units(config, log)

@@ -10,7 +10,6 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,6 @@ from kafka_jars import Unavailable, spark_kafka_jars
 
 import millstream as ms
 from millstream.spark import Millstream
-
-sys.path.append(str(Path(__file__).parents[1] / "kafka"))
 
 pytestmark = pytest.mark.spark
 
@@ -39,21 +36,6 @@ PATIENCE = 600
 """Seconds after which something that a machine with much else to do still has not done has failed."""
 
 Row = tuple[Any, ...]
-
-
-@pytest.fixture(scope="module")
-def topics() -> Iterator[Any]:
-    pytest.importorskip("confluent_kafka", reason="the package confluent-kafka is not installed")
-    import broker
-    from kafka_topics import Topics
-
-    with_broker = broker.running_broker()
-    try:
-        running = with_broker.__enter__()
-    except broker.Unavailable as reason:
-        pytest.skip(str(reason))
-    yield Topics(running)
-    with_broker.__exit__(None, None, None)
 
 
 def send(topics: Any, topic: str, start: int, end: int, last: bool = False) -> None:
