@@ -190,8 +190,20 @@ def _settings(master: str) -> dict[str, str]:
             # an exchange within one machine is cheaper than its compression
             "spark.shuffle.compress": "false",
             "spark.sql.shuffle.partitions": str(_local_cores(master)),
+            "spark.python.daemon.module": "millstream.hosts.spark.workers",
+            "spark.sql.streaming.checkpointFileManagerClass": _file_manager(),
         }
     return settings
+
+
+def _file_manager() -> str:
+    """What writes the files of checkpoints: Spark's default starts about five processes (readlink) for each file that
+    it puts in its place on a local disk."""
+    from pyspark import __version__
+
+    release = tuple(int(part) for part in __version__.split(".")[:2])
+    package = "execution.streaming.checkpointing" if release >= (4, 1) else "execution.streaming"
+    return f"org.apache.spark.sql.{package}.FileSystemBasedCheckpointFileManager"
 
 
 def _local_cores(master: str) -> int:
