@@ -3,10 +3,10 @@
     python benchmarks/spark_cluster_kills.py --kills 200 --rows 1000000 --files 400
     python benchmarks/spark_cluster_kills.py --kills 6 --rows 2000 --files 20 --no-kafka --state value
 
-Five queries run as one job on `local-cluster[2,1,1024]`: two executors, processes of their own. Three write part
-files, two write Kafka topics (a broker is started on this machine). At random moments a driver with all its processes
-is killed, or one executor, or one Python worker. At the end each sink must have every number once, in rows equal to
-those of the in-process engine. No release of Delta fits Spark 4.3: it is not among the sinks.
+Five queries run as one job on `local-cluster[2,1,1024]`: two executors, processes of their own. Two write part files,
+one writes a Delta table, two write Kafka topics (a broker is started on this machine). At random moments a driver with
+all its processes is killed, or one executor, or one Python worker. At the end each sink must have every number once, in
+rows equal to those of the in-process engine.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ QUERIES = {
 }
 TOPICS = ("seen_of", "cheap")
 """Of these, results go to topics."""
+TABLE = "highest"
+"""Of this one, they go to a Delta table."""
 
 
 def drive(folder: Path, state: str, kafka: str, now: bool) -> None:
@@ -75,7 +77,8 @@ def drive(folder: Path, state: str, kafka: str, now: bool) -> None:
     db.execute(STREAM.format(folder=folder, follow=", follow = TRUE"))
     for name, text in QUERIES.items():
         topic = f"connector = 'kafka', topic = '{name}', brokers = '{kafka}', format = 'json'"
-        file = f"connector = 'file', path = '{folder}/{name}', format = 'parquet'"
+        form = "delta" if name == TABLE else "parquet"
+        file = f"connector = 'file', path = '{folder}/{name}', format = '{form}'"
         db.execute(f"CREATE SINK {name} WITH ({topic if kafka and name in TOPICS else file})")
         db.execute(f"INSERT INTO {name} {text}")
     db.run()
@@ -172,7 +175,12 @@ def checked(folder: Path, kafka: str) -> int:
 def in_files(folder: Path) -> list[tuple[Any, ...]]:
     import pyarrow.parquet as pq
 
-    tables = [pq.read_table(path) for path in sorted(folder.glob("part-*"))]
+    if folder.name == TABLE:
+        from deltalake import DeltaTable
+
+        tables = [DeltaTable(str(folder)).to_pyarrow_table()]
+    else:
+        tables = [pq.read_table(path) for path in sorted(folder.glob("part-*"))]
     return [row for table in tables for row in zip(*(column.to_pylist() for column in table.columns), strict=True)]
 
 
@@ -212,8 +220,11 @@ def main() -> int:
     if options.no_kafka:
         return run(folder, options, "")
     from broker import running_broker
+    from kafka_topics import Topics
 
     with running_broker() as broker:
+        for topic in TOPICS:
+            Topics(broker).make(name=topic)
         return run(folder, options, broker.address)
 
 

@@ -94,10 +94,14 @@ class Work:
         self.deadline = time.monotonic() + limits.seconds if limits.seconds else float("inf")
 
     def check(self) -> None:
+        if (error := self.verdict()) is not None:
+            raise error
+
+    def verdict(self) -> CancelledError | LimitError | None:
+        """Why it must not go on, if that is so."""
         if self.is_cancelled:
-            raise cancelled()
-        if time.monotonic() > self.deadline:
-            raise too_long(self.limits.seconds)
+            return cancelled()
+        return too_long(self.limits.seconds) if time.monotonic() > self.deadline else None
 
     def cancel(self) -> None:
         """From another thread: end it soon."""

@@ -23,10 +23,10 @@ class Topics:
         settings = {"bootstrap.servers": broker.address, "linger.ms": 1, "log_level": 0, "enable.idempotence": True}
         self._producer = Producer({**settings, "topic.metadata.refresh.interval.ms": 200})
 
-    def make(self, partitions: int = 1) -> str:
+    def make(self, partitions: int = 1, name: str = "") -> str:
         from confluent_kafka.admin import NewTopic
 
-        name = f"topic-{next(self._numbers)}"
+        name = name or f"topic-{next(self._numbers)}"
         self._admin.create_topics([NewTopic(name, partitions, 1)])[name].result(20)
         self._await_leaders(name)
         return name

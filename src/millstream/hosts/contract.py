@@ -96,6 +96,9 @@ class Coverage:
 
 Report = Callable[[Progress], None]
 
+Left = Callable[[], pa.Table]
+"""what a query that was stopped had left to fetch"""
+
 
 class Host(Protocol):
     """One place where queries run. Streams are known to it by their definitions, queries by their programs."""
@@ -128,7 +131,9 @@ class Host(Protocol):
         """Let a program take the place of the query of its name; what state it kept must be what the program keeps."""
         ...
 
-    def stop(self, name: str) -> None: ...
+    def stop(self, name: str) -> Left:
+        """End a query; what it had produced and nobody had fetched is still there to be asked for."""
+        ...
 
     def prepare(self, program: ReadyQuery) -> None:
         """Do ahead what takes long of starting a query or altering the one of its name; the others go on meanwhile."""

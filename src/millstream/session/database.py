@@ -285,7 +285,7 @@ class Database(Guarded):
         return list(self._queries.values())
 
     def stop(self, name: str) -> None:
-        """Stop a query. Rows that were not fetched are lost."""
+        """Stop a query. Rows that were not fetched can still be fetched from its object."""
         self.perform(act.StopQuery(name, whole=True))
 
     def _stop(self, name: str) -> None:
@@ -295,7 +295,7 @@ class Database(Guarded):
     def withdraw(self, name: str) -> None:
         """Stop a query, or undo that it was started."""
         query = self.query(name)
-        self._host.stop(query.name)
+        query.leave(self._host.stop(query.name))
         del self._queries[query.name.lower()], self._planned[query.name.lower()]
         self.catalog.release(query.name)
 

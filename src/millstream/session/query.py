@@ -14,7 +14,7 @@ import pyarrow as pa
 from millstream.bind.actions import PauseQuery
 from millstream.catalog import StreamDef
 from millstream.errors import CatalogError, DataError, UnsupportedError
-from millstream.hosts.contract import Counts, Host, ReadyQuery
+from millstream.hosts.contract import Counts, Host, Left, ReadyQuery
 from millstream.hosts.results import ResultLog, WhenFull
 from millstream.physical.nodes import streams_of
 from millstream.session.display import SHOWN, Displayed, as_html, as_text
@@ -36,6 +36,7 @@ class Query(Displayed):
         self._program = program
         self._explain = explain
         self._looked_at: pa.Table | None = None
+        self._left: Left | None = None
         self._callbacks: list[Reader] = []
         self.sql = sql
 
@@ -81,11 +82,26 @@ class Query(Displayed):
         return pa.schema([pa.field(name, field.type.arrow) for name, field in fields])
 
     def fetch(self) -> pa.Table:
-        """The rows emitted since the last fetch, as an Arrow table. After `finish()`, all remaining rows."""
-        rows = self._host.fetch(self.name)
+        """The rows emitted since the last fetch, as an Arrow table. After `finish()`, all remaining rows.
+
+        A query that was stopped gives once more what it had emitted before.
+        """
+        rows = self._last_rows()
+        if rows is None:
+            rows = self._host.fetch(self.name)
         if self._looked_at is not None:
             rows, self._looked_at = pa.concat_tables([self._looked_at, rows]), None
         return rows
+
+    def _last_rows(self) -> pa.Table | None:
+        """What a stopped query has left, once."""
+        left, self._left = self._left, None
+        rows = None if left is None else left()
+        return rows if rows is not None and rows.num_rows else None
+
+    def leave(self, left: Left) -> None:
+        """It was stopped."""
+        self._left = left
 
     def arrow(self) -> pa.Table:
         """Read the bounded sources of this query to their end and return all rows not yet fetched."""
@@ -271,7 +287,7 @@ class Query(Displayed):
         return dumps(self._program)
 
     def stop(self) -> None:
-        """End the query. Rows that were not fetched are lost."""
+        """End the query. Rows that it has emitted and nobody has fetched can still be fetched from this object."""
         self._database.stop(self.name)
 
     def cancel(self) -> None:

@@ -16,7 +16,7 @@ from millstream.connectors.convert.common import DEFAULT_RULES
 from millstream.connectors.convert.records import rows_to_batch
 from millstream.connectors.registry import make_source
 from millstream.errors import ConnectorError, DataError, ours
-from millstream.hosts.contract import Counts, Once, Progress, ReadyQuery, Report, Shared
+from millstream.hosts.contract import Counts, Left, Once, Progress, ReadyQuery, Report, Shared
 from millstream.hosts.embedded import altering, kept, starting
 from millstream.hosts.embedded.content import still_to_come
 from millstream.hosts.embedded.graph import as_table
@@ -117,7 +117,7 @@ class EmbeddedHost(Lifecycle):
     def new_vertex_id(self) -> str:
         return self.graph.new_id()
 
-    def stop(self, name: str) -> None:
+    def stop(self, name: str) -> Left:
         with self.lock:
             running = self.queries.pop(name.lower())
             self.graph.detach(running.program.name, running.top)
@@ -126,6 +126,8 @@ class EmbeddedHost(Lifecycle):
             for stream in running.streams:
                 kept.release(stream, name)
             log.info("query %s stopped", running.program.name)
+        schema, columns = running.program.plan.schema.arrow, running.program.columns
+        return lambda: as_table(running.results.fetch(), schema, columns)
 
     # -- input -----------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from time import time_ns
@@ -20,7 +20,7 @@ from millstream.hosts.spark.build import is_exchange, needs_watermark
 from millstream.hosts.spark.inputs import bounded_input, input_of
 from millstream.hosts.spark.job.surroundings import SessionInputs
 from millstream.hosts.spark.meters import Meters
-from millstream.hosts.spark.sources import DriverSource, Input, PushedRows, RegisteredFrame
+from millstream.hosts.spark.sources import DriverSource, Input, PushedRows, PushedUntil, RegisteredFrame
 from millstream.hosts.spark.spool import Spooled
 from millstream.hosts.spark.tables import SparkTable, brought_table, collected, registered_table, stored_table
 from millstream.hosts.spark.times import is_ticks
@@ -47,17 +47,19 @@ class DeclaredInputs:
         checkpoint: str | None = None,
         follow: bool = False,
         tables: TableStore | None = None,
+        buckets: int | None = None,
     ) -> None:
         self.spark = spark
         self._stored = tables
         self.checkpoint = checkpoint
+        self.buckets = buckets
         self._follow = follow
         self._read_table = read_table
         self._now = now or (lambda: time_ns() // 1000)
         self._inputs: dict[str, Input] = {}
         self._tables: dict[str, tuple[DataFrame, Schema]] = {}
-        self._arrivals = 0
-        self._stamp = 0
+        self.arrivals = 0
+        self.stamp = 0
         self._finished = False
 
     def declare(self, stream: StreamDef) -> None:
@@ -72,7 +74,7 @@ class DeclaredInputs:
 
     def bind_source(self, stream: str, source: RowSource) -> None:
         """Let a stream's rows come from `source`, which must be bounded."""
-        self._inputs[stream.lower()] = bounded_input(self._find(stream).stream, source)
+        self._inputs[stream.lower()] = bounded_input(self.find(stream).stream, source)
 
     def register_stream(self, stream: StreamDef, df: DataFrame) -> None:
         """A stream whose rows are those of a DataFrame with the same columns, static or streaming."""
@@ -85,7 +87,7 @@ class DeclaredInputs:
     def forget(self, stream: str) -> None:
         self._inputs.pop(stream.lower(), None)
 
-    def _find(self, stream: str) -> Input:
+    def find(self, stream: str) -> Input:
         found = self._inputs.get(stream.lower())
         if found is None:
             raise CatalogError(f"no stream {stream}")
@@ -103,7 +105,7 @@ class DeclaredInputs:
     ) -> Counts:
         if once is not None:
             raise UnsupportedError("pushes with a number are for the in-process engine")
-        entry = self._find(stream)
+        entry = self.find(stream)
         if self._finished:
             raise DataError(f"stream {entry.stream.name} has ended", hint="push rows before finish()")
         pushed = pushed_to(entry)
@@ -111,20 +113,24 @@ class DeclaredInputs:
             raise DataError(
                 f"stream {entry.stream.name} has its own source", hint="push() is for streams without a source"
             )
-        self._stamp = max(self._stamp, self._now())
-        rows = stamped(rows, entry.stream, self._stamp)
-        first, self._arrivals = self._arrivals, self._arrivals + rows.num_rows + len(rejected)
+        self.stamp = max(self.stamp, self._now())
+        rows = stamped(rows, entry.stream, self.stamp)
+        first, self.arrivals = self.arrivals, self.arrivals + rows.num_rows + len(rejected)
         return pushed.take(first, rows, rejected)
 
     def advance(self, stream: str, upto: int) -> None:
         """All rows are put in order at the end: a heartbeat only makes later rows below it late."""
-        pushed = pushed_to(self._find(stream))
+        pushed = pushed_to(self.find(stream))
         if pushed is not None:
             pushed.advance(upto)
 
+    def is_streaming(self, plan: physical.Physical) -> bool:
+        """Whether a query has no end."""
+        return self._clockwork(plan).streaming
+
     def _clockwork(self, plan: physical.Physical) -> Clockwork:
         nodes = list(physical.walk(plan))
-        inputs = [(node, self._find(node.stream)) for node in nodes if isinstance(node, physical.Source)]
+        inputs = [(node, self.find(node.stream)) for node in nodes if isinstance(node, physical.Source)]
         streaming_ = {entry.streaming for _, entry in inputs}
         if len(streaming_) > 1:
             for _, entry in inputs:
@@ -152,7 +158,7 @@ class DeclaredInputs:
         """Whether the rows of an operator are Spark's, not in the hands of Python workers."""
         match node:
             case physical.Source():
-                return isinstance(self._find(node.stream), RegisteredFrame | PushedRows | DriverSource)
+                return isinstance(self.find(node.stream), RegisteredFrame | PushedRows | DriverSource)
             case physical.Compute():
                 return self._in_spark(node.input)
         return isinstance(node, physical.TableJoin | physical.NativeGroups)
@@ -169,17 +175,30 @@ class DeclaredInputs:
         """What each operator may cost for a batch of rows."""
         return NO_LIMITS if self._stored is None else self._stored.config.limits
 
-    def inputs(self, meters: Meters, *, streaming: bool, dry: bool = False) -> SessionInputs:
-        """The streams and tables of this session, for a job."""
+    def inputs(
+        self,
+        meters: Meters,
+        *,
+        streaming: bool,
+        dry: bool = False,
+        until: Mapping[str, PushedUntil] | None = None,
+        entries: Mapping[str, Input] | None = None,
+    ) -> SessionInputs:
+        """The streams and tables of this session, for a job; some streams in another form."""
+
+        def find(stream: str) -> Input:
+            return (entries or {}).get(stream.lower()) or self.find(stream)
+
         made = partial(
             SessionInputs,
             self.spark,
-            self._find,
+            find,
             self._table_rows,
             meters,
             allowed=self.allowed,
             streaming=streaming,
             dry=dry,
+            until=until,
         )
         return made() if self._stored is None else made(version=self._stored.version, row_number=self._stored.number_of)
 

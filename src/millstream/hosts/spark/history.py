@@ -1,10 +1,13 @@
-"""The past of streams on Spark, and what cannot be changed there while it runs.
+"""The past of streams on Spark, and what can be changed there while it runs.
 
-Rows that were pushed stay on the driver until the end, so a query that starts with history is one that sees them all.
+Rows that were pushed stay on the driver until the end, and declared sources keep their own past: a query that starts
+with history reads them from their beginning on. A running job is changed by starting it again from its checkpoint.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+from threading import Event
 from typing import Any
 
 import pyarrow as pa
@@ -12,81 +15,183 @@ import pyarrow as pa
 from millstream.catalog import StreamDef
 from millstream.errors import UnsupportedError
 from millstream.hosts.contract import Coverage, ReadyQuery
+from millstream.hosts.spark.build import fused, is_exchange
 from millstream.hosts.spark.declared import DeclaredInputs, pushed_to
-from millstream.hosts.spark.runs import StartedQuery
+from millstream.hosts.spark.job.bounded import run_together
+from millstream.hosts.spark.job.graph import JobQuery
+from millstream.hosts.spark.meters import Meters
+from millstream.hosts.spark.runs import StartedQuery, done
+from millstream.hosts.spark.sources import FollowedFiles, Input, Parts
+from millstream.hosts.spark.spans import with_ends
+from millstream.kernels.saving.signatures import signature_of
 from millstream.physical import nodes as physical
+from millstream.plan.reach import reaches
 
 
 class SparkHistory(DeclaredInputs):
-    """The part of the Spark host that knows the past of its streams."""
+    """The part of the Spark host that knows the past of its streams, and that changes what runs."""
 
     _queries: dict[str, StartedQuery]
+    _at_work: list[StartedQuery]
+    _stop: Event
+
+    # -- the past --------------------------------------------------------------------------------------------------
 
     def begins(self, program: ReadyQuery) -> int:
         """From which arrival on a query that starts now reads pushed rows."""
-        if program.history is None:
-            return self._arrivals
-        if program.history.since is not None:
-            raise UnsupportedError(
-                "SINCE is not supported on Spark", hint="use WITH HISTORY, and a condition on the time in WHERE"
-            )
-        kept = [self._find(name).stream.keep is not None for name in physical.streams_of(program.plan)]
-        if len(set(kept)) > 1:
+        if program.history is None or program.history.since is not None:
+            return self.arrivals
+        pushed = [entry for entry in map(self.find, physical.streams_of(program.plan)) if pushed_to(entry) is not None]
+        kept = {entry.stream.keep is not None for entry in pushed}
+        if len(kept) > 1:
             raise UnsupportedError(
                 "some streams of this query keep their history, others do not",
                 hint="declare all of them with KEEP, or none",
             )
-        return 0 if kept and kept[0] else self._arrivals
+        return self.arrivals if kept == {False} else 0
+
+    def sees_from(self, program: ReadyQuery) -> tuple[tuple[str, int], ...]:
+        """From which instant on a query that starts now with SINCE sees older rows of each stream; rows that wait for
+        their order to be settled are still to come."""
+        since = None if program.history is None else program.history.since
+        if since is None:
+            return ()
+        entries = [(name, pushed_to(self.find(name))) for name in physical.streams_of(program.plan)]
+        return tuple((name, since if own is None else min(since, own.settled + 1)) for name, own in entries)
 
     def history(self, stream: str) -> Any:
-        """The rows that were pushed to a stream, in order of arrival."""
-        pushed = pushed_to(self._find(stream))
-        if pushed is None:
-            raise UnsupportedError(
-                f"the history of {stream} is in its source",
-                detail="on Spark, KEEP is for streams that rows are pushed to",
-                hint="read the source's files or topic with Spark",
-            )
-        batches = [rows for _, rows, _ in pushed.chunks]
-        return pa.Table.from_batches(batches, schema=self._find(stream).stream.schema.arrow)
+        """The rows of a stream so far: those that were pushed, in order of arrival, or what its source has."""
+        entry = self.find(stream)
+        pushed = pushed_to(entry)
+        if pushed is not None:
+            return pa.Table.from_batches([rows for _, rows, _ in pushed.chunks], schema=entry.stream.schema.arrow)
+        bounded = _bounded(entry)
+        inputs = self.inputs(Meters({}), streaming=False, entries={stream.lower(): bounded})
+        program = ReadyQuery(
+            f"HISTORY({stream})", physical.Source(entry.stream.schema, stream, "main"), entry.stream.schema.names
+        )
+        readers = {inputs.number: inputs}
+        asked = [JobQuery(program, inputs)]
+        [outcome] = done(self.spark, lambda: run_together(self.spark, asked, readers, self.buckets))
+        return outcome.fetched[0]
+
+    def coverage(self, name: str) -> Coverage:
+        """A query that sees all rows from the first one on is complete; SINCE tells from when on others have seen all,
+        and how far back its windows look from when on answers are complete."""
+        query = self._queries[name.lower()]
+        asked = query.program.history
+        if asked is None or asked.since is None:
+            return Coverage(None, None, query.since == 0)
+        bound = query.program.bound
+        back = [None] if bound is None else list(reaches(bound).values())
+        known = [reach for reach in back if reach is not None]
+        complete = asked.since + max(known, default=0) if len(known) == len(back) else None
+        return Coverage(asked.since, complete, False)
+
+    def sources_of_history(self, program: ReadyQuery) -> list[str]:
+        return [_told(self.find(name)) for name in physical.streams_of(program.plan)]
 
     def keep(self, stream: StreamDef) -> None:
-        raise _only_in_process(
-            "ALTER STREAM", "declare the stream with KEEP before rows come: CREATE OR REPLACE STREAM … KEEP …"
+        raise UnsupportedError(
+            "ALTER STREAM works in-process only",
+            hint="declare the stream with KEEP before rows come: CREATE OR REPLACE STREAM … KEEP …",
         )
+
+    # -- changing what runs ----------------------------------------------------------------------------------------
 
     def prepare(self, program: ReadyQuery) -> None:
         """Nothing runs yet that could go on meanwhile."""
 
     def alter(self, program: ReadyQuery) -> None:
-        raise _only_in_process(
-            "ALTER QUERY", "stop the job, give the query anew under its name, and start it with the same checkpoint"
-        )
+        """The job starts again with the new definition, which continues with the state of the old one."""
+        old = self._in_a_job(program.name, "ALTER QUERY")
+        if (old.program.columns, old.program.plan.schema.arrow.types) != (
+            program.columns,
+            program.plan.schema.arrow.types,
+        ):
+            raise UnsupportedError(f"{program.name} would have other columns", hint="name and cast them as they were")
+        if _states(old.program.plan) != _states(program.plan):
+            raise UnsupportedError(
+                f"{program.name} would need another state, which cannot be computed while a job runs",
+                detail="on Spark, a query that is altered continues with the state of its kernels",
+                hint="stop the query and start the other one WITH HISTORY",
+            )
+        old.program = replace(program, sink=old.program.sink)
+        self._change(self._at_work)
 
     def explain_alteration(self, program: ReadyQuery) -> list[str]:
-        raise _only_in_process("ALTER QUERY", "start the changed query with the same checkpoint")
+        old = self._in_a_job(program.name, "ALTER QUERY")
+        same = _states(old.program.plan) == _states(program.plan)
+        return ["the job starts again, and all state is reused" if same else "refused: it would need another state"]
 
     def pause(self, name: str) -> None:
-        raise _only_in_process("PAUSE", "stop the job; when it is started again, it continues from its checkpoint")
+        """The job starts again, and no rows reach the query."""
+        self._rest(name, True)
 
     def go_on(self, name: str) -> None:
-        raise _only_in_process("RESUME", "start the job again with its checkpoint")
+        self._rest(name, False)
+
+    def _rest(self, name: str, paused: bool) -> None:
+        query = self._in_a_job(name, "PAUSE" if paused else "RESUME")
+        kernels = _kernels(query.program.plan)
+        for other in self._at_work:
+            if other is not query and not kernels.isdisjoint(_kernels(other.program.plan)):
+                raise UnsupportedError(
+                    f"{query.program.name} shares a kernel with {other.program.name}, which goes on",
+                    hint="stop it; it can be started again WITH HISTORY",
+                )
+        query.paused = paused
+        self._change(self._at_work)
+
+    def _in_a_job(self, name: str, what: str) -> StartedQuery:
+        query = self._queries[name.lower()]
+        if query not in self._at_work or not self.is_streaming(query.program.plan):
+            raise UnsupportedError(
+                f"{what} is for queries of a streaming job that runs",
+                detail=f"{query.program.name} runs when all its inputs have ended",
+                hint="let it read a source without an end, and start the job: db.run()",
+            )
+        return query
+
+    def _change(self, queries: list[StartedQuery]) -> None:
+        """Let a run in progress go on with other queries: a job is stopped and started again from its checkpoint."""
+        self._at_work = queries
+        self._stop.set()
 
     def state(self, name: str) -> str:
         query = self._queries[name.lower()]
-        return "failed" if query.error is not None else "ended" if query.ended else "running"
-
-    def coverage(self, name: str) -> Coverage:
-        """A query that sees pushed rows from the first one on is complete; of others it is not known."""
-        return Coverage(None, None, self._queries[name.lower()].since == 0)
-
-    def sources_of_history(self, program: ReadyQuery) -> list[str]:
-        return [
-            f"{self._find(name).stream.name}: "
-            + ("the rows that were pushed" if self._find(name).stream.keep is not None else "nothing is kept")
-            for name in physical.streams_of(program.plan)
-        ]
+        if query.error is not None:
+            return "failed"
+        return "ended" if query.ended else "paused" if query.paused else "running"
 
 
-def _only_in_process(what: str, hint: str) -> UnsupportedError:
-    return UnsupportedError(f"{what} works in-process only", hint=hint)
+def _kernels(plan: physical.Physical) -> set[physical.Physical]:
+    return {node for node in physical.walk(plan) if is_exchange(node)}
+
+
+def _states(plan: physical.Physical) -> list[str]:
+    """What the kernels of a plan keep."""
+    nodes = physical.walk(fused(with_ends(plan)))
+    return [signature_of(node.spec).digest for node in nodes if isinstance(node, physical.Apply) and is_exchange(node)]
+
+
+def _bounded(entry: Input) -> Input:
+    """A source as it is now, as if nothing else ever came."""
+    if isinstance(entry, FollowedFiles):
+        return entry.as_bounded()
+    if isinstance(entry, Parts):
+        return replace(entry, bounded=True)
+    if entry.streaming:
+        raise UnsupportedError(
+            f"the history of {entry.stream.name} is in its source",
+            detail="it is a streaming DataFrame, or a source that can be read only once",
+            hint="write it to files with INSERT INTO, and read these",
+        )
+    return entry
+
+
+def _told(entry: Input) -> str:
+    name = entry.stream.name
+    if pushed_to(entry) is None:
+        return f"{name}: its source, from its beginning on"
+    return f"{name}: " + ("the rows that were pushed" if entry.stream.keep is not None else "nothing is kept")

@@ -12,44 +12,36 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from millstream.catalog import Clock
-from millstream.errors import EngineError, MillstreamError, UnsupportedError
-from millstream.hosts.contract import Counts, Progress, ReadyQuery, Report, Shared, not_running
+from millstream.errors import EngineError, MillstreamError
+from millstream.hosts.contract import Counts, Left, Progress, ReadyQuery, Report, Shared, not_running
 from millstream.hosts.results import Admit, Gate, ResultLog
 from millstream.hosts.spark import streaming
 from millstream.hosts.spark.apart import WRITTEN, run_apart
-from millstream.hosts.spark.branches import Branch
-from millstream.hosts.spark.build import BranchBuilder, arranged, fused
 from millstream.hosts.spark.declared import ReadTable, pushed_to
-from millstream.hosts.spark.explain import explained
-from millstream.hosts.spark.failures import telling
-from millstream.hosts.spark.history import SparkHistory
-from millstream.hosts.spark.job.bounded import run_together, settle
+from millstream.hosts.spark.job.bounded import settle
 from millstream.hosts.spark.job.graph import JobQuery
+from millstream.hosts.spark.job.kept_job import KeptJob
 from millstream.hosts.spark.job.outlets import TakeBatch
 from millstream.hosts.spark.job.sharing import shared_filters
-from millstream.hosts.spark.job.streaming_job import StreamingJob, start_job
+from millstream.hosts.spark.job.streaming_job import RunningJob, StreamingJob, start_job
 from millstream.hosts.spark.job.surroundings import SessionInputs
 from millstream.hosts.spark.kept_plan import KeptPlan
 from millstream.hosts.spark.meters import Meters, StreamMeter
+from millstream.hosts.spark.programs import Programs
 from millstream.hosts.spark.runs import StartedQuery
-from millstream.hosts.spark.session import refuse_setting, send_whole
+from millstream.hosts.spark.session import refuse_setting
 from millstream.hosts.spark.sinks import look_at_output
-from millstream.hosts.spark.sources import FollowedFiles, PushedRows, Reading
+from millstream.hosts.spark.so_far import LeftOver, content_of
+from millstream.hosts.spark.sources import FollowedFiles, PushedRows
 from millstream.hosts.spark.spool import Spooled
-from millstream.hosts.spark.stage import Stage
 from millstream.hosts.spark.streaming import Trigger
-from millstream.hosts.spark.surface import surface
 from millstream.hosts.tables import TableStore
-from millstream.hosts.validity import starts_of, valid_at
-from millstream.kernels.batch import BEGIN
 from millstream.limits import cancelled
 from millstream.physical import nodes as physical
 from millstream.plan.costs.statistics import UNKNOWN, Statistics
-from millstream.plan_form import python_in
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
     from millstream.hosts.spark.job.clock import HeartbeatFile
@@ -60,7 +52,7 @@ JOB = "job"
 log = logging.getLogger("millstream")
 
 
-class SparkHost(SparkHistory):
+class SparkHost(Programs):
     """Runs queries on a Spark session.
 
     `checkpoint` is where streaming queries keep how far they came, `trigger` when their micro-batches start. With
@@ -80,11 +72,13 @@ class SparkHost(SparkHistory):
         follow: bool = False,
         tables: TableStore | None = None,
     ) -> None:
-        super().__init__(spark, read_table, now, checkpoint, follow, tables)
+        super().__init__(spark, read_table, now, checkpoint, follow, tables, buckets)
         self.trigger = trigger
-        self._buckets = buckets
         self._queries: dict[str, StartedQuery] = {}
         self._stop = Event()
+        self._at_work: list[StartedQuery] = []
+        """the queries of the run in progress"""
+        self._interrupted = False
         self._heartbeats: HeartbeatFile | None = None
         self._gate = Gate()
         self._read: dict[str, tuple[int, int]] = {}
@@ -97,22 +91,40 @@ class SparkHost(SparkHistory):
             if why:
                 log.warning("%s: an automaton runs in one task, on one core: %s", program.name, why)
         results = ResultLog(physical.streams_of(program.plan), self._gate, program.sink is None)
-        self._queries[program.name.lower()] = StartedQuery(program, self.begins(program), results)
+        query = StartedQuery(program, self.begins(program), results, after=self.sees_from(program))
+        self._queries[program.name.lower()] = query
+        read = {stream for each in self._at_work for stream in physical.streams_of(each.program.plan)}
+        if read and read.issuperset(physical.streams_of(program.plan)) and self._streaming_of(query):
+            self._change([*self._at_work, query])
 
     def replace(self, program: ReadyQuery) -> None:
         """Nothing is handed over here: state is in checkpoints, which know what fits them."""
-        self.stop(program.name)
+        self._queries.pop(program.name.lower()).results.close()
         self.start(program)
 
-    def stop(self, name: str) -> None:
-        self._queries.pop(name.lower()).results.close()
+    def stop(self, name: str) -> Left:
+        query = self._queries.pop(name.lower())
+        if query in self._at_work:
+            self._change([each for each in self._at_work if each is not query])
+        left = None
+        if not query.ended and query.error is None and self._waits(query.program.plan):
+            left = LeftOver(self, query)
+            if left.is_awaited:
+                left.deliver()
+        query.results.close()
+        return partial(self._left_of, query, left)
+
+    def _left_of(self, query: StartedQuery, left: LeftOver | None) -> pa.Table:
+        if left is not None and not query.ended:
+            left.deliver()
+        return query.fetched()
 
     # -- input -----------------------------------------------------------------------------------------------------
 
     def counts(self, name: str) -> Counts:
         """Of rows that are read, late ones are known of streaming queries only: in a bounded run none is."""
         running = self._running(name)
-        entries = [self._find(stream) for stream in physical.streams_of(running.program.plan)]
+        entries = [self.find(stream) for stream in physical.streams_of(running.program.plan)]
         counts = Counts(late=running.late)
         for entry in entries:
             pushed = pushed_to(entry)
@@ -121,40 +133,6 @@ class SparkHost(SparkHistory):
                 rows, rejected = self._read.get(entry.stream.name.lower(), (0, 0))
                 counts += Counts(accepted=rows, rejected=rejected)
         return replace(counts, accepted=counts.accepted - running.late)
-
-    # -- programs --------------------------------------------------------------------------------------------------
-
-    def branches(
-        self, program: ReadyQuery, since: int = 0, meters: Meters | None = None, dry: bool = False, rows: bool = False
-    ) -> tuple[Branch, ...]:
-        """The program's rows with their hidden columns, or with `rows` only what is seen; `dry` only to look at it."""
-        return self._built(program, since, meters, dry, rows)[0]
-
-    def _built(
-        self, program: ReadyQuery, since: int, meters: Meters | None, dry: bool, rows: bool
-    ) -> tuple[tuple[Branch, ...], list[Stage]]:
-        """The branches of a program, and the stages among them that keep state."""
-        send_whole(python_in(program.plan).values())
-        clockwork = self._clockwork(program.plan)
-        reading = Reading(self.spark, clockwork, meters or Meters({}), since, dry)
-        if not dry:
-            for entry in map(self._find, physical.streams_of(program.plan)):
-                if isinstance(entry, Spooled):
-                    entry.begin()
-
-        def source(node: physical.Source) -> Branch:
-            return self._find(node.stream).branch(node, reading)
-
-        with telling():
-            builder = BranchBuilder(
-                self.spark, clockwork, source, self._table, self._buckets, self._in_spark, self.allowed
-            )
-            return builder.build(program.plan, rows), builder.stages
-
-    def to_dataframe(self, program: ReadyQuery) -> DataFrame:
-        """The program as a DataFrame, streaming if any of its inputs is."""
-        with telling():
-            return surface(self.branches(program, rows=True), program.columns)
 
     # -- running ---------------------------------------------------------------------------------------------------
 
@@ -179,7 +157,7 @@ class SparkHost(SparkHistory):
             inputs = partial(host.inputs, Meters({}), streaming=False)
             asked += [(query, inputs) for query in host._left()]
         if asked:
-            settle(hosts[0].spark, asked, Event(), lambda: None, hosts[0]._buckets)
+            settle(hosts[0].spark, asked, Event(), lambda: None, hosts[0].buckets)
         for host in hosts:
             host._finished = True
 
@@ -189,17 +167,16 @@ class SparkHost(SparkHistory):
         self._run([q for q in chosen if not q.ended and not self._waits(q.program.plan)], report)
 
     def _waits(self, plan: physical.Physical) -> bool:
-        return any(isinstance(self._find(name), PushedRows) for name in physical.streams_of(plan))
+        return any(isinstance(self.find(name), PushedRows) for name in physical.streams_of(plan))
 
     def _run(self, queries: list[StartedQuery], report: Report | None) -> None:
-        self._stop.clear()
+        self._interrupted = False
         kinds = [(query, self._streaming_of(query)) for query in queries]
-        bounded = [query for query, is_streaming in kinds if is_streaming is False]
-        if bounded:
-            self._run_bounded(bounded, report)
-        unbounded = [query for query, is_streaming in kinds if is_streaming]
-        if unbounded and not self._stop.is_set():
-            self._run_unbounded(unbounded, report)
+        try:
+            self._run_bounded([query for query, is_streaming in kinds if is_streaming is False], report)
+            self._run_unbounded([query for query, is_streaming in kinds if is_streaming], report)
+        finally:
+            self._at_work = []
 
     def _streaming_of(self, query: StartedQuery) -> bool | None:
         """Whether a query has no end; None if it cannot run, which its next fetch tells."""
@@ -218,44 +195,67 @@ class SparkHost(SparkHistory):
             meters = Meters.of(self.spark, [s for query in queries for s in physical.streams_of(query.program.plan)])
             return self.inputs(meters, streaming=False)
 
-        asked = [(query, inputs) for query in queries]
-        settle(self.spark, asked, self._stop, lambda: self._tell(report, meters), self._buckets)
+        self._at_work = queries
+        while left := self._next_round():
+            asked = [(query, inputs) for query in left]
+            settle(self.spark, asked, self._stop, lambda: self._tell(report, meters), self.buckets)
         self._tell(report, meters)
+
+    def _next_round(self) -> list[StartedQuery]:
+        """The queries that the run in progress has still to do; it is begun anew when some came or went."""
+        self._stop.clear()
+        return [] if self._interrupted else [q for q in self._at_work if not q.ended and q.error is None]
 
     def _run_unbounded(self, queries: list[StartedQuery], report: Report | None) -> None:
         """One streaming job until `interrupt`; without a checkpoint directory it starts afresh."""
+        self._at_work = queries
         with TemporaryDirectory(prefix="millstream-", ignore_cleanup_errors=True) as scratch:
             base = self.checkpoint or scratch
-            if any(KeptPlan.read(self.spark, f"{base}/{q.program.name}", q.program) for q in queries):
-                self._run_apart(queries, base, report)
-            else:
-                self._run_job(queries, f"{base}/{JOB}", report)
-        for query in queries:
+            while left := self._next_round():
+                if any(KeptPlan.read(self.spark, f"{base}/{q.program.name}", q.program) for q in left):
+                    self._run_apart(left, base, report)
+                else:
+                    self._run_jobs(left, base, report)
+                if not self._stop.is_set():
+                    break  # they have come to an end by themselves
+        for query in self._at_work:
             query.ended = True
             query.results.close()
 
-    def _run_job(self, queries: list[StartedQuery], checkpoint: str, report: Report | None) -> None:
-        meters = Meters.of(self.spark, [s for query in queries for s in physical.streams_of(query.program.plan)])
-        before = {query.program.name: (query.rows, query.late) for query in queries}
-        job = self.start_job(queries, checkpoint, self.trigger, meters=meters)
-        try:
-            while job.query.isActive and not self._stop.wait(streaming.LOOK_SECONDS):
-                self._look(job, queries, before, meters)
-                self._tell(report, meters)
-        finally:
-            job.stop()
-        self._look(job, queries, before, meters)
-        self._tell(report, meters)
-        job.raise_failure()
-
-    def _look(
-        self, job: StreamingJob, queries: list[StartedQuery], before: Mapping[str, tuple[int, int]], meters: Meters
-    ) -> None:
-        job.look()
+    def _run_jobs(self, queries: list[StartedQuery], base: str, report: Report | None) -> None:
+        """One job, and one for each query that begins with what the first has read already: it reads all anew."""
+        by_place: dict[str, list[StartedQuery]] = {}
         for query in queries:
-            query.rows = before[query.program.name][0] + job.rows(query.program.name)
-            query.late = before[query.program.name][1] + job.late_rows(query.program.name)
-        self._check_spools(meters)
+            by_place.setdefault(self._job_of(query, base), []).append(query)
+        running: list[RunningJob] = []
+        try:
+            for place, own in by_place.items():
+                streams = [s for query in own for s in physical.streams_of(query.program.plan)]
+                meters = Meters.of(self.spark, streams)
+                running.append(
+                    RunningJob(self.start_job(own, f"{base}/{place}", self.trigger, meters=meters), own, meters)
+                )
+            while any(job.is_active for job in running) and not self._stop.wait(streaming.LOOK_SECONDS):
+                for job in running:
+                    self._look(job, report)
+        finally:
+            for job in running:
+                job.stop()
+        for job in running:
+            self._look(job, report)
+            job.raise_failure()
+
+    def _job_of(self, query: StartedQuery, base: str) -> str:
+        """Where below the directory of checkpoints the job of a query is."""
+        if query.program.history is None:
+            return JOB
+        kept = KeptJob.read(self.spark, f"{base}/{JOB}", [query.program])
+        return JOB if kept is None or kept.find(query.program.name) is not None else f"{JOB}-{query.program.name}"
+
+    def _look(self, job: RunningJob, report: Report | None) -> None:
+        job.look()
+        self._check_spools(job.meters)
+        self._tell(report, job.meters)
 
     def _beats(self) -> HeartbeatFile:
         """How heartbeats reach running jobs."""
@@ -269,7 +269,7 @@ class SparkHost(SparkHistory):
         """Rows that are pushed are put in order at the end: there a heartbeat only makes later rows below it late. In a
         running job time comes to `upto` with the next micro-batch."""
         super().advance(stream, upto)
-        if self._find(stream).streaming:
+        if self.find(stream).streaming:
             self._beats().advance(stream, upto)
 
     def run_inserts(self) -> list[StartedQuery]:
@@ -316,7 +316,7 @@ class SparkHost(SparkHistory):
         `functions` take the micro-batches of queries, by name, as those of Spark's `foreachBatch` do.
         """
         names = [stream for query in queries for stream in physical.streams_of(query.program.plan)]
-        for entry in map(self._find, dict.fromkeys(names)):
+        for entry in map(self.find, dict.fromkeys(names)):
             if isinstance(entry, Spooled):
                 entry.begin()
         inputs = self.inputs(meters or Meters({}), streaming=True)
@@ -331,14 +331,14 @@ class SparkHost(SparkHistory):
 
         return start_job(
             self.spark,
-            [JobQuery(query.program, inputs) for query in queries],
+            [JobQuery(query.program, inputs, after=query.after, paused=query.paused) for query in queries],
             inputs,
             [entry.stream for entry in self._inputs.values()],
             checkpoint,
             trigger,
             deliver,
             taken,
-            self._buckets,
+            self.buckets,
             name,
             self._beats().path,
         )
@@ -354,7 +354,7 @@ class SparkHost(SparkHistory):
         run_apart(self.spark, queries, start, self._stop, look)
 
     def _check_spools(self, meters: Meters) -> None:
-        for entry in map(self._find, meters.by_stream):
+        for entry in map(self.find, meters.by_stream):
             if isinstance(entry, Spooled):
                 entry.check()
 
@@ -366,9 +366,9 @@ class SparkHost(SparkHistory):
             report(self.progress())
 
     def progress(self) -> Progress:
-        sizes = [self._find(name).size() for name in self._read]
+        sizes = [self.find(name).size() for name in self._read]
         return Progress(
-            {self._find(name).stream.name: rows for name, (rows, _) in self._read.items()},
+            {self.find(name).stream.name: rows for name, (rows, _) in self._read.items()},
             {query.program.name: query.rows for query in self._queries.values()},
             sum(rejected for _, rejected in self._read.values()),
             sum(query.late for query in self._queries.values())
@@ -377,12 +377,15 @@ class SparkHost(SparkHistory):
         )
 
     def interrupt(self) -> None:
+        self._interrupted = True
         self._stop.set()
 
     def cancel(self, name: str) -> None:
-        """A run in progress ends with it: Spark's jobs of a run are cancelled together."""
-        self._running(name).fail(cancelled())
-        self._stop.set()
+        """Spark's jobs of a run are cancelled together: those of other queries begin anew, from their checkpoint."""
+        query = self._running(name)
+        query.fail(cancelled())
+        if query in self._at_work:
+            self._change([each for each in self._at_work if each is not query])
 
     def start_streaming(
         self, program: ReadyQuery, checkpoint: str, trigger: Trigger | None = None, meters: Meters | None = None
@@ -408,7 +411,7 @@ class SparkHost(SparkHistory):
 
         branches, stages = self._built(program, 0, meters, dry=False, rows=False)
         # before anything is read: what does not fit is refused at the start
-        streams = [self._find(name).stream for name in physical.streams_of(program.plan)]
+        streams = [self.find(name).stream for name in physical.streams_of(program.plan)]
         KeptPlan.of(program, stages, streams).follow(kept, self.spark, checkpoint)
         written = StreamMeter() if meters is None else meters[WRITTEN + program.name]
         return streaming.start(program, branches, checkpoint, trigger or self.trigger, deliver, written)
@@ -424,8 +427,7 @@ class SparkHost(SparkHistory):
         running = self._running(name)
         if running.error is not None:
             raise running.error
-        schema = pa.schema(list(zip(running.program.columns, running.program.plan.schema.arrow.types, strict=True)))
-        return pa.Table.from_batches(running.results.fetch(), schema=schema)
+        return running.fetched()
 
     def admit(self, name: str, admit: Admit) -> None:
         self._running(name).results.admit = admit
@@ -443,31 +445,10 @@ class SparkHost(SparkHistory):
         return self._waits(self._running(name).program.plan)
 
     def content(self, name: str, at: int | None) -> pa.Table:
-        """What a relation holds, of the rows so far: what would be delivered if all input ended now, at an instant."""
         running = self._running(name)
         if running.error is not None:
             raise running.error
-        if self._clockwork(running.program.plan).streaming:
-            raise UnsupportedError(
-                "the content of a relation is only available while its inputs are pushed or bounded",
-                hint="maintain a view of a streaming query: start(views={name: query}, …), and ask it with spark.sql",
-            )
-        inputs = self.inputs(Meters({}), streaming=False)
-        asked = JobQuery(replace(running.program, sink=None), inputs, running.since)
-        with telling():
-            [outcome] = run_together(self.spark, [asked], {inputs.number: inputs}, self._buckets)
-        batches = outcome.fetched[0].to_batches()
-        at = self._reached(running.program.plan, batches) if at is None else at
-        schema = running.program.plan.schema.arrow
-        plain = [pa.RecordBatch.from_arrays(rows.columns, schema=schema) for rows in batches]
-        return valid_at(plain, schema, at).rename_columns(list(running.program.columns[:-2]))
-
-    def _reached(self, plan: physical.Physical, batches: list[pa.RecordBatch]) -> int:
-        """The latest time that a row or a heartbeat of pushed streams has had; without any, that a row begins at."""
-        pushed = [entry for entry in map(self._find, physical.streams_of(plan)) if isinstance(entry, PushedRows)]
-        if pushed:
-            return max(self._stamp if own.stream.clock is Clock.INTERNAL else own.reached for own in pushed)
-        return max((int(starts_of(rows).max(initial=BEGIN)) for rows in batches), default=BEGIN)
+        return content_of(self, running, at)
 
     def check_setting(self, name: str) -> None:
         refuse_setting(name)
@@ -480,16 +461,9 @@ class SparkHost(SparkHistory):
         """What a job of all queries of this session evaluates together."""
         return shared_filters({query.program.name: query.program.plan for query in self._queries.values()})
 
-    def explain(self, program: ReadyQuery) -> str:
-        with telling():
-            clockwork = self._clockwork(program.plan)
-            df = surface(self.branches(program, dry=True, rows=True), program.columns)
-            plan = arranged(fused(program.plan), self.spark, None if clockwork.streaming else self._in_spark)
-            return explained(plan, clockwork, self._in_spark, df)
-
     def close(self) -> None:
         """Forget everything; the Spark session stays, others may use it."""
-        self._stop.set()
+        self.interrupt()
         for entry in (each for each in self._inputs.values() if isinstance(each, Spooled)):
             entry.close()
         if self._heartbeats is not None:

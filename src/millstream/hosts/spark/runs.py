@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import field
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 import pyarrow as pa
 
+from millstream import limits
 from millstream.errors import MillstreamError
 from millstream.hosts.contract import ReadyQuery
 from millstream.hosts.results import ResultLog
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOOK_SECONDS = 0.1
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -40,6 +43,9 @@ class StartedQuery:
     rows: int = 0
     late: int = 0
     ended: bool = False
+    paused: bool = False
+    after: tuple[tuple[str, int], ...] = ()
+    """of each stream the instant from which on it also sees rows that came before it"""
     error: MillstreamError | None = None
 
     def deliver(self, tables: list[pa.Table]) -> None:
@@ -54,33 +60,45 @@ class StartedQuery:
         self.deliver(outcome.fetched)
         self.results.close()
 
+    def fetched(self) -> pa.Table:
+        """The rows that nobody has fetched before."""
+        types = self.program.plan.schema.arrow.types
+        schema = pa.schema(list(zip(self.program.columns, types, strict=True)))
+        return pa.Table.from_batches(self.results.fetch(), schema=schema)
+
     def fail(self, error: MillstreamError) -> None:
         self.error = error
         self.results.close(error)
 
 
-def watched(
-    spark: SparkSession, work: Callable[[], list[Outcome]], stop: Event, look: Callable[[], None]
-) -> list[Outcome] | None:
-    """Do Spark work on a thread, looking at it from time to time; None if it was told to stop before it was done."""
-    group = f"millstream-{uuid4()}"
-    result: list[list[Outcome]] = []
+def watched(spark: SparkSession, work: Callable[[], T], stop: Event, look: Callable[[], None]) -> T | None:
+    """Do Spark work on a thread, looking at it from time to time; None if it was told to stop before it was done.
+
+    A statement that it is done for may be cancelled, or take too long: then Spark's jobs end, too.
+    """
+    ends = _Tagged(spark)
+    result: list[T] = []
     failure: list[BaseException] = []
 
     def body() -> None:
         try:
-            _context(spark, lambda context: context.setJobGroup(group, "millstream", True))
+            ends.begin()
             result.append(work())
         except BaseException as error:
             failure.append(error)
 
+    statement, given_up = limits.current(), None
     thread = Thread(target=body, daemon=True)
     thread.start()
     while thread.is_alive():
         thread.join(LOOK_SECONDS)
         look()
-        if stop.is_set():
-            _context(spark, lambda context: context.cancelJobGroup(group))
+        if statement is not None and given_up is None:
+            given_up = statement.verdict()
+        if stop.is_set() or given_up is not None:
+            ends.interrupt()
+    if given_up is not None:
+        raise given_up
     if result:
         return result[0]
     if stop.is_set():
@@ -91,7 +109,31 @@ def watched(
     raise error
 
 
-def _context(spark: SparkSession, use: Callable[[Any], None]) -> None:
-    """Use the Spark context where there is one: a session of Spark Connect has none."""
-    if hasattr(spark, "_jsparkSession"):
-        use(spark.sparkContext)
+class _Tagged:
+    """Spark's jobs of one thread, and how another one ends them."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._tag = f"millstream-{uuid4()}"
+        self._spark = spark
+        # tags of a session belong to a thread, unless it is one of Spark Connect, which has no context
+        self._context: Any = spark.sparkContext if hasattr(spark, "_jsparkSession") else None
+
+    def begin(self) -> None:
+        if self._context is None:
+            self._spark.addTag(self._tag)
+        else:
+            self._context.addJobTag(self._tag)
+            self._context.setInterruptOnCancel(True)
+
+    def interrupt(self) -> None:
+        if self._context is None:
+            self._spark.interruptTag(self._tag)
+        else:
+            self._context.cancelJobsWithTag(self._tag)
+
+
+def done(spark: SparkSession, work: Callable[[], T]) -> T:
+    """Spark work for a statement, within its limits."""
+    found = watched(spark, work, Event(), lambda: None)
+    assert found is not None
+    return found

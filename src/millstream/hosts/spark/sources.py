@@ -122,6 +122,11 @@ class PushedRows:
         """The latest time that a row or a heartbeat has had."""
         return max(self._progress.highest, self._progress.beat)
 
+    @property
+    def settled(self) -> int:
+        """No row that is still to come, or waits for others, is below that."""
+        return self._progress.reached(self.stream.slack)
+
     def advance(self, upto: int) -> None:
         """No later row is below `upto`: one that is, is late."""
         self._progress.advance(Batch.empty(self.stream.schema.arrow, upto), self.stream.slack)
@@ -141,6 +146,44 @@ class PushedRows:
 
     def size(self) -> int | None:
         return self.counts.accepted
+
+    def until_now(self, clock: int, arrivals: int) -> PushedUntil:
+        """What has been pushed so far, and how far time has come; `clock` is the time of streams stamped on arrival,
+        `arrivals` that of streams without times."""
+        match self.stream.clock:
+            case Clock.INTERNAL:
+                upto = max(clock, self._progress.beat)
+            case Clock.LATENT:
+                upto = arrivals
+            case Clock.EXTERNAL:
+                upto = self.settled
+        return PushedUntil(PushedRows(self.stream, self.chunks[:], self.late[:]), upto)
+
+
+@dataclass
+class PushedUntil:
+    """The rows that had been pushed to a stream at some time, of those whose order is settled."""
+
+    pushed: PushedRows
+    upto: int
+
+    @staticmethod
+    def nothing(stream: StreamDef) -> PushedUntil:
+        return PushedUntil(PushedRows(stream), BEGIN)
+
+    @property
+    def stream(self) -> StreamDef:
+        return self.pushed.stream
+
+    def has_rows(self, since: int) -> bool:
+        """Whether any row came from arrival number `since` on."""
+        return any(first >= since for first, _, _ in self.pushed.chunks) or bool(self.pushed.late)
+
+    def batches(self, node: Source, reading: Reading) -> list[Batch]:
+        batches = self.pushed.batches(node, reading)
+        if node.side != "main" or not self.stream.slack:
+            return batches
+        return [batch.take(np.flatnonzero(batch.time <= self.upto)) for batch in batches]
 
 
 @dataclass

@@ -325,6 +325,14 @@ class KernelOpening:
         for episode, upto in _episodes(parts):
             yield from self._stepped(step, list(stepped_with(self.spec, episode)), upto)
 
+    def until(self, parts: list[list[pa.RecordBatch]], ends: dict[int, int]) -> Batches:
+        """What is final of all rows when each port has come so far; the last batch tells what the kernel promises."""
+        kernel, bounded = kernel_of(self.spec), Bounded(self.allowed)
+        state = kernel.open()
+        for port, schema, rows in stepped_with(self.spec, parts):
+            given = Batch.empty(schema.arrow, BEGIN) if rows is None else blobs.to_batch(rows, schema, BEGIN, port)
+            yield bounded.step(kernel, state, given.with_upto(ends[port]).on_port(port))
+
     def _stepped(
         self,
         step: Callable[[Batch], Batch],

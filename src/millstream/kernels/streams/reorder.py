@@ -86,13 +86,14 @@ class TimeProgress:
         time = batch.time
         if len(time):
             first, last = int(time[0]), int(time[-1])
-            if first < self._reached(slack) or (len(time) > 1 and bool((time[1:] < time[:-1]).any())):
+            if first < self.reached(slack) or (len(time) > 1 and bool((time[1:] < time[:-1]).any())):
                 return None
             self.highest = max(self.highest, last)
         self.beat = max(self.beat, batch.upto)
-        return self._reached(slack)
+        return self.reached(slack)
 
-    def _reached(self, slack: int) -> int:
+    def reached(self, slack: int) -> int:
+        """Where time stands."""
         return max(self.beat, max(self.highest, BEGIN + slack) - slack)
 
     def parts(self) -> Ints:

@@ -39,6 +39,7 @@ class Player:
         self._keeps = config.restarts or script.uses("restart")
         self._time = to_micros(dt.datetime.combine(DAY, dt.time()))
         self._started: list[str] = []
+        self._stopped: list[tuple[str, Any]] = []
         self._failed: set[str] = set()
         self._database = self._open()
 
@@ -63,8 +64,15 @@ class Player:
         return self._data(record)
 
     def rest(self) -> dict[str, list[str]]:
-        """What the running queries have produced and nobody has fetched."""
-        return self._fetch() if self._config.engine == "spark" else {}
+        """What queries have produced and nobody has fetched; those that were stopped, before they were."""
+        if self._config.engine != "spark":
+            return {}
+        rows: dict[str, list[str]] = {}
+        for name, query in self._stopped:
+            rows.setdefault(name, []).extend(format_rows(query._last_rows() or query.schema.empty_table()))
+        for name, lines in self._fetch().items():
+            rows.setdefault(name, []).extend(lines)
+        return rows
 
     @property
     def surplus(self) -> int:
@@ -95,8 +103,10 @@ class Player:
 
     def _statement(self, record: Record) -> tuple[str, ...]:
         outcome, _, message = record.args.partition(" ")
+        before = {name: self._database.query(name) for name in self._running()}
         try:
             self._database.execute(record.text)
+            self._stopped += [(name, query) for name, query in before.items() if name not in self._running()]
         except ms.MillstreamError as error:
             if outcome != "error":
                 raise AssertionError(f"{self._place(record)}: {error}") from error

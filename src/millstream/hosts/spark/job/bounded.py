@@ -42,7 +42,7 @@ def settle(
         for query, _ in asked:
             send_whole(python_in(query.program.plan).values())
         inputs = {make: make() for _, make in asked}
-        queries = [JobQuery(query.program, inputs[make], query.since) for query, make in asked]
+        queries = [JobQuery(query.program, inputs[make], query.since, after=query.after) for query, make in asked]
         return run_together(spark, queries, {own.number: own for own in inputs.values()}, buckets)
 
     try:
@@ -61,15 +61,20 @@ def settle(
 
 
 def run_together(
-    spark: SparkSession, queries: Sequence[JobQuery], readers: Mapping[int, Readable], buckets: int | None = None
+    spark: SparkSession,
+    queries: Sequence[JobQuery],
+    readers: Mapping[int, Readable],
+    buckets: int | None = None,
+    ends: bool = True,
 ) -> list[Outcome]:
-    """Run queries to the end of their inputs; what each of them brought.
+    """Run queries to the end of their inputs, or as far as time has come if these do not end; what each brought.
 
     Rows without a sink come with one action. With sinks the packed results are kept while each sink takes its part.
     """
-    builder = GraphBuilder(streaming=False, buckets=buckets or cores_of(spark), partials=puts_together(spark))
+    together = ends and puts_together(spark)
+    builder = GraphBuilder(False, buckets or cores_of(spark), partials=together, merges=not ends)
     graph = builder.build(queries)
-    packed = job_frame(spark, graph, readers, streaming=False)
+    packed = job_frame(spark, graph, readers, streaming=False, ends=ends)
     if all(query.program.sink is None for query in queries):
         return _collected(packed, queries)
     packed = packed.persist()

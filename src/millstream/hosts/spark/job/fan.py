@@ -72,17 +72,20 @@ class BatchWork(Protocol):
 
 @dataclass(frozen=True)
 class ReadColumns:
-    """Some columns of a source's rows, from arrival number `since` on."""
+    """Some columns of a source's rows: from arrival number `since` on, and all that are not before the time `after`."""
 
     schema: Schema
     since: int = 0
+    after: int | None = None
 
     def build(self) -> Callable[[Batch], Batch]:
         names = list(self.schema.names)
 
         def step(batch: Batch) -> Batch:
             if self.since and len(batch):
-                batch = batch.take(np.flatnonzero(batch.seq >= self.since))
+                wanted = batch.seq >= self.since
+                wanted |= False if self.after is None else batch.time >= self.after
+                batch = batch.take(np.flatnonzero(wanted))
             return batch if batch.rows.schema.names == names else batch.with_rows(batch.rows.select(names))
 
         return step

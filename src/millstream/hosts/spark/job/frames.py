@@ -42,6 +42,10 @@ class Readable(Protocol):
         """The rows of a source that workers read."""
         ...
 
+    def reached(self, source: JobSource) -> int | None:
+        """How far time has come, if a bounded run shall not end it; None is to the end of time."""
+        ...
+
     def by_clock(self, source: JobSource) -> bool:
         """Whether workers stamp the rows of a source when they read them, so that time passes without rows."""
         ...
@@ -55,11 +59,13 @@ def job_frame(
     levels: int = 0,
     beats: str = "",
     kept: str = VARIABLES,
+    ends: bool = True,
 ) -> DataFrame:
     """All rows of all outlets, packed; `readers` are by the number of the session.
 
     It has at least so many levels: Spark counts them in a checkpoint, also when queries have gone that needed them.
-    `beats` is the file that tells of heartbeats in a streaming job, `kept` says how it keeps state.
+    `beats` is the file that tells of heartbeats in a streaming job, `kept` says how it keeps state. A bounded run that
+    does not end (`ends`) gives what is final so far.
     """
     # not before there is a job: importing the host must not import pyspark
     from millstream.hosts.spark.job.levels import BoundedLevel, FileLevel, LevelProcessor, LevelStage
@@ -69,7 +75,7 @@ def job_frame(
         check_streaming(spark)
     if streaming and kept == FILES:
         tell_checkpoints(spark)
-    spread = Spread(graph.buckets, bucket_ids(graph.buckets) if streaming else None, streaming)
+    spread = Spread(graph.buckets, bucket_ids(graph.buckets) if streaming else None, streaming or not ends)
     packed = _read(spark, graph, readers, spread)
     if streaming and max(graph.levels, levels):
         packed = packed.unionAll(_time(spark, graph, readers, spread, beats))
@@ -98,7 +104,7 @@ def outlet_branch(packed: DataFrame, outlet: int, schema: Schema, streaming: boo
 
 def _read(spark: SparkSession, graph: JobGraph, readers: Mapping[int, Readable], spread: Spread) -> DataFrame:
     frames: list[DataFrame] = []
-    held: list[tuple[Fan, Schema]] = []
+    held: list[HeldSource] = []
     given: list[tuple[int, bytes]] = []
     for source in graph.sources:
         reader = readers[source.around.number]
@@ -106,9 +112,11 @@ def _read(spark: SparkSession, graph: JobGraph, readers: Mapping[int, Readable],
         if batches is not None:
             layout = blobs.layout_of(source.node.schema)
             rows = pa.Table.from_batches([blobs.from_batch(batch, layout) for batch in batches], layout)
-            for part in rows.combine_chunks().to_batches(HELD_ROWS):
-                given.append((len(held), blobs.encode(part)))
-            held.append((source.fan, source.node.schema))
+            parts, upto = rows.combine_chunks().to_batches(HELD_ROWS), reader.reached(source)
+            if not parts and upto is not None:
+                parts = [pa.RecordBatch.from_pylist([], layout)]  # also without rows it tells the time
+            given += [(len(held), blobs.encode(part)) for part in parts]
+            held.append(HeldSource(source.fan, source.node.schema, upto))
             continue
         branch = reader.branch(source)
         if isinstance(branch.opening, ReadFiles) and len(source.predicates) == 1 and source.predicates[0] is not None:
@@ -146,20 +154,31 @@ def _together(packed: DataFrame, buckets: int) -> DataFrame:
 
 
 @dataclass(frozen=True)
+class HeldSource:
+    """Where rows go that the driver hands out, and how far time has come with them, if that is told."""
+
+    fan: Fan
+    schema: Schema
+    upto: int | None
+
+
+@dataclass(frozen=True)
 class HeldSources:
     """A worker's work on rows that the driver handed out: each blob belongs to one of the sources."""
 
-    sources: tuple[tuple[Fan, Schema], ...]
+    sources: tuple[HeldSource, ...]
     spread: Spread
 
     def __call__(self, arrows: Arrows) -> Arrows:
         runs: dict[int, FanRun] = {}
         for rows in arrows:
             for number, blob in zip(rows.column(0).to_pylist(), rows.column(1), strict=True):
-                fan, schema = self.sources[number]
-                run = runs.setdefault(number, FanRun(fan, self.spread, number))
-                part = blobs.decode(blob.as_buffer(), blobs.layout_of(schema))
-                yield from run.take(blobs.to_batch(part, schema, BEGIN, 0))
+                source = self.sources[number]
+                run = runs.setdefault(number, FanRun(source.fan, self.spread, number))
+                part = blobs.decode(blob.as_buffer(), blobs.layout_of(source.schema))
+                # the exchange waits for all parts, so each may tell how far time has come with all of them
+                upto = BEGIN if source.upto is None else max(source.upto, BEGIN + 1)
+                yield from run.take(blobs.to_batch(part, source.schema, upto, 0))
         for run in runs.values():
             yield from run.end()
         spare_collector()

@@ -22,6 +22,7 @@ from millstream.hosts.spark.job.fan import BatchWork, Fan, Leaf, ReadColumns, Ta
 from millstream.hosts.spark.spans import with_ends
 from millstream.hosts.spark.stage import LateRows, Stage
 from millstream.hosts.spark.steps import Computed, StageStep
+from millstream.kernels.batch import BEGIN, Batch
 from millstream.kernels.compute import ComputeStage
 from millstream.kernels.saving.signatures import signature_of
 from millstream.limits import Limits
@@ -29,6 +30,9 @@ from millstream.physical.nodes import Apply, Compute, Partial, Physical, Source,
 from millstream.physical.partials import with_partials
 from millstream.records import dataclass
 from millstream.schema import Schema
+
+NEVER = 1 << 62
+"""An arrival number that no row has."""
 
 
 class Surroundings(Protocol):
@@ -67,6 +71,23 @@ class JobQuery:
     """the arrival number of the first pushed row that it sees"""
     generation: int = 0
     """queries share kernels only with those that were started with them, whose state is the same"""
+    after: tuple[tuple[str, int], ...] = ()
+    """of each stream the instant from which on it also sees older rows"""
+    paused: bool = False
+    """whether no rows reach it"""
+
+    @property
+    def sees(self) -> object:
+        """Equal for queries that see the same rows of a stream."""
+        return self.around.number, self.since, self.generation, self.after, self.paused
+
+
+@dataclass(frozen=True)
+class Resting:
+    """Neither rows nor time reach a query that is paused, so its state stays as it is."""
+
+    def build(self) -> Callable[[Batch], Batch]:
+        return lambda batch: batch.slice(0, 0).with_upto(BEGIN)
 
 
 class Origin(NamedTuple):
@@ -148,6 +169,8 @@ class GraphBuilder:
     """whether rows may be put together before they travel"""
     steering: Steering | None = None
     """how stored tables reach workers at each micro-batch; without it their rows travel with the work"""
+    merges: bool = False
+    """whether unions are kernels, which wait for the slower branch; otherwise rows just pass"""
 
     def __post_init__(self) -> None:
         self._sources: list[JobSource] = []
@@ -211,7 +234,7 @@ class GraphBuilder:
     # -- flows -----------------------------------------------------------------------------------------------------
 
     def _node(self, node: Physical, query: JobQuery) -> tuple[JobFlow, ...]:
-        key = (node, query.around.number, query.since, query.generation)
+        key = (node, query.sees)
         if key not in self._made:
             self._made[key] = self._flows(node, query)
         return self._made[key]
@@ -230,7 +253,7 @@ class GraphBuilder:
             case TableJoin(input=below):
                 joined = self._joined(node, query.around)
                 return tuple(flow.after(joined, node.schema) for flow in self._node(below, query))
-            case Apply() if not is_exchange(node):
+            case Apply() if not is_exchange(node) and not self.merges:
                 flat = [flow for child in node.over for flow in self._node(child, query)]
                 return tuple(replace(flow, lane=lane, schema=node.schema) for lane, flow in enumerate(flat))
             case Apply():
@@ -248,10 +271,11 @@ class GraphBuilder:
         flow = JobFlow(
             Origin(False, number), source.node.schema, bits=query.around.bits(source.node), fresh=self.streaming
         )
-        since = query.since if query.around.is_pushed(node) else 0
-        if source.node.schema == node.schema and not since:
-            return flow
-        return flow.after(ReadColumns(node.schema, since), node.schema)
+        after = dict(query.after).get(node.stream.lower())
+        since = query.since if query.around.is_pushed(node) else 0 if after is None else NEVER
+        if source.node.schema != node.schema or since:
+            flow = flow.after(ReadColumns(node.schema, since, after), node.schema)
+        return flow.after(Resting(), node.schema) if query.paused else flow
 
     def _applied(self, node: Apply, query: JobQuery) -> tuple[JobFlow, ...]:
         """A kernel behind an exchange."""
@@ -305,10 +329,10 @@ def _staged(flow: JobFlow, node: Staged) -> JobFlow:
 
 def _shared(plans: Sequence[Physical], queries: Sequence[JobQuery]) -> frozenset[Physical]:
     """Kernels that several operators read: each is a stage of its own, not part of a chain."""
-    readers: dict[tuple[Physical, int, int, int], set[object]] = {}
+    readers: dict[tuple[Physical, object], set[object]] = {}
 
     def note(node: Physical, query: JobQuery, above: object) -> None:
-        key = (node, query.around.number, query.since, query.generation)
+        key = (node, query.sees)
         known = key in readers
         readers.setdefault(key, set()).add(above)
         if not known:

@@ -46,7 +46,8 @@ class LevelStage:
 
 @dataclass(frozen=True)
 class BoundedLevel:
-    """A worker's work: all packed rows of a bucket through the kernels of a level, to the end of time."""
+    """A worker's work: all packed rows of a bucket through the kernels of a level, to the end of time, or as far as
+    heartbeats say that it has come."""
 
     stages: tuple[LevelStage, ...]
     spread: Spread
@@ -61,19 +62,27 @@ class BoundedLevel:
             for number, stage in own.items()
         }
         numbers = pa.array(list(own), pa.int32())
+        told: dict[int, _Told] = {number: _Told() for number in own}
         for packed in arrows:
             taken, others = _divided(packed, numbers)
             if others.num_rows:
                 yield others
-            columns = (taken.column("stage").to_pylist(), taken.column("port").to_pylist(), taken.column("blob"))
-            for number, port, blob in zip(*columns, strict=True):
-                parts[number][port].append(blobs.decode(blob.as_buffer(), layouts[number][port]))
+            columns = [taken.column(name).to_pylist() for name in ("stage", "port", "bucket", "clock", "upto")]
+            for number, port, bucket, clock, upto, blob in zip(*columns, taken.column("blob"), strict=True):
+                if blob.is_valid:
+                    parts[number][port].append(blobs.decode(blob.as_buffer(), layouts[number][port]))
+                else:
+                    told[number].take(bucket, port, clock, upto)
         for number, stage in own.items():
             rows = parts.pop(number)
-            if any(rows):
+            if any(rows) or told[number].buckets:
                 run = FanRun(stage.fan, self.spread, number)
-                for batch in KernelOpening(stage.stage.spec, stage.stage.allowed).over(rows):
-                    yield from run.take(batch)
+                opening = KernelOpening(stage.stage.spec, stage.stage.allowed)
+                ends = told[number].ends
+                for batch in opening.over(rows) if ends is None else opening.until(rows, ends):
+                    for bucket in told[number].buckets or (0,):
+                        yield from run.take(batch.on_port(stage.bucket(bucket)))
+                        batch = batch.slice(0, 0)
                 yield from run.end()
         spare_collector()
 
@@ -84,6 +93,26 @@ def _divided(packed: pa.RecordBatch, stages: pa.Array) -> tuple[pa.RecordBatch, 
     if mine.true_count == len(mine):
         return packed, packed.slice(0, 0)
     return packed.filter(mine), packed.filter(pc.invert(mine))
+
+
+class _Told:
+    """What heartbeats say to a stage in a bounded run: every clock of every port is told to all buckets."""
+
+    def __init__(self) -> None:
+        self.buckets: set[int] = set()
+        self._clocks: dict[tuple[int, int], int] = {}
+
+    def take(self, bucket: int, port: int, clock: int, upto: int) -> None:
+        self.buckets.add(bucket)
+        self._clocks[port, clock] = max(upto, self._clocks.get((port, clock), upto))
+
+    @property
+    def ends(self) -> dict[int, int] | None:
+        """How far time has come on each port; None is to the end."""
+        ends: dict[int, int] = {}
+        for (port, _), upto in self._clocks.items():
+            ends[port] = min(upto, ends.get(port, upto))
+        return ends or None
 
 
 # -- streaming queries -------------------------------------------------------------------------------------------------

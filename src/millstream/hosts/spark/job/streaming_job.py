@@ -18,7 +18,8 @@ from millstream.hosts.spark.job.graph import GraphBuilder, JobGraph, JobQuery
 from millstream.hosts.spark.job.kept_job import KeptJob, new_name, refuse_unfit
 from millstream.hosts.spark.job.outlets import Outlets, TakeBatch
 from millstream.hosts.spark.job.surroundings import SessionInputs
-from millstream.hosts.spark.meters import STAGE_METRICS, numbers_of
+from millstream.hosts.spark.meters import STAGE_METRICS, Meters, numbers_of
+from millstream.hosts.spark.runs import StartedQuery
 from millstream.hosts.spark.session import VALUE, kept_as, register_own, send_whole
 from millstream.hosts.spark.streaming import Trigger
 from millstream.plan_form import python_in
@@ -89,6 +90,31 @@ class StreamingJob:
     def _place(self, name: str) -> int:
         names = [query.program.name.lower() for query in self.graph.queries]
         return names.index(name.lower())
+
+
+class RunningJob:
+    """A job of a session's run, whose queries count their rows."""
+
+    def __init__(self, job: StreamingJob, queries: Sequence[StartedQuery], meters: Meters) -> None:
+        self.meters = meters
+        self._job = job
+        self._before = [(query, query.rows, query.late) for query in queries]
+
+    @property
+    def is_active(self) -> bool:
+        return bool(self._job.query.isActive)
+
+    def look(self) -> None:
+        self._job.look()
+        for query, rows, late in self._before:
+            query.rows = rows + self._job.rows(query.program.name)
+            query.late = late + self._job.late_rows(query.program.name)
+
+    def stop(self) -> None:
+        self._job.stop()
+
+    def raise_failure(self) -> None:
+        self._job.raise_failure()
 
 
 def start_job(

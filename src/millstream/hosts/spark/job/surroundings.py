@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -15,7 +15,7 @@ from millstream.hosts.spark.branches import Branch, Clockwork
 from millstream.hosts.spark.job.control import PLACE, Steering
 from millstream.hosts.spark.job.graph import JobSource
 from millstream.hosts.spark.meters import Meters
-from millstream.hosts.spark.sources import DriverSource, Input, PushedRows, Reading
+from millstream.hosts.spark.sources import DriverSource, Input, PushedRows, PushedUntil, Reading
 from millstream.hosts.spark.spool import Spooled
 from millstream.kernels.batch import Batch
 from millstream.limits import Limits
@@ -42,12 +42,14 @@ class SessionInputs:
         dry: bool = False,
         version: Callable[[str], int] | None = None,
         row_number: Callable[[str], str | None] = lambda _: None,
+        until: Mapping[str, PushedUntil] | None = None,
     ) -> None:
         self.number = next(_NUMBERS)
         self.allowed = allowed
         self._version = version
         self._row_number = row_number
         self._find = find
+        self._until = until
         self.table = table
         self._reading = Reading(spark, Clockwork(streaming=streaming), meters, dry=dry)
         self._held: dict[Source, list[Batch]] = {}
@@ -72,6 +74,9 @@ class SessionInputs:
         last = max((int(batch.seq[-1]) for batch in batches if len(batch)), default=0)
         return max(1, last.bit_length())
 
+    def reached(self, source: JobSource) -> int | None:
+        return None if self._until is None else self._until[source.node.stream.lower()].upto
+
     def held(self, source: JobSource) -> list[Batch] | None:
         return self._batches(source.node)
 
@@ -84,8 +89,8 @@ class SessionInputs:
         return entry.stream.clock is Clock.INTERNAL and not isinstance(entry, Spooled)
 
     def _batches(self, node: Source) -> list[Batch] | None:
-        entry = self._find(node.stream)
-        if not isinstance(entry, PushedRows | DriverSource):
+        entry = self._find(node.stream) if self._until is None else self._until[node.stream.lower()]
+        if not isinstance(entry, PushedRows | PushedUntil | DriverSource):
             return None
         if node not in self._held:
             self._held[node] = entry.batches(node, self._counting(self._reading, node))

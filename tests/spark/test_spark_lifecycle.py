@@ -1,0 +1,90 @@
+"""Queries on Spark that end before their inputs do, that come and go while a job runs, and limits of Spark's jobs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+import millstream as ms
+from tests.support.spark_histories import late_cases
+
+pytestmark = pytest.mark.spark
+
+PATIENCE = 120
+
+
+def values(table: Any) -> list[tuple[Any, ...]]:
+    return sorted(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+def test_a_stopped_query_leaves_what_it_has_produced(spark: Any, tmp_path: Path) -> None:
+    with ms.connect(spark=spark) as db, ms.connect() as other:
+        left = []
+        for session, home in ((db, tmp_path / "spark"), (other, tmp_path / "alone")):
+            session.execute(
+                "CREATE STREAM s (k VARCHAR, v INT, t INT) ORDER BY t SLACK 2;"
+                f"CREATE SINK o WITH (connector = 'file', path = '{home}', format = 'csv');"
+                "INSERT INTO o SELECT k, sum(v) OVER (PARTITION BY k RANGE 3 PRECEDING) AS total FROM s"
+            )
+            query = session.sql("SELECT k, count(*) AS n FROM TUMBLE(s, t, 5) GROUP BY k, window_start", name="q")
+            reader = session.sql("SELECT k, v FROM s", name="read").subscribe()
+            session.push("s", [("a", 1, 1), ("b", 2, 3), ("a", 3, 2), ("b", 4, 6), ("a", 5, 8)])
+            for name in ("q", "read", *(q.name for q in session.queries() if q.name not in ("q", "read"))):
+                session.stop(name)
+            session.push("s", [("a", 1, 90)])
+            rows = sorted((row["k"], row["v"]) for batch in reader for row in batch.to_pylist())
+            lines = [line for path in home.glob("part-*") for line in path.read_text().splitlines()]
+            left.append((values(query.fetch()), rows, sorted(line for line in lines if line != "k,total")))
+            with pytest.raises(ms.MillstreamError, match="q is not running"):
+                query.fetch()
+        assert left[0] == left[1]
+        assert left[0][0] == [("a", 2), ("b", 1)] and len(left[0][1]) == 4 and len(left[0][2]) == 3
+
+
+def test_queries_that_start_late_or_end_early_give_the_rows_of_in_process(spark: Any) -> None:
+    found, met = late_cases(range(30), lambda: ms.connect(spark=spark))
+    assert not found, found[0]
+    assert met["stopped"] > 3 and met["to the end"] > 15
+
+
+@ms.function("slowly", parameters={"x": "INTEGER"}, returns="INTEGER")
+def slowly(x: Any) -> Any:
+    """Two minutes, whatever it is called with."""
+    time.sleep(120)
+    return x
+
+
+def later(wait: Callable[[], bool], work: Callable[[], Any]) -> Thread:
+    def body() -> None:
+        until = time.monotonic() + PATIENCE
+        while not wait() and time.monotonic() < until:
+            time.sleep(0.05)
+        work()
+
+    thread = Thread(target=body, daemon=True)
+    thread.start()
+    return thread
+
+
+def busy(spark: Any) -> bool:
+    return bool(spark.sparkContext.statusTracker().getActiveJobsIds())
+
+
+def test_a_query_that_is_cancelled_leaves_the_others_of_its_run(spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("v,t\n1,1\n2,2\n")
+    with ms.connect(spark=spark) as db:
+        db.register_function(slowly)
+        db.execute(f"CREATE STREAM a (v INT, t INT) ORDER BY t WITH (connector = 'file', path = '{tmp_path}/a.csv')")
+        slow = db.sql("SELECT slowly(v) AS n FROM a", name="slow")
+        quick = db.sql("SELECT sum(v) OVER (ROWS 1 PRECEDING) AS n FROM a")
+        ends = later(lambda: busy(spark), slow.cancel)
+        db.run()
+        ends.join()
+        assert quick.fetch().num_rows == 2 and quick.state == "ended"
+        with pytest.raises(ms.CancelledError):
+            slow.fetch()
