@@ -8,7 +8,9 @@ from dataclasses import field
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from millstream.arrays import to_numpy
 from millstream.expressions.duckdb_batch import ask
 from millstream.kernels.batch import Ints
 from millstream.kernels.programs.engine import Groups, Returned, TableRows
@@ -23,6 +25,8 @@ ROWS = "$rows"
 
 _NOWHERE: Ints = np.zeros(0, dtype=np.int64)
 _SLOT, _NUMBER = "slot", "number"
+_MANY = 500
+"""rows of a group that are sorted without a second thought"""
 
 
 @dataclass
@@ -51,6 +55,7 @@ class ArrangedEngine:
         names = dict(zip(call.args, self._names, strict=True))
         in_time = {arg for arg, type_ in zip(call.args, types, strict=True) if type_.is_temporal}
         self._query = _query(call.arrangement, names, in_time)
+        self._first = _first_rows(call.arrangement, names, self._schema)
 
     def open(self) -> Arriving:
         return Arriving()
@@ -84,6 +89,9 @@ class ArrangedEngine:
         else:
             state.rows, state.slots = [], []
         state.counts[slots[slots < len(state.counts)]] = 0
+        if self._first is not None:
+            near = self._first.candidates(owner, rows)
+            owner, rows = owner[near], rows.take(pa.array(near))
         asked = rows.append_column(_SLOT, pa.array(owner)).append_column(_NUMBER, pa.array(np.arange(len(owner))))
         answer = ask(self._query, asked)
         order = answer.column(0).combine_chunks()
@@ -113,6 +121,48 @@ class ArrangedEngine:
 
     def rows_held(self, state: Arriving) -> int:
         return int(state.counts.sum())
+
+
+@dataclass(frozen=True)
+class FirstRows:
+    """Which rows can be among the first `count` of their group, by the first column of its order alone."""
+
+    column: str
+    down: bool
+    count: int
+
+    def candidates(self, owner: Ints, rows: pa.RecordBatch) -> Ints:
+        """Where these rows are. Of a group with many more rows, DuckDB need not sort the others."""
+        values = rows.column(self.column)
+        kept = np.ones(len(owner), dtype=np.bool_)
+        for group in np.flatnonzero(np.bincount(owner) > _MANY + 4 * self.count):
+            own = np.flatnonzero(owner == group)
+            mine = values if len(own) == len(owner) else values.take(pa.array(own))
+            kept[own] = self._may_be_first(mine)
+        return np.flatnonzero(kept)
+
+    def _may_be_first(self, values: pa.Array) -> npt.NDArray[np.bool_]:
+        every = np.ones(len(values), dtype=np.bool_)
+        if pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
+            return every
+        order = [("v", "descending" if self.down else "ascending")]
+        table = pa.record_batch([values], names=["v"])
+        last = values[pc.select_k_unstable(table, self.count, sort_keys=order)[-1].as_py()]
+        if not last.is_valid:
+            return every
+        is_near = pc.greater_equal(values, last) if self.down else pc.less_equal(values, last)
+        # NULLs come first or last: DuckDB says
+        return to_numpy(pc.fill_null(is_near, True))
+
+
+def _first_rows(arrangement: Arrangement, names: dict[str, str], schema: pa.Schema) -> FirstRows | None:
+    if arrangement.calls or not arrangement.count or not arrangement.order:
+        return None
+    first = arrangement.order[0]
+    type_ = schema.field(names[first.column]).type
+    if not (pa.types.is_primitive(type_) or pa.types.is_string(type_)) or pa.types.is_boolean(type_):
+        return None
+    return FirstRows(names[first.column], first.down, arrangement.skip + arrangement.count)
 
 
 def _joined(rows: list[pa.RecordBatch]) -> pa.RecordBatch:
