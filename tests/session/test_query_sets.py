@@ -350,7 +350,7 @@ def test_what_was_done_to_a_table_before_a_crash_counts(tmp_path: Any) -> None:
         ("CREATE QUERIES x AS SELECT price FROM quotes", "no stored table in FROM"),
         ("CREATE QUERIES x AS SELECT price FROM plain, quotes WHERE low > price", "has no PRIMARY KEY"),
         ("CREATE QUERIES x AS SELECT price FROM limits AS l, quotes WHERE price > l.high", "no column high in limits"),
-        ("CREATE QUERIES x AS SELECT price FROM limits LEFT JOIN quotes ON price > low", "beside its constants"),
+        ("CREATE QUERIES x AS SELECT price FROM limits LEFT JOIN quotes ON price > low", "not only its constants"),
         ("CREATE QUERIES x AS SELECT prize FROM limits, quotes WHERE price > low", "prize"),
         ("CREATE QUERIES alerts AS SELECT price FROM limits, quotes WHERE price > low", "already running"),
     ],

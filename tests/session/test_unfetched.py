@@ -46,7 +46,7 @@ def test_or_the_oldest_rows_go_and_are_counted(caplog: pytest.LogCaptureFixture)
         assert (query.dropped, few.dropped) == (5, 0)
         push(db, 10)
         assert query.fetch()["v"].to_pylist() == [10]
-    assert caplog.text.count("query q: the oldest rows that nobody fetches are dropped") == 1
+    assert caplog.text.count("query q: dropping the oldest rows that were not fetched") == 1
 
 
 def test_a_query_with_readers_goes_on() -> None:

@@ -106,7 +106,9 @@ def _leave_out(query: exp.Select, place: exp.Table, context: Context, node: Crea
     else:
         if not joins or joins[0].args.get("side") or joins[0].args.get("using"):
             context.refuse(
-                "a set of queries reads streams beside its constants", node, hint="FROM constants, stream WHERE …"
+                "a set of queries must read a stream, not only its constants",
+                node,
+                hint="FROM constants, stream WHERE …",
             )
         first = joins.pop(0)
         condition = first.args.get("on")

@@ -82,7 +82,7 @@ def run_rules(
         if plan.fingerprint in seen:
             raise AssertionError(f"rules go round in circles: {', '.join(trace.applied)}\n{plan}")
         seen.add(plan.fingerprint)
-    raise AssertionError(f"rules do not come to an end: {', '.join(trace.applied)}\n{plan}")
+    raise AssertionError(f"rules never finish: {', '.join(trace.applied)}\n{plan}")
 
 
 def _everywhere(node: Node, rule: Rule) -> Node:

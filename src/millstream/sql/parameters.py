@@ -150,12 +150,12 @@ def _literal(value: Any) -> Parts:
         case _ if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
             yield from _literal(value.item())  # a number of NumPy
         case _:
-            raise ValueError(f"is a {type(value).__name__}, which is no value of SQL")
+            raise ValueError(f"has the Python type {type(value).__name__}, which SQL does not have")
 
 
 def _decimal(value: Decimal) -> Parts:
     if not value.is_finite():
-        raise ValueError(f"is {value}, which is no DECIMAL")
+        raise ValueError(f"is {value}, which is not a DECIMAL")
     _, digits, exponent = value.as_tuple()
     scale = max(0, -int(exponent))
     precision = max(len(digits) + max(0, int(exponent)), scale, 1)

@@ -27,7 +27,7 @@ def windows_over_groups(select: exp.Select) -> bool:
 def bind_windows_over_groups(select: exp.Select, context: Context, bind: Callable[[exp.Select], Bound]) -> Bound:
     """The SELECT over a subquery of its groups."""
     if any(star_of(item) is not None for item in select.expressions):
-        context.refuse("* beside GROUP BY", select, hint="name the columns")
+        context.refuse("* cannot be used with GROUP BY", select, hint="name the columns")
     items = [item.copy() for item in select.expressions]
     named = {item.alias.lower(): item.this for item in items if isinstance(item, exp.Alias)}
     inner = select.copy()

@@ -66,7 +66,7 @@ def _unwrapped(join: exp.Join, context: Context) -> list[exp.Join]:
     first, inside = _leftmost(node)
     if inside and not (_is_inner(join) and all(map(_is_inner, inside))):
         context.refuse(
-            "joins in parentheses beside an outer join",
+            "joins in parentheses together with an outer join are not supported",
             node,
             detail="which rows are left without a match depends on the parentheses",
             hint="write them as a query: … JOIN (SELECT … FROM a JOIN b ON …) AS x ON …",

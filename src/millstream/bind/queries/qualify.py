@@ -24,7 +24,7 @@ def bind_qualified(select: exp.Select, context: Context, bind: Callable[[exp.Sel
         context.fail("QUALIFY asks what OVER computes, and there is none", condition, hint="use WHERE")
     if select.args.get("distinct") is not None:
         context.refuse(
-            "DISTINCT beside QUALIFY is not supported",
+            "DISTINCT with QUALIFY is not supported",
             condition,
             hint="SELECT DISTINCT … FROM (SELECT … QUALIFY …)",
         )

@@ -45,7 +45,7 @@ class SnapshotWindows:
             self.context.refuse(
                 "OVER needs an order here",
                 node,
-                detail="the rows of an instant have none of their own",
+                detail="the rows that are valid at an instant have no order",
                 hint="OVER (… ORDER BY …)",
             )
         group = self.groups.setdefault((keys, order), {})
@@ -84,7 +84,7 @@ def bind_first_rows(node: exp.Expr, context: Context, bind: Callable[[exp.Expr],
         context.refuse(
             "LIMIT on a relation needs an order",
             node.args.get("limit") or node.args["offset"],
-            detail="the rows of an instant have none of their own",
+            detail="the rows that are valid at an instant have no order",
             hint="ORDER BY … LIMIT n",
         )
     skip = row_count(node.args.get("offset"), context)

@@ -68,7 +68,7 @@ def _emit(expr: Expr, engine: _Engine) -> str:
         case ColumnCall():
             raise UnsupportedError(
                 f"{expr} is computed in Python, and cannot be used here",
-                detail="other engines compute conditions of joins on Spark, and what is asked of stored tables",
+                detail="Spark computes the conditions of such joins, and DuckDB queries stored tables",
                 hint="compute it in a query in FROM",
             )
         case Call():

@@ -73,7 +73,7 @@ class GraphQuery:
             self.fail(error)
             return
         if not lost and self.results.unfetched_lost:
-            log.warning("query %s: the oldest rows that nobody fetches are dropped", self.program.name)
+            log.warning("query %s: dropping the oldest rows that were not fetched", self.program.name)
         if batch.upto == FOREVER:
             self.results.close()
 

@@ -36,7 +36,7 @@ def dumps(value: Any) -> bytes:
 def loads(saved: bytes) -> Any:
     """The inverse of `dumps`; ValueError for other bytes."""
     if not saved.startswith(MARK):
-        raise ValueError("it was saved as a pickle by an earlier version, which is not read any more")
+        raise ValueError("an earlier version saved it as a pickle, and pickles are no longer read")
     return _read(json.loads(saved[len(MARK) :]))
 
 
