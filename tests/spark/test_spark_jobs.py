@@ -274,7 +274,7 @@ STREAMED = {
 }
 
 
-@pytest.mark.parametrize("kept", ["variables", "value"])
+@pytest.mark.parametrize("kept", ["files", "value"])
 def test_a_streaming_job_serves_every_sink_and_resumes(
     spark: Any, feed: Feed, tmp_path: Path, expected: dict[str, list[Any]], changes: list[Any], kept: str
 ) -> None:
