@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from millstream.kernels.jit import compile_kernel, run_all, source_of, threads
+from millstream.kernels.jit import Compiled, compile_kernel, run_all, source_of, threads
 from millstream.kernels.keys import index_loops
 
 Slots = npt.NDArray[np.int32]
@@ -23,6 +23,8 @@ class SlotIndex:
     """Dense slot numbers by hash; subclasses keep the keys themselves in arrays by slot, named in `_stored`."""
 
     _stored: tuple[str, ...] = ()
+    _loops: tuple[Compiled, Compiled]
+    """`find` and `add` for the shape of keys"""
 
     def __init__(self) -> None:
         self._meta = np.zeros(5, dtype=np.int64)
@@ -64,18 +66,32 @@ class SlotIndex:
         self._meta[USED] -= len(slots)
         self._reindex(_index_length(len(self)))
 
-    def _find(self, find: Callable[[Slots, int, int], int], rows: int) -> tuple[Slots, int]:
+    def _slots(self, given: tuple[Any, ...], rows: int, add: bool) -> Slots:
+        """The slots of keys that come in these arrays; an unknown one gets a new slot if `add`, else -1."""
         slots = np.empty(rows, dtype=np.int32)
+        find = self._loops[0].form(rows)
+        index = (self._index_hash, self._index_slot, self._meta)
         parts = threads() if rows >= _PARALLEL_ROWS else 1
         edges = [rows * part // parts for part in range(parts + 1)]
-        tasks = [lambda start=start, stop=stop: find(slots, start, stop) for start, stop in pairwise(edges)]
-        return slots, sum(run_all(tasks))
+        tasks = [partial(find, *given, *index, slots, start, stop, *self._kept()) for start, stop in pairwise(edges)]
+        if sum(run_all(tasks)) and add:
+            row = 0
+            while (row := self._add(given, slots, row)) < rows:
+                self._grow()
+                self._make_room(row, given)
+        return slots
 
-    def _add(self, add: Callable[[int], int], rows: int) -> None:
-        row = add(0)
-        while row < rows:
-            self._grow()
-            row = add(row)
+    def _add(self, given: tuple[Any, ...], slots: Slots, row: int) -> int:
+        index = (self._index_hash, self._index_slot, self._meta)
+        kept = (*self._kept(), self._hash_of, self._kind_of, self._free)
+        return int(self._loops[1](0, *given, *index, slots, row, *kept))
+
+    def _kept(self) -> tuple[npt.NDArray[Any], ...]:
+        """The arrays of keys."""
+        return tuple(getattr(self, name) for name in self._stored)
+
+    def _make_room(self, row: int, given: tuple[Any, ...]) -> None:
+        """A key had no room; subclasses whose keys are not of one size may need more than another slot."""
 
     def _grow(self) -> None:
         if 2 * self._meta[USED] >= len(self._index_slot):

@@ -9,24 +9,22 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millstream.kernels.batch import Ints
-from millstream.kernels.jit import as_input, compile_kernel, source_of
-from millstream.kernels.keys import byte_loops, int_loops, row_loops
+from millstream.kernels.jit import as_input, compile_kernel
 from millstream.kernels.keys.index import ARENA, SlotIndex, Slots, doubled
+from millstream.kernels.keys.slot_source import BYTES, INTS, ROWS
 from millstream.kernels.keys.words import NO_MASK, Bools, byte_parts, validity
 from millstream.types import SqlType
 
-_find_ints = compile_kernel(source_of(int_loops), "find_ints")
-_add_ints = compile_kernel(source_of(int_loops), "add_ints")
-_find_bytes = compile_kernel(source_of(byte_loops), "find_bytes")
-_add_bytes = compile_kernel(source_of(byte_loops), "add_bytes")
-_find_rows = compile_kernel(source_of(row_loops), "find_rows")
-_add_rows = compile_kernel(source_of(row_loops), "add_rows")
+_INT_LOOPS, _ROW_LOOPS, _BYTE_LOOPS = (
+    (compile_kernel(shape.source, "find"), compile_kernel(shape.source, "add")) for shape in (INTS, ROWS, BYTES)
+)
 
 
 class IntTable(SlotIndex):
     """Slots of integers."""
 
     _stored = ("_key_of",)
+    _loops = _INT_LOOPS
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,21 +32,7 @@ class IntTable(SlotIndex):
 
     def slots(self, keys: Ints, valid: Bools | None, add: bool) -> Slots:
         """The slot of each key; an unknown one gets a new slot if `add`, else -1."""
-        column = (as_input(keys), as_input(NO_MASK if valid is None else valid), valid is not None)
-        find = _find_ints.form(len(keys))
-        index = (self._index_hash, self._index_slot, self._meta)
-        slots, unknown = self._find(lambda slots, start, stop: find(*column, *index, slots, start, stop), len(keys))
-        if unknown and add:
-            self._add(
-                lambda row: int(
-                    _add_ints(
-                        0, *column, self._index_hash, self._index_slot, self._meta, slots, row,
-                        self._key_of, self._hash_of, self._kind_of, self._free,
-                    )
-                ),
-                len(keys),
-            )  # fmt: skip
-        return slots
+        return self._slots((as_input(keys), *_mask(valid)), len(keys), add)
 
     def keys(self, slots: npt.NDArray[Any]) -> Ints:
         keys: Ints = self._key_of[slots]
@@ -59,6 +43,7 @@ class RowTable(SlotIndex):
     """Slots of rows of words."""
 
     _stored = ("_words_of",)
+    _loops = _ROW_LOOPS
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -67,23 +52,7 @@ class RowTable(SlotIndex):
 
     def slots(self, words: npt.NDArray[np.int64], add: bool) -> Slots:
         """The slot of each row; an unknown one gets a new slot if `add`, else -1."""
-        words = as_input(words)
-        find = _find_rows.form(len(words))
-        index = (self._index_hash, self._index_slot, self._meta)
-        slots, unknown = self._find(
-            lambda slots, start, stop: find(words, *index, slots, start, stop, self._words_of), len(words)
-        )
-        if unknown and add:
-            self._add(
-                lambda row: int(
-                    _add_rows(
-                        0, words, self._index_hash, self._index_slot, self._meta, slots, row,
-                        self._words_of, self._hash_of, self._kind_of, self._free,
-                    )
-                ),
-                len(words),
-            )  # fmt: skip
-        return slots
+        return self._slots((as_input(words),), len(words), add)
 
     def words(self, slots: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         words: npt.NDArray[np.int64] = self._words_of[slots]
@@ -97,6 +66,7 @@ class ByteTable(SlotIndex):
     """
 
     _stored = ("start_of", "length_of")
+    _loops = _BYTE_LOOPS
 
     def __init__(self, type_: SqlType) -> None:
         super().__init__()
@@ -112,27 +82,8 @@ class ByteTable(SlotIndex):
 
     def slots(self, column: pa.Array, add: bool) -> Slots:
         """The slot of each string; an unknown one gets a new slot if `add`, else -1."""
-        rows = len(column)
         offsets, data = byte_parts(column, self.type)
-        mask = validity(column)
-        parts = (as_input(offsets), as_input(data), as_input(NO_MASK if mask is None else mask), mask is not None)
-        find = _find_bytes.form(rows)
-        index = (self._index_hash, self._index_slot, self._meta)
-        stored = (self.start_of, self.length_of, self.arena)
-        slots, unknown = self._find(lambda slots, start, stop: find(*parts, *index, slots, start, stop, *stored), rows)
-        if unknown and add:
-
-            def add_from(row: int) -> int:
-                self._make_room(int(offsets[row + 1]) - int(offsets[row]))
-                return int(
-                    _add_bytes(
-                        0, *parts, self._index_hash, self._index_slot, self._meta, slots, row,
-                        self.start_of, self.length_of, self.arena, self._hash_of, self._kind_of, self._free,
-                    )
-                )  # fmt: skip
-
-            self._add(add_from, rows)
-        return slots
+        return self._slots((as_input(offsets), as_input(data), *_mask(validity(column))), len(column), add)
 
     def values(self, slots: npt.NDArray[Any]) -> pa.Array:
         """The strings of these slots, in that order; NULL where a slot holds NULL or is negative."""
@@ -152,9 +103,18 @@ class ByteTable(SlotIndex):
         self.arena[: len(data)] = data
         self._meta[ARENA] = len(data)
 
-    def _make_room(self, length: int) -> None:
-        while self._meta[ARENA] + length > len(self.arena):
+    def _kept(self) -> tuple[npt.NDArray[Any], ...]:
+        return self.arrays
+
+    def _make_room(self, row: int, given: tuple[Any, ...]) -> None:
+        offsets = given[0]
+        while self._meta[ARENA] + int(offsets[row + 1]) - int(offsets[row]) > len(self.arena):
             self.arena = doubled(self.arena)
+
+
+def _mask(valid: Bools | None) -> tuple[Bools, bool]:
+    """Which keys are not NULL, and whether any is."""
+    return as_input(NO_MASK if valid is None else valid), valid is not None
 
 
 def gather_bytes(data: npt.NDArray[np.uint8], starts: Ints, lengths: Ints, known: Bools, type_: SqlType) -> pa.Array:
