@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -11,6 +12,10 @@ from typing import Any
 import pytest
 
 import millstream as ms
+from millstream.config import Config
+from millstream.hosts.spark.host import SparkHost
+from millstream.hosts.tables import TableStore
+from millstream.session.database import Database
 from tests.support.spark_histories import late_cases
 
 pytestmark = pytest.mark.spark
@@ -88,3 +93,52 @@ def test_a_query_that_is_cancelled_leaves_the_others_of_its_run(spark: Any, tmp_
         assert quick.fetch().num_rows == 2 and quick.state == "ended"
         with pytest.raises(ms.CancelledError):
             slow.fetch()
+
+
+@contextmanager
+def running(spark: Any, tmp_path: Path) -> Iterator[tuple[Database, Callable[[list[tuple[int, int]]], None]]]:
+    """A session whose job follows a directory, and how rows get there."""
+    (tmp_path / "in").mkdir()
+    tables = TableStore()
+    host = SparkHost(spark, tables.read, checkpoint=str(tmp_path / "checkpoint"), follow=True, buckets=2, tables=tables)
+    with Database(host, tables, Config()) as db:
+        db.execute(
+            f"CREATE STREAM a (v INT, t INT) ORDER BY t KEEP ALL WITH (connector = 'file', path = '{tmp_path}/in')"
+        )
+        written = iter(range(1000))
+
+        def bring(rows: list[tuple[int, int]]) -> None:
+            hidden = tmp_path / "in" / ".new"
+            hidden.write_text("v,t\n" + "".join(f"{v},{t}\n" for v, t in rows))
+            hidden.rename(tmp_path / "in" / f"{next(written):03}.csv")
+
+        yield db, bring
+
+
+def gets(query: Any, count: int) -> list[Any]:
+    """The next rows of a query, waiting for so many."""
+    rows: list[Any] = []
+    until = time.monotonic() + PATIENCE
+    while len(rows) < count and time.monotonic() < until:
+        rows += query.fetch().to_pylist()
+        time.sleep(0.1)
+    return rows
+
+
+def test_queries_come_and_go_while_a_job_runs(spark: Any, tmp_path: Path) -> None:
+    with running(spark, tmp_path) as (db, bring):
+        total = db.sql("SELECT sum(v) OVER (ROWS UNBOUNDED PRECEDING) AS n FROM a", name="total")
+        gone = db.sql("SELECT v FROM a", name="gone")
+        run = later(lambda: True, db.run)
+        bring([(1, 1), (2, 2), (4, 3)])
+        assert [row["n"] for row in gets(total, 2)] == [1, 3] and [row["v"] for row in gets(gone, 3)] == [1, 2, 4]
+        gone.stop()
+        past = db.sql("SELECT sum(v) OVER (ROWS UNBOUNDED PRECEDING) AS n FROM a WITH HISTORY", name="past")
+        some = db.sql("SELECT v FROM a SINCE 2", name="some")
+        bring([(8, 4), (16, 5)])
+        assert [row["n"] for row in gets(total, 2)] == [7, 15]
+        assert [row["n"] for row in gets(past, 4)] == [1, 3, 7, 15] and past.coverage.is_complete
+        assert [row["v"] for row in gets(some, 4)] == [2, 4, 8, 16] and some.coverage.since == 2
+        db.interrupt()
+        run.join(PATIENCE)
+        assert not run.is_alive()

@@ -135,7 +135,8 @@ class SparkHistory(DeclaredInputs):
         query = self._in_a_job(name, "PAUSE" if paused else "RESUME")
         kernels = _kernels(query.program.plan)
         for other in self._at_work:
-            if other is not query and not kernels.isdisjoint(_kernels(other.program.plan)):
+            together = other is not query and other.job == query.job
+            if together and not kernels.isdisjoint(_kernels(other.program.plan)):
                 raise UnsupportedError(
                     f"{query.program.name} shares a kernel with {other.program.name}, which goes on",
                     hint="stop it; it can be started again WITH HISTORY",

@@ -226,7 +226,8 @@ class SparkHost(Programs):
         """One job, and one for each query that begins with what the first has read already: it reads all anew."""
         by_place: dict[str, list[StartedQuery]] = {}
         for query in queries:
-            by_place.setdefault(self._job_of(query, base), []).append(query)
+            query.job = self._job_of(query, base)
+            by_place.setdefault(query.job, []).append(query)
         running: list[RunningJob] = []
         try:
             for place, own in by_place.items():

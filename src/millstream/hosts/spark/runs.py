@@ -46,6 +46,8 @@ class StartedQuery:
     paused: bool = False
     after: tuple[tuple[str, int], ...] = ()
     """of each stream the instant from which on it also sees rows that came before it"""
+    job: str = ""
+    """the place of the streaming job that it runs in"""
     error: MillstreamError | None = None
 
     def deliver(self, tables: list[pa.Table]) -> None:
