@@ -26,7 +26,16 @@ _mark_every = compile_kernel(source_of(yield_loops), "mark_every")
 
 
 def last_in_slots(slot: Ints, key: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.bool_]:
-    """Which rows are the last of their key in their slot."""
+    """Which rows are the last of their key in their slot; slots come in order."""
+    groups = int(key.max(initial=0)) + 1
+    number = np.cumsum(np.diff(slot, prepend=slot[:1]) != 0) * groups + key
+    if len(slot) and number[-1] < 4 * len(slot):
+        # few enough to note for each where its last row is
+        last = np.full(number[-1] + groups, -1, dtype=np.int64)
+        last[number] = np.arange(len(slot))
+        chosen = np.zeros(len(slot), dtype=np.bool_)
+        chosen[last[last >= 0]] = True
+        return chosen
     order = np.lexsort((np.arange(len(slot)), key, slot))
     is_last = np.ones(len(slot), dtype=np.bool_)
     is_last[:-1] = (slot[order][1:] != slot[order][:-1]) | (key[order][1:] != key[order][:-1])
