@@ -18,6 +18,7 @@ from millstream.plan.patterns.search import Match
 from millstream.rules import OPTIMIZE, Trace
 from millstream.rules.merge_aggregates import windows_apart
 from millstream.session.planned import Planned
+from millstream.session.whereabouts import whereabouts
 from millstream.sql import parameter_names, parse, to_sql
 from millstream.sql.relations import Granularity, StreamWindow
 
@@ -58,8 +59,9 @@ def _unused_ranges(text: str) -> list[str]:
 def explain_text(plan: Node, trace: Trace, stages: str, mode: str, known: Statistics = UNKNOWN) -> str:
     """The logical plan, the rules that changed it, the plan they left, and how the host runs it.
 
-    VERBOSE shows the plan after every rule; RULES lists all rules with their reasons and whether they applied; COST
-    shows the plan they left with what it is estimated to cost, from what is known of its streams.
+    VERBOSE shows the plan after every rule, and what each operator keeps; RULES lists all rules with their reasons and
+    whether they applied; COST shows the plan they left with what it is estimated to cost, from what is known of its
+    streams.
     """
     if mode not in MODES:
         raise BindError(f"no EXPLAIN {mode}", hint="EXPLAIN, EXPLAIN VERBOSE, EXPLAIN RULES or EXPLAIN COST")
@@ -75,7 +77,9 @@ def explain_text(plan: Node, trace: Trace, stages: str, mode: str, known: Statis
         parts.append(_part("rules", "\n".join(lines)))
     else:
         parts.append("rules applied: " + (", ".join(trace.applied) or "none"))
-    if final != plan and mode != "VERBOSE":
+    if mode == "VERBOSE":
+        parts.append(_part("where rows are (Stream, Store, Scratch, Throw)", whereabouts(final)))
+    elif final != plan:
         parts.append(_part("optimized plan", str(final)))
     apart = [
         f"{node.program.name}({listed(node.args)}) {node.mode}: {why}" for node, why in windows_apart(final, why_slow)
