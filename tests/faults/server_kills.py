@@ -43,6 +43,9 @@ class Load:
         self._db = ms.connect(server.address, token=TOKEN, retry=RETRY)
         self._reader = self._db.query("q").subscribe(name="named")
         self.ending = threading.Event()
+        """producers send no more"""
+        self.sent = threading.Event()
+        """all that they sent is acknowledged or lost"""
         self.acknowledged: set[int] = set()
         self.unsure: set[int] = set()
         """rows of pushes without a number of which nobody knows whether they arrived"""
@@ -52,12 +55,22 @@ class Load:
         self._next = 0
         self._lock = threading.Lock()
 
-    def run(self) -> list[threading.Thread]:
-        work = [lambda: self._numbered("one"), lambda: self._numbered("two"), self._once, self._read, self._listen]
-        threads = [threading.Thread(target=self._noting, args=(each,), daemon=True) for each in work]
-        for each in threads:
+    def begin(self) -> None:
+        producing = (lambda: self._numbered("one"), lambda: self._numbered("two"), self._once)
+        self._producers = [threading.Thread(target=self._noting, args=(each,), daemon=True) for each in producing]
+        reading = (self._read, self._listen)
+        self._readers = [threading.Thread(target=self._noting, args=(each,), daemon=True) for each in reading]
+        for each in self._producers + self._readers:
             each.start()
-        return threads
+
+    def end(self) -> None:
+        """Let producers finish what they send, then readers get what is left."""
+        for event, threads in ((self.ending, self._producers), (self.sent, self._readers)):
+            event.set()
+            for each in threads:
+                each.join(RETRY)
+        assert not self.faults, self.faults
+        assert not any(each.is_alive() for each in self._producers + self._readers), "a client waits in vain"
 
     def _noting(self, work: object) -> None:
         try:
@@ -89,8 +102,8 @@ class Load:
                 time.sleep(0.2)
 
     def complete(self, seen: Counter[int]) -> bool:
-        """Whether a reader has all that was acknowledged, and the load has ended."""
-        return self.ending.is_set() and self.acknowledged <= seen.keys()
+        """Whether a reader has all that was acknowledged, and no more is sent."""
+        return self.sent.is_set() and self.acknowledged <= seen.keys()
 
     def _read(self) -> None:
         """Every other batch is acknowledged, so that rows wait for the reader across a kill."""
@@ -149,7 +162,8 @@ def run(directory: Path, kills: int, seed: int = 7) -> dict[str, int]:
         db.execute("CREATE STREAM s (v BIGINT, t BIGINT) ORDER BY t KEEP ALL")
         db.sql("SELECT v FROM s", name="q")
         load = Load(server)
-        threads, kept, longest = load.run(), 0, 0.0
+        load.begin()
+        kept, longest = 0, 0.0
         for _ in range(kills):
             time.sleep(drawn.choice((0.05, 0.3, 1.0)) * drawn.random())
             server.kill()
@@ -160,11 +174,7 @@ def run(directory: Path, kills: int, seed: int = 7) -> dict[str, int]:
             before, kept = kept, psql(server)
             assert kept >= before, f"{before} rows were kept, and after a kill {kept}"
         time.sleep(0.5)
-        load.ending.set()
-        for each in threads:
-            each.join(RETRY)
-        assert not load.faults, load.faults
-        assert not any(each.is_alive() for each in threads), "a client waits for rows that do not come"
+        load.end()
         sent = load.acknowledged | load.unsure
         for name, seen in (("the named reader", load.named), ("server-sent events", load.events)):
             assert not (missing := load.acknowledged - seen.keys()), f"{name} missed {len(missing)} rows"

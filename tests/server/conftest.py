@@ -27,8 +27,9 @@ def _free_port() -> int:
 class ServerProcess:
     """`millstream serve` over one directory; it can be killed and started again."""
 
-    def __init__(self, directory: Path, accounts: bool = True) -> None:
-        self._options = [] if accounts else ["--no-token"]
+    def __init__(self, directory: Path, accounts: bool = True, engine: str = "embedded") -> None:
+        self._accounts = accounts
+        self._engine = engine
         self.port, self.postgres = _free_port(), _free_port()
         self.python = sys.executable
         self.address = f"http://127.0.0.1:{self.port}"
@@ -37,12 +38,14 @@ class ServerProcess:
         self.start()
 
     def start(self) -> None:
-        ports = ["--port", str(self.port), "--postgres", str(self.postgres)]
-        command = [sys.executable, "-m", "millstream", "serve", str(self.directory), *ports]
+        command = [sys.executable, "-m", "millstream", "serve", "--engine", self._engine]
+        command += [str(self.directory)] if self._engine == "embedded" else []  # on Spark nothing is kept
+        command += ["--port", str(self.port), "--postgres", str(self.postgres)]
         self.backups.mkdir(exist_ok=True, parents=True)
         command += ["--location", f"backups={self.backups}"]
-        secret = {} if self._options else {"MILLSTREAM_TOKEN": TOKEN}
-        self._process = subprocess.Popen([*command, *self._options], env={**os.environ, **secret})
+        command += [] if self._accounts else ["--no-token"]
+        secret = {"MILLSTREAM_TOKEN": TOKEN} if self._accounts else {}
+        self._process = subprocess.Popen(command, env={**os.environ, **secret})
 
     def client(self, token: str | None = TOKEN, patience: float = 60) -> Any:
         until = time.monotonic() + patience

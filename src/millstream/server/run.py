@@ -64,8 +64,9 @@ def serve(
     token: str | None,
     locations: Mapping[str, str],
     drain: float = DRAIN_SECONDS,
+    engine: str = "embedded",
 ) -> None:
-    """Serve the session of a directory, or one in memory, until the process is asked to end.
+    """Serve the session of a directory, or one in memory or on Spark, until the process is asked to end.
 
     `token` is the operator's; "" lets everybody in. Then it goes on for `drain` seconds, not ready.
     """
@@ -84,7 +85,8 @@ def serve(
     tls = address.tls()
     spans.begin()
     allow_many_connections()
-    database = millstream.connect(directory, profile="untrusted", locations=locations, durability="disk")
+    kept = {"durability": "disk"} if engine == "embedded" else {}
+    database = millstream.connect(directory, engine=engine, profile="untrusted", locations=locations, **kept)
     open_audit_log(directory)
     clients, known = Clients(), accounts if token != "" else None
 

@@ -32,6 +32,9 @@ def serve(
         int, typer.Option("--postgres", metavar="PORT", min=0, max=65535, help="Also listen for clients of PostgreSQL.")
     ] = 0,
     location: Locations = None,
+    engine: Annotated[
+        str, typer.Option("--engine", help="embedded, or spark: queries run on Spark, nothing is kept.")
+    ] = "embedded",
     no_token: Annotated[bool, typer.Option("--no-token", help="Loopback only: require no token.")] = False,
     drain: Annotated[
         float,
@@ -58,4 +61,4 @@ def serve(
 
         token = "" if no_token else os.environ.get("MILLSTREAM_TOKEN") or None
         address = Address(host, port, certificate, key, postgres)
-        run(directory, address, token, dict(pairs(location, "--location")), drain)
+        run(directory, address, token, dict(pairs(location, "--location")), drain, engine)
