@@ -139,6 +139,15 @@ def test_queries_come_and_go_while_a_job_runs(spark: Any, tmp_path: Path) -> Non
         assert [row["n"] for row in gets(total, 2)] == [7, 15]
         assert [row["n"] for row in gets(past, 4)] == [1, 3, 7, 15] and past.coverage.is_complete
         assert [row["v"] for row in gets(some, 4)] == [2, 4, 8, 16] and some.coverage.since == 2
+        assert db.sql("SELECT sum(v) AS n FROM HISTORY(a)").fetch().to_pylist() == [{"n": 31}]
+        total.pause()
+        assert total.state == "paused"
+        bring([(32, 6)])
+        assert [row["n"] for row in gets(past, 1)] == [31]
+        total.resume()
+        db.execute("ALTER QUERY total AS SELECT -sum(v) OVER (ROWS UNBOUNDED PRECEDING) AS n FROM a")
+        with pytest.raises(ms.UnsupportedError, match="another state"):
+            db.execute("ALTER QUERY total AS SELECT sum(v) OVER (ROWS 3 PRECEDING) AS n FROM a")
         db.interrupt()
         run.join(PATIENCE)
         assert not run.is_alive()

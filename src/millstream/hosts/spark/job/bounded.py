@@ -39,8 +39,6 @@ def settle(
     """
 
     def work() -> list[Outcome]:
-        for query, _ in asked:
-            send_whole(python_in(query.program.plan).values())
         inputs = {make: make() for _, make in asked}
         queries = [JobQuery(query.program, inputs[make], query.since, after=query.after) for query, make in asked]
         return run_together(spark, queries, {own.number: own for own in inputs.values()}, buckets)
@@ -71,6 +69,8 @@ def run_together(
 
     Rows without a sink come with one action. With sinks the packed results are kept while each sink takes its part.
     """
+    for query in queries:
+        send_whole(python_in(query.program.plan).values())
     together = ends and puts_together(spark)
     builder = GraphBuilder(False, buckets or cores_of(spark), partials=together, merges=not ends)
     graph = builder.build(queries)
