@@ -80,6 +80,23 @@ def busy(spark: Any) -> bool:
     return bool(spark.sparkContext.statusTracker().getActiveJobsIds())
 
 
+def test_statements_that_run_spark_jobs_end_on_time(spark: Any) -> None:
+    with ms.connect(spark=spark) as db:
+        db.register_function(slowly)
+        db.execute("CREATE STREAM a (v INT, t INT) ORDER BY t")
+        db.execute("CREATE VIEW w AS SELECT slowly(v) AS n FROM a [RANGE 5]; SET statement_timeout = 3")
+        db.push("a", [(1, 1), (2, 2)])
+        begun = time.monotonic()
+        with pytest.raises(ms.LimitError, match="statement_timeout"):
+            db.sql("SELECT n FROM w")
+        assert time.monotonic() - begun < 30
+        db.execute("SET statement_timeout = 0")
+        ends = later(lambda: busy(spark), db.cancel)
+        with pytest.raises(ms.CancelledError):
+            db.sql("SELECT n FROM w")
+        ends.join()
+
+
 def test_a_query_that_is_cancelled_leaves_the_others_of_its_run(spark: Any, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("v,t\n1,1\n2,2\n")
     with ms.connect(spark=spark) as db:
