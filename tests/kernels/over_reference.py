@@ -8,7 +8,7 @@ from typing import Any
 
 from millstream.kernels.over import AheadSpec, Frame, OverSpec
 from millstream.plan.aggregate_calls import AggregateCall
-from millstream.plan.aggregates import KNOWN, RANKS
+from millstream.plan.aggregates import BESIDE, KNOWN, RANKS
 
 
 def over(spec: OverSpec | AheadSpec, rows: list[dict[str, Any]], times: list[int]) -> dict[str, list[Any]]:
@@ -64,6 +64,15 @@ def aggregate(call: AggregateCall, rows: list[dict[str, Any]]) -> Any:
         if not values:
             return None
         return values[0] if call.fn == "first_value" else values[-1]
+    if call.fn in BESIDE:
+        beside = [(row[call.args[1]], row[call.arg]) for row in rows]
+        known = [pair for pair in beside if None not in pair]
+        pick = min if call.fn == "min_by" else max
+        return (
+            pick(known, key=lambda pair: (pair[0] != pair[0], 0 if pair[0] != pair[0] else pair[0]))[1]
+            if known
+            else None
+        )
     values = [value for value in values if value is not None]
     if call.fn in KNOWN:
         return next(iter(values if call.fn == "first_known" else reversed(values)), None)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from kernel_scenarios import Scenario, batches, window_group_scenarios
 
@@ -25,7 +25,7 @@ from millstream.kernels.saving import states as saving
 from millstream.kernels.streams.hop import WindowStage
 from millstream.kernels.window_groups import WindowGroupSpec
 from millstream.plan.aggregate_calls import AggregateCall
-from millstream.plan.aggregates import result_type
+from millstream.plan.aggregates import BESIDE, result_type
 from millstream.plan.programs.product import product
 from millstream.plan.window_tables import Cumulating, Hopping, Windows
 from millstream.schema import Schema
@@ -79,6 +79,8 @@ def test_same_rows_as_programs(data: st.DataObject) -> None:
     scenario: Scenario = data.draw(window_group_scenarios())
     spec = scenario.spec
     assert isinstance(spec, WindowGroupSpec)
+    # those of two arguments were never programs: test_accumulators has another opinion of them
+    assume(not any(call.fn in BESIDE for call in spec.calls))
     tame = [_tame(batch, spec.input) for batch in data.draw(batches(scenario))]
     stage, programs = by_programs(spec)
     with jit.using("off"):

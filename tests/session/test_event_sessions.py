@@ -11,7 +11,7 @@ import pytest
 
 import millstream as ms
 from millstream.errors import CatalogError, MillstreamError
-from millstream.plan.aggregates import NAMES
+from millstream.plan.aggregates import BESIDE, NAMES
 
 STREAM = "CREATE STREAM s (k VARCHAR, v INT, t BIGINT) ORDER BY t"
 ROWS = [("a", 1, 1), ("b", 5, 2), ("a", 2, 3), ("a", 3, 3), ("b", 4, 4), ("a", 9, 5), ("b", 7, 6), ("a", 1, 7)]
@@ -83,7 +83,8 @@ def test_matches_and_relations_feed_next() -> None:
 
 AGGREGATES = [
     "count(*)", "bool_and(flag)", "bool_or(flag)", "every(flag)", "count_if(flag)",
-    *(f"{fn}({column})" for fn in sorted(NAMES) for column in ("v", "x", "d")),
+    *(f"{fn}({column})" for fn in sorted(NAMES - BESIDE) for column in ("v", "x", "d")),
+    *(f"{fn}({column}, {by})" for fn in sorted(BESIDE) for column, by in (("v", "x"), ("name", "v"), ("d", "name"))),
     *(f"{fn}({column})" for fn in ("count", "min", "max", "first_value", "last_value") for column in ("name", "flag")),
     "sum(v) FILTER (WHERE flag)", "count(*) FILTER (WHERE v > 3)", "max(name) FILTER (WHERE x > 0)",
     "any_value(k)", "last_value(v + x)", "sum(CASE WHEN flag THEN d END)",

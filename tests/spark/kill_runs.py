@@ -292,13 +292,13 @@ def kill_workers(folder: Path, driver: subprocess.Popen[bytes], rng: random.Rand
 
 
 def workers_of(driver: subprocess.Popen[bytes]) -> list[int]:
-    """The processes that run tasks: children of a daemon of PySpark's, with the same command."""
+    """The processes that run tasks: children of the process that they are forked from, with the same command."""
     found = []
     for pid in session_of(driver.pid):
         with suppress(OSError):
             parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
             command = Path(f"/proc/{pid}/cmdline").read_bytes()
-            if b"pyspark.daemon\0pyspark.worker" in command and Path(f"/proc/{parent}/cmdline").read_bytes() == command:
+            if b"\0pyspark.worker\0" in command + b"\0" and Path(f"/proc/{parent}/cmdline").read_bytes() == command:
                 found.append(pid)
     return found
 

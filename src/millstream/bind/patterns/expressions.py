@@ -210,8 +210,9 @@ class MatchExpressions(ExpressionBinder):
         call = aggregate_call(node, self.context)
         if call is None:
             self.context.fail("FILTER needs an aggregate before it", inner)
+        # a look at the argument must not decide whose rows are meant
+        call = for_wide_values(call, self.queries.at_row(call.name))
         rows = self.queries.at_row(call.name)
-        call = for_wide_values(call, rows)
         return self._own(call, rows, final) if call.is_own else self._builtin(call, rows, final)
 
     def _builtin(self, call: WrittenCall, rows: RowExpressions, final: bool) -> Expr:

@@ -126,7 +126,11 @@ class FrameBinder:
         if isinstance(start, exp.Literal) and not start.is_string and str(start.this).isdigit():
             return self._bounded(int(start.this), node)
         if start.find(exp.Column) is not None:
-            self.context.fail(f"{unit.upper()} takes a constant number, not a column", node, hint="ROWS 10 PRECEDING")
+            self.context.fail(
+                f"{unit.upper()} takes a constant number of {'rows' if unit == 'rows' else 'times'}, not a column",
+                node,
+                hint=f"{unit.upper()} 10 PRECEDING",
+            )
         return self.context.fail(
             f"{unit.upper()} takes a whole number", node, hint="for time write RANGE 10 SECONDS PRECEDING"
         )

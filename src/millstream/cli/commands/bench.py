@@ -140,10 +140,12 @@ def _run(database: Database, query: str) -> int:
 
 
 def _ask_duckdb(query: str, path: Path) -> int:
-    import duckdb
+    import pyarrow.parquet as pq
 
-    with duckdb.connect() as connection:
-        connection.read_parquet(str(path)).create_view("quotes")
+    from millstream import sealed_duckdb
+
+    with sealed_duckdb.connect() as connection:
+        connection.register("quotes", pq.read_table(path))
         return int(connection.sql(query).to_arrow_table().num_rows)
 
 
