@@ -22,7 +22,10 @@ from millstream.session.database import Database
 from millstream.types import DOUBLE, INTEGER, TIMESTAMP, VARCHAR
 
 HERE = Path(__file__).parent
-CURRENT = f"journal{journal.FORMAT}-state{snapshots.FORMAT}-plan{plan_form.FORMAT}-spark{stage.FORMAT}"
+CURRENT = (
+    f"journal{journal.FORMAT}-state{snapshots.FORMAT}-plan{plan_form.FORMAT}-spark{stage.FORMAT}"
+    f"-files{stage.FILE_FORMAT}"
+)
 """The folder of the formats that this version writes."""
 
 STREAM = "CREATE STREAM s (k int, name varchar, v int, x double, t int) ORDER BY t SLACK 2"

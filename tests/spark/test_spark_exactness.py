@@ -310,6 +310,7 @@ def test_other_settings_go_on_with_the_plan_that_ran(case_of: Callable[..., Case
 def test_a_checkpoint_goes_on_with_more_tasks(
     case_of: Callable[..., Case], settings: Callable[[str, str], None], spark: Any
 ) -> None:
+    settings("spark.millstream.state", "variables")
     case = case_of(3, shape="two exchanges")
     case.buckets = 4
     m = Millstream(spark)

@@ -23,7 +23,7 @@ ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvi
 PARTITIONS = "spark.sql.shuffle.partitions"
 KEPT_AS = "spark.millstream.state"
 """How streaming queries keep state: in Spark's `variables`, as one `value` for each bucket, or in `files` of ours."""
-VARIABLES, VALUE, FILES = "variables", "value", "files"
+AUTO, VARIABLES, VALUE, FILES = "auto", "variables", "value", "files"
 CHECKS = "spark.sql.streaming.unsupportedOperationCheck"
 """Whether Spark refuses, among others, several operators that keep one value each."""
 REMOTE_TASKS = 8
@@ -71,9 +71,11 @@ def check_streaming(spark: SparkSession) -> None:
 
 def kept_as(spark: SparkSession) -> str:
     """How the session wants state to be kept."""
-    found = str(spark.conf.get(KEPT_AS, VARIABLES) or VARIABLES).strip().lower()
-    if found not in (FILES, VALUE, VARIABLES):
-        raise EngineError(f"{KEPT_AS} is {found!r}", hint=f"choose {VARIABLES}, {VALUE} or {FILES}")
+    found = str(spark.conf.get(KEPT_AS, AUTO) or AUTO).strip().lower()
+    if found not in (AUTO, FILES, VALUE, VARIABLES):
+        raise EngineError(f"{KEPT_AS} is {found!r}", hint=f"choose {AUTO}, {FILES}, {VALUE} or {VARIABLES}")
+    if found == AUTO:
+        return FILES if _shares_files(spark) else VARIABLES
     if found == FILES and not hasattr(spark, "_jsparkSession"):
         raise EngineError(
             f"{KEPT_AS} cannot be {FILES} on Spark Connect",
@@ -88,6 +90,15 @@ def kept_in_frame(spark: SparkSession, exchanges: int, watermarked: bool) -> str
     found = kept_as(spark)
     refused = exchanges > 1 and str(spark.conf.get(CHECKS, "true")).lower() != "false"
     return VARIABLES if watermarked or (found == VALUE and refused) else found
+
+
+def _shares_files(spark: SparkSession) -> bool:
+    """Whether the driver and all workers are on one machine, whose files hold checkpoints."""
+    if not hasattr(spark, "_jsparkSession"):
+        return False
+    context: Any = spark.sparkContext
+    place = str(context._jsc.hadoopConfiguration().get("fs.defaultFS", "file:///"))
+    return context.master.startswith("local") and "cluster" not in context.master and place.startswith("file:")
 
 
 def register_source(spark: SparkSession, source: Any) -> None:
