@@ -58,7 +58,8 @@ def with_window_table(select: exp.Select, plan: P.Node, context: Context) -> exp
     """The SELECT with the window of its GROUP BY in FROM, if it has one; `plan` is that of its FROM."""
     if plan.kind is not P.Kind.EVENTS or window_columns(plan) is not None:
         return select
-    nodes = [node for node in _keys(select) if not has_aggregate(node, context)]
+    own = frozenset(name.rpartition(".")[2].lower() for name in plan.schema.names)
+    nodes = [node for node in _keys(select, own) if not has_aggregate(node, context)]
     found = [key for node in nodes if (key := _window_key(node, plan, context)) is not None]
     if not found:
         return select
@@ -81,13 +82,17 @@ def with_window_table(select: exp.Select, plan: P.Node, context: Context) -> exp
     return whole
 
 
-def _keys(select: exp.Select) -> list[exp.Expr]:
-    """What a SELECT groups by; with GROUP BY ALL, what it may group by."""
+def _keys(select: exp.Select, own: frozenset[str] = frozenset()) -> list[exp.Expr]:
+    """What a SELECT groups by; with GROUP BY ALL, what it may group by. Columns of FROM (`own`) go before aliases."""
     group = select.args.get("group")
     if group is None:
         return []
     every = select.expressions if group.args.get("all") else []
-    return [*(key_meant(node, select) for node in group.expressions), *(item.unalias() for item in every)]
+    keys = [
+        node if isinstance(node, exp.Column) and node.name.lower() in own else key_meant(node, select)
+        for node in group.expressions
+    ]
+    return [*keys, *(item.unalias() for item in every)]
 
 
 def _window_key(node: exp.Expr, plan: P.Node, context: Context) -> _WindowKey | None:
