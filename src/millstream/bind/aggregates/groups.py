@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from millstream.bind.aggregates.calls import WrittenCall, aggregate_call, as_arguments, bind_builtin, for_wide_values
 from millstream.bind.aggregates.chosen_rows import bind_own, in_order
+from millstream.bind.aggregates.keys import key_meant
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder, in_words
 from millstream.bind.scope import Scope
@@ -125,7 +126,7 @@ class GroupedExpressions(ExpressionBinder):
         if group is None:
             return
         if group.args.get("all"):
-            yield from (_unaliased(item) for item in self.select.expressions if not has_aggregate(item, self.context))
+            yield from (item.unalias() for item in self.select.expressions if not has_aggregate(item, self.context))
         for node in group.expressions:
             if isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets):
                 self.context.refuse(
@@ -136,21 +137,7 @@ class GroupedExpressions(ExpressionBinder):
             yield from map(self._meant, node.expressions if isinstance(node, exp.Tuple) else (node,))
 
     def _meant(self, node: exp.Expr) -> exp.Expr:
-        """The expression that a key stands for: a place in the select list, an alias of it, or itself."""
-        items = self.select.expressions
-        if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit():
-            place = int(node.name)
-            if not 1 <= place <= len(items):
-                self.context.fail(
-                    f"the select list has no column {place} to group by", node, hint=f"the select list has {len(items)}"
-                )
-            return _unaliased(items[place - 1])
-        if isinstance(node, exp.Column) and not node.table:
-            own = any(node.name in item.schema for item in self.rows.items)
-            for item in items:
-                if not own and isinstance(item, exp.Alias) and item.alias.lower() == node.name.lower():
-                    return _unaliased(item)
-        return node
+        return key_meant(node, self.select.expressions, self.context, self.rows.knows)
 
     def _add_key(self, expr: Expr) -> str:
         name = expr.name if isinstance(expr, Column) else f"$k{len(self.keys) + 1}"
@@ -252,11 +239,6 @@ class GroupedExpressions(ExpressionBinder):
         return self.context.refuse(
             "OVER together with GROUP BY is not supported", node, hint="group in a subquery, and use OVER outside it"
         )
-
-
-def _unaliased(node: exp.Expr) -> exp.Expr:
-    inner: exp.Expr = node.this if isinstance(node, exp.Alias) else node
-    return inner
 
 
 def _column(expr: Expr, added: dict[str, Expr]) -> str:

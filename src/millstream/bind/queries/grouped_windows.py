@@ -8,9 +8,10 @@ from typing import Any
 from sqlglot import exp
 
 from millstream.bind.aggregates.calls import aggregate_call
+from millstream.bind.aggregates.keys import each_key, key_meant
 from millstream.bind.context import Context
 from millstream.bind.queries.outputs import Bound, output_name
-from millstream.bind.queries.stars import item_at, star_of
+from millstream.bind.queries.stars import star_of
 
 _OUTSIDE = ("qualify", "order", "limit", "offset", "windows", "distinct", "with_", "stream_of", "publish")
 """clauses that are about the rows of the groups"""
@@ -24,23 +25,19 @@ def windows_over_groups(select: exp.Select) -> bool:
     return any(found.parent_select is select for part in parts for found in part.find_all(exp.Window))
 
 
-def bind_windows_over_groups(select: exp.Select, context: Context, bind: Callable[[exp.Select], Bound]) -> Bound:
-    """The SELECT over a subquery of its groups."""
+def bind_windows_over_groups(
+    select: exp.Select, context: Context, is_column: Callable[[str], bool], bind: Callable[[exp.Select], Bound]
+) -> Bound:
+    """The SELECT over a subquery of its groups; `is_column` knows the columns of FROM."""
     if any(star_of(item) is not None for item in select.expressions):
         context.refuse("* cannot be used with GROUP BY", select, hint="name the columns")
     items = [item.copy() for item in select.expressions]
     named = {item.alias.lower(): item.this for item in items if isinstance(item, exp.Alias)}
     inner = select.copy()
-    for place, key in enumerate(list(inner.args["group"].expressions)):
-        meant: exp.Expr = key
-        if (item := item_at(key, items)) is not None:
-            meant = item.unalias()
-        elif isinstance(key, exp.Column) and not key.table and key.name.lower() in named:
-            spelled = named[key.name.lower()]
-            meant = key if isinstance(spelled, exp.Column) else spelled
-        if meant is not key:
-            inner.args["group"].expressions[place].replace(meant.copy())
-    groups = {part for part in inner.args["group"].expressions if not isinstance(part, exp.Literal)}
+    for key in list(each_key(inner.args["group"])):
+        if (meant := key_meant(key, items, context, is_column)) is not key:
+            key.replace(meant.copy())
+    groups = {part for part in each_key(inner.args["group"]) if not isinstance(part, exp.Literal)}
     chosen: dict[exp.Expr, str] = {}
 
     def outside(node: exp.Expr) -> exp.Expr:

@@ -8,11 +8,11 @@ from itertools import combinations, product
 from sqlglot import exp
 
 from millstream.bind.aggregates.groups import has_aggregate, is_aggregate
+from millstream.bind.aggregates.keys import key_meant
 from millstream.bind.context import Context
 from millstream.bind.expressions import call_of
 from millstream.bind.queries.outputs import Bound
 from millstream.bind.queries.set_operations import combined
-from millstream.bind.queries.stars import item_at
 from millstream.sql import to_sql
 
 MOST_SETS = 64
@@ -27,11 +27,18 @@ def has_grouping_sets(select: exp.Select) -> bool:
     return group is not None and any(isinstance(node, _SEVERAL) for node in group.expressions)
 
 
-def bind_grouping_sets(select: exp.Select, context: Context, bind: Callable[[exp.Select], Bound]) -> Bound:
-    """The groups of all sets, with NULL for keys that a set has not."""
+def bind_grouping_sets(
+    select: exp.Select, context: Context, is_column: Callable[[str], bool], bind: Callable[[exp.Select], Bound]
+) -> Bound:
+    """The groups of all sets, with NULL for keys that a set has not; `is_column` knows the columns of FROM."""
+
+    def flat(chosen: tuple[KeySet, ...]) -> KeySet:
+        keys = [key_meant(key, select.expressions, context, is_column) for part in chosen for key in part]
+        return tuple({_text(key): key for key in keys}.values())
+
     group = select.args["group"]
     choices = [_sets(node) if isinstance(node, _SEVERAL) else [(node,)] for node in group.expressions]
-    sets = [_flat(chosen, select) for chosen in product(*choices)]
+    sets = [flat(chosen) for chosen in product(*choices)]
     if len(sets) > MOST_SETS:
         context.refuse(f"{len(sets)} sets of keys; at most {MOST_SETS} are possible", group, hint="list fewer sets")
     if not any(has_aggregate(item, context) for item in select.expressions) and () in sets:
@@ -67,27 +74,6 @@ def _keys(node: exp.Expr) -> KeySet:
     if isinstance(node, exp.Tuple):
         return tuple(node.expressions)
     return (node.this,) if isinstance(node, exp.Paren) else (node,)
-
-
-def _flat(chosen: tuple[KeySet, ...], select: exp.Select) -> KeySet:
-    keys = [key_meant(key, select) for part in chosen for key in part]
-    return tuple({_text(key): key for key in keys}.values())
-
-
-def key_meant(key: exp.Expr, select: exp.Expr) -> exp.Expr:
-    """The expression that a key stands for: a place in the select list, an alias of it, or itself."""
-    items = select.expressions
-    if (item := item_at(key, items)) is not None:
-        return _unaliased(item)
-    for item in items:
-        if isinstance(key, exp.Column) and not key.table and item.alias.lower() == key.name.lower():
-            return _unaliased(item)
-    return key
-
-
-def _unaliased(item: exp.Expr) -> exp.Expr:
-    inner: exp.Expr = item.this if isinstance(item, exp.Alias) else item
-    return inner
 
 
 def _of_set(select: exp.Select, keys: KeySet, every: list[exp.Expr], context: Context) -> exp.Select:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+
 from sqlglot import exp
 
 from millstream.bind.aggregates.groups import ungrouped
+from millstream.bind.aggregates.keys import key_meant
 from millstream.bind.aggregates.versions import OwnCalls, RunningBinder, calls_own
 from millstream.bind.aggregates.window_groups import GroupBinder, is_grouped
 from millstream.bind.context import Context
@@ -13,7 +17,7 @@ from millstream.bind.patterns.outside import sequence_of
 from millstream.bind.queries.exists import with_semi_joins
 from millstream.bind.queries.from_clause import bind_entry, bind_from, with_joined_conditions
 from millstream.bind.queries.grouped_windows import bind_windows_over_groups, windows_over_groups
-from millstream.bind.queries.grouping_sets import bind_grouping_sets, has_grouping_sets, key_meant
+from millstream.bind.queries.grouping_sets import bind_grouping_sets, has_grouping_sets
 from millstream.bind.queries.outputs import Bound, alias_columns, deliver, outputs_of
 from millstream.bind.queries.parenthesised import without_parentheses
 from millstream.bind.queries.qualify import bind_qualified
@@ -24,6 +28,7 @@ from millstream.bind.queries.window_limit import bind_window_limit, limits_windo
 from millstream.bind.relations.over import bind_first_rows, limits_rows
 from millstream.bind.relations.snapshots import bind_snapshots, is_over_relations, named_windows
 from millstream.bind.relations.windows import to_events
+from millstream.bind.scope import Scope
 from millstream.bind.tables.queries import bind_table_query, is_table_query
 from millstream.bind.windows.over import WindowBinder, WindowedExpressions
 from millstream.expressions.nodes import Column
@@ -113,14 +118,16 @@ def _bind_select(node: exp.Select, context: Context) -> Bound:
         from millstream.bind.patterns.sequences import SequenceBinder
 
         return SequenceBinder(node, sequence, context, lambda entry: bind_entry(entry, context)).build()
-    if has_window_key(node) and context.domain is None:
-        node = with_window_table(node, bind_from(node, context)[0], context)
+    if has_window_key(node, context) and context.domain is None:
+        node = with_window_table(node, *bind_from(node, context), context)
     if windows_over_groups(node) and context.domain is None:
-        return bind_windows_over_groups(node, context, lambda whole: _bind_select(whole, context))
+        columns = _columns_of_from(node, context)
+        return bind_windows_over_groups(node, context, columns, lambda whole: _bind_select(whole, context))
     if node.args.get("qualify") is not None and context.domain is None:
         return bind_qualified(node, context, lambda plain: _bind_select(plain, context))
     if has_grouping_sets(node) and context.domain is None:
-        return bind_grouping_sets(node, context, lambda plain: _bind_select(plain, context))
+        columns = _columns_of_from(node, context)
+        return bind_grouping_sets(node, context, columns, lambda plain: _bind_select(plain, context))
     domain, context = context.domain, context.within(None)
     node = with_joined_conditions(without_parentheses(node, context))
     plan, scope = bind_from(node, context)
@@ -169,6 +176,16 @@ def _bind_select(node: exp.Select, context: Context) -> Bound:
     return deliver(subqueries.joined(plan), outputs)
 
 
+def _columns_of_from(node: exp.Select, context: Context) -> Callable[[str], bool]:
+    """Whether FROM has a column; it is bound when that is asked first."""
+
+    @cache
+    def scope() -> Scope:
+        return bind_from(with_joined_conditions(without_parentheses(node, context)), context)[1]
+
+    return lambda name: scope().knows(name)
+
+
 def _refuse_clauses(node: exp.Select, context: Context, plan: P.Node, grouped: bool = False) -> None:
     if plan.kind is P.Kind.TABLE:
         for key in ("group", "distinct", "having", "qualify", "limit", "offset", "order"):
@@ -212,7 +229,7 @@ def check_order(node: exp.Expr, context: Context, columns: set[str]) -> None:
     if (order := node.args.get("order")) is not None:
         times = {name.rpartition(".")[2] for name in columns}
         for part in order.expressions:
-            if part.args.get("desc") or key_meant(part.this, node).name.lower() not in times:
+            if part.args.get("desc") or key_meant(part.this, node.expressions, context).name.lower() not in times:
                 context.refuse(
                     "a stream is emitted in time order and cannot be sorted differently",
                     order,

@@ -52,10 +52,3 @@ def _columns(node: exp.Expr, scope: Scope, expressions: ExpressionBinder) -> lis
         with scope.context.blaming(node):
             return [(name, functions.field(value, name)) for name in functions.field_names(value)]
     return list(scope.star(qualifier, node))
-
-
-def item_at(node: exp.Expr, items: list[exp.Expr]) -> exp.Expr | None:
-    """The item of a select list for which a number, its place there, stands; None for anything else."""
-    if not isinstance(node, exp.Literal) or node.is_string or not node.name.isdigit():
-        return None
-    return items[int(node.name) - 1] if 1 <= int(node.name) <= len(items) else None

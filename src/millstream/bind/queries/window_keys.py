@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import field
 
 from sqlglot import exp
 
 from millstream.bind.aggregates.groups import has_aggregate
+from millstream.bind.aggregates.keys import key_meant
 from millstream.bind.context import Context
 from millstream.bind.expressions import call_of
 from millstream.bind.queries.grouped_windows import each_part
-from millstream.bind.queries.grouping_sets import key_meant
 from millstream.bind.queries.outputs import output_name
+from millstream.bind.scope import Scope
 from millstream.plan import nodes as P
 from millstream.plan.window_columns import window_columns
 from millstream.plan.window_tables import END, START
@@ -49,17 +51,16 @@ class _WindowKey:
     """functions that tell a bound of the window, and the column that holds it"""
 
 
-def has_window_key(select: exp.Select) -> bool:
+def has_window_key(select: exp.Select, context: Context) -> bool:
     """Whether a SELECT groups by what may be a window."""
-    return any(isinstance(node, exp.Func) and call_of(node)[0] in _ALL for node in _keys(select))
+    return any(isinstance(node, exp.Func) and call_of(node)[0] in _ALL for node in _keys(select, context))
 
 
-def with_window_table(select: exp.Select, plan: P.Node, context: Context) -> exp.Select:
-    """The SELECT with the window of its GROUP BY in FROM, if it has one; `plan` is that of its FROM."""
+def with_window_table(select: exp.Select, plan: P.Node, scope: Scope, context: Context) -> exp.Select:
+    """The SELECT with the window of its GROUP BY in FROM, if it has one; `plan` and `scope` are those of its FROM."""
     if plan.kind is not P.Kind.EVENTS or window_columns(plan) is not None:
         return select
-    own = frozenset(name.rpartition(".")[2].lower() for name in plan.schema.names)
-    nodes = [node for node in _keys(select, own) if not has_aggregate(node, context)]
+    nodes = [node for node in _keys(select, context, scope.knows) if not has_aggregate(node, context)]
     found = [key for node in nodes if (key := _window_key(node, plan, context)) is not None]
     if not found:
         return select
@@ -82,16 +83,15 @@ def with_window_table(select: exp.Select, plan: P.Node, context: Context) -> exp
     return whole
 
 
-def _keys(select: exp.Select, own: frozenset[str] = frozenset()) -> list[exp.Expr]:
-    """What a SELECT groups by; with GROUP BY ALL, what it may group by. Columns of FROM (`own`) go before aliases."""
+def _keys(
+    select: exp.Select, context: Context, is_column: Callable[[str], bool] = lambda name: False
+) -> list[exp.Expr]:
+    """What a SELECT groups by; with GROUP BY ALL, what it may group by."""
     group = select.args.get("group")
     if group is None:
         return []
     every = select.expressions if group.args.get("all") else []
-    keys = [
-        node if isinstance(node, exp.Column) and node.name.lower() in own else key_meant(node, select)
-        for node in group.expressions
-    ]
+    keys = [key_meant(node, select.expressions, context, is_column) for node in group.expressions]
     return [*keys, *(item.unalias() for item in every)]
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
+from millstream.bind.aggregates.keys import item_at
 from millstream.bind.context import Context
 from millstream.bind.queries.outputs import Bound
-from millstream.bind.queries.stars import item_at
 from millstream.plan import nodes as P
 from millstream.plan.window_columns import window_columns
 from millstream.sql import parse

@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from millstream.bind.aggregates.keys import key_meant
 from millstream.bind.context import Context
 from millstream.bind.expressions import call_of
 from millstream.bind.programs.python import has_state
@@ -205,21 +206,8 @@ class _Splitting:
                 group,
                 hint="list what to group by; use one query per grouping",
             )
-        return [self._resolved(key) for key in group.expressions]
-
-    def _resolved(self, key: exp.Expr) -> exp.Expr:
-        """What GROUP BY 2 or GROUP BY alias means."""
-        outputs = self.select.expressions
-        if isinstance(key, exp.Literal) and not key.is_string:
-            place = int(str(key.this))
-            if not 1 <= place <= len(outputs):
-                self.context.fail(f"the select list has no column {place} to group by", key)
-            return _unaliased(outputs[place - 1])
-        if isinstance(key, exp.Column) and not key.table and not self._is_stored(key.name):
-            named = [node for node in outputs if isinstance(node, exp.Alias) and _same_name(node.alias, key.name)]
-            if named:
-                return _unaliased(named[0])
-        return key
+        items = self.select.expressions
+        return [key_meant(key, items, self.context, self._is_stored) for key in group.expressions]
 
     def _is_stored(self, column: str) -> bool:
         tables = (self.context.catalog.find(table.name) for table in self.select.find_all(exp.Table))
@@ -228,7 +216,7 @@ class _Splitting:
     # -- expressions -----------------------------------------------------------------------------------------------
 
     def _outputs(self, node: exp.Expr) -> list[exp.Expr]:
-        inner = _unaliased(node)
+        inner = node.unalias()
         if isinstance(inner, exp.Star) or (isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star)):
             self.context.refuse("* next to an aggregate", node, hint="name the columns")
         definition = _definition(inner, self.context)
@@ -365,11 +353,6 @@ def _equal(left: str, right: str, columns: tuple[str, ...]) -> exp.Expr:
 
 def _of(table: str, column: str) -> exp.Column:
     return exp.column(column, table=table)
-
-
-def _unaliased(node: exp.Expr) -> exp.Expr:
-    inner: exp.Expr = node.this if isinstance(node, exp.Alias) else node
-    return inner
 
 
 def _same(node: exp.Expr, key: exp.Expr) -> bool:
