@@ -43,8 +43,8 @@ _LISTED = {
     "plan.nodes": "Scan TableScan TableQuery Filter Project Union Distinct JoinTable",
     "plan.keyed_nodes": "Over Aggregate Yield AssignWindows Sessions Group RowSlots",
     "plan.patterns.search": "Reach Skip Given Search Match",
-    "plan.programs.nodes": "Range Order Rows Summary Exists InQuery ScalarQuery Insert Update Delete LocalTable "
-    "Program",
+    "plan.programs.nodes": "Range Order Rows Summary:AggregateValue Exists InQuery ScalarQuery Insert Update Delete "
+    "LocalTable Program",
     "plan.programs.python": "Instance Method Vectorised",
     "plan.relations": "RangeWindow RowsWindow Periods Window Coarsen Join Summarize Arrange SetOperation ToEvents "
     "Validity",

@@ -20,6 +20,7 @@ from millstream.kernels.programs.engine import Closing, Groups, Mode, Running, S
 from millstream.kernels.programs.rows import RowEngine
 from millstream.plan.programs.builder import Use, every
 from millstream.plan.programs.nodes import (
+    AggregateValue,
     Delete,
     Exists,
     Insert,
@@ -27,7 +28,6 @@ from millstream.plan.programs.nodes import (
     Rows,
     ScalarQuery,
     Statement,
-    Summary,
     parameter,
 )
 from millstream.schema import Schema
@@ -169,8 +169,8 @@ def ranging(random: Random, kind: SqlType) -> Program:
         flipped = call("<", y, use["v"])
         return random.choice([one, two, more, flipped, every(more, one), every(odd, more), every(one, odd)])
 
-    def summary(fn: str, *args: Expr) -> Summary:
-        return Summary(args[0].type if args else BIGINT, fn, args)
+    def summary(fn: str, *args: Expr) -> AggregateValue:
+        return AggregateValue(args[0].type if args else BIGINT, fn, args)
 
     def statement() -> Statement:
         t, other = b.use("t"), b.use("t")
@@ -249,9 +249,9 @@ def test_machine_code_gives_what_python_gives_for_rows_in_order() -> None:
     b = Builder("sorted", Schema.of(x=BIGINT, y=DOUBLE), Schema.of(n=BIGINT, r=DOUBLE, q=DOUBLE), None,
                 t=Schema.of(k=BIGINT, v=DOUBLE))  # fmt: skip
     x, y, first, moved, near, seen = b.param("x"), b.param("y"), *(b.use("t") for _ in range(4))
-    greatest, least = (Summary(DOUBLE, fn, (seen["v"],)) for fn in ("max", "min"))
+    greatest, least = (AggregateValue(DOUBLE, fn, (seen["v"],)) for fn in ("max", "min"))
     inside = every(call(">", near["v"], y), call("<=", near["v"], call("+", y, 1.0)))
-    number = ScalarQuery(BIGINT, Rows((Summary(BIGINT, "count", ()),), (near.range,), inside))
+    number = ScalarQuery(BIGINT, Rows((AggregateValue(BIGINT, "count", ()),), (near.range,), inside))
     arrive = [
         b.values("t", x, y),
         Delete(first.range, call("<", first["v"], call("-", y, 6.0))),
@@ -400,7 +400,7 @@ def test_rows_copied_from_one_table_to_another_have_room() -> None:
 def test_aggregates_in_statements_are_those_of_all_kernels(fn: str, type_: SqlType, expected: Any) -> None:
     b = Builder("collected", Schema.of(x=DOUBLE), Schema.of(r=type_), t=Schema.of(x=DOUBLE))
     keep, all_ = [b.values("t", b.param("x"))], b.use("t")
-    found = Rows((Summary(type_, fn, (all_["x"],)),), (all_.range,))
+    found = Rows((AggregateValue(type_, fn, (all_["x"],)),), (all_.range,))
     program = b.program(keep, keep, terminate=[Insert(None, (found,))])
     tuples: list[Tuple] = [(0, i, (x,)) for i, x in enumerate([1e16, 1.0, 1.0, -1e16, None])]
     assert why_not_compiled(program, Closing()) is None

@@ -21,7 +21,7 @@ from millstream.kernels.programs.factored import FactoredEngine
 from millstream.kernels.programs.factors import factors
 from millstream.kernels.programs.kernel import engine_of
 from millstream.kernels.programs.rows import RowEngine
-from millstream.plan.programs.nodes import Insert, Program, Range, Rows, ScalarQuery, Statement, Summary
+from millstream.plan.programs.nodes import AggregateValue, Insert, Program, Range, Rows, ScalarQuery, Statement
 from millstream.plan.programs.product import product, shared
 from millstream.schema import Schema
 from millstream.types import BIGINT, DOUBLE, VARCHAR
@@ -82,8 +82,10 @@ def test_random_programs_agree(data: st.DataObject) -> None:
     columns = []
     for name, field in tables.items():
         rows = Range(f"{name}#end", name)
-        held = Summary(BIGINT, "max", (Column(BIGINT, f"{rows.alias}.{field.name}"),))
-        columns += [ScalarQuery(BIGINT, Rows((value,), (rows,))) for value in (Summary(BIGINT, "count", ()), held)]
+        held = AggregateValue(BIGINT, "max", (Column(BIGINT, f"{rows.alias}.{field.name}"),))
+        columns += [
+            ScalarQuery(BIGINT, Rows((value,), (rows,))) for value in (AggregateValue(BIGINT, "count", ()), held)
+        ]
     program = replace(
         random,
         result=Schema.of(n=BIGINT, a=BIGINT, m=BIGINT, b=BIGINT),

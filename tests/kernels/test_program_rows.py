@@ -19,7 +19,7 @@ from millstream.expressions.object_values import to_arrow, to_values
 from millstream.kernels.programs.engine import Closing, Engine, Mode, Running, Sliding, Tumbling
 from millstream.kernels.programs.rows import RowEngine
 from millstream.kernels.source.objects import compile_objects
-from millstream.plan.programs.nodes import Insert, Order, Program, Rows, ScalarQuery, Summary
+from millstream.plan.programs.nodes import AggregateValue, Insert, Order, Program, Rows, ScalarQuery
 from millstream.schema import Schema
 from millstream.types import BIGINT, DECIMAL, DOUBLE, INTEGER, VARCHAR
 from tests.support.expressions import SCHEMA, batches, expressions, is_exact, same
@@ -198,19 +198,19 @@ def test_nan_is_one_value_and_the_greatest() -> None:
     assert texts == ["a", "d", "b", "c"]
     first = Rows((T["s"],), (T.range,), order=(Order(T["x"], nulls_first=True),), limit=2)
     assert returned(first, *rows) == [("c",), ("b",)]
-    counted = Rows((Summary(BIGINT, "count", (T["x"],), True),), (T.range,))
+    counted = Rows((AggregateValue(BIGINT, "count", (T["x"],), True),), (T.range,))
     assert returned(counted, *rows) == [(2,)]
-    grouped = Rows((Summary(BIGINT, "count", ()),), (T.range,), group=(T["x"],))
+    grouped = Rows((AggregateValue(BIGINT, "count", ()),), (T.range,), group=(T["x"],))
     assert returned(grouped, *rows) == [(2,), (1,), (1,)]
     assert returned(Rows((T["s"],), (T.range,), call("=", T["x"], math.nan)), *rows) == [("a",), ("d",)]
 
 
 def test_a_program_in_a_query_gives_its_rows_or_its_last_value() -> None:
-    running = Summary(DOUBLE, "cum_avg", (T["x"],), program=cum_avg())
+    running = AggregateValue(DOUBLE, "cum_avg", (T["x"],), program=cum_avg())
     rows = [(2.0, "a"), (4.0, "b"), (6.0, "a")]
     assert returned(Rows((running,), (T.range,)), *rows) == [(2.0,), (3.0,), (4.0,)]
     assert returned(Rows((running,), (T.range,), group=(T["s"],)), *rows) == [(2.0,), (4.0,), (4.0,)]
-    assert returned(Rows((running, Summary(BIGINT, "count", ())), (T.range,)), *rows) == [(4.0, 3)]
+    assert returned(Rows((running, AggregateValue(BIGINT, "count", ())), (T.range,)), *rows) == [(4.0, 3)]
     assert returned(Rows((running,), (T.range,), call("=", T["s"], "z")), *rows) == []
 
 

@@ -22,6 +22,7 @@ from millstream.kernels.programs.rows import RowEngine
 from millstream.plan.programs.nodes import (
     OLDEST,
     WINDOW,
+    AggregateValue,
     Delete,
     Insert,
     Program,
@@ -29,7 +30,6 @@ from millstream.plan.programs.nodes import (
     Rows,
     ScalarQuery,
     Statement,
-    Summary,
 )
 from millstream.plan.programs.product import shared, window_product
 from millstream.rules.merge_aggregates import why_alone
@@ -56,9 +56,9 @@ def returning(program: Program) -> Program:
 
     table, counted, added = Range("all", "t"), Range("counted", WINDOW), Range("added", WINDOW)
     summaries = (
-        Rows((Summary(BIGINT, "count", ()),), (counted,)),
-        Rows((Summary(BIGINT, "sum", (Column(BIGINT, "added.wx"),)),), (added,)),
-        Rows((Summary(DOUBLE, "max", (Column(DOUBLE, "all.b"),)),), (table,)),
+        Rows((AggregateValue(BIGINT, "count", ()),), (counted,)),
+        Rows((AggregateValue(BIGINT, "sum", (Column(BIGINT, "added.wx"),)),), (added,)),
+        Rows((AggregateValue(DOUBLE, "max", (Column(DOUBLE, "all.b"),)),), (table,)),
     )
     values = (*(ScalarQuery(query.columns[0].type, query) for query in summaries), Column(DOUBLE, f"{OLDEST}wy"))
     end = Insert(None, (Rows(values),))

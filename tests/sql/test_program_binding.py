@@ -12,7 +12,7 @@ from millstream.bind.statements import Define, bind
 from millstream.catalog import AggregateDef, Catalog
 from millstream.errors import BindError, CatalogError, MillstreamError
 from millstream.expressions.nodes import Column, walk
-from millstream.plan.programs.nodes import Insert, Program, Range, Rows, Summary, Update, expressions_of
+from millstream.plan.programs.nodes import AggregateValue, Insert, Program, Range, Rows, Update, expressions_of
 from millstream.sql import parse
 from millstream.types import BIGINT, DECIMAL, DOUBLE, INTEGER, NULL, TIMESTAMP, VARCHAR, SqlType
 
@@ -332,7 +332,7 @@ def test_the_window_version_calls_the_base_version() -> None:
 
 def _calls(program: Program) -> list[tuple[str, Program | None]]:
     parts = (part for statement in program.statements for expr in expressions_of(statement) for part in walk(expr))
-    return [(part.fn, part.program) for part in parts if isinstance(part, Summary)]
+    return [(part.fn, part.program) for part in parts if isinstance(part, AggregateValue)]
 
 
 def test_arguments_and_results_of_a_called_aggregate_are_converted() -> None:
@@ -344,7 +344,7 @@ def test_arguments_and_results_of_a_called_aggregate_are_converted() -> None:
     assert isinstance(all_rows, Insert)
     assert isinstance(values, Insert)
     (call,) = all_rows.sources[0].columns
-    assert isinstance(call, Summary)
+    assert isinstance(call, AggregateValue)
     assert call.program is not None
     assert str(call.args[0]) == "CAST(t.a AS DOUBLE)"
     assert str(call.program.result) == "(v INTEGER, n BIGINT)"

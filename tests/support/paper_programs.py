@@ -6,6 +6,7 @@ from millstream.expressions.nodes import Call, Expr, Literal
 from millstream.plan.programs.builder import Builder, Use, call, every
 from millstream.plan.programs.nodes import (
     WINDOW,
+    AggregateValue,
     Delete,
     Exists,
     InQuery,
@@ -14,15 +15,14 @@ from millstream.plan.programs.nodes import (
     Rows,
     ScalarQuery,
     Statement,
-    Summary,
     Update,
 )
 from millstream.schema import Schema
 from millstream.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, TIMESTAMP, VARCHAR, SqlType
 
 
-def count_of(*args: Expr) -> Summary:
-    return Summary(BIGINT, "count", args)
+def count_of(*args: Expr) -> AggregateValue:
+    return AggregateValue(BIGINT, "count", args)
 
 
 def _averaging(name: str, window: Schema | None = None, next_: SqlType = DOUBLE) -> Builder:
@@ -104,7 +104,9 @@ def naive_avg(program: bool = True) -> Program:
     """E11: the average over the window, computed anew at every tuple, by `myavg` or by the built-in."""
     b = Builder("avg", Schema.of(Next=DOUBLE), Schema.of(avg=DOUBLE), Schema.of(wnext=DOUBLE))
     window = b.use(WINDOW)
-    average = Summary(DOUBLE, "myavg" if program else "avg", (window["wnext"],), program=myavg() if program else None)
+    average = AggregateValue(
+        DOUBLE, "myavg" if program else "avg", (window["wnext"],), program=myavg() if program else None
+    )
     body = [b.select(None, average, of=[window])]
     return b.program(body, body)
 

@@ -16,6 +16,7 @@ from millstream.plan.programs.nodes import (
     OLDEST,
     SQLCODE,
     WINDOW,
+    AggregateValue,
     Delete,
     Exists,
     InQuery,
@@ -26,7 +27,6 @@ from millstream.plan.programs.nodes import (
     Rows,
     ScalarQuery,
     Statement,
-    Summary,
     Update,
 )
 from millstream.types import BIGINT, DOUBLE, SqlType
@@ -239,7 +239,7 @@ class _Group:
 
     def _rows(self, query: Rows) -> list[tuple[Any, ...]]:
         only = query.columns[0] if len(query.columns) == 1 else None
-        if isinstance(only, Summary) and only.program is not None and not query.group:
+        if isinstance(only, AggregateValue) and only.program is not None and not query.group:
             return self._nested(only, query)
         types = [column.type for column in query.columns]
         if not query.distinct:
@@ -257,7 +257,7 @@ class _Group:
         chosen = f"SELECT min(i) FROM (VALUES {numbered}) AS v(i, {names}) GROUP BY {names} ORDER BY 1"
         return [rows[i] for (i,) in self._database.fetch(chosen, [BIGINT])]
 
-    def _nested(self, summary: Summary, query: Rows) -> list[tuple[Any, ...]]:
+    def _nested(self, summary: AggregateValue, query: Rows) -> list[tuple[Any, ...]]:
         """The rows that a program returns for the rows of a query."""
         program = summary.program
         assert program is not None and not summary.distinct
@@ -312,7 +312,7 @@ class _Group:
                     text = f"({self._query(part.query)})"
                 case InQuery():
                     text = f"({self._text(part.arg, query)} IN ({self._query(part.query)}))"
-                case Summary():
+                case AggregateValue():
                     text = self._summary(part, query)
                 case _:
                     return part
@@ -341,7 +341,7 @@ class _Group:
             return Literal(column.type, found[0][0] if found else None)
         return column
 
-    def _summary(self, summary: Summary, query: Rows) -> str:
+    def _summary(self, summary: AggregateValue, query: Rows) -> str:
         if summary.program is not None:
             assert not query.group, "a program in a query with groups"
             rows = self._nested(summary, query)

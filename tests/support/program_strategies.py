@@ -15,6 +15,7 @@ from millstream.plan.aggregates import result_type
 from millstream.plan.programs.builder import Builder, Use, call
 from millstream.plan.programs.nodes import (
     WINDOW,
+    AggregateValue,
     Delete,
     Exists,
     InQuery,
@@ -24,7 +25,6 @@ from millstream.plan.programs.nodes import (
     Rows,
     ScalarQuery,
     Statement,
-    Summary,
     Update,
 )
 from millstream.schema import Schema
@@ -177,11 +177,11 @@ class _Maker:
             fn = self.random.choice(["count", "sum", "avg", "min", "max"])
             source = self.random.choice([BIGINT, DOUBLE])
         if fn == "count" and self.chance():
-            return self._bounded(Summary(BIGINT, "count", ()), type_)
+            return self._bounded(AggregateValue(BIGINT, "count", ()), type_)
         distinct = fn != "avg" and fn != "sum" and self.chance()
         result = result_type(fn, distinct, source)
         assert result is not None
-        return self._bounded(Summary(result, fn, (self.expression(uses, source, 1),), distinct), type_)
+        return self._bounded(AggregateValue(result, fn, (self.expression(uses, source, 1),), distinct), type_)
 
     def _bounded(self, expr: Expr, type_: SqlType) -> Expr:
         """Integers that stay small, and so fit."""

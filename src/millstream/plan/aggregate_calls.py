@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 from millstream.expressions.nodes import Expr, Literal, told
 from millstream.plan.arrangements import Arrangement
-from millstream.plan.programs.nodes import Program
+from millstream.plan.programs.nodes import AggregateValue, Program
 from millstream.plan.windows import Frame
 from millstream.records import dataclass
 from millstream.schema import Field, Schema
@@ -84,6 +84,11 @@ class AggregateCall(Generic[Arg]):
         return AggregateCall(
             names, self.fn, args, self.types, self.distinct, self.program, self.framed, number=self.number
         )
+
+    @property
+    def value(self: AggregateCall[Expr]) -> AggregateValue:
+        """The call as a part of an expression, in a statement of a program: of several results, the first."""
+        return AggregateValue(self.types[0], self.fn, self.args, self.distinct, self.program)
 
     @property
     def name(self) -> str:

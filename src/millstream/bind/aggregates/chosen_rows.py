@@ -33,7 +33,6 @@ from millstream.plan.programs.nodes import (
     Rows,
     ScalarQuery,
     Statement,
-    Summary,
     parameter,
 )
 from millstream.records import dataclass
@@ -95,7 +94,7 @@ def bind_own(call: WrittenCall, rows: ExpressionBinder, window: bool = False) ->
             hint="filter the rows in a subquery" if where is not None else None,
         )
     args = as_arguments(args, base.parameters, call.node, context)
-    called = Summary(base.result.fields[0].type, base.name, (), program=base)
+    called = AggregateCall.of_program(base, ())
     return OwnAggregate(_over(called, base.parameters, base.result, chosen), None, (*args, *chosen.arguments))
 
 
@@ -111,8 +110,7 @@ def in_order(
         return None
     parameters = Schema(tuple(Field(name, arg.type) for name, arg in zip("xy", builtin.args, strict=False)))
     result = Schema.of(**{builtin.fn: builtin.type})
-    called = Summary(builtin.type, builtin.fn, (), builtin.distinct)
-    return _over(called, parameters, result, chosen), (*builtin.args, *chosen.arguments)
+    return _over(builtin, parameters, result, chosen), (*builtin.args, *chosen.arguments)
 
 
 @dataclass(frozen=True)
@@ -148,7 +146,7 @@ def _orders(call: WrittenCall, rows: ExpressionBinder) -> tuple[Order, ...]:
     )
 
 
-def _over(called: Summary, parameters: Schema, result: Schema, chosen: _Chosen) -> Program:
+def _over(called: AggregateCall[Expr], parameters: Schema, result: Schema, chosen: _Chosen) -> Program:
     """The program that calls an aggregate over the rows that are chosen: they are kept until the end, and then given to
     it in order. It has a parameter for each of `chosen.arguments` behind the aggregate's own."""
     names: list[str] = list(parameters.names)
@@ -172,11 +170,12 @@ def _over(called: Summary, parameters: Schema, result: Schema, chosen: _Chosen) 
     source = tables[-1].name
     alias = f"{source}#2"
     args = tuple(Column(field.type, f"{alias}.{field.name}") for field in parameters)
-    whole = Rows((replace(called, args=args),), (Range(alias, source),))
+    value = replace(called, args=args).value
+    whole = Rows((value,), (Range(alias, source),))
     program = called.program
     if program is not None and len(result) == 1 and returns_one_row(program, Running(total=True)):
         # of no rows it is NULL
-        whole = Rows((ScalarQuery(called.type, whole),))
+        whole = Rows((ScalarQuery(value.type, whole),))
     asked_for = kept if wanted is None else Schema((*kept, Field(names[-1], BOOLEAN)))
     return Program(
         called.fn, asked_for, result, tuple(tables), None, keep, keep,

@@ -14,9 +14,10 @@ from millstream.bind.expressions import ExpressionBinder
 from millstream.bind.programs import describe_blocking
 from millstream.expressions.nodes import Column, Expr
 from millstream.plan import nodes as P
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.programs.facts import returns_one_row
 from millstream.plan.programs.modes import Mode, Running, Sliding
-from millstream.plan.programs.nodes import WINDOW, Insert, LocalTable, Program, Range, Rows, Summary
+from millstream.plan.programs.nodes import WINDOW, Insert, LocalTable, Program, Range, Rows
 from millstream.plan.programs.product import leaves_window
 from millstream.records import dataclass
 from millstream.schema import Field, Schema
@@ -218,6 +219,6 @@ def naive_window(base: Program) -> Program:
     fields = tuple(Field(f"w{i}", parameter.type) for i, parameter in enumerate(base.parameters))
     table = LocalTable(WINDOW, Schema(fields))
     args = tuple(Column(field.type, f"{WINDOW}.{field.name}") for field in fields)
-    whole = Summary(base.result.fields[0].type, base.name, args, program=base)
+    whole = AggregateCall.of_program(base, args).value
     returned = (Insert(None, (Rows((whole,), (Range(WINDOW, WINDOW),)),)),)
     return Program(base.name, base.parameters, base.result, (), table, returned, returned, algebraic=base.algebraic)

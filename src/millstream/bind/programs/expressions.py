@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import exp
@@ -21,8 +22,9 @@ from millstream.catalog import AggregateDef
 from millstream.expressions import functions
 from millstream.expressions.nodes import Column, Expr, Literal, columns_of
 from millstream.library import LEAVE_OUT_NULLS
+from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.aggregates import BESIDE
-from millstream.plan.programs.nodes import OLDEST, SQLCODE, Exists, InQuery, ScalarQuery, Summary, parameter
+from millstream.plan.programs.nodes import OLDEST, SQLCODE, Exists, InQuery, ScalarQuery, parameter
 from millstream.sql import duration_us
 from millstream.sql.nodes import Oldest
 from millstream.types import BOOLEAN, INTEGER, INTERVAL
@@ -192,7 +194,7 @@ class BodyExpressions(ExpressionBinder):
         program = self.body.nested(definition, tuple(arg.type for arg in args), call.node)
         with self.context.blaming(call.node):
             cast = tuple(functions.cast(arg, field.type) for arg, field in zip(args, program.parameters, strict=True))
-        return Summary(program.result.fields[0].type, definition.name, cast, call.distinct, program)
+        return replace(AggregateCall.of_program(program, cast), distinct=call.distinct).value
 
     def _built_in(self, call: WrittenCall) -> Expr:
         self._check_place(call)
@@ -202,7 +204,7 @@ class BodyExpressions(ExpressionBinder):
             self._refuse_choice("FILTER", call, "put the condition into WHERE")
         builtin = bind_builtin(call, self.elsewhere("inside another one"))
         self._check_whose(call, builtin.args)
-        return Summary(builtin.type, builtin.fn, builtin.args, builtin.distinct)
+        return builtin.value
 
     def _refuse_choice(self, word: str, call: WrittenCall, hint: str) -> NoReturn:
         self.context.refuse(f"{word} with {call.name} is not allowed inside an aggregate", call.node, hint=hint)

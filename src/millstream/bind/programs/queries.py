@@ -12,7 +12,7 @@ from millstream.bind.programs.expressions import BodyExpressions
 from millstream.bind.scope import Item, Scope
 from millstream.expressions import functions
 from millstream.expressions.nodes import Column, Expr, conjunction
-from millstream.plan.programs.nodes import Insert, Order, Program, Range, Rows, Statement, Summary
+from millstream.plan.programs.nodes import AggregateValue, Insert, Order, Program, Range, Rows, Statement
 from millstream.records import dataclass
 from millstream.schema import Field, Schema
 from millstream.types import SqlType
@@ -32,7 +32,7 @@ class Selected:
     def program(self) -> Program | None:
         """The aggregate that is the query's only column: such a query has all rows and columns that it returns."""
         first = self.rows.columns[0]
-        return first.program if len(self.rows.columns) == 1 and isinstance(first, Summary) else None
+        return first.program if len(self.rows.columns) == 1 and isinstance(first, AggregateValue) else None
 
     @property
     def types(self) -> tuple[SqlType, ...]:
@@ -47,7 +47,7 @@ class Selected:
 
 def _converted(rows: Rows, types: tuple[SqlType, ...]) -> Rows:
     call = rows.columns[0]
-    if len(rows.columns) == 1 and isinstance(call, Summary) and call.program is not None:
+    if len(rows.columns) == 1 and isinstance(call, AggregateValue) and call.program is not None:
         # a cast around the call would make a single value of all the rows that it returns
         program = _returning(call.program, types)
         return replace(rows, columns=(replace(call, type=types[0], program=program),))
@@ -185,7 +185,7 @@ def _group(node: exp.Select, outputs: list[Output], expressions: BodyExpressions
         known = _position(part, outputs, expressions.context)
         if known is None and isinstance(part, exp.Column) and inside._scope_of(part) is None:
             known = _alias(part, outputs)
-        if known is not None and any(isinstance(piece, Summary) for piece in _pieces(known)):
+        if known is not None and any(isinstance(piece, AggregateValue) for piece in _pieces(known)):
             expressions.context.fail("GROUP BY cannot use an aggregate", part)
         keys.append(inside.bind(part) if known is None else known)
     return tuple(keys)
@@ -251,7 +251,7 @@ def _check_grouped(selected: Selected, context: Context, node: exp.Select) -> No
 
 def _ungrouped(expr: Expr, group: tuple[Expr, ...], own: tuple[str, ...], within: bool = False) -> Column | None:
     """A column of the query's own tables that is not grouped by; aggregates of subqueries (`within`) do not count."""
-    if expr in group or (isinstance(expr, Summary) and not within):
+    if expr in group or (isinstance(expr, AggregateValue) and not within):
         return None
     if isinstance(expr, Column):
         return expr if expr.name.startswith(own) else None

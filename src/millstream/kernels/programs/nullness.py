@@ -9,11 +9,11 @@ from millstream.plan.programs.nodes import (
     OLDEST,
     SQLCODE,
     WINDOW,
+    AggregateValue,
     Exists,
     Insert,
     Program,
     Rows,
-    Summary,
     Update,
     expressions_of,
     queries_of,
@@ -90,6 +90,6 @@ def may_be_null(expr: Expr, is_known: Callable[[str], bool]) -> bool:
             return may_be_null(expr.args[0], is_known)
         case Call():
             return expr.fn not in _STRICT or any(may_be_null(arg, is_known) for arg in expr.args)
-        case Summary():
+        case AggregateValue():
             return expr.fn != "count" or expr.program is not None
     return True

@@ -9,13 +9,13 @@ from millstream.expressions.nodes import Call, Cast, Column, Expr, conjuncts, wa
 from millstream.kernels.programs.access import equality
 from millstream.plan.programs.modes import Mode, Running
 from millstream.plan.programs.nodes import (
+    AggregateValue,
     Delete,
     Insert,
     LocalTable,
     Program,
     Rows,
     Statement,
-    Summary,
     Update,
     aliases_of,
     expressions_of,
@@ -118,10 +118,10 @@ def bound_on(alias: str, column: str, part: Expr) -> Bound | None:
     return None
 
 
-def summaries_of(query: Rows) -> list[Summary]:
+def summaries_of(query: Rows) -> list[AggregateValue]:
     """The aggregates of a query."""
     outputs = [*query.columns, *([] if query.having is None else [query.having])]
-    return [part for expr in outputs for part in walk(expr) if isinstance(part, Summary)]
+    return [part for expr in outputs for part in walk(expr) if isinstance(part, AggregateValue)]
 
 
 def extreme_column(query: Rows) -> str | None:

@@ -25,6 +25,7 @@ from millstream.plan.programs.nodes import (
     OLDEST,
     SQLCODE,
     WINDOW,
+    AggregateValue,
     Delete,
     Exists,
     InQuery,
@@ -35,7 +36,6 @@ from millstream.plan.programs.nodes import (
     Rows,
     ScalarQuery,
     Statement,
-    Summary,
     Update,
     aliases_of,
     column_names,
@@ -129,7 +129,7 @@ class _Source:
         self._tables = {table.name: (f"table{i}", table.schema) for i, table in enumerate(tables)}
         self._rows: dict[str, tuple[str, str]] = {}
         """the variable of each range's row, and its table"""
-        self._summaries: list[list[tuple[Summary, str]]] = []
+        self._summaries: list[list[tuple[AggregateValue, str]]] = []
         """the aggregates of each query that is being written, and their variables"""
         self._returned: dict[tuple[Expr, str], str] = {}
         self._keeps_code = False
@@ -287,7 +287,7 @@ class _Source:
                 self.write(f"{name} = {finish}({name})")
             with self._module.write.when("True" if having is None else having):
                 only = query.columns[0] if len(query.columns) == 1 else None
-                if isinstance(only, Summary) and only.program is not None:
+                if isinstance(only, AggregateValue) and only.program is not None:
                     # Such a query has the rows that the program returned, whatever their number.
                     row = self._module.fresh("row")
                     with self._module.write.block(f"for {row} in {summaries[0][1]}:"):
@@ -326,7 +326,7 @@ class _Source:
 
     def _other(self, expr: Expr) -> str:
         match expr:
-            case Summary():
+            case AggregateValue():
                 name = self._module.fresh("value")
                 self._summaries[-1].append((expr, name))
                 return f"({name}[-1][0] if {name} else None)" if expr.program is not None else name
@@ -437,5 +437,5 @@ def _can_fail(expr: Expr) -> bool:
     for query in queries_of(expr):
         parts += expressions_of(Insert(None, (query,)))
     return any(
-        can_fail(part) or any(isinstance(inner, ScalarQuery | Summary) for inner in walk(part)) for part in parts
+        can_fail(part) or any(isinstance(inner, ScalarQuery | AggregateValue) for inner in walk(part)) for part in parts
     )

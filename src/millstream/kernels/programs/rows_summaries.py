@@ -16,7 +16,7 @@ from millstream.kernels.accumulators.places import is_code
 from millstream.kernels.accumulators.sums import SPREADS
 from millstream.kernels.programs.python import vectorised
 from millstream.kernels.source.writer import Writer
-from millstream.plan.programs.nodes import Program, Summary
+from millstream.plan.programs.nodes import AggregateValue, Program
 from millstream.plan.programs.python import Vectorised
 from millstream.types import INTEGER, SqlType
 
@@ -25,7 +25,7 @@ Finish = Callable[[list[tuple[Any, ...]]], Any]
 
 
 def finisher(
-    summary: Summary, nested: Callable[[Program], Callable[[list[tuple[Any, ...]]], list[list[Any]]]]
+    summary: AggregateValue, nested: Callable[[Program], Callable[[list[tuple[Any, ...]]], list[list[Any]]]]
 ) -> Finish:
     """What computes a summary."""
     if isinstance(summary, Vectorised):
@@ -34,7 +34,7 @@ def finisher(
     return (lambda rows: compute(_distinct(rows, summary))) if summary.distinct else compute
 
 
-def _distinct(rows: list[tuple[Any, ...]], summary: Summary) -> list[tuple[Any, ...]]:
+def _distinct(rows: list[tuple[Any, ...]], summary: AggregateValue) -> list[tuple[Any, ...]]:
     """The first of equal rows."""
     keys = [equality_key(arg.type) for arg in summary.args]
     first: dict[tuple[Any, ...], tuple[Any, ...]] = {}
@@ -43,7 +43,7 @@ def _distinct(rows: list[tuple[Any, ...]], summary: Summary) -> list[tuple[Any, 
     return list(first.values())
 
 
-def _built_in(summary: Summary) -> Finish:
+def _built_in(summary: AggregateValue) -> Finish:
     if not summary.args:
         return len
     types = tuple(arg.type for arg in summary.args)

@@ -22,7 +22,16 @@ from millstream.kernels.programs.source_values import (
 from millstream.kernels.programs.storage import load_cell, ring_of, values_of
 from millstream.plan.aggregates import BESIDE, KNOWN, NAMES
 from millstream.plan.programs.facts import holds_one_row, uses_sqlcode
-from millstream.plan.programs.nodes import OLDEST, SQLCODE, Range, Rows, Summary, aliases_of, column_names, queries_of
+from millstream.plan.programs.nodes import (
+    OLDEST,
+    SQLCODE,
+    AggregateValue,
+    Range,
+    Rows,
+    aliases_of,
+    column_names,
+    queries_of,
+)
 from millstream.types import BOOLEAN, DOUBLE
 
 Lookup = tuple[Expr, int | None]
@@ -218,9 +227,9 @@ class Queries(Values):
 
     def _summarised(self, query: Rows, body: Body, sink: Sink) -> None:
         outputs = [*query.columns, *([] if query.having is None else [query.having])]
-        summaries = {str(part): part for expr in outputs for part in walk(expr) if isinstance(part, Summary)}
+        summaries = {str(part): part for expr in outputs for part in walk(expr) if isinstance(part, AggregateValue)}
         sole = query.columns[0] if len(query.columns) == 1 else None
-        if isinstance(sole, Summary) and sole.program is not None and query.having is None:
+        if isinstance(sole, AggregateValue) and sole.program is not None and query.having is None:
             self._program_rows(sole, query, body, sink)
             return
         accumulators = [_Accumulator(self, summary, body) for summary in summaries.values()]
@@ -261,7 +270,7 @@ class Queries(Values):
                 for accumulator in accumulators:
                     accumulator.take(cells, low, high)
 
-    def _program_rows(self, summary: Summary, query: Rows, body: Body, sink: Sink) -> None:
+    def _program_rows(self, summary: AggregateValue, query: Rows, body: Body, sink: Sink) -> None:
         """Another program over the rows of a query: all that it returns."""
         program = summary.program
         assert program is not None
@@ -308,7 +317,7 @@ class Queries(Values):
 class _Accumulator:
     """A built-in aggregate over the rows of a query, in variables."""
 
-    def __init__(self, statements: Queries, summary: Summary, body: Body) -> None:
+    def __init__(self, statements: Queries, summary: AggregateValue, body: Body) -> None:
         if summary.distinct or summary.program is not None or summary.fn not in (NAMES | KNOWN):
             raise NotCompilable(f"{summary} inside a statement")
         self._s, self._summary, self._body = statements, summary, body

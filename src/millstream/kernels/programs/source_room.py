@@ -7,7 +7,7 @@ from millstream.kernels.programs.engine import Mode, Sliding
 from millstream.kernels.programs.layout import Cells, ProgramLayout
 from millstream.kernels.programs.nullness import Place
 from millstream.kernels.source.writer import Writer
-from millstream.plan.programs.nodes import Insert, Program, Rows, Statement, Summary
+from millstream.plan.programs.nodes import AggregateValue, Insert, Program, Rows, Statement
 
 
 class Room:
@@ -85,7 +85,7 @@ class Room:
     def _most(self, rows: Rows) -> str:
         """The source of the most rows that a query may have."""
         sole = rows.columns[0] if len(rows.columns) == 1 else None
-        nested = sole.program if isinstance(sole, Summary) else None
+        nested = sole.program if isinstance(sole, AggregateValue) else None
         if rows.is_aggregation and nested is None:
             return "1"
         counts = []
@@ -133,4 +133,4 @@ class Room:
 
 
 def _calls_program(rows: Rows) -> bool:
-    return any(isinstance(column, Summary) and column.program is not None for column in rows.columns)
+    return any(isinstance(column, AggregateValue) and column.program is not None for column in rows.columns)

@@ -13,6 +13,7 @@ from millstream.kernels.programs.layout import Cells, ProgramLayout
 from millstream.kernels.programs.storage import Pair
 from millstream.kernels.source.writer import Writer
 from millstream.plan.programs.nodes import (
+    AggregateValue,
     Exists,
     InQuery,
     Program,
@@ -20,7 +21,6 @@ from millstream.plan.programs.nodes import (
     Rows,
     ScalarQuery,
     Statement,
-    Summary,
     column_names,
     queries_of,
 )
@@ -117,9 +117,9 @@ class Values:
                 name = self._among(part, body)
             case ScalarQuery():
                 name = self._scalar(part, body)
-            case Summary() if str(part) not in body.names:
+            case AggregateValue() if str(part) not in body.names:
                 raise NotCompilable(f"{part} is nested")
-            case Summary():
+            case AggregateValue():
                 return Column(part.type, str(part))
             case _:
                 return part

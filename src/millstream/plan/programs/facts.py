@@ -5,12 +5,12 @@ from __future__ import annotations
 from millstream.plan.programs.modes import Mode, Running, Sliding, Tumbling
 from millstream.plan.programs.nodes import (
     SQLCODE,
+    AggregateValue,
     Delete,
     Insert,
     Program,
     Rows,
     Statement,
-    Summary,
     Update,
     column_names,
     expressions_of,
@@ -73,7 +73,7 @@ def returns_once(program: Program, statements: tuple[Statement, ...]) -> bool:
     if source.is_aggregation:
         sole = source.columns[0]
         many = False
-        if len(source.columns) == 1 and isinstance(sole, Summary) and sole.program is not None:
+        if len(source.columns) == 1 and isinstance(sole, AggregateValue) and sole.program is not None:
             # Over the window there always is a row to aggregate: the one that came.
             windows = [table.name for table in program.windows]
             whole = len(source.ranges) == 1 and source.ranges[0].table in windows and source.where is None

@@ -68,8 +68,8 @@ class Rows:
     """SELECT columns FROM ranges WHERE …: one row for each combination of rows that satisfies `where`, in the order of
     the ranges, the last one running fastest; without ranges, one row.
 
-    If `columns`, `having` or `order` contain a `Summary`, or there is a `group`, it is an aggregation: one row per
-    group in the order of their first rows, and exactly one row if there is no `group`.
+    If `columns`, `having` or `order` contain an `AggregateValue`, or there is a `group`, it is an aggregation: one row
+    per group in the order of their first rows, and exactly one row if there is no `group`.
     """
 
     columns: tuple[Expr, ...]
@@ -83,7 +83,9 @@ class Rows:
 
     @property
     def is_aggregation(self) -> bool:
-        return bool(self.group) or any(isinstance(part, Summary) for expr in self._outputs() for part in walk(expr))
+        return bool(self.group) or any(
+            isinstance(part, AggregateValue) for expr in self._outputs() for part in walk(expr)
+        )
 
     def expressions(self) -> Iterator[Expr]:
         yield from self._outputs()
@@ -115,9 +117,9 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary(Expr):
+class AggregateValue(Expr):
     """The value of an aggregate over the rows of a `Rows`, as part of an expression: a built-in by name (no argument
-    counts rows), or a program, whose last returned row's first column is the value."""
+    counts rows), or a program, whose last returned row's first column is the value. Made by `AggregateCall.value`."""
 
     fn: str
     args: tuple[Expr, ...]
@@ -129,6 +131,11 @@ class Summary(Expr):
 
     def with_children(self, children: tuple[Expr, ...]) -> Expr:
         return replace(self, args=children)
+
+    def __repr__(self) -> str:
+        # state is known by what programs are, as text, and it had this name when state was first saved
+        shown = (f"{name}={getattr(self, name)!r}" for name in ("type", "fn", "args", "distinct", "program"))
+        return f"Summary({', '.join(shown)})"
 
     def __str__(self) -> str:
         inside = ", ".join(map(str, self.args)) or "*"

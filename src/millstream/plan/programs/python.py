@@ -10,7 +10,7 @@ from dataclasses import field, replace
 
 from millstream.expressions.nodes import Expr, walk
 from millstream.expressions.python_calls import PythonCode
-from millstream.plan.programs.nodes import Program, Summary, expressions_of
+from millstream.plan.programs.nodes import AggregateValue, Program, expressions_of
 from millstream.records import dataclass
 from millstream.schema import Schema
 
@@ -56,7 +56,7 @@ class Method(Expr):
 
 
 @dataclass(frozen=True, slots=True)
-class Vectorised(Summary):
+class Vectorised(AggregateValue):
     """A function of columns, which are its arguments for all rows."""
 
     code: PythonCode = field(kw_only=True)
@@ -68,6 +68,10 @@ def code_in(program: Program) -> PythonCode | None:
         for part in (part for expr in expressions_of(statement) for part in walk(expr)):
             if isinstance(part, Instance | Method | Vectorised):
                 return part.code
-            if isinstance(part, Summary) and part.program is not None and (code := code_in(part.program)) is not None:
+            if (
+                isinstance(part, AggregateValue)
+                and part.program is not None
+                and (code := code_in(part.program)) is not None
+            ):
                 return code
     return None
