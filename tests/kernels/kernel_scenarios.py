@@ -111,11 +111,12 @@ def ordered(draw: st.DrawFn, schema: Schema, max_size: int = 24, wild: bool = Tr
     return Batch(draw(rows(schema, size, wild)), time, np.arange(size, dtype=np.int64), FOREVER)
 
 
+_BEFORE = st.builds(Between, st.none() | st.integers(4, 9), st.integers(1, 4))
 _FRAMES = st.builds(
     Frame,
     st.sampled_from(["rows", "range", "groups"]),
-    st.none() | st.integers(0, 6) | st.builds(Between, st.none() | st.integers(4, 9), st.integers(1, 4)),
-)
+    st.none() | st.integers(0, 6) | _BEFORE,
+) | st.builds(Frame, st.just("earlier"), _BEFORE)
 
 
 @st.composite

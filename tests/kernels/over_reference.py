@@ -40,9 +40,10 @@ def _key(value: Any) -> Any:
 
 
 def _in_frame(frame: Frame, members: list[int], place: int, times: list[int]) -> list[int]:
-    if frame.unit == "rows":
+    if frame.unit in ("rows", "earlier"):
         start = 0 if frame.start is None else max(0, place - frame.start)
-        return members[start : max(0, place + 1 - frame.end)]
+        chosen = members[start : max(0, place + 1 - frame.end)]
+        return [j for j in chosen if frame.unit == "rows" or times[j] < times[members[place]]]
     if frame.unit == "groups":
         known = sorted({times[j] for j in members})
         times = {j: known.index(times[j]) for j in members}

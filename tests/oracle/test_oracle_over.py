@@ -153,7 +153,9 @@ def test_every_aggregate(call: str, unit: str, length: int | None, key: str, fee
 @settings(PATIENT, max_examples=examples(30))
 @given(
     call=st.sampled_from([call for call in CALLS if call.startswith(OF_OWN_ROW) and "DISTINCT" not in call]),
-    frame=st.sampled_from(["RANGE BETWEEN INTERVAL 3 SECONDS", "RANGE BETWEEN UNBOUNDED", "GROUPS BETWEEN 2"]),
+    frame=st.sampled_from(
+        ["RANGE BETWEEN INTERVAL 3 SECONDS", "RANGE BETWEEN UNBOUNDED", "GROUPS BETWEEN 2", "ROWS BETWEEN 2"]
+    ),
     excluded=st.sampled_from(["TIES", "GROUP"]),
     feed=feeds(),
 )

@@ -7,7 +7,7 @@ from typing import Literal
 from millstream.plan.lengths import length_told
 from millstream.records import dataclass
 
-Unit = Literal["rows", "range", "groups"]
+Unit = Literal["rows", "range", "groups", "earlier"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,7 @@ class Between:
 class Frame:
     """ROWS: the row and `preceding` rows before it. RANGE: rows at most `preceding` µs older, peers included.
     GROUPS: the rows of its time, and of the `preceding` times before it at which its partition has rows.
+    EARLIER: the rows of ROWS that are of earlier times.
 
     None is UNBOUNDED; Between is a frame that ends before or after the current row.
     """
@@ -34,8 +35,10 @@ class Frame:
     preceding: int | Between | None
 
     def __post_init__(self) -> None:
-        if self.unit not in ("rows", "range", "groups"):
-            raise ValueError(f"a frame is in rows, range or groups, not {self.unit!r}")
+        if self.unit not in ("rows", "range", "groups", "earlier"):
+            raise ValueError(f"a frame is in rows, range, groups or earlier rows, not {self.unit!r}")
+        if self.unit == "earlier" and self.end < 1:
+            raise ValueError("earlier rows are some of those before the current row")
         if isinstance(self.preceding, int) and self.preceding < 0:
             raise ValueError("a frame that ends at the current row begins before it")
         if not -(2**62) < (self.start or 0) < 2**62 or not -(2**62) < self.end < 2**62:
@@ -51,9 +54,15 @@ class Frame:
         """How far back it ends; 0 is the current row, and what is negative comes after it."""
         return self.preceding.end if isinstance(self.preceding, Between) else 0
 
+    @property
+    def has_peers(self) -> bool:
+        """Whether rows of the same time see each other, so that results wait until all of them have come."""
+        return self.unit in ("range", "groups")
+
     def __str__(self) -> str:
-        start = f"{self.unit.upper()} {self._bound(self.start)}"
-        return f"{start} TO {self._bound(self.end)}" if self.end else start
+        unit, excluded = ("ROWS", " EXCLUDE GROUP") if self.unit == "earlier" else (self.unit.upper(), "")
+        start = f"{unit} {self._bound(self.start)}"
+        return (f"{start} TO {self._bound(self.end)}" if self.end else start) + excluded
 
     def _bound(self, distance: int | None) -> str:
         if distance is None:

@@ -47,7 +47,11 @@ class FrameBinder:
             self.context.fail("a frame cannot end at UNBOUNDED PRECEDING", node, hint="… AND CURRENT ROW")
         if start == -_UNBOUNDED:
             self.context.fail("a frame cannot begin at UNBOUNDED FOLLOWING", node, hint="BETWEEN CURRENT ROW AND …")
-        start, end = self._without_excluded(spec, unit, start, end, node)
+        if (excluded := _excluded(spec)) in ("GROUP", "TIES") and unit == "rows" and end >= 0 and not is_backward:
+            # what is before the rows of the same time; the row itself is added where only its ties are left out
+            end = max(end, 1)
+            return None if start < end else Frame("earlier", Between(None if start == _UNBOUNDED else start, end))
+        start, end = self._without_excluded(excluded, unit, start, end, node)
         if is_backward:
             start, end = -end, -start
         if end == -_UNBOUNDED:
@@ -66,14 +70,13 @@ class FrameBinder:
     def excludes_ties(self, window: exp.Window, node: exp.Window) -> bool:
         """Whether a window leaves out the other rows of the same time, at which it ends."""
         spec = window.args.get("spec")
-        if spec is None or spec.args.get("exclude") is None or spec.args["exclude"].name != "TIES":
+        if spec is None or _excluded(spec) != "TIES":
             return False
         unit = str(spec.args.get("kind") or "ROWS").lower()
-        return unit != "rows" and self._bound(unit, spec, "end", node) == 0
+        return self._bound(unit, spec, "end", node) == 0
 
-    def _without_excluded(self, spec: exp.Expr, unit: str, start: int, end: int, node: exp.Window) -> tuple[int, int]:
+    def _without_excluded(self, excluded: str, unit: str, start: int, end: int, node: exp.Window) -> tuple[int, int]:
         """The bounds of a frame that begins or ends at what EXCLUDE leaves out: it begins or ends beside it."""
-        excluded = spec.args["exclude"].name if spec.args.get("exclude") is not None else "NO OTHERS"
         if excluded == "NO OTHERS":
             return start, end
         if excluded == "TIES" and unit != "rows" and end == 0:
@@ -82,7 +85,7 @@ class FrameBinder:
             self.context.refuse(
                 f"EXCLUDE {excluded} is not supported here",
                 node,
-                detail="ROWS can leave out the row, and RANGE and GROUPS the rows of its time, where a frame ends",
+                detail="a frame can leave out its last or first row or group, and ROWS PRECEDING others of its time",
                 hint="ROWS n PRECEDING EXCLUDE CURRENT ROW, or RANGE n SECONDS PRECEDING EXCLUDE GROUP or EXCLUDE TIES",
             )
         return (start, 1) if end == 0 else (-1, end)
@@ -172,3 +175,7 @@ class FrameBinder:
         if not isinstance(bound, str):
             distance = self.span(bound, node) if unit == "range" else self.count(bound, node, unit)
         return -distance if spec.args.get(f"{side}_side") == "FOLLOWING" else distance
+
+
+def _excluded(spec: exp.Expr) -> str:
+    return spec.args["exclude"].name if spec.args.get("exclude") is not None else "NO OTHERS"

@@ -101,8 +101,9 @@ class WindowBinder:
             fn = _BACKWARD.get(fn, fn)
         frame = self.frames.frame(window, node, is_backward)
         if frame is not None and frame.unit != "rows" and not isinstance(keys, tuple):
+            unit = "EXCLUDE" if frame.unit == "earlier" else frame.unit.upper()
             self.context.refuse(
-                f"{frame.unit.upper()} in an order other than time alone is not supported",
+                f"{unit} in an order other than time alone is not supported",
                 node,
                 detail=None if window.args.get("spec") else "without a frame, ORDER BY means RANGE UNBOUNDED PRECEDING",
                 hint="use ROWS … PRECEDING",

@@ -68,11 +68,11 @@ def _step(layout: OverLayout) -> str:
             head += f"    {frame.name}_width = widths[{i}]\n"
         if frame.is_delayed:
             head += f"    {frame.name}_until = widths[{len(layout.frames) + i}]\n"
-    early = [i for i, call in enumerate(layout.spec.calls) if call.frame.unit == "rows"]
-    late = [i for i, call in enumerate(layout.spec.calls) if call.frame.unit != "rows"]
+    early = [i for i, call in enumerate(layout.spec.calls) if not call.frame.has_peers]
+    late = [i for i, call in enumerate(layout.spec.calls) if call.frame.has_peers]
     enter = [*_enter(layout), *(line for i in early for line in emit(layout, i))]
     if not late:
-        if any(isinstance(part, Rank) for part in layout.parts):
+        if any(isinstance(part, Rank) for part in layout.parts) or any(frame.is_earlier for frame in layout.frames):
             enter = ["t = time[rows[q]]", *enter]
         template = f"""{head}\
     last = state[LAST]
@@ -164,10 +164,10 @@ def _table_room(table: int, *before: str) -> Iterator[str]:
 
 
 def _catch_up(layout: OverLayout, frame: NamedFrame) -> Iterator[str]:
-    """The rows that have become old enough to be in a frame of time enter it."""
+    """The rows that have become old enough to be in a frame enter it."""
     name = frame.name
     end = f"slots[s + {name.upper()}_END]"
-    yield f"while {name}_end < tail:"
+    yield f"while {name}_end < {f'tail + 1 - {name}_until' if frame.is_earlier else 'tail'}:"
     yield f"    c = {cell_at(f'{name}_end')}"
     yield f"    if cells[c + {frame.cell_place}] > {name}_latest:"
     yield "        break"
@@ -236,16 +236,27 @@ def _room(layout: OverLayout) -> Iterator[str]:
     for frame in layout.logged:
         name = frame.name
         if frame.is_range and frame.is_delayed:
-            yield f"{name}_latest = max({frame.place}, NULL_INT + {name}_until) - {name}_until"
+            until = "1" if frame.is_earlier else f"{name}_until"
+            yield f"{name}_latest = max({frame.place}, NULL_INT + {until}) - {until}"
             yield f"{name}_end = slots[s + {name.upper()}_END]"
-        if frame.is_range and frame.is_bounded:
+        if frame.is_earlier and frame.is_bounded:
+            yield f"{name}_since = tail - {name}_width"
+            yield f"{name}_head = slots[s + {name.upper()}_HEAD]"
+            lows.append(f"{name}_head")
+            # a row that has not entered yet leaves after it has
+            waits = f"cells[c + {frame.cell_place}] > {name}_latest"
+            stays.append(f"({name}_head == oldest and (oldest >= {name}_since or {waits}))")
+        elif frame.is_range and frame.is_bounded:
             yield f"{name}_since = max({frame.place}, NULL_INT + {name}_width) - {name}_width"
             yield f"{name}_head = slots[s + {name.upper()}_HEAD]"
             lows.append(f"{name}_head")
             stays.append(f"({name}_head == oldest and cells[c + {frame.cell_place}] >= {name}_since)")
         elif frame.is_range:
             lows.append(f"{name}_end")
-            stays.append(f"({name}_end == oldest and cells[c + {frame.cell_place}] > {name}_latest)")
+            waits = f"cells[c + {frame.cell_place}] > {name}_latest"
+            if frame.is_earlier:
+                waits = f"({waits} or oldest > tail - {name}_until)"
+            stays.append(f"({name}_end == oldest and {waits})")
         else:
             lows.append(f"max(0, tail - {_reach(frame)})")
             stays.append(f"oldest > tail - {_reach(frame)}")
@@ -288,7 +299,8 @@ def _leave(layout: OverLayout, frame: NamedFrame) -> Iterator[str]:
     if frame.is_range:
         yield f"while {name}_head < {f'{name}_end' if frame.is_delayed else 'tail'}:"
         yield f"    c = {cell_at(f'{name}_head')}"
-        yield f"    if cells[c + {frame.cell_place}] >= {name}_since:"
+        place = f"{name}_head" if frame.is_earlier else f"cells[c + {frame.cell_place}]"
+        yield f"    if {place} >= {name}_since:"
         yield "        break"
         yield from indented(taken)
         yield f"    {name}_head += 1"

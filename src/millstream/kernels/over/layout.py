@@ -35,8 +35,13 @@ class NamedFrame:
 
     @property
     def is_range(self) -> bool:
-        """Whether rows leave it by their time, or by the number of their time, not one for one."""
+        """Whether rows enter or leave it by their time, or by the number of their time, not one for one."""
         return self.frame.unit != "rows"
+
+    @property
+    def is_earlier(self) -> bool:
+        """Whether rows leave it by their position and enter it by that and their time."""
+        return self.frame.unit == "earlier"
 
     @property
     def place(self) -> str:

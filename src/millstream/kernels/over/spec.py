@@ -82,7 +82,7 @@ class OverSpec(_Calls):
     @property
     def waits(self) -> bool:
         """Whether a row's result needs its later peers, so that it is final only when time has passed it."""
-        return any(call.frame.unit != "rows" for call in self.calls)
+        return any(call.frame.has_peers for call in self.calls)
 
     def build(self) -> OverKernel:
         from millstream.kernels.over.kernel import OverKernel
