@@ -8,6 +8,7 @@ from millstream.kernels.batch import Ints
 from millstream.kernels.events import loops
 from millstream.kernels.events.instances import Instances
 from millstream.kernels.events.layout import AutomatonLayout
+from millstream.kernels.keys import Slots
 from millstream.kernels.patterns.coding import is_odd
 from millstream.types import VARCHAR, SqlType
 
@@ -21,14 +22,13 @@ def forget_codes(layout: AutomatonLayout, state: Instances) -> None:
     if known <= 2 * state.kept_codes + _FEW:
         return
     used = _used(layout, state)
-    none = np.zeros(0, dtype=np.int64)
-    codes.texts.release(np.setdiff1d(codes.texts.live(), used.get(VARCHAR, none)))
+    codes.texts.release(_without(codes.texts.live(), used.get(VARCHAR, [])))
     for type_, table in codes.tables.items():
-        table.release(np.setdiff1d(table.live(), used.get(type_, none)))
+        table.release(_without(table.live(), used.get(type_, [])))
     state.kept_codes = len(codes.texts) + sum(map(len, codes.tables.values()))
 
 
-def _used(layout: AutomatonLayout, state: Instances) -> dict[SqlType, Ints]:
+def _used(layout: AutomatonLayout, state: Instances) -> dict[SqlType, list[Ints]]:
     """The codes that instances have, by the types of their values; texts are those of VARCHAR."""
     rows = state.rows[: int(state.meta[loops.USED])]
     found: dict[SqlType, list[Ints]] = {}
@@ -40,4 +40,13 @@ def _used(layout: AutomatonLayout, state: Instances) -> dict[SqlType, Ints]:
                 found.setdefault(table, []).append(own[:, layout.word(number, column.name)])
         for name, word in layout.codes[number].items():
             found.setdefault(layout.column(number, name), []).append(own[:, word])
-    return {type_: np.unique(np.concatenate(parts)) for type_, parts in found.items()}
+    return found
+
+
+def _without(codes: Slots, used: list[Ints]) -> Slots:
+    """The codes that are not among those used."""
+    marks = np.ones(int(codes.max(initial=-1)) + 2, dtype=np.bool_)
+    for own in used:
+        # behind the codes is a place for -1, which is no code
+        marks[own] = False
+    return codes[marks[codes]]

@@ -1,4 +1,4 @@
-"""The order in which events of a large batch are taken: those of the same keys together, so that what is known of them
+"""The order in which events of a large batch are taken: those of one key behind each other, so that what is known of it
 stays in the cache. Instances of different keys do not meet, so results are the same; they are put back in order."""
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from millstream.kernels.jit import as_input, compile_kernel, source_of
 
 _SOURCE = source_of(loops)
 _together = compile_kernel(_SOURCE, "together")
-_spread = compile_kernel(_SOURCE, "spread")
+_gather = compile_kernel(_SOURCE, "gather")
+_put_back = compile_kernel(_SOURCE, "put_back")
 
 _BYTES = 1 << 20
 """instances that fit into the cache of a processor, beside the events"""
-_GROUPS = 16
-"""as many as a processor can write to in turn without losing their places from the cache"""
-_EVENTS = 1_024
-"""events of a group that repay that all are moved"""
+_GROUPS = 1 << 14
+"""as many as can be counted in the cache: with fewer codes than that, each is a group of its own"""
+_EVENTS = 1 << 14
+"""as many repay that all are moved"""
 
 Array = npt.NDArray[Any]
 
@@ -50,20 +51,20 @@ class EventOrder:
     """The order of events, and the runs in which a loop takes them: where each ends, and up to which time all events
     are there."""
 
-    def __init__(self, runs: list[tuple[int, int]], order: Ints | None = None, to: Array | None = None) -> None:
+    def __init__(self, runs: list[tuple[int, int]], order: Array | None = None) -> None:
         self.runs = runs
-        self._order, self._to = order, to
+        self._order = order
         self._moved: dict[int, Array] = {}
 
     def __call__(self, values: Array) -> Array:
         """The values of events in their order."""
-        if self._to is None:
+        if self._order is None or (values.dtype == np.bool_ and values.all()):
             return values
-        # one array may be both times of events, and one stands for all columns without NULLs
+        # one array may be both times of events
         place = values.__array_interface__["data"][0]
         if place not in self._moved:
             moved = _space.array(len(self._moved), values)
-            _spread(len(values), values, self._to, moved)
+            _gather(len(values), values, self._order, moved)
             self._moved[place] = as_input(moved)
         return self._moved[place]
 
@@ -71,21 +72,22 @@ class EventOrder:
         """Results in order of their events."""
         if self._order is None:
             return found
-        found[:, 0] = self._order[found[:, 0]]
-        return found[np.argsort(found[:, 0], kind="stable")]
+        out = np.empty_like(found)
+        _put_back(len(found), found, self._order, np.zeros(len(self._order) + 1, dtype=np.int32), out)
+        return out
 
 
 def in_turns(ends: Ints, codes: Ints | None, state: Instances, upto: int) -> EventOrder:
     """Put events together by their codes if there are many instances. Events of an instant that began before, or that
     is not over, are not moved: they may meet events of other batches."""
     whole = [(len(ends), upto)]
-    if codes is None or state.live * state.rows.shape[1] * 8 < _BYTES or len(ends) < _EVENTS * _GROUPS:
+    if codes is None or state.live * state.rows.shape[1] * 8 < _BYTES or len(ends) < _EVENTS:
         return EventOrder(whole)
     epoch, most = int(state.meta[loops.EPOCH]), state.codes.size
     first, stop = int(np.searchsorted(ends, epoch, side="right")), int(np.searchsorted(ends, upto))
     if first >= stop:
         return EventOrder(whole)
     bits = (most // _GROUPS).bit_length()
-    to, order = np.arange(len(ends), dtype=np.int32), np.arange(len(ends))
-    _together(len(ends), codes, first, stop, bits, np.zeros((most >> bits) + 2, dtype=np.int64), to, order)
-    return EventOrder([(first, FOREVER), (stop, FOREVER), *whole], order, to)
+    order = np.arange(len(ends), dtype=np.int32)
+    _together(len(ends), codes, first, stop, bits, np.zeros((most >> bits) + 2, dtype=np.int32), order)
+    return EventOrder([(first, FOREVER), (stop, FOREVER), *whole], order)

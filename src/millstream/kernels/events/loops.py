@@ -136,9 +136,9 @@ def link(
             wait(halves, numbers, meta, replaced[x], x)
 
 
-def together(codes: Any, first: Any, stop: Any, bits: Any, begins: Any, to: Any, order: Any) -> Any:
-    """Order events from `first` to `stop` by the leading bits of their codes, otherwise as they are: where each goes
-    to, and where what is at a place comes from."""
+def together(codes: Any, first: Any, stop: Any, bits: Any, begins: Any, order: Any) -> Any:
+    """Order events from `first` to `stop` by the leading bits of their codes, otherwise as they are: where what is at a
+    place comes from."""
     for i in range(first, stop):
         begins[((codes[i] + 1) >> bits) + 1] += 1
     begins[0] = first
@@ -148,10 +148,24 @@ def together(codes: Any, first: Any, stop: Any, bits: Any, begins: Any, to: Any,
         group = (codes[i] + 1) >> bits
         place = begins[group]
         begins[group] = place + 1
-        to[i] = place
         order[place] = i
 
 
-def spread(values: Any, to: Any, out: Any) -> Any:
-    for i in range(len(values)):
-        out[to[i]] = values[i]
+def gather(values: Any, order: Any, out: Any) -> Any:
+    for place in range(len(order)):
+        out[place] = values[order[place]]
+
+
+def put_back(found: Any, order: Any, begins: Any, out: Any) -> Any:
+    """Rows that begin with places of events, in the order in which the events came."""
+    for k in range(len(found)):
+        found[k, 0] = order[found[k, 0]]
+        begins[found[k, 0] + 1] += 1
+    for event in range(1, len(begins)):
+        begins[event] += begins[event - 1]
+    for k in range(len(found)):
+        event = found[k, 0]
+        place = begins[event]
+        begins[event] = place + 1
+        for word in range(found.shape[1]):
+            out[place, word] = found[k, word]
