@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -56,7 +57,7 @@ def connect(
         from millstream.remote.session import RemoteDatabase
 
         return RemoteDatabase(path, **settings)  # type: ignore[return-value]
-    access_of, open_session = _opening()
+    access_of, open_session = _opening(spark is not None or engine == "spark")
     access = access_of(profile, locations or {}, hosts, brokers, listen)
     return open_session(path, engine, spark, clock, (*aggregates, *functions), settings, access)
 
@@ -69,16 +70,24 @@ def connect_async(path: Any = None, **given: Any) -> Connecting:
     return Connecting(lambda: connect(path, **given))
 
 
-def _opening() -> tuple[Callable[..., Access], Callable[..., Database]]:
+def _opening(on_spark: bool) -> tuple[Callable[..., Access], Callable[..., Database]]:
     """What opens sessions. What is imported for it is no garbage: the collector need not look at it."""
     import gc
 
-    was_enabled = gc.isenabled()
-    gc.disable()
+    pauses = "millstream.session.opening" not in sys.modules and gc.isenabled()
+    if pauses:
+        gc.disable()
     try:
         from millstream.session.opening import access_of, open_session
+
+        if not on_spark:
+            import_module("millstream.hosts.embedded.host")
     finally:
-        if was_enabled:
+        if pauses:
+            if not gc.get_freeze_count():
+                # all that there is becomes old at once, instead of being looked at as young
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
     return access_of, open_session
 

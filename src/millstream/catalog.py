@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import field
@@ -11,7 +10,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from millstream.errors import CatalogError
+from millstream.errors import CatalogError, nearest
 from millstream.expressions.python_calls import PythonCode
 from millstream.plan.nodes import Node
 from millstream.records import dataclass
@@ -437,8 +436,7 @@ def _title(entry: Entry) -> str:
 
 
 def _suggest(name: str, names: list[str]) -> str | None:
+    if close := nearest(name, names):
+        return f"did you mean {close[0]}?"
     known = {other.lower(): other for other in names}
-    close = difflib.get_close_matches(name.lower(), known, n=1)
-    if close:
-        return f"did you mean {known[close[0]]}?"
     return "known: " + ", ".join(known.values()) if 0 < len(known) <= 8 else None

@@ -117,14 +117,14 @@ def _limit(name: str, value: object) -> int:
 
 
 def _bytes(name: str, value: object) -> int:
-    if isinstance(value, str) and (found := _SIZE.fullmatch(value.strip())):
+    if isinstance(value, str) and (found := re.fullmatch(_SIZE, value.strip(), re.IGNORECASE)):
         return int(float(found[1]) * _UNITS[(found[2] or "").upper()])
     if isinstance(value, str):
         raise BindError(f"{name} is a number of bytes, not {value}", hint=f"{name} = '500 MB'")
     return _limit(name, value)
 
 
-_SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,6})?) ?([KMGT]?B)?", re.IGNORECASE)
+_SIZE = r"(\d{1,12}(?:\.\d{1,6})?) ?([KMGT]?B)?"
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from millstream.records import dataclass
@@ -137,3 +137,11 @@ def underline(sql: str, span: Span) -> list[str]:
     label = f"{number:>3} | "
     carets = "^" * max(1, min(end, line_end) - start)
     return [label + sql[line_start:line_end], " " * (len(label) - 2) + "| " + " " * (start - line_start) + carets]
+
+
+def nearest(word: str, known: Iterable[str], most: int = 1, cutoff: float = 0.6) -> list[str]:
+    """The known words that a misspelled one is nearest to, whatever their case."""
+    import difflib  # only messages need it
+
+    lower = {other.lower(): other for other in known}
+    return [lower[near] for near in difflib.get_close_matches(word.lower(), lower, most, cutoff)]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 
 from sqlglot import exp
 
 from millstream.bind.context import Context
+from millstream.errors import nearest
 from millstream.expressions.nodes import Column
 from millstream.records import dataclass
 from millstream.schema import Schema
@@ -143,8 +143,6 @@ def is_of_outer(node: exp.Column, inner: Scope, outer: Scope) -> bool:
 
 def did_you_mean(name: str, known: list[str]) -> str | None:
     """A hint with the closest known name, or the short list of all."""
-    lower = {other.lower(): other for other in known}
-    close = difflib.get_close_matches(name.lower(), lower, n=1)
-    if close:
-        return f"did you mean {lower[close[0]]}?"
+    if close := nearest(name, known):
+        return f"did you mean {close[0]}?"
     return "available: " + ", ".join(dict.fromkeys(known)) if known and len(known) <= 12 else None

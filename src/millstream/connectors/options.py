@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
 from millstream.connectors.convert.text import parse_interval
-from millstream.errors import ConnectorError
+from millstream.errors import ConnectorError, nearest
 
 OptionValue = str | int | float | bool
 
@@ -149,5 +148,5 @@ class Options:
 
 def closest(word: str, known: Iterable[str]) -> str:
     """A remark that names the known word nearest to a misspelled one, or nothing."""
-    near = difflib.get_close_matches(word, list(known), n=1)
+    near = nearest(word, known)
     return f"; did you mean {near[0]}?" if near else ""

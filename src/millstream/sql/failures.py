@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 
 import sqlglot.errors
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from millstream.errors import ParseError, Span
+from millstream.errors import ParseError, Span, nearest
 from millstream.sql.other_dialects import hint_for
 
 STATEMENT_WORDS = (
@@ -63,7 +62,7 @@ def did_you_mean(word: str, candidates: tuple[str, ...]) -> str | None:
     upper = word.upper()
     if upper in candidates:
         return None
-    close = difflib.get_close_matches(upper, candidates, n=1, cutoff=_CLOSENESS)
+    close = nearest(upper, candidates, cutoff=_CLOSENESS)
     return f"did you mean {close[0]}?" if close else None
 
 

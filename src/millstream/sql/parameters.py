@@ -7,7 +7,6 @@ text holds, it is a constant and cannot become syntax. So parameters stand where
 from __future__ import annotations
 
 import datetime as dt
-import difflib
 import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +15,7 @@ from typing import Any
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from millstream.errors import BindError
+from millstream.errors import BindError, nearest
 from millstream.records import dataclass
 from millstream.sql.failures import SyntaxFailure, span_of_token
 
@@ -78,7 +77,7 @@ class _Values:
             self._asked += 1
             key = str(self._asked)
         if key not in self._values:
-            close = difflib.get_close_matches(key, self._values, n=1) if self._named else []
+            close = nearest(key, self._values) if self._named else []
             hint = f"did you mean ${close[0]}?" if close else _HINT
             raise SyntaxFailure(f"no value for the parameter {token.text}", span_of_token(token), hint)
         self._used.add(key)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from typing import Literal
@@ -11,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millstream.errors import nearest
 from millstream.records import dataclass
 from millstream.schema import Schema
 from millstream.types import JSON, SqlType
@@ -79,9 +79,8 @@ def not_a(value: object, type_: SqlType) -> str:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The close spelling in parentheses, or nothing."""
-    options = {name.lower(): name for name in known}
-    close = difflib.get_close_matches(word.lower(), list(options), n=1)
-    return f" (did you mean {options[close[0]]}?)" if close else ""
+    close = nearest(word, known)
+    return f" (did you mean {close[0]}?)" if close else ""
 
 
 def cast_each(array: pa.Array, target: pa.DataType, cast: Callable[[pa.Array], pa.Array]) -> tuple[pa.Array, list[int]]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from functools import lru_cache
 from typing import Any
 
 from millstream import sealed_duckdb
-from millstream.errors import BindError, UnsupportedError
+from millstream.errors import BindError, UnsupportedError, nearest
 from millstream.expressions.functions.allowed import ALLOWED
 from millstream.expressions.functions.registry import known_names
 from millstream.expressions.nodes import Call, Expr, Literal
@@ -48,7 +47,7 @@ def resolve_in_duckdb(name: str, args: tuple[Expr, ...]) -> Expr:
     """The call of a function we have no entry for, typed by DuckDB; BindError if DuckDB has no such scalar function."""
     kinds = _kinds(name) if name in ALLOWED else frozenset()
     if not kinds:
-        close = difflib.get_close_matches(name, known_names(), n=3, cutoff=0.6)
+        close = nearest(name, known_names(), most=3)
         hint = _ELSEWHERE.get(name) or (f"did you mean {' or '.join(close)}?" if close else None)
         raise BindError(f"no function {signature(name, args)}", hint=hint)
     if not kinds & {"scalar", "macro"}:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from functools import cache
 
-from millstream.errors import BindError
+from millstream.errors import BindError, nearest
 from millstream.expressions.functions import zones
 from millstream.expressions.functions.casts import coerce
 from millstream.expressions.functions.regex import java_time_format, time_codes
@@ -137,7 +136,7 @@ def _timezone(args: tuple[Expr, ...]) -> Expr | None:
 def known_zone(name: str) -> str:
     """A name of a time zone; BindError if there is none of that name."""
     if name not in known_zones():
-        close = difflib.get_close_matches(name, known_zones(), n=1)
+        close = nearest(name, known_zones())
         raise BindError(f"no time zone {name}", hint=f"did you mean {close[0]}?" if close else "as in 'Europe/Berlin'")
     return name
 
