@@ -216,7 +216,7 @@ def _readable(literal: Literal) -> str:
     return f"'{moment + timedelta(microseconds=value)}'"
 
 
-CATCHING = frozenset({"try", "$failed"})
+CATCHING = frozenset({"try", "$failed", "$passing"})
 """functions of expressions that may fail, which do not fail themselves"""
 
 

@@ -36,6 +36,7 @@ _BUILDERS: dict[str, Builder] = {
     **temporal.BUILDERS,
     **nested.BUILDERS,
     "try": tried.build_try,
+    "$passing": tried.build_try,
 }
 
 

@@ -56,6 +56,10 @@ def _try(args: tuple[Expr, ...]) -> Expr | None:
     return Call(args[0].type, "try", args)
 
 
+def _passing(args: tuple[Expr, ...]) -> Expr | None:
+    return Call(args[0].type, "$passing", args)
+
+
 def _failed(args: tuple[Expr, ...]) -> Expr | None:
     return Call(BOOLEAN, "$failed", args)
 
@@ -66,4 +70,6 @@ define("greatest(x [, ...])", _same_type("greatest"), kernel=True)
 define("least(x [, ...])", _same_type("least"), kernel=True)
 define("if(condition, then, otherwise)", _if, aliases=("iff",), kernel=True)
 define("try(x)", _try, duckdb="TRY({0})", spark=_not_in_spark)
+# what TRY is of a condition under on_error = 'row': where it fails is told elsewhere
+define("$passing(x)", _passing, duckdb="TRY({0})", spark=_not_in_spark)
 define("$failed(x)", _failed, duckdb="(TRY(({0}) IS NULL) IS NULL)")

@@ -15,6 +15,7 @@ from millstream.errors import DataError
 from millstream.expressions.nodes import Expr, columns_of, told
 from millstream.kernels.batch import Batch, Ints
 from millstream.kernels.compute import Computation, ComputeStage
+from millstream.kernels.relations.signs import SIGN
 from millstream.plan.failed import FAILED_SCHEMA
 from millstream.records import dataclass
 from millstream.schema import Schema
@@ -55,6 +56,9 @@ class LenientStage:
                 raise
             failed = np.array(sorted(failing), np.int64)
             if self.failed:
+                if SIGN.name in self.compute.input:
+                    # of changes, those that a row comes with
+                    failed = failed[to_numpy(batch.rows.column(SIGN.name))[failed] > 0]
                 return _told(batch.take(failed), [failing[place] for place in failed])
             _warn(self, len(failed), error)
             return self._computation.step(batch.take(np.setdiff1d(np.arange(len(batch)), failed)))

@@ -48,7 +48,7 @@ class Views:
         if column.name == CLASSIFIER:
             return Literal(VARCHAR, variable)
         made = dict(self.search.made).get(column.name)
-        if made is None or (distance and not _is_null_of_nulls(made)):
+        if made is None or (distance and not is_null_of_nulls(made)):
             return Column(column.type, at(column.name, distance))
         return self.shifted(made, distance)
 
@@ -106,7 +106,7 @@ def _column(expr: Expr, name: str) -> Column:
     return next(part for part in walk(expr) if isinstance(part, Column) and part.name == name)
 
 
-def _is_null_of_nulls(expr: Expr) -> bool:
+def is_null_of_nulls(expr: Expr) -> bool:
     """Whether an expression is NULL where there is no row."""
     strict = all(
         isinstance(part, Column | Literal | Cast) or (isinstance(part, Call) and part.fn in _STRICT)
