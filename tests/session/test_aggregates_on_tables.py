@@ -89,6 +89,9 @@ def test_beside_other_aggregates(db: ms.Database, twin: str) -> None:
     text = f"SELECT k, count(*), {twin}_total(x), max(n) + 1, py_total(n), sum(x) FILTER (n > 2) FROM t GROUP BY k"
     assert ask(db, text) == [("b", 2, 5.0, 4, 4.0, 4.0), ("a", 2, 12.0, 6, 7.0, 10.0), (None, 2, 8.0, 7, 10.0, 8.0)]
     assert ask(db, f"SELECT {twin}_total(x), sum(x), avg(n) FROM t") == [(25.0, 25.0, 3.5)]
+    # of these the parser does not know that they are aggregates
+    text = f"SELECT k, max_by(k, x), string_agg(n::VARCHAR, '-'), {twin}_total(x) FROM t GROUP BY k"
+    assert ask(db, text) == [("b", "b", "1-3", 5.0), ("a", "a", "2-5", 12.0), (None, None, "4-6", 8.0)]
 
 
 def test_tables_are_joined_first(db: ms.Database, twin: str) -> None:

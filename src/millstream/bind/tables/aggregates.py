@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from millstream.bind.aggregates.calls import aggregate_call
 from millstream.bind.aggregates.keys import key_meant
 from millstream.bind.context import Context
 from millstream.bind.expressions import call_of
@@ -245,7 +246,7 @@ class _Splitting:
             if len(definition.returns) > 1:
                 self.context.fail("this aggregate has several results", node, hint="select it by itself")
             return self._result(node, 0)
-        if isinstance(node, exp.AggFunc | exp.Filter) and not isinstance(node.parent, exp.Window | exp.Filter):
+        if self._is_stores(node) and not isinstance(node.parent, exp.Window | exp.Filter):
             if node not in self.builtins:
                 self.builtins.append(node)
             return _of(_GROUPS, f"b{self.builtins.index(node)}")
@@ -258,6 +259,10 @@ class _Splitting:
         for name, value in node.args.items():
             changed.set(name, self._replaced(value))
         return changed
+
+    def _is_stores(self, node: exp.Expr) -> bool:
+        """Whether a node calls an aggregate that the table store computes; the parser knows some of them by name."""
+        return isinstance(node, exp.AggFunc | exp.Filter) or aggregate_call(node, self.context) is not None
 
     def _is_output(self, node: exp.Column) -> bool:
         """Whether ORDER BY or HAVING names a column of the result."""
