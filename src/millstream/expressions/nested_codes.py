@@ -2,6 +2,9 @@
 
 A value is written column by column, as a column of one row: whether it is there, its number or its length, and behind
 that what it holds, again as columns. So both ways are a few steps over all rows, whatever the rows hold.
+
+Values are ordered by other bytes (`order_of`), which are compared as DuckDB compares values: element by element, field
+by field, an array before a longer one that begins with it, and NULL behind everything.
 """
 
 from __future__ import annotations
@@ -24,27 +27,92 @@ Bytes = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class NestedCall(ColumnCall):
-    """The bytes of a nested value (`code`), or the value of bytes (`value`)."""
+    """The bytes of a nested value (`code`), the value of bytes (`value`), or bytes to order it by (`order`)."""
 
-    how: Literal["code", "value"] = "code"
+    how: Literal["code", "value", "order"] = "code"
 
     def run(self, columns: list[pa.Array], rows: int) -> pa.Array:
-        return encode(columns[0], self.args[0].type) if self.how == "code" else decode(columns[0], self.type)
+        if self.how == "value":
+            return decode(columns[0], self.type)
+        return (encode if self.how == "code" else ordered)(columns[0], self.args[0].type)
 
 
 def encode(array: pa.Array, type_: SqlType) -> pa.Array:
     """The values as bytes; NULL is NULL."""
     there = array.drop_null() if array.null_count else array
     rows = len(there)
-    pieces = list(_pieces(there, type_, np.ones(rows, dtype=np.int64)))
-    starts = np.concatenate([[0], np.cumsum(sum(lengths for lengths, _ in pieces))]).astype(np.int64)
-    written, place = np.empty(int(starts[-1]), dtype=np.uint8), starts[:-1].copy()
-    for lengths, data in pieces:
-        written[_ragged(place, lengths)] = data
-        place += lengths
-    offsets = pa.py_buffer(starts.astype(np.int64))
-    codes = pa.Array.from_buffers(pa.large_binary(), rows, [None, offsets, pa.py_buffer(written)]).cast(pa.binary())
-    return _spread(codes, array)
+    lengths, written = _joined(rows, list(_pieces(there, type_, np.ones(rows, dtype=np.int64))))
+    return _spread(_binary(np.concatenate([[0], np.cumsum(lengths)]), written), array)
+
+
+def ordered(array: pa.Array, type_: SqlType) -> pa.Array:
+    """Bytes in the order of the values; NULL is NULL."""
+    there = array.drop_null() if array.null_count else array
+    lengths, data = _in_order(there, type_)
+    return _spread(_binary(np.concatenate([[0], np.cumsum(lengths)]), data), array)
+
+
+def _binary(starts: npt.NDArray[Any], data: Bytes) -> pa.Array:
+    buffers = [None, pa.py_buffer(starts.astype(np.int64)), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.large_binary(), len(starts) - 1, buffers).cast(pa.binary())
+
+
+def _in_order(array: pa.Array, type_: SqlType) -> tuple[Ints, Bytes]:
+    """The bytes of values that are all there: their lengths, and the bytes one behind the other. No value's bytes are
+    the beginning of another's."""
+    rows = len(array)
+    if type_.is_struct:
+        return _joined(rows, [_marked(child, part) for child, part in zip(array.flatten(), type_.parts, strict=True)])
+    if type_.is_nested:
+        if type_.is_map:
+            array = array.cast(pa.list_(pa.struct([(name, part.arrow) for name, part in type_.fields])))
+        lengths, data = _marked(pc.list_flatten(array), _element(type_))
+        counts = np.asarray(to_numpy(pc.list_value_length(array)), dtype=np.int64)
+        end = np.ones(rows, dtype=np.int64), np.zeros(rows, dtype=np.uint8)
+        return _joined(rows, [(_sums(lengths, counts), data), end])
+    if type_.is_coded:
+        plain = array.cast(pa.large_binary())
+        offsets = np.frombuffer(plain.buffers()[1], dtype=np.int64)[plain.offset : plain.offset + rows + 1]
+        data = np.frombuffer(plain.buffers()[2] or b"", dtype=np.uint8)[offsets[0] : offsets[-1]]
+        # 0 ends it, so 0 inside of it is followed by another byte than at the end
+        times = 1 + (data == 0)
+        inside = np.repeat(data, times)
+        inside[(np.cumsum(times) - 1)[data == 0]] = 0xFF
+        end = np.full(rows, 2, dtype=np.int64), np.zeros(2 * rows, dtype=np.uint8)
+        return _joined(rows, [(_sums(times, np.diff(offsets)), inside), end])
+    if type_.name == "NULL":
+        return np.zeros(rows, dtype=np.int64), np.empty(0, dtype=np.uint8)
+    if not rows:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint8)
+    words = _numbers(array, type_, np.ones(rows, dtype=np.bool_))
+    if words.dtype == np.float64:
+        bits = words.view(np.int64)
+        words = np.where(bits < 0, ~bits ^ np.int64(-(2**63)), bits)
+    high, *low = words.reshape(rows, -1).T[::-1]
+    lanes = [high.astype(np.int64).view(np.uint64) ^ np.uint64(2**63), *(lane.view(np.uint64) for lane in low)]
+    data = np.stack(lanes, axis=1).astype(">u8").reshape(-1).view(np.uint8)
+    return np.full(rows, 8 * len(lanes), dtype=np.int64), data
+
+
+def _marked(array: pa.Array, type_: SqlType) -> tuple[Ints, Bytes]:
+    """The bytes of values inside others, which may be NULL: that comes last."""
+    valid = to_numpy(array.is_valid()).astype(bool)
+    lengths, data = _in_order(array.drop_null() if array.null_count else array, type_)
+    every = np.zeros(len(array), dtype=np.int64)
+    every[valid] = lengths
+    marks = np.ones(len(array), dtype=np.int64), np.where(valid, 1, 2).astype(np.uint8)
+    return _joined(len(array), [marks, (every, data)])
+
+
+def _joined(rows: int, pieces: list[tuple[Ints, Bytes]]) -> tuple[Ints, Bytes]:
+    """Of each row the bytes of all pieces, one behind the other."""
+    lengths = sum((lengths for lengths, _ in pieces), start=np.zeros(rows, dtype=np.int64))
+    place = np.cumsum(lengths) - lengths
+    written = np.empty(int(lengths.sum()), dtype=np.uint8)
+    for own, data in pieces:
+        written[_ragged(place, own)] = data
+        place = place + own
+    return lengths, written
 
 
 def decode(codes: pa.Array, type_: SqlType) -> pa.Array:
@@ -173,3 +241,8 @@ def code_of(expr: Any) -> NestedCall:
 
 def value_of(expr: Any, type_: SqlType) -> NestedCall:
     return NestedCall(type_, "nested_value", (expr,), "value")
+
+
+def order_of(expr: Any) -> Any:
+    """What to order a value by: a nested one by bytes."""
+    return NestedCall(BLOB, "nested_order", (expr,), "order") if expr.type.is_nested else expr

@@ -216,6 +216,8 @@ def _readable(literal: Literal) -> str:
     return f"'{moment + timedelta(microseconds=value)}'"
 
 
+NESTED = frozenset({"nested_code", "nested_value", "nested_order"})
+"""between nested values and bytes: never an error"""
 CATCHING = frozenset({"try", "$failed", "$passing"})
 """functions of expressions that may fail, which do not fail themselves"""
 

@@ -12,6 +12,8 @@ from millstream.expressions.nested_codes import NestedCall, code_of, value_of
 from millstream.expressions.nodes import Column, Expr
 from millstream.plan import nodes as P
 from millstream.plan import relations as R
+from millstream.plan.aggregate_calls import AggregateCall
+from millstream.plan.aggregates import BESIDE
 from millstream.plan.node import Kind
 from millstream.plan.patterns.search import Match
 from millstream.plan.ties import Ties
@@ -95,6 +97,8 @@ def _changed(value: Any, below: Mapping[int, P.Node], names: frozenset[str]) -> 
         return below.get(id(value), value)
     if isinstance(value, tuple):
         return tuple(_changed(part, below, names) for part in value)
+    if isinstance(value, AggregateCall) and value.fn in BESIDE and value.type.is_nested:
+        return replace(value, types=(BLOB,))
     return _of_codes(value, names) if isinstance(value, Expr) else value
 
 

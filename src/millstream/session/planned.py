@@ -12,7 +12,8 @@ from millstream.config import Config
 from millstream.errors import Span
 from millstream.hosts.contract import ReadyQuery
 from millstream.kernels.programs.spec import why_slow
-from millstream.physical.failing import computed_before, failed_rows, without_failing_rows
+from millstream.physical.before import computed_before
+from millstream.physical.failing import failed_rows, without_failing_rows
 from millstream.physical.nested import NestedError, with_codes
 from millstream.physical.nodes import streams_of
 from millstream.physical.planner import plan_physical
@@ -68,8 +69,9 @@ def plan_query(
     history: FromHistory | None = None,
 ) -> Planned:  # fmt: skip
     """The way from a bound query to what runs: rules, then the physical plan."""
-    plan = computed_before(bound.plan) if how.lenient else bound.plan
-    plan, trace = run_rules(plan, OPTIMIZE if how.rules else (), disabled, how.known, why_slow)
+    plan, trace = run_rules(
+        computed_before(bound.plan, how.lenient), OPTIMIZE if how.rules else (), disabled, how.known, why_slow
+    )
     try:
         physical = plan_physical(with_codes(plan), how.relations)
     except NestedError as error:

@@ -14,6 +14,7 @@ from millstream.bind.queries.stars import star_of
 from millstream.catalog import AggregateDef
 from millstream.errors import BindError
 from millstream.expressions import functions
+from millstream.expressions.nested_codes import order_of
 from millstream.expressions.nodes import Case, Expr, Literal
 from millstream.plan import aggregates
 from millstream.plan.aggregate_calls import AggregateCall
@@ -241,6 +242,9 @@ def bind_builtin(call: WrittenCall, rows: ExpressionBinder, any_value: str = "fi
     if where is not None:
         first, *more = args or (Literal(BOOLEAN, True),)
         args = (where_true(where, first), *more)
+    if args and args[-1].type.is_nested and fn in ("min", "max", *aggregates.BESIDE):
+        fn = fn.removesuffix("_by") + "_by"
+        args = (args[0], order_of(args[-1]))
     distinct = call.distinct and bool(args) and not is_idempotent(call)
     if distinct and call.fn in IN_ORDER:
         context.fail(f"{call.name} takes no DISTINCT", call.node, hint="leave DISTINCT out")
@@ -251,7 +255,7 @@ def bind_builtin(call: WrittenCall, rows: ExpressionBinder, any_value: str = "fi
             hint = f"cast it to BIGINT or DOUBLE; more than 18 digits are for {', '.join(library.WIDE)}, {_IN_FRACTION}"
         elif args and args[0].type.is_nested:
             hint = "aggregate an element or a field of it, or count it"
-        whose = f"{args[-1].type}, which has no order" if fn in aggregates.BESIDE else args[0].type if args else "rows"
+        whose = args[0].type if args else "rows"
         context.fail(f"{call.name} does not apply to {whose}", call.node, hint=hint)
     return AggregateCall((fn,), fn, args, (type_,), distinct)
 

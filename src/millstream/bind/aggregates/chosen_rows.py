@@ -18,6 +18,7 @@ from millstream.bind.expressions import ExpressionBinder
 from millstream.bind.programs import bind_program
 from millstream.catalog import AggregateDef
 from millstream.expressions.functions import array_of
+from millstream.expressions.nested_codes import order_of
 from millstream.expressions.nodes import Column, Expr
 from millstream.library import LEAVE_OUT_NULLS
 from millstream.plan.aggregate_calls import AggregateCall
@@ -141,7 +142,7 @@ def _orders(call: WrittenCall, rows: ExpressionBinder) -> tuple[Order, ...]:
                 hint="order by the argument itself",
             )
     return tuple(
-        Order(rows.bind(order.this), bool(order.args.get("desc")), bool(order.args.get("nulls_first")))
+        Order(order_of(rows.bind(order.this)), bool(order.args.get("desc")), bool(order.args.get("nulls_first")))
         for order in call.order
     )
 

@@ -9,6 +9,7 @@ from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder
 from millstream.bind.queries.outputs import output_name
 from millstream.bind.scope import Item, Scope
+from millstream.expressions.nested_codes import order_of
 from millstream.expressions.nodes import Column, Expr
 from millstream.plan import nodes as P
 from millstream.plan.ties import SortKey, Ties
@@ -94,6 +95,8 @@ def _computed(
     added: dict[str, Expr] = {}
     for node in nodes:
         expr = expressions.bind(_bare(node))
+        if clause != "PARTITION BY":
+            expr = order_of(expr)
         is_named = isinstance(node, exp.Alias)
         if isinstance(expr, Column) and not is_named:
             names.append(expr.name)

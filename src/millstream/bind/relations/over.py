@@ -12,6 +12,7 @@ from millstream.bind.expressions import ExpressionBinder
 from millstream.bind.queries.outputs import Bound
 from millstream.bind.queries.window_limit import row_count, with_order_columns
 from millstream.bind.windows.arranged import ArrangedBinder
+from millstream.expressions.nested_codes import order_of
 from millstream.expressions.nodes import Column, Expr
 from millstream.plan import nodes as P
 from millstream.plan import relations as R
@@ -110,15 +111,20 @@ def bind_first_rows(node: exp.Expr, context: Context, bind: Callable[[exp.Expr],
     bound = bind(inner_select)
     plan, columns = bound.plan, bound.plan.schema.names
     places = dict(zip((name.lower() for name in bound.names), columns, strict=True))
-    keys = []
+    keys: list[SortKey] = []
+    by: dict[str, Expr] = {}
     for part in order:
         found = places.get(part.this.name.lower())
         if found is None:
             context.fail(f"no column {part.this.name}", part)
+        if plan.schema[found].type.is_nested:
+            by[f"$order{len(by)}"] = order_of(Column(plan.schema[found].type, found))
+            found = list(by)[-1]
         keys.append(SortKey(found, bool(part.args.get("desc")), bool(part.args.get("nulls_first"))))
     kept = columns[: len(columns) - len(hidden)]
-    first = R.Arrange(plan, (), Arrangement(tuple(keys), (), kept, skip, count))
-    if not hidden:
+    rows = P.Project(plan, (*P.passthrough(plan.schema), *by.items())) if by else plan
+    first = R.Arrange(rows, (), Arrangement(tuple(keys), (), kept, skip, count))
+    if not hidden and not by:
         return Bound(first, bound.names)
     shown = tuple((name, Column(plan.schema[name].type, name)) for name in kept)
     return Bound(P.Project(first, shown), bound.names[: len(kept)])

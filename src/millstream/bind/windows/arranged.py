@@ -9,6 +9,7 @@ from sqlglot import exp
 from millstream.bind.aggregates.calls import aggregate_call, bind_builtin
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder, call_of, coerce
+from millstream.expressions.nested_codes import order_of
 from millstream.expressions.nodes import Expr, Literal
 from millstream.plan import aggregates
 from millstream.plan.arrangements import OF_PEERS, ArrangedCall
@@ -54,7 +55,9 @@ class ArrangedBinder:
         order = window.args.get("order")
         return tuple(
             SortKey(
-                self.column(scalar.bind(part.this)), bool(part.args.get("desc")), bool(part.args.get("nulls_first"))
+                self.column(order_of(scalar.bind(part.this))),
+                bool(part.args.get("desc")),
+                bool(part.args.get("nulls_first")),
             )
             for part in ([] if order is None else order.expressions)
         )

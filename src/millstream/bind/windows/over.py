@@ -18,6 +18,7 @@ from millstream.bind.windows.frames import FrameBinder
 from millstream.bind.windows.order import Sorting, end_of, group_end, sort_partitions
 from millstream.bind.windows.own_row import WITH_OWN, with_own
 from millstream.expressions.functions import resolve
+from millstream.expressions.nested_codes import order_of
 from millstream.expressions.nodes import Case, Column, Expr, Literal
 from millstream.plan import aggregates
 from millstream.plan import nodes as P
@@ -445,7 +446,7 @@ class WindowBinder:
         is_time = [isinstance(part.this, exp.Column) and part.this.name.lower() in times for part in parts]
         if is_time[0] and not backward[0]:
             by = (
-                SortKey(self._column(scalar.bind(part.this)), down, bool(part.args.get("nulls_first")))
+                SortKey(self._column(order_of(scalar.bind(part.this))), down, bool(part.args.get("nulls_first")))
                 for part, time, down in zip(parts, is_time, backward, strict=True)
                 if not time
             )

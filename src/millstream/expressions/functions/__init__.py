@@ -14,7 +14,7 @@ from millstream.expressions.functions.literals import interval, literal
 from millstream.expressions.functions.longtail import resolve_in_duckdb, signature
 from millstream.expressions.functions.nested import array_of, field, field_names, nested, struct
 from millstream.expressions.functions.registry import FUNCTIONS, REFUSED, Function, known_names, lookup, unify
-from millstream.expressions.nodes import CATCHING, Call, Cast, Expr, Literal
+from millstream.expressions.nodes import CATCHING, NESTED, Call, Cast, Expr, Literal
 
 __all__ = [
     "FUNCTIONS",
@@ -112,7 +112,7 @@ def can_fail(expr: Expr) -> bool:
         if expr.fn in CATCHING:
             return False
         function = lookup(expr.fn)
-        if function is None or function.fails(expr):
+        if expr.fn not in NESTED and (function is None or function.fails(expr)):
             return True
     return any(can_fail(child) for child in expr.children())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from millstream.errors import BindError, UnsupportedError
 from millstream.expressions.functions.casts import coerce
-from millstream.expressions.functions.registry import Rule, comparable, define, unify
+from millstream.expressions.functions.registry import Rule, define, unify
 from millstream.expressions.nodes import Call, Case, Expr
 from millstream.types import BOOLEAN, NULL
 
@@ -31,7 +31,9 @@ def _if(args: tuple[Expr, ...]) -> Expr | None:
 
 def _same_type(name: str) -> Rule:
     def rule(args: tuple[Expr, ...]) -> Expr | None:
-        same = comparable(args)
+        if any(arg.type.is_nested for arg in args):
+            raise UnsupportedError(f"{name} of arrays, structs and maps", hint="CASE WHEN a < b THEN a ELSE b END")
+        same = unify(args)
         return None if same is None else Call(same[0].type, name, same)
 
     return rule

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from millstream.errors import UnsupportedError
 from millstream.expressions.functions.casts import coerce
 from millstream.expressions.nodes import Call, Expr, Literal
 from millstream.records import dataclass
@@ -122,24 +121,14 @@ def unify(args: tuple[Expr, ...]) -> tuple[Expr, ...] | None:
 
 
 def comparable(args: tuple[Expr, ...], *, ordered: bool = True) -> tuple[Expr, ...] | None:
-    """Arguments that are compared, converted to their common type. Arrays, structs and maps are equal or not, as the
-    bytes are that they become; they have no order."""
-    nested = next((arg.type for arg in args if arg.type.is_nested), None)
-    if nested is None:
+    """Arguments that are compared, converted to their common type. Arrays, structs and maps are compared as the bytes
+    that they become."""
+    if not any(arg.type.is_nested for arg in args):
         return unify(args)
-    if ordered:
-        raise UnsupportedError(f"{nested.name.lower()}s have no order", hint=_COMPARED_BY[nested.name])
-    from millstream.expressions.nested_codes import code_of
+    from millstream.expressions.nested_codes import code_of, order_of
 
     same = unify(args)
-    return None if same is None else tuple(map(code_of, same))
-
-
-_COMPARED_BY = {
-    "ARRAY": "compare elements: a[1] = …, array_contains(a, …), array_length(a) = …",
-    "STRUCT": "compare fields: s.name = …",
-    "MAP": "compare values: m['key'] = …, map_contains(m, …), cardinality(m) = …",
-}
+    return None if same is None else tuple(map(order_of if ordered else code_of, same))
 
 
 def constant(expr: Expr) -> object:

@@ -39,10 +39,11 @@ class RowByRow:
         rows, labels = np.array(taken[::-1], dtype=np.int64).reshape(-1, 2).T
         return summed(self._search, self._search.summaries[which], self._log, rows, labels, int(number))
 
-    def _value(self, given: Any, null: Any, type_: SqlType | None) -> Any:
-        if null or type_ is None:
+    def _value(self, given: Any, null: Any, typed: tuple[SqlType, str] | None) -> Any:
+        if null or typed is None:
             return None if null else given
+        type_, of = typed
         if type_.is_coded or type_.name == "DECIMAL":
-            column = decode(np.array([given]), np.array([True]), type_, self._log.texts, None)
+            column = decode(np.array([given]), np.array([True]), type_, self._log.texts, self._log.tables.get(of))
             return to_values(column, type_)[0]
         return _PLAIN.get(type_.name, int)(given)

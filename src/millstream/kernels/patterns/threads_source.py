@@ -49,7 +49,7 @@ class ThreadLoops:
     constants: Constants
     asked: list[Callable[[list[Any]], bool]] = field(default_factory=list)
     """conditions in Python; if there are any, the source does not compile"""
-    asked_types: list[list[SqlType | None]] = field(default_factory=list)
+    asked_types: list[list[tuple[SqlType, str] | None]] = field(default_factory=list)
     """the types of what they read; None: given as a Python value"""
     reason: str | None = None
     """why not all conditions are compiled"""
@@ -70,7 +70,7 @@ class _Source:
         self._constants = Constants()
         self._helpers: set[str] = set()
         self._asked: list[Callable[[list[Any]], bool]] = []
-        self._asked_types: list[list[SqlType | None]] = []
+        self._asked_types: list[list[tuple[SqlType, str] | None]] = []
         self._reason: str | None = None
         self._reads_start = False
         self._reads = {v: self._kept(columns_of(expr), v) for v, expr in self._conditions.items()}
@@ -195,12 +195,17 @@ class _Source:
         except NotCompilable as reason:
             self._reason = self._reason or str(reason)
             self._asked.append(evaluated(condition, {name: i for i, name in enumerate(read)}))
-            self._asked_types.append([None if self._is_replayed(name) else self._search.values[name] for name in read])
+            self._asked_types.append([None if self._is_replayed(name) else self._typed(name) for name in read])
             values = "".join(f"v_{name}, " for name in names.values())
             nulls = "".join(f"n_{name}, " for name in names.values())
             return loads, f"ask({len(self._asked) - 1}, ({values}), ({nulls}))"
         self._helpers |= source.helpers
         return [*self._constants.lines(place), *loads], source.holds
+
+    def _typed(self, name: str) -> tuple[SqlType, str]:
+        """The type of a value, and the column that it is of."""
+        value = self._search.named.get(name)
+        return self._search.values[name], value.column if isinstance(value, Reach) else ""
 
     def _require_compilable(self, name: str) -> None:
         if self._is_replayed(name):

@@ -8,6 +8,7 @@ becomes a column with a name of its own, by which it is equal to itself as long 
 
 from __future__ import annotations
 
+from millstream.expressions.nested_codes import NestedCall
 from millstream.expressions.nodes import Call, Cast, Column, Expr, Literal, columns_of, transform, walk
 from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, Reach, Search, spelled
@@ -109,7 +110,7 @@ def _column(expr: Expr, name: str) -> Column:
 def is_null_of_nulls(expr: Expr) -> bool:
     """Whether an expression is NULL where there is no row."""
     strict = all(
-        isinstance(part, Column | Literal | Cast) or (isinstance(part, Call) and part.fn in _STRICT)
+        isinstance(part, Column | Literal | Cast | NestedCall) or (isinstance(part, Call) and part.fn in _STRICT)
         for part in walk(expr)
     )
     return strict and bool(columns_of(expr))
