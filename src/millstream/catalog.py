@@ -380,7 +380,7 @@ class Catalog:
             self.release(_title(entry))
 
     def note_errors(self, query: str, rows: Node | None) -> None:
-        """Note what ERRORS(query) reads: None if the query leaves no rows out."""
+        """Note what ERRORS(query) reads: None if the query has no rejected rows."""
         self._errors[query.lower()] = rows
 
     def is_query(self, name: str) -> bool:

@@ -31,7 +31,7 @@ class Limits:
         if self.rows and rows > self.rows:
             raise LimitError(
                 f"the result has more than {self.rows:,} rows",
-                detail="the setting max_output_rows bounds it",
+                detail="limited by the setting max_output_rows",
                 hint="ask for fewer rows, with WHERE, GROUP BY or LIMIT",
             )
 
@@ -43,7 +43,7 @@ class Limits:
         if self.memory and size > self.memory:
             raise LimitError(
                 f"the query keeps more than {self.memory:,} bytes of state",
-                detail="the setting memory_limit bounds it",
+                detail="limited by the setting memory_limit",
                 hint="use shorter windows, or fewer keys",
             )
 
@@ -61,7 +61,7 @@ class Unfetched:
     def error(self) -> LimitError:
         return LimitError(
             f"more than {self.rows:,} rows wait to be fetched",
-            detail="the setting max_unfetched_rows bounds them, and when_unfetched is stop",
+            detail="limited by the setting max_unfetched_rows, and when_unfetched is stop",
             hint="fetch more often, write to a sink, or drop the oldest rows: SET when_unfetched = 'drop'",
         )
 
@@ -69,7 +69,7 @@ class Unfetched:
 def too_long(seconds: float) -> LimitError:
     return LimitError(
         f"it took longer than {seconds:g} s",
-        detail="the setting statement_timeout bounds it",
+        detail="limited by the setting statement_timeout",
         hint="make the statement cheaper, or ask the operator for more time",
     )
 

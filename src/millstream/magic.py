@@ -53,7 +53,7 @@ class Magic:
         known = self._shell.user_ns.get(target)
         if known is not None:
             if not hasattr(known, "execute"):
-                raise BindError(f"{target} is no session", hint=f"{target} = millstream.connect(…)")
+                raise BindError(f"{target} is not a session", hint=f"{target} = millstream.connect(…)")
             self._session = known
         elif target.startswith(("http://", "https://")):
             self._session = millstream.connect(target, token=os.environ.get("MILLSTREAM_TOKEN"))

@@ -295,7 +295,7 @@ class _Reader:
         unknown = data.keys() - {field.name for field in _written(name)}
         if unknown:
             raise StateError(
-                f"a saved plan says {', '.join(sorted(unknown))} of {name}, which this version does not know",
+                f"a saved plan has the fields {', '.join(sorted(unknown))} of {name}, which this version does not know",
                 hint="use the version that saved it",
             )
         try:

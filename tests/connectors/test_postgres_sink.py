@@ -125,7 +125,7 @@ def test_a_sink_that_reopens_passes_over_what_is_there(server: Server) -> None:
     server.ask("DELETE FROM millstream_sinks WHERE target = 'again'")
     third = opened(server, "again", second.commit())
     third.write(batch(7))
-    with pytest.raises(ms.ConnectorError, match="has 0 rows of the query, and 6 were written"):
+    with pytest.raises(ms.ConnectorError, match="has 0 rows of the query, but 6 were written"):
         third.commit()
     third.release()
 

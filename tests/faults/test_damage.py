@@ -77,7 +77,7 @@ def test_repair_removes_a_query_whose_state_is_damaged_and_tells_its_sql(crashed
         with ms.connect(home) as db:
             running = {query.name for query in db.queries()}
         for name in set(QUERIES) - running:
-            assert f"query {name} is gone with its state: {QUERIES[name]}" in report
+            assert f"query {name} is lost with its state: {QUERIES[name]}" in report
             gone.add(name)
     assert gone == set(QUERIES)
 

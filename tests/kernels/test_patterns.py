@@ -408,7 +408,7 @@ def test_too_many_ways_are_refused() -> None:
     """Tgot 56 sums of some of the numbers 1 to 10, and 211 of 1 to 20."""
     with patch.object(threads, "MOST_WAYS", 256):
         assert found(with_sum_of_a(50), "a" * 10 + "c") == [(11, 50)]
-        with pytest.raises(DataError, match="more than 256 ways to read the rows"):
+        with pytest.raises(DataError, match="more than 256 ways to match the rows"):
             found(with_sum_of_a(50), "a" * 20 + "c")
 
 

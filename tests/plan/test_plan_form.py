@@ -135,7 +135,7 @@ def test_what_is_unknown_is_refused() -> None:
     assert "format 99, this version reads 1" in refused({"format": 99, "plan": None})
     assert "has Teleport, which this version does not know" in refused({"format": 1, "plan": {"$": "Teleport"}})
     column = {"$": "Column", "type": {"$type": "BIGINT"}, "name": "a"}
-    assert "says colour of Column" in refused({"format": 1, "plan": {**column, "colour": 1}})
+    assert "the fields colour of Column" in refused({"format": 1, "plan": {**column, "colour": 1}})
     assert "in an invalid form" in refused({"format": 1, "plan": {"$": "Column", "name": "a"}})
     assert "is not a value" in refused({"format": 1, "plan": {"a": 1}})
     assert "cannot be read" in refused("{")

@@ -120,7 +120,7 @@ def test_patterns_that_are_chains(search: Search, expected: str) -> None:
         (of_prices(Either((A, B)), A=DOWN), "it has alternatives"),
         (of_prices(Edge(False), A), "it has ^"),
         (of_prices(Repeat(Sequence((A, B)), 1, None)), "((A B)+) repeats more than a variable"),
-        (of_prices(plus(A), at_least("A", 2), A=DOWN), "a check may make A+ give rows back"),
+        (of_prices(plus(A), at_least("A", 2), A=DOWN), "a check may make A+ backtrack"),
         (of_prices(Repeat(A, LONGEST + 1, None)), f"it has more than {LONGEST} elements"),
         (of_prices(at_least("A", 2), A), "a check stands before the first row"),
     ],

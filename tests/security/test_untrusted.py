@@ -174,7 +174,7 @@ def test_the_default_profile_knows_locations_too(place: Path) -> None:
         db.execute(source("location = 'data', path = 'a.csv'"))
         db.execute(f"SET LOCATION more = '{place}/vault'")
         db.execute(source("location = 'more', path = 'c.csv'").replace("STREAM f", "STREAM g"))
-        with pytest.raises(ms.MillstreamError, match="inside of a location"):
+        with pytest.raises(ms.MillstreamError, match="inside a location"):
             db.execute(source("location = 'data', path = '../secret.csv'").replace("STREAM f", "STREAM h"))
         db.execute("RESET LOCATION more")
         with pytest.raises(ms.MillstreamError, match="no location"):

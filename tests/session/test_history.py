@@ -129,8 +129,8 @@ def test_what_is_reused_is_told_before() -> None:
         db.push("s", rows(0, 4))
         other = "ALTER QUERY q AS SELECT v, x FROM (SELECT v, sum(v) OVER (ROWS {} PRECEDING) AS x FROM s) WHERE x > 8"
         dry = db.sql("EXPLAIN " + other.format(2)).fetch()["plan"].to_pylist()
-        assert "goes on with its state" in dry[1]
-        assert "begins empty" in db.sql("EXPLAIN " + other.format(1)).fetch()["plan"].to_pylist()[1]
+        assert "continues with its state" in dry[1]
+        assert "starts empty" in db.sql("EXPLAIN " + other.format(1)).fetch()["plan"].to_pylist()[1]
         q.fetch()
         db.execute(other.format(2))
         db.push("s", rows(4, 6))

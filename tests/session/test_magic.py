@@ -58,7 +58,7 @@ def test_cells_run_sql(shell: InteractiveShell) -> None:
     for line in ("--live soon", "a b"):
         with capture_output(), pytest.raises(ms.BindError, match="%%millstream"):
             run(shell, f"%%millstream {line}\nSELECT v FROM s")
-    with capture_output(), pytest.raises(ms.BindError, match="no session"):
+    with capture_output(), pytest.raises(ms.BindError, match="not a session"):
         run(shell, "%millstream low")
 
 

@@ -100,7 +100,7 @@ HINT = "hint: give values: sql(text, params={'name': value}) for $name, params=[
         (
             "SELECT $x FROM s",
             {"x": object()},
-            "the parameter $x has the Python type object, which SQL does not have\n"
+            "the parameter $x has the Python type object, which has no SQL type\n"
             "  1 | SELECT $x FROM s\n    |        ^^",
         ),
         ("SELECT 1 FROM s", "x", f"params is a dict or a list, this is str\n{HINT}"),

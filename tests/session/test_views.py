@@ -1,4 +1,4 @@
-"""What a relation holds at an instant: views, snapshot(at), and both after a session was closed or crashed."""
+"""The content of a relation at an instant: views, snapshot(at), and both after a session was closed or crashed."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ def test_queries_come_and_go_while_a_job_runs(spark: Any, tmp_path: Path) -> Non
         assert [row["n"] for row in gets(past, 1)] == [31]
         total.resume()
         db.execute("ALTER QUERY total AS SELECT -sum(v) OVER (ROWS UNBOUNDED PRECEDING) AS n FROM a")
-        with pytest.raises(ms.UnsupportedError, match="another state"):
+        with pytest.raises(ms.UnsupportedError, match="other state"):
             db.execute("ALTER QUERY total AS SELECT sum(v) OVER (ROWS 3 PRECEDING) AS n FROM a")
         db.interrupt()
         run.join(PATIENCE)

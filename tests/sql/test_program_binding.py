@@ -384,8 +384,8 @@ def _underlined(error: MillstreamError) -> str:
 RETURNS = "; INSERT INTO RETURN VALUES (x)"
 MISTAKES = [
     # statement, underlined, message, hint
-    ("INSERT INTO RETURN SELECT a FROM return", "return", "RETURN can only be written to, by INSERT", "keep the rows"),
-    ("DELETE FROM return" + RETURNS, "return", "RETURN can only be written to", None),
+    ("INSERT INTO RETURN SELECT a FROM return", "return", "RETURN can only be used in INSERT", "keep the rows"),
+    ("DELETE FROM return" + RETURNS, "return", "RETURN can only be used in INSERT", None),
     ("INSERT INTO u VALUES (x)" + RETURNS, "u", "no table u in aggregate f", "available: t"),
     ("INSERT INTO tt VALUES (x)" + RETURNS, "tt", "no table tt in aggregate f", "did you mean t?"),
     ("DELETE FROM bids" + RETURNS, "bids", "an aggregate cannot use bids yet", "as arguments"),
@@ -489,9 +489,9 @@ def test_mistakes(body: str, underlined: str | None, message: str, hint: str | N
         (aggregate("INSERT INTO RETURN VALUES (x)", "TABLE inwindow(a, b);"), "inwindow(a, b)",
          "inwindow has 2 columns, the aggregate 1 arguments"),
         (aggregate("INSERT INTO inwindow VALUES (x); INSERT INTO RETURN VALUES (x)", "TABLE inwindow(a);"), "inwindow",
-         "only the window itself inserts into inwindow"),
+         "statements cannot insert into inwindow"),
         (aggregate("UPDATE inwindow SET a = 1; INSERT INTO RETURN VALUES (x)", "TABLE inwindow(a);"), "inwindow",
-         "only the window itself inserts into inwindow"),
+         "statements cannot insert into inwindow"),
         (aggregate("INSERT INTO RETURN VALUES (oldest())", "TABLE inwindow(a, b);", "f(x Int, y Int) : Int"),
          "oldest()", "oldest() is a row of several columns"),
         (aggregate("INSERT INTO RETURN VALUES (oldest().c)", "TABLE inwindow(a);"), "oldest().c",

@@ -12,7 +12,7 @@ CASES = [
     ("ALTER ⟨TABLE⟩ t ADD x int", "expected QUERY or STREAM, found 'TABLE'", None),
     (
         "CREATE STREAM s (v int) KEEP ⟨v⟩",
-        "expected how much is kept, found 'v'",
+        "expected an amount to keep, found 'v'",
         "KEEP 1 DAY, KEEP 10 GB, KEEP 1000000 ROWS or KEEP ALL",
     ),
     ("⟨VACUUM⟩", "expected a statement, found 'VACUUM'", None),

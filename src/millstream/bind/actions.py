@@ -77,7 +77,7 @@ class AlterStream:
 
 @dataclass(frozen=True)
 class PauseQuery:
-    """Let a query rest, or go on."""
+    """Pause or resume a query."""
 
     name: str
     resume: bool = False

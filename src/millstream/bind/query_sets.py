@@ -77,7 +77,7 @@ def _key_of(table: TableDef, context: Context, node: CreateQueries) -> str:
     return context.refuse(
         f"table {table.name} has no PRIMARY KEY of one column",
         node,
-        detail="its key tells the queries apart: results carry it as column query",
+        detail="the key identifies each query; results have it in the column query",
         hint=f"CREATE TABLE {table.name} (id … PRIMARY KEY, …)",
     )
 

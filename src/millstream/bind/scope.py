@@ -105,9 +105,9 @@ class Scope:
         named = named or tuple(item for item in self.items if item.answers_to(qualifier))
         if not named and qualifier in DECORATORS:
             self.context.fail(
-                f"{qualifier}.{node.name} is only for conditions in braces",
+                f"{qualifier}.{node.name} is only allowed in braces",
                 node,
-                hint="FROM gives one list of columns: those of the first input may have _1 behind their names",
+                hint="outside braces, columns of the first input may have the suffix _1",
             )
         if not named:
             aliases = [item.alias for item in self.items if item.alias]

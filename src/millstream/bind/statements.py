@@ -240,9 +240,9 @@ def _create_view(node: CreateView, context: Context) -> Define:
                 hint="query the tables themselves, or store the rows: CREATE TABLE … AS",
             )
         context.refuse(
-            "a view holds a relation",
+            "a view needs a relation",
             node.query,
-            detail="of a stream it would only hold the rows of the current instant",
+            detail="over a stream it would only contain the rows of the current instant",
             hint="give its streams windows: FROM s WINDOW(RANGE 10 MINUTES), or use CREATE STREAM … AS",
         )
     entry = ViewDef(str(node.name), bound.plan, bound.names, to_sql(node.query))
@@ -265,7 +265,7 @@ def _create_table(node: exp.Create, context: Context) -> Define | OnTables:
         target = node.this
         if isinstance(target, exp.Schema):
             context.refuse(
-                "a table is made of declared columns or of a query", target, hint="name and CAST columns in the query"
+                "a table has either declared columns or a query", target, hint="name and CAST columns in the query"
             )
         if not reads_only(node.expression, context, STORED):
             context.refuse(

@@ -67,13 +67,13 @@ def create_stream(node: CreateStream, context: Context) -> Define:
 def _kept(name: str, bound: Bound, keep: H.Keep, context: Context) -> StreamDef:
     """A stream that passes on the rows of a query and keeps them, so they must tell their time."""
     if bound.plan.kind is not Kind.EVENTS or bound.plan.lasts:
-        what = "a relation" if bound.plan.kind is Kind.RELATION else "events that last"
-        hint = "make it a stream of points in time: ISTREAM(…), TUMBLE(…), or leave KEEP out"
-        context.refuse(f"KEEP takes rows with one time, and this query gives {what}", keep, hint=hint)
+        what = "a relation" if bound.plan.kind is Kind.RELATION else "events with a duration"
+        hint = "turn it into events at points in time: ISTREAM(…), TUMBLE(…), or leave KEEP out"
+        context.refuse(f"KEEP needs rows with one time, and this query returns {what}", keep, hint=hint)
     times = sorted(context.time_columns(bound.plan), key=bound.plan.schema.index)
     if not times:
         hint = "select the column that the stream is ordered by, or window_end"
-        context.refuse("a derived stream that keeps rows needs their time among its columns", keep, hint=hint)
+        context.refuse("a derived stream with KEEP must select its time column", keep, hint=hint)
     entry = StreamDef(name, bound.plan.schema, Clock.EXTERNAL, times[0], plan=bound.plan)
     return dataclasses.replace(entry, keep=retention_of(keep, entry.clock, entry.is_by_number, context))
 

@@ -60,7 +60,7 @@ def _fitted(bound: Bound, node: exp.Insert, table: TableDef, context: Context) -
     wanted = [table.schema[column.name] for column in listed] or list(table.schema)
     fields = bound.plan.schema.fields
     if len(fields) != len(wanted):
-        more = "; rows of a relation have also valid_from and valid_to" if isinstance(bound.plan, R.Validity) else ""
+        more = "; rows of a relation also have valid_from and valid_to" if isinstance(bound.plan, R.Validity) else ""
         context.fail(
             f"{len(wanted)} columns are expected, and the query has {len(fields)}", node.expression,
             hint=f"name the columns: INSERT INTO {table.name} (…) SELECT …{more}",
@@ -86,7 +86,7 @@ def upserts(bound: Bound, keys: tuple[str, ...], node: exp.Expr, context: Contex
     if OP in names:
         context.fail(f"the sink adds a column {OP}, which the query has already", node, hint="give it another name")
     if plan.lasts:
-        context.refuse("events that last cannot be upserts", node, hint="write them to a sink without mode")
+        context.refuse("events with a duration cannot be upserts", node, hint="write them to a sink without mode")
     fields = plan.schema.fields
     came = plan if plan.kind is P.Kind.EVENTS else R.ToEvents(plan, "istream")
     written: P.Node = P.Project(came, (*P.passthrough(plan.schema), (OP, Literal(VARCHAR, "u"))))

@@ -71,7 +71,7 @@ def _is_same(known: Entry, entry: Entry) -> bool:
 def _redefine(database: Database, action: act.Define, text: str, home: Path) -> None:
     """Give a name another meaning: the queries that use it follow in the text."""
     if not isinstance(action.entry, DerivedDef | FunctionDef | AggregateDef):
-        raise _another(home, f"{word_for(type(action.entry))} {action.entry.name} is declared otherwise")
+        raise _another(home, f"{word_for(type(action.entry))} {action.entry.name} is declared differently")
     database.perform(replace(action, replace=True, in_use=True), text)
 
 

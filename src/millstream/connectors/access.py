@@ -141,7 +141,7 @@ def inside(path: str) -> PurePosixPath:
     parts = PurePosixPath(path)
     if parts.is_absolute() or ".." in parts.parts or path.startswith("~") or "\0" in path or "\\" in path:
         raise ConnectorError(
-            f"{path!r} is not a path inside of a location", hint="a relative path with no '..', such as 'events/*.csv'"
+            f"{path!r} is not a path inside a location", hint="a relative path with no '..', such as 'events/*.csv'"
         )
     return parts
 

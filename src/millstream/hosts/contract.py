@@ -148,7 +148,7 @@ class Host(Protocol):
         ...
 
     def pause(self, name: str) -> None:
-        """Let a query rest: no rows reach it."""
+        """Pause a query: no rows reach it."""
         ...
 
     def go_on(self, name: str) -> None:
@@ -218,7 +218,7 @@ class Host(Protocol):
         ...
 
     def content(self, name: str, at: int | None) -> pa.Table:
-        """What a relation holds at an instant, or now."""
+        """The content of a relation at an instant, or now."""
         ...
 
     def run(self, names: tuple[str, ...], report: Report | None = None) -> None:

@@ -367,7 +367,7 @@ class TableStore:
             if self._path is None:
                 raise
             raise StateError(
-                f"cannot open {self._path}, which has the rows of tables",
+                f"cannot open {self._path}, which holds the stored tables",
                 detail=str(error).splitlines()[0],
                 hint="restore it from a copy of the directory",
             ) from None

@@ -148,7 +148,7 @@ def _refuse(schema: Schema, reason: str, compared: frozenset[str] | None = None)
         if field.type.is_nested and (compared is None or field.name in compared):
             name = field.name.rpartition(".")[2]
             what, apart = _APART[field.type.name]
-            hint = f"leave {name} out in a subquery, or take it apart there: {apart.format(name)}"
+            hint = f"leave {name} out in a subquery, or unnest it there: {apart.format(name)}"
             raise _fault(name, f"{name} is {what}, which {reason}", hint)
 
 

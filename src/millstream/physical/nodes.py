@@ -109,7 +109,7 @@ class StoredTable(Physical):
         return f"StoredTable {self.table or f'({self.query})'} [{', '.join(self.schema.names)}]{where}"
 
 
-SEVERAL_ROWS = "a query that stands for a value gives more than one row"
+SEVERAL_ROWS = "a subquery used as a value returned more than one row"
 """what is wrong where a `single` join finds several matches"""
 
 

@@ -77,11 +77,11 @@ def parameters_of(plan: Node) -> frozenset[str]:
 INDEX, LIFT, CHANNELS = "index_constants", "lift_constants", "channel_events"
 SHARE, GROUP = "share_operators", "group_filters"
 SHARING = {
-    INDEX: "the index of a join with the constants finds the queries whose condition a row meets",
-    LIFT: "what no constant decides is computed once for all queries, below the join with their constants",
-    CHANNELS: "NEXT and FOLD keep an instance once for all queries that want it, which choose among what was found",
+    INDEX: "an index over the constants finds the queries that match a row",
+    LIFT: "work that does not depend on constants is done once for all queries, below the join with their constants",
+    CHANNELS: "NEXT and FOLD keep one instance for all queries that match it; queries are looked up when it is found",
     SHARE: "queries with the same operator over the same input run it once",
-    GROUP: "filters that differ in constants, of queries that were started one by one, are one lookup",
+    GROUP: "filters of separate queries that differ only in constants become one lookup",
 }
 """rules over several queries, each of which may be left out: the results are the same, and cost more; the last two are
 those of the in-process host, as it adds a query to those that run"""

@@ -20,7 +20,7 @@ class Unnest(Unary):
 
     def __post_init__(self) -> None:
         if self.input.kind is not Kind.EVENTS:
-            raise ValueError("only the arrays of events are taken apart")
+            raise ValueError("UNNEST needs events")
         require_names((self.array,), self.input.schema, "UNNEST")
         self.schema  # noqa: B018 - refuses duplicate names
 

@@ -117,9 +117,7 @@ class Caller:
             )
         for name in names:
             if not self.account.may_use(name):
-                raise ForbiddenError(
-                    f"account {self.account.name} may not use {name}", hint="ask the admin for a grant"
-                )
+                raise ForbiddenError(f"account {self.account.name} may not use {name}", hint="ask the admin for access")
 
     def push(self, database: Database, stream: str, rows: Any, once: tuple[str, int] | None = None) -> Counts:
         """Push its rows, which count towards what it may push."""

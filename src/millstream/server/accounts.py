@@ -185,7 +185,7 @@ def _read(path: Path) -> list[Account]:
     try:
         told = json.loads(path.read_bytes())
         if told["version"] != _VERSION:
-            raise ValueError(f"it has version {told['version']}, and this server knows {_VERSION}")
+            raise ValueError(f"it has version {told['version']}, and this server supports {_VERSION}")
         return [_account(each) for each in told["accounts"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StateError(

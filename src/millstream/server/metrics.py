@@ -18,10 +18,10 @@ def prometheus(database: Database, uptime: float, pushed: int) -> str:
 def _lines(database: Database, uptime: float, pushed: int) -> Iterator[str]:
     progress, queries = database.progress(), database.queries()
     yield from _one("millstream_uptime_seconds", "gauge", "Seconds since the server started", round(uptime, 3))
-    yield from _one("millstream_queries", "gauge", "Queries that run", len(queries))
+    yield from _one("millstream_queries", "gauge", "Running queries", len(queries))
     yield from _one("millstream_http_rows_total", "counter", "Rows pushed over HTTP", pushed)
-    yield from _one("millstream_rows_late_total", "counter", "Rows that were late", progress.late)
-    yield from _one("millstream_rows_rejected_total", "counter", "Rows that do not fit", progress.rejected)
+    yield from _one("millstream_rows_late_total", "counter", "Late rows", progress.late)
+    yield from _one("millstream_rows_rejected_total", "counter", "Rejected rows", progress.rejected)
     emitted = progress.rows_out
     yield from _one("millstream_rows_emitted_total", "counter", "Rows emitted by all queries", sum(emitted.values()))
     yield from _many("millstream_stream_rows_total", "counter", "Rows of a stream", "stream", progress.rows_in)

@@ -143,7 +143,7 @@ def check(address: Address, token: str | None, has_accounts: bool = False) -> No
     if token is None and not has_accounts:
         raise BindError(
             "a server needs a token or an account",
-            hint="set MILLSTREAM_TOKEN, add one with millstream account add, or ask for --no-token on loopback",
+            hint="set MILLSTREAM_TOKEN, add one with millstream account add, or use --no-token on loopback",
         )
     if token and len(token) < LEAST_SECRET:
         raise BindError(f"a token needs at least {LEAST_SECRET} characters")
@@ -151,5 +151,5 @@ def check(address: Address, token: str | None, has_accounts: bool = False) -> No
         raise BindError(
             f"{address.host} can be reached from other machines",
             detail="tokens and rows would be sent unencrypted",
-            hint="give --certificate and --key, or listen on 127.0.0.1",
+            hint="use --certificate and --key, or listen on 127.0.0.1",
         )

@@ -40,7 +40,7 @@ def _require_free(directory: Path, target: Path) -> None:
     if not target.parent.is_dir():
         raise StateError(f"there is no directory {target.parent}", hint="make it first")
     if target.parent.resolve().is_relative_to(directory.resolve()):
-        raise StateError("a backup cannot be inside of the session's directory")
+        raise StateError("a backup cannot be inside the session's directory")
 
 
 def _hold(directory: Path, held: Path) -> None:

@@ -126,9 +126,9 @@ def _frames(path: Path, data: bytes, number: int) -> tuple[list[Frame], int]:
 def _walk(path: Path, data: bytes, number: int) -> Iterator[tuple[Frame, int]]:
     """The frames with where each ends; a frame that the file ends within was never complete."""
     if len(data) < EMPTY_SIZE or data[_FILE.size : EMPTY_SIZE] != _CHECK.pack(zlib.crc32(data[: _FILE.size])):
-        raise DamagedError(path, 0, "it does not begin as such a file does")
+        raise DamagedError(path, 0, "it does not start like such a file")
     if _FILE.unpack_from(data) != (_MAGIC, number):
-        raise DamagedError(path, 0, "it belongs to another session, or to another version")
+        raise DamagedError(path, 0, "it belongs to another session or version")
     at, count = EMPTY_SIZE, 0
     while at + _FRAME_SIZE <= len(data):
         head = data[at : at + _FRAME.size]

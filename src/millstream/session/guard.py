@@ -64,13 +64,13 @@ class Guard:
                 raise BindError(
                     "only the operator may change settings here",
                     detail="this session has the profile untrusted",
-                    hint="ask for them when it is opened: ms.connect(…, setting=value)",
+                    hint="set them when you open it: ms.connect(…, setting=value)",
                 )
             case act.Define(entry=FunctionDef(python=PythonCode()) as function) if not self.is_free:
                 raise BindError(
                     f"function {function.name} is written in Python, and only the operator may register it",
                     detail="this session has the profile untrusted",
-                    hint="with db.as_operator(): db.register_function(…), if its code can be trusted with any input",
+                    hint="with db.as_operator(): db.register_function(…), if its code is safe for any input",
                 )
             case act.Define(entry=StreamDef(source=source) as stream) if source:
                 return replace(action, entry=replace(stream, source=self._granted(source)))

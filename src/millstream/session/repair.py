@@ -52,11 +52,11 @@ class _Repair:
                 self._manifest(self._directory / f"checkpoint-{number}", None)
             except DamagedError:
                 continue
-            self._report.append(f"checkpoint {number} is taken for the last one")
+            self._report.append(f"checkpoint {number} is used as the last one")
             return Current(number, 0)
         if not (self._directory / "journal-0").exists():
             raise StateError(
-                f"{self._directory} has neither a whole checkpoint nor the first journal",
+                f"{self._directory} has neither an intact checkpoint nor the first journal",
                 hint="restore it from a backup, or start in a new directory",
             )
         return Current(0, 0)
@@ -88,8 +88,8 @@ class _Repair:
         for query in lost_queries(host["queries"], lost):
             del host["queries"][query]
             record = kept.pop(f"query:{query}", None) or kept.pop(f"entry:{query}", None)
-            self._report.append(f"query {query} is gone with its state: {_text_of(record)}")
-        self._report += [f"rows of {stream} that waited to be put in order are gone" for stream in lost_streams(lost)]
+            self._report.append(f"query {query} is lost with its state: {_text_of(record)}")
+        self._report += [f"rows of {stream} that waited to be sorted are lost" for stream in lost_streams(lost)]
         self._set_aside(home)
         home.mkdir(mode=0o700)
         manifest = {**manifest, "kept": list(kept.items())}
@@ -100,7 +100,7 @@ class _Repair:
     def _journal(self, number: int) -> None:
         path = self._directory / f"journal-{number}"
         if not path.exists():
-            self._report.append(f"{path} is gone: all since checkpoint {number} is lost")
+            self._report.append(f"{path} is missing: everything since checkpoint {number} is lost")
         else:
             frames, damage, behind = salvage(path, number)
             if damage is None:

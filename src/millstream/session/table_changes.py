@@ -57,7 +57,7 @@ class TableChanges:
             if sink.options.get("connector") == "table" and read & self._of(sink.name):
                 raise UnsupportedError(
                     f"a query inserts into table {sink.name}, and another reads the changes of {sink.name}",
-                    hint="let the other one read the rows that are inserted: CREATE STREAM changes AS SELECT …",
+                    hint="read the inserted rows instead: CREATE STREAM changes AS SELECT …",
                 )
 
     def read(self, table: str) -> tuple[str, ...]:

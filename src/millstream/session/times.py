@@ -33,7 +33,7 @@ def to_micros(time: Moment) -> int:
         return (moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
     if isinstance(time, dt.date):
         return (time - dt.date(1970, 1, 1)).days * 86_400_000_000
-    raise DataError(f"a time is expected, not {time!r}", hint="give a datetime, ISO text, or int µs since the epoch")
+    raise DataError(f"a time is expected, not {time!r}", hint="pass a datetime, ISO text, or int µs since the epoch")
 
 
 def instant_of(stream: StreamDef, time: Moment) -> int:

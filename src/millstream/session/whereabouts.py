@@ -29,15 +29,15 @@ from millstream.plan.ties import Ties
 
 _OUTPUT = {Kind.EVENTS: "Stream", Kind.RELATION: "Store", Kind.TABLE: "Store"}
 
-_INSTANCES = ("what has begun and may go on, with its values", "what nothing can follow any more")
-_INSTANT = ("the rows of the present instant", "")
+_INSTANCES = ("open instances, with their values", "instances that no event can follow any more")
+_INSTANT = ("the rows of the current instant", "")
 _VALID = ("the valid rows", "rows that have ended")
 
 _KEPT: dict[type[Node], tuple[str, str]] = {
-    AdmitLate: ("the rows that late ones may come before", "rows that are later than that"),
+    AdmitLate: ("the rows that a late row may still precede", "rows that are later than LATENESS allows"),
     Aggregate: ("the tables of the program, of each key", "rows that left the window"),
     Arrange: _VALID,
-    AsofJoin: ("the rows that may be nearest to a later one", "rows that a nearer one follows"),
+    AsofJoin: ("the rows that may be nearest to a later one", "rows that a nearer row replaced"),
     Automaton: _INSTANCES,
     Coarsen: ("the rows that begin or end before the next instant", "rows that end before it"),
     Distinct: _INSTANT,
@@ -45,16 +45,16 @@ _KEPT: dict[type[Node], tuple[str, str]] = {
     Fold: _INSTANCES,
     Group: ("aggregates of the groups of open windows", "groups of windows that have ended"),
     Join: ("the valid rows of both sides", "rows that have ended"),
-    JoinTable: ("", "rows without a partner, unless the join keeps them"),
+    JoinTable: ("", "rows without a partner, unless the join emits them"),
     Match: ("attempts that may become matches, with the rows they need", "rows that no attempt needs"),
     Next: _INSTANCES,
     Over: ("the rows of the frame, of each key", "rows that left the frame"),
     RowSlots: ("aggregates of the slot, of each key", "all rows but the last of a slot"),
     Sessions: ("the rows of open sessions", ""),
-    SetOperation: ("how often each row is valid on either side", "rows that have ended"),
+    SetOperation: ("how many copies of each row are valid on each side", "rows that have ended"),
     Summarize: ("aggregates of each group that has valid rows", "groups without rows"),
     Ties: _INSTANT,
-    ToEvents: ("the rows of which it is not known yet whether they change", ""),
+    ToEvents: ("the rows that may still change", ""),
     Union: ("the rows that wait for other inputs", ""),
     Validity: ("the rows that are valid now: q.snapshot()", ""),
     Yield: ("where each key is in its slot", "all rows but the last of a slot"),

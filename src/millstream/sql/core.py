@@ -60,7 +60,7 @@ class StrictParser(DuckDBParser):
             # sqlglot tries one reading after the other: nested ones can multiply
             limits.check()
             if self._steps > self._most_steps:
-                raise LimitError("the statement takes too many steps to read", hint="nest it less deeply")
+                raise LimitError("the statement is too complex to parse", hint="nest it less deeply")
 
     def raise_error(self, message: str, token: Token = SENTINEL_NONE) -> NoReturn:
         found = token or self._curr

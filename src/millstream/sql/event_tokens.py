@@ -1,4 +1,4 @@
-"""Tokens of the event algebra: `$1.price`, and lengths of time such as `10min` inside of braces."""
+"""Tokens of the event algebra: `$1.price`, and lengths of time such as `10min` inside braces."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class EventParser(MatchParser):
                 node.set(part, self._parse_event_condition())
             if not self._match(TokenType.COMMA):
                 failure = self._failure(f"expected ',', found '{self._curr.text}'", self._curr)
-                failure.hint = "FOLD{which event is next, whether it goes on, what is computed}; any may be empty"
+                failure.hint = "FOLD{which event is next, whether it continues, what is computed}; any may be empty"
                 raise failure
         if not self._match(TokenType.R_BRACE, advance=False):
             node.set("expressions", self._parse_list(self._parse_expression, "an expression with AS"))

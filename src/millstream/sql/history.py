@@ -136,7 +136,7 @@ class HistoryParser(EventParser):
             return Keep(kind="BYTES", size=size, unit=unit)
         span = self._parse_time_span() or self._parse_number()
         if span is None:
-            failure = self._failure(f"expected how much is kept, found {quoted(self._curr)}", self._curr)
+            failure = self._failure(f"expected an amount to keep, found {quoted(self._curr)}", self._curr)
             failure.hint = "KEEP 1 DAY, KEEP 10 GB, KEEP 1000000 ROWS or KEEP ALL"
             raise failure
         return Keep(kind="TIME", size=span)

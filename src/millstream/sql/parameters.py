@@ -149,7 +149,7 @@ def _literal(value: Any) -> Parts:
         case _ if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
             yield from _literal(value.item())  # a number of NumPy
         case _:
-            raise ValueError(f"has the Python type {type(value).__name__}, which SQL does not have")
+            raise ValueError(f"has the Python type {type(value).__name__}, which has no SQL type")
 
 
 def _decimal(value: Decimal) -> Parts:

@@ -88,7 +88,7 @@ class RowPatternParser(ExpressionParser):
             return part
         node = PatternQuantifier(this=part, least=least, most=most, reluctant=bool(self._match(QUESTION_MARK)))
         if self._curr.token_type in _SHORT_QUANTIFIERS or self._at_bounds():
-            raise self._hinted(f"unexpected {quoted(self._curr)} behind a quantifier", _IN_PARENTHESES)
+            raise self._hinted(f"unexpected {quoted(self._curr)} after a quantifier", _IN_PARENTHESES)
         node.meta["start"], node.meta["end"] = part.meta["start"], self._prev.end
         return node
 

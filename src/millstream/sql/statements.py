@@ -91,8 +91,8 @@ def _check_length(text: str) -> None:
     seconds = work.limits.seconds if work is not None else 0.0
     most = min(LONGEST, int(seconds * _A_SECOND)) if seconds else LONGEST
     if len(text) > most:
-        detail = "the setting statement_timeout bounds it" if most < LONGEST else None
-        raise LimitError(f"the text has {len(text):,} characters, and at most {most:,} are read", detail=detail)
+        detail = "limited by the setting statement_timeout" if most < LONGEST else None
+        raise LimitError(f"the text has {len(text):,} characters; at most {most:,} are allowed", detail=detail)
 
 
 def to_sql(ast: exp.Expr) -> str:
@@ -109,7 +109,7 @@ def _check_unicode(text: str) -> None:
     except UnicodeEncodeError as error:
         span = Span(error.start, error.end)
         shown = text.encode(errors="replace").decode()
-        raise ParseError("this is half of a character", span=span, sql=shown) from None
+        raise ParseError("this is an incomplete character", span=span, sql=shown) from None
 
 
 def _parse_one(parser: MillstreamParser, tokens: list[Token], text: str) -> Statement:

@@ -130,7 +130,7 @@ class GroupedExpressions(ExpressionBinder):
         for node in group.expressions:
             if isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets):
                 self.context.refuse(
-                    "GROUPING SETS, ROLLUP and CUBE are not supported in a query that refers to another one",
+                    "GROUPING SETS, ROLLUP and CUBE are not supported in a correlated subquery",
                     node,
                     hint="write one query per set of keys, and combine them with UNION ALL",
                 )

@@ -47,10 +47,10 @@ def _input(node: exp.Expr, context: Context, entry: Entry) -> P.Node:
     if plan.kind is P.Kind.TABLE:
         context.refuse("a stored table has no events", node, hint="name a stream")
     return context.refuse(
-        "a relation has no events of its own",
+        "a relation has no events",
         node,
-        detail="its rows are valid for a while, they do not happen",
-        hint="take the events of its rows: (SELECT ISTREAM(…) FROM …)",
+        detail="its rows are valid for some time, not at a single instant",
+        hint="turn its rows into events: (SELECT ISTREAM(…) FROM …)",
     )
 
 
@@ -120,7 +120,7 @@ def _refuse_repeated(names: list[str], node: exp.Expr, context: Context) -> None
         context.fail(
             f"two columns would be called {repeated}",
             node,
-            detail="columns of the first input that the second has, too, get _1 behind their names",
+            detail="columns of the first input whose names also occur in the second get the suffix _1",
             hint="rename one of them in a query: (SELECT a AS b FROM …)",
         )
 
@@ -138,7 +138,7 @@ class _FoldBinder:
             context.fail(
                 f"the first input of FOLD has no column {missing[0]}",
                 node,
-                detail="columns of the second input begin with the values that the first has for them",
+                detail="columns of the second input start with the values from the first",
                 hint=f"leave it out on the right, (SELECT {_listed(left, right)} FROM …), or add it on the left",
             )
         self.right = self._widened()
@@ -170,7 +170,7 @@ class _FoldBinder:
         found: dict[str, tuple[str, exp.Expr]] = {}
         for part in self.node.expressions:
             if not isinstance(part, exp.Alias):
-                self.context.fail("what FOLD computes needs a name", part, hint="add AS …")
+                self.context.fail("a value that FOLD computes needs a name", part, hint="add AS …")
             if part.alias in self.right.schema:
                 self.context.fail(
                     f"{part.alias} is a column of the second input",
@@ -231,7 +231,7 @@ class _FoldBinder:
                 made = {key: (self.updated[key][0], coerce(expr, types[key])) for key, expr in bound.items()}
                 return made, computed.aggregates
             types = wider
-        return self.context.fail("what FOLD computes has no type", self.node, hint="CAST it")
+        return self.context.fail("a value that FOLD computes has no type", self.node, hint="CAST it")
 
     def _refuse_beginnings(self, bound: dict[str, Expr], aggregates: tuple[AggregateCall[Expr], ...]) -> None:
         names = {each.name for each in aggregates}
@@ -241,8 +241,8 @@ class _FoldBinder:
                 self.context.fail(
                     f"{name} is a column of the first input",
                     node,
-                    detail="an aggregate is over the events of the second input alone, and begins with none",
-                    hint="give it another name; or write what is added, such as $.n + 1 AS n",
+                    detail="an aggregate covers only events of the second input, and starts without any",
+                    hint="use another name, or an expression such as $.n + 1 AS n",
                 )
 
     def _conditions(self, types: dict[str, SqlType]) -> EventConditions:

@@ -1,4 +1,4 @@
-"""Conditions inside of braces: columns of the inputs by `$1`, `$2` and `$`, and DUR."""
+"""Conditions inside braces: columns of the inputs by `$1`, `$2` and `$`, and DUR."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class EventConditions(ExpressionBinder):
             f"{call.name} is not allowed here",
             call.node,
             detail="aggregates are only allowed in the third part of FOLD, and not inside each other",
-            hint="FOLD{…, …, count(*) AS n} computes one; $.n is what it was with the last event",
+            hint="FOLD{…, …, count(*) AS n} computes one; $.n is its previous value",
         )
 
     def _column(self, node: exp.Column) -> Expr:
@@ -56,7 +56,7 @@ class EventConditions(ExpressionBinder):
                 "decorators do not nest",
                 node,
                 detail="an input is one stream with one list of columns",
-                hint="name the column as that stream calls it, such as $1.price_1",
+                hint="use the column name of that stream, such as $1.price_1",
             )
         qualifier, name = node.table, node.name
         if not qualifier and name.startswith("$") and name[1:] in self.context.parameters:
@@ -65,7 +65,7 @@ class EventConditions(ExpressionBinder):
             return self._decorated(node, qualifier, name)
         if qualifier:
             self.context.fail(
-                f"no {qualifier} inside of braces",
+                f"no {qualifier} inside braces",
                 node,
                 hint="$1 is the first input, $2 the second, $ the last iteration",
             )
@@ -105,6 +105,6 @@ class EventConditions(ExpressionBinder):
             self.context.fail(
                 f"the {name} of an event cannot be read",
                 node,
-                detail="conditions may ask how long events last, not when they happen",
-                hint="DUR is how long the whole lasts, as in DUR >= 10 MINUTES",
+                detail="conditions can use the duration of events, not their times",
+                hint="DUR is the duration from the first event to the last, as in DUR >= 10 MINUTES",
             )

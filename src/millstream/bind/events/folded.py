@@ -30,11 +30,11 @@ class FoldValues(EventConditions):
             )
         if call.distinct and not is_idempotent(call):
             self.context.refuse(
-                "DISTINCT is not supported in FOLD", call.node, hint="fold a stream without repetitions"
+                "DISTINCT is not supported in FOLD", call.node, hint="remove duplicates from the stream first"
             )
         if call.order and depends_on_order(call):
             self.context.refuse(
-                "ORDER BY is not supported in FOLD", call.node, hint="events are taken in order of time"
+                "ORDER BY is not supported in FOLD", call.node, hint="events are processed in time order"
             )
         builtin = bind_builtin(call, EventConditions(self.context, self.names))
         for arg in builtin.args if builtin.fn != "count" else ():

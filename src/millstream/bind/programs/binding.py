@@ -157,7 +157,7 @@ class _Binding:
             self.context.refuse(
                 f"{definition.name} calls itself: {path}",
                 node,
-                hint="it may call itself, but not by way of another",
+                hint="an aggregate may call itself, but not through another one",
             )
         if again > 1:
             # the program around it, from here on

@@ -115,10 +115,10 @@ def _check_tables_used(node: CreateAggregate, context: Context, parameters: Decl
                 context.refuse("name a table of the body, optionally with AS alias", table)
             if name.lower() == RETURN:
                 if table is not target or not isinstance(statement, exp.Insert):
-                    context.refuse("RETURN can only be written to, by INSERT", table, hint="keep the rows in a table")
+                    context.refuse("RETURN can only be used in INSERT", table, hint="keep the rows in a table")
             elif name.lower() == WINDOW and table is target and not isinstance(statement, exp.Delete):
                 context.refuse(
-                    "only the window itself inserts into inwindow",
+                    "statements cannot insert into inwindow",
                     table,
                     hint="statements may read it and delete from it",
                 )

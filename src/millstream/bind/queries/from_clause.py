@@ -226,7 +226,7 @@ def _failed_rows(node: exp.Table, context: Context) -> P.Node | None:
     rows = context.catalog.errors_of(name)
     if not isinstance(rows, FailedRows):
         context.fail(
-            f"query {name} leaves no rows out",
+            f"query {name} has no rejected rows",
             node,
             detail="it stops at an error, or computes nothing that could fail",
             hint="SET on_error = 'row' before it starts",

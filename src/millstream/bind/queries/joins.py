@@ -68,9 +68,9 @@ def refuse_two_streams(message: str, node: exp.Expr, context: Context) -> NoRetu
     """Say that streams meet only within windows."""
     if node.find(WindowTable) is not None and len(list(node.root().find_all(WindowTable))) > 1:
         context.refuse(
-            "nothing says that the rows are in the same window",
+            "this join does not compare the windows",
             node,
-            detail="rows of two window tables meet only within a window",
+            detail="rows of two window tables join only within the same window",
             hint="compare the windows: a.window_end = b.window_end AND …",
         )
     context.refuse(

@@ -21,7 +21,7 @@ def bind_qualified(select: exp.Select, context: Context, bind: Callable[[exp.Sel
     named = {item.alias.lower(): item.this for item in select.expressions if isinstance(item, exp.Alias)}
     asked = _spelled(condition, {name: expr for name, expr in named.items() if expr.find(exp.Window) is not None})
     if asked.find(exp.Window) is None:
-        context.fail("QUALIFY asks what OVER computes, and there is none", condition, hint="use WHERE")
+        context.fail("QUALIFY needs OVER", condition, hint="use WHERE")
     if select.args.get("distinct") is not None:
         context.refuse(
             "DISTINCT with QUALIFY is not supported",

@@ -67,7 +67,7 @@ def _refuse_recursion(with_: exp.Expr, context: Context) -> None:
                 context.refuse(
                     f"{cte.alias} refers to itself",
                     table,
-                    detail="each row of a stream would be followed forever",
+                    detail="recursion over a stream never ends",
                     hint="WITH RECURSIVE works on stored tables only",
                 )
 

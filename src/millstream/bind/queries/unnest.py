@@ -146,7 +146,7 @@ def _check_join(join: exp.Join, plan: P.Node, context: Context) -> None:
         )
     if plan.kind is not P.Kind.EVENTS:
         what = "a relation" if plan.kind is P.Kind.RELATION else "a stored table"
-        hint = "take it apart before the window: (SELECT … FROM s, UNNEST(…) AS u(x)) WINDOW(…)"
+        hint = "use UNNEST before the window: (SELECT … FROM s, UNNEST(…) AS u(x)) WINDOW(…)"
         context.refuse(
             f"{_word(join.this)} needs a stream, not {what}", join, hint=hint if plan.kind is P.Kind.RELATION else None
         )

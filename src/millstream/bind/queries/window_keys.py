@@ -228,9 +228,7 @@ class _Groups:
     def _value(self, at: exp.Expr) -> exp.Expr:
         """The value of the key itself."""
         if self.key.bounds:
-            self.context.fail(
-                "a window has no value of its own here", at, hint=f"select {', '.join(self.key.bounds)}".lower()
-            )
+            self.context.fail("a window is not a value here", at, hint=f"select {', '.join(self.key.bounds)}".lower())
         if not self.key.is_struct:
             return _column(START, at)
         bounds = zip(("start", "end"), _both(at), strict=True)
@@ -241,7 +239,7 @@ class _Groups:
         given, meant = (list(map(to_sql, call_of(each)[1])) for each in (node, self.key.node))
         if given != meant:
             self.context.fail(
-                f"{call_of(node)[0]} is about another window than GROUP BY",
+                f"{call_of(node)[0]} does not match the window in GROUP BY",
                 node,
                 hint=f"GROUP BY has {to_sql(self.key.node)}",
             )

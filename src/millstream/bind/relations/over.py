@@ -106,7 +106,7 @@ def bind_first_rows(node: exp.Expr, context: Context, bind: Callable[[exp.Expr],
     inner_select, order, hidden = with_order_columns(node, "$first")
     if hidden and node.args.get("distinct") is not None:
         context.fail(
-            "with DISTINCT, ORDER BY names what is selected", node.args["order"], hint="select what you order by"
+            "with DISTINCT, ORDER BY needs selected columns", node.args["order"], hint="select the columns of ORDER BY"
         )
     bound = bind(inner_select)
     plan, columns = bound.plan, bound.plan.schema.names

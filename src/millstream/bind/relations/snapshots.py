@@ -63,7 +63,7 @@ def refuse_clauses(node: exp.Expr, context: Context) -> None:
     for key in ("limit", "offset"):
         if (clause := node.args.get(key)) is not None:
             context.refuse(
-                f"{key.upper()} is not supported in a query about each row of another",
+                f"{key.upper()} is not supported in a correlated subquery",
                 clause,
                 hint="number the rows instead: … FROM (SELECT *, row_number() OVER (PARTITION BY … ORDER BY …) AS n …)",
             )
@@ -147,7 +147,7 @@ def named_windows(select: exp.Select) -> dict[str, exp.Window]:
 def _refuse_over(context: Context) -> Callable[[exp.Window, ExpressionBinder], Expr]:
     def refuse(node: exp.Window, _: ExpressionBinder) -> Expr:
         return context.refuse(
-            "OVER in a query about each row of another",
+            "OVER is not supported in a correlated subquery",
             node,
             hint="compute it in a subquery in FROM: … FROM (SELECT *, row_number() OVER (…) AS n FROM …)",
         )

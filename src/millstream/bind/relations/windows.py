@@ -133,10 +133,10 @@ def _as_events(rows: P.Node, node: exp.Expr, context: Context) -> P.Node:
         return events
     if _is_too_fine(rows, context):
         context.refuse(
-            "a window over a relation would take every row in every microsecond",
+            "a window over a relation would count every row in every microsecond",
             node,
-            detail="its rows are already valid for some time, and a window counts each instant of it",
-            hint="say how often, … GRANULARITY(1 SECOND) WINDOW(RANGE …), or turn it into events, ISTREAM(…)",
+            detail="its rows are already valid for some time, and a window counts each instant",
+            hint="set a granularity: … GRANULARITY(1 SECOND) WINDOW(RANGE …), or turn it into events: ISTREAM(…)",
         )
     return R.ToEvents(rows, "rstream", _granularity(rows))
 
@@ -185,7 +185,7 @@ def _without_deleted(plan: R.Window, node: StreamWindow, item: Item, context: Co
         context.refuse(
             "DELETE WHEN needs the latest row of each key",
             node.delete,
-            detail="a row that deletes ends the row of its key",
+            detail="a deletion ends the row with its key",
             hint="s [PARTITION BY key ROWS 1 DELETE WHEN …]",
         )
     deletes = ExpressionBinder(context, Scope(context, (item,))).condition(node.delete)
@@ -277,7 +277,7 @@ def _rate(plan: P.Node, node: exp.Expr, context: Context) -> int:
         context.refuse(
             "RSTREAM would emit every row in every microsecond",
             node,
-            hint="choose how often, FROM s WINDOW(RANGE …) GRANULARITY(1 SECOND), or use ISTREAM",
+            hint="set a granularity: FROM s WINDOW(RANGE …) GRANULARITY(1 SECOND), or use ISTREAM",
         )
     return _granularity(plan)
 

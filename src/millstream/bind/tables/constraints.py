@@ -65,7 +65,7 @@ def _clause(node: exp.Expr, context: Context) -> str:
         context.refuse(
             f"{_word(node)} is not supported",
             node,
-            hint="a table keeps PRIMARY KEY, UNIQUE, NOT NULL, DEFAULT and CHECK",
+            hint="tables support PRIMARY KEY, UNIQUE, NOT NULL, DEFAULT and CHECK",
         )
     query = node.find(exp.Query)
     if query is not None:

@@ -155,7 +155,7 @@ class ArrangedBinder:
         for clause in ("slide", "active"):
             if spec.args.get(clause):
                 self.context.refuse(
-                    "SLIDE and ACTIVE EXPIRATION are for rows in order of time",
+                    "SLIDE and ACTIVE EXPIRATION need rows in time order",
                     node,
                     hint="give the window in FROM a slide: s [RANGE 1 HOUR SLIDE 1 MINUTE]",
                 )

@@ -70,7 +70,7 @@ def with_late_rows(rows: P.Node, length: int, node: exp.Expr, context: Context) 
         context.refuse(
             "LATENESS is for windows over a declared stream",
             node,
-            detail="only a stream with times of its own knows which rows came late",
+            detail="only a declared stream with times has late rows",
             hint="put the window directly over the stream, or declare the stream with SLACK",
         )
     late = P.Scan(entry.name, entry.side("late"), "late")
@@ -114,8 +114,8 @@ def _windows(node: WindowTable, type_: SqlType, context: Context) -> Windows:
         context.fail(
             "the step of CUMULATE does not fit into its size",
             node.args["slide"],
-            detail="windows grow step by step until they have their size",
-            hint="a whole number of steps makes the size",
+            detail="windows grow by one step at a time until they reach the size",
+            hint="the size must be a multiple of the step",
         )
     windows = Cumulating(size, slide, offset) if node.kind == "CUMULATE" else Hopping(size, slide, offset)
     if windows.most > MOST_WINDOWS:

@@ -27,15 +27,17 @@ def add(
     ] = None,
     password: Annotated[
         str | None,
-        typer.Option("--password", envvar="MILLSTREAM_PASSWORD", help="Default: a new one, which is printed."),
+        typer.Option("--password", envvar="MILLSTREAM_PASSWORD", help="Default: generate one and print it."),
     ] = None,
     queries: Annotated[
-        int | None, typer.Option("--queries", min=0, help="How many queries it may have running.")
+        int | None, typer.Option("--queries", min=0, help="How many queries the account may run at once.")
     ] = None,
-    rows: Annotated[int | None, typer.Option("--rows-per-second", min=1, help="How many rows it may push.")] = None,
+    rows: Annotated[
+        int | None, typer.Option("--rows-per-second", min=1, help="Rows per second that the account may push.")
+    ] = None,
     debug: Debug = False,
 ) -> None:
-    """Add an account, or replace one. The password is its token, too. A server that runs must be started again."""
+    """Add an account, or replace one. The password is also its token. A running server needs no restart."""
     with explained(debug):
         from millstream.server.accounts import Accounts
 

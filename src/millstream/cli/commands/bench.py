@@ -60,9 +60,9 @@ WORKLOADS = (
 
 
 def bench(
-    rows: Annotated[int, typer.Option("--rows", "-n", min=1, help="Quotes of 100 symbols.")] = 2_000_000,
+    rows: Annotated[int, typer.Option("--rows", "-n", min=1, help="Rows: quotes of 100 symbols.")] = 2_000_000,
     engine: Annotated[EngineName, typer.Option("--engine", "-e", help="Where queries run.")] = EngineName.embedded,
-    repeat: Annotated[int, typer.Option("--repeat", min=1, help="The best of so many runs counts.")] = 3,
+    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Number of runs; the best one counts.")] = 3,
     master: Master = None,
     conf: Conf = None,
     debug: Debug = False,

@@ -36,7 +36,8 @@ def generate(
     rows: Annotated[int, typer.Option("--rows", "-n", min=0, help="Rows (events of all tables, for nexmark).")],
     out: Annotated[Path, typer.Option("--out", "-o", help="A file, or a directory for all tables of nexmark.")],
     format: Annotated[
-        Format | None, typer.Option("--format", "-f", help="Default: by the file's extension; Parquet in a directory.")
+        Format | None,
+        typer.Option("--format", "-f", help="Default: from the file's extension; Parquet in a directory."),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same rows.")] = 0,
     table: Annotated[
@@ -44,15 +45,15 @@ def generate(
     ] = None,
     rate: Annotated[float, typer.Option("--rate", min=0.001, help="Events per second of event time.")] = 1000.0,
     disorder: Annotated[
-        str | None, typer.Option("--disorder", metavar="TIME", help="Rows out of order by up to, e.g., '2 seconds'.")
+        str | None, typer.Option("--disorder", metavar="TIME", help="How far out of order rows are: '2 seconds'.")
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
     debug: Debug = False,
 ) -> None:
     """Write generated events to files.
 
-    **nexmark** tells of auctions: of 50 events one is a new person, three are new auctions and 46 are bids, some
-    sellers, bidders and items being much busier than others; a fourth table holds the auctions that closed.
+    **nexmark** has auctions: of 50 events, one is a new person, three are new auctions and 46 are bids. Some sellers,
+    bidders and items are much busier than others. A fourth table has the auctions that closed.
 
     **Examples**
 

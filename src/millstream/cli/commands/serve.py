@@ -29,17 +29,23 @@ def serve(
     ] = None,
     key: Annotated[Path | None, typer.Option("--key", metavar="PEM", help="TLS: the private key.")] = None,
     postgres: Annotated[
-        int, typer.Option("--postgres", metavar="PORT", min=0, max=65535, help="Also listen for clients of PostgreSQL.")
+        int,
+        typer.Option(
+            "--postgres", metavar="PORT", min=0, max=65535, help="Also listen for PostgreSQL clients; 0: do not."
+        ),
     ] = 0,
     location: Locations = None,
     engine: Annotated[
-        str, typer.Option("--engine", help="embedded, or spark: queries run on Spark, nothing is kept.")
+        str, typer.Option("--engine", help="Where the queries run: embedded, or spark (state is not kept).")
     ] = "embedded",
     no_token: Annotated[bool, typer.Option("--no-token", help="Loopback only: require no token.")] = False,
     drain: Annotated[
         float,
         typer.Option(
-            "--drain", metavar="SECONDS", min=0, help="At the end: how long to keep answering, but as not ready."
+            "--drain",
+            metavar="SECONDS",
+            min=0,
+            help="At shutdown: how long to answer requests while /ready returns 503.",
         ),
     ] = 1.0,
     debug: Debug = False,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 HELP = """\
 Statements end with a semicolon. A SELECT over a stream starts a continuous query; over tables it answers at once.
-SHOW STREAMS, SHOW QUERIES, EXPLAIN SELECT …, STOP q1 and SET name = value work as everywhere.
+SHOW STREAMS, SHOW QUERIES, EXPLAIN SELECT …, STOP q1 and SET name = value work here too.
 
   \\d                     list streams, tables, sinks, functions and running queries
   \\d name                describe one
@@ -32,8 +32,8 @@ SHOW STREAMS, SHOW QUERIES, EXPLAIN SELECT …, STOP q1 and SET name = value wor
   \\run [name]            read the declared sources of all queries, or of one, to their end (Ctrl-C stops)
   \\finish                end of all inputs: every query emits its remaining rows
   \\fetch [name]          new rows of all queries, or of one
-  \\watch [name] [secs]   fetch again every 2 seconds, or every so many, until Ctrl-C
-  \\snapshot name [time]  what a query over windows holds now, or at a time
+  \\watch [name] [secs]   fetch every 2 seconds (or every secs seconds) until Ctrl-C
+  \\snapshot name [time]  the content of a query over windows, now or at a time
   \\i file                run a file
   \\timing                turn the timing of statements on or off
   \\?, \\h or help         this text

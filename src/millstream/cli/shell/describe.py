@@ -49,7 +49,7 @@ def list_all(database: Database) -> RenderableType:
             table.add_row(kind, name, Text(", ".join(f"{column} {type_}" for column, type_ in columns)))
     for query in database.queries():
         table.add_row("query", query.name, Text(" ".join(query.sql.split())))
-    return table if table.row_count else Text("nothing is declared yet; CREATE STREAM … makes a stream")
+    return table if table.row_count else Text("nothing is declared yet; declare a stream with CREATE STREAM …")
 
 
 def describe(database: Database, name: str) -> RenderableType:
@@ -92,7 +92,7 @@ def _describe_remote(database: Database, name: str) -> RenderableType:
 def _describe_query(database: Database, name: str) -> RenderableType:
     query = next((query for query in database.queries() if query.name.lower() == name.lower()), None)
     if query is None:
-        hint = database.catalog.suggest(name) if hasattr(database, "catalog") else "\\d lists what is there"
+        hint = database.catalog.suggest(name) if hasattr(database, "catalog") else "\\d lists all names"
         raise CatalogError(f"nothing is named {name}", hint=hint)
     table = _table("column", "type")
     for field in query.schema:

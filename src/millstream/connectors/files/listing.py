@@ -92,7 +92,7 @@ def fixed_part(path: str) -> Path:
 def confined(path: Path, within: str | None) -> Path:
     """The path, if what it leads to lies in `within`: a link must not lead out of a location."""
     if within is not None and not path.resolve().is_relative_to(Path(within).resolve()):
-        raise ConnectorError(f"{path} leads out of its location", detail="it is, or lies behind, a symbolic link")
+        raise ConnectorError(f"{path} leads out of its location", detail="it is a symbolic link, or its path has one")
     return path
 
 

@@ -135,8 +135,8 @@ class FileSource:
         if (name := self.changed(offset)) is not None:
             raise ConnectorError(
                 f"{name} is not the file that was read before",
-                detail="what was read of it has changed, or it is gone",
-                hint="restore the file; a changed one can be read by a new stream",
+                detail="the part that was read has changed, or the file is missing",
+                hint="restore the file; to read the changed one, declare a new stream",
             )
         reached = offset.get("file")
         for path in self.files():

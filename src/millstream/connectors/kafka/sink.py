@@ -209,7 +209,7 @@ class KafkaSink(SeenAtOnce):
                     if self._producer.poll(0.1):
                         until = time.monotonic() + self._cluster.timeout_seconds
                     if time.monotonic() > until:
-                        raise self._cluster.unreachable("messages are not taken") from None
+                        raise self._cluster.unreachable("messages are not accepted") from None
         self._producer.poll(0)
 
     def _begin(self) -> None:
@@ -234,7 +234,7 @@ class KafkaSink(SeenAtOnce):
         try:
             if not self._exactly_once:
                 if self._producer.flush(self._cluster.timeout_seconds):
-                    raise self._cluster.unreachable("messages are not taken")
+                    raise self._cluster.unreachable("messages are not accepted")
                 self._check()
             elif self._in_transaction:
                 if self._timer is not None:

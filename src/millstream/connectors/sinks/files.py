@@ -48,7 +48,7 @@ def file_sink(options: Options) -> Sink:
     """The sink that the options of a declaration mean."""
     overwrite, append = options.flag("overwrite"), options.flag("append")
     if overwrite and append:
-        raise ConnectorError(f"{options.owner}: overwrite and append exclude each other", hint="choose one")
+        raise ConnectorError(f"{options.owner}: overwrite and append cannot both be set", hint="choose one")
     existing: Existing = "overwrite" if overwrite else "append" if append else "refuse"
     form = options.choice("format", (*FORMATS, "json", "delta", "iceberg"))
     if form == "delta":
@@ -78,7 +78,7 @@ def file_sink(options: Options) -> Sink:
         return PartFileSink(path, settings, rows_per_file)
     if form not in ("csv", "jsonl"):
         raise ConnectorError(
-            f"{options.owner}: single_file is not possible with {form}", hint="use csv or jsonl, or leave it out"
+            f"{options.owner}: single_file is not supported with {form}", hint="use csv or jsonl, or leave it out"
         )
     return SingleFileSink(path, settings)
 
@@ -125,7 +125,7 @@ class PartFileSink:
         missing = [n for n in range(self._first, self._finished) if not self._visible(n).exists()]
         if missing:
             raise ConnectorError(
-                f"{self._visible(missing[0])} was committed and is missing",
+                f"{self._visible(missing[0])} was committed but is missing",
                 hint="restore the file, or restart the query with another path",
             )
 
@@ -299,7 +299,7 @@ class SingleFileSink(SeenAtOnce):
 def already_there(path: Path | str) -> ConnectorError:
     """A query must not mix its rows with those of another one, nor replace them, unless it is told to."""
     return ConnectorError(
-        f"{path} has results already",
+        f"{path} already has results",
         hint="choose another path, or set overwrite = true to replace them, append = true to add to them",
     )
 

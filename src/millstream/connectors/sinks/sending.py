@@ -35,7 +35,7 @@ class Again(Exception):
 
 def missing_rows(there: int, written: int) -> str:
     """What is wrong with a target that has fewer rows of a query than were written to it."""
-    return f"it has {there} rows of the query, and {written} were written; it was changed or restored meanwhile"
+    return f"it has {there} rows of the query, but {written} were written; it was changed or restored in between"
 
 
 def layout_of(schema: Schema) -> pa.Schema:

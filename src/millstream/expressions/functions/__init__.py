@@ -38,10 +38,10 @@ __all__ = [
 ]
 
 _CLOCK = (
-    "a query never reads a clock: its results depend on its input alone",
+    "a query never reads a clock: its results depend only on its input",
     "to stamp rows as they arrive, declare the stream with ORDER BY current_time and use its time column",
 )
-_CHANCE = ("a query gives the same rows whenever it runs again", "compute such values before they enter a stream")
+_CHANCE = ("a query must give the same rows whenever it runs again", "compute such values before they enter a stream")
 REFUSED.update(
     dict.fromkeys(
         (

@@ -25,7 +25,7 @@ def _element(args: tuple[Expr, ...]) -> Expr | None:
     if array.type.element is None:
         raise BindError(f"{array.type} is not an array", hint="a[1] is the first element of the array a")
     if place is None:
-        raise BindError(f"the place of an element is a whole number, not {args[1].type}", hint="a[1] is the first")
+        raise BindError(f"the index of an element is a whole number, not {args[1].type}", hint="a[1] is the first")
     return Call(array.type.element, "list_extract", (array, place))
 
 

@@ -76,7 +76,7 @@ def _to_domain(expr: Expr, type_: SqlType, safe: bool) -> Expr:
     """A value of a domain, from one of the type that carries it; a UUID converts to text and to nothing else."""
     plain = expr.type.is_text or expr.type.is_numeric or expr.type.name == "BOOLEAN"
     if (UUID in (expr.type, type_) and not expr.type.is_text) or not plain or (expr.type == UUID and type_ != VARCHAR):
-        hint = "only text is cast to a UUID, and a UUID only to text" if UUID in (expr.type, type_) else None
+        hint = "only text can be cast to a UUID, and a UUID only to text" if UUID in (expr.type, type_) else None
         raise BindError(f"cannot cast {expr.type} to {type_}", hint=hint)
     if expr.type == UUID:
         return Literal(VARCHAR, expr.value) if isinstance(expr, Literal) else Cast(VARCHAR, expr, safe)

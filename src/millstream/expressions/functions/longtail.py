@@ -56,18 +56,18 @@ def resolve_in_duckdb(name: str, args: tuple[Expr, ...]) -> Expr:
     if "volatile" in kinds:
         raise UnsupportedError(
             f"{name} is not allowed in a continuous query",
-            detail="its result depends on more than its arguments, so a restart would give other rows",
+            detail="its result does not depend only on its arguments, so a restart would give other rows",
         )
     probe = tuple(
         (arg.type.duckdb, repr(arg.value) if isinstance(arg, Literal) and arg.type.is_text else None) for arg in args
     )
     found = _result_type(name, probe)
     if found is None:
-        raise BindError(f"no function {signature(name, args)}", hint="cast the arguments to the types it takes")
+        raise BindError(f"no function {signature(name, args)}", hint="cast the arguments to its parameter types")
     type_ = _WIDER.get(found) or parse_type(found)
     if type_ is None or any(part.fields for part in (type_, *(arg.type for arg in args))):
         # structs and maps would need a translation for Spark
-        raise UnsupportedError(f"{signature(name, args)}, which gives {found}, is not supported")
+        raise UnsupportedError(f"{signature(name, args)}, which returns {found}, is not supported")
     return Call(type_, name, args)
 
 

@@ -42,10 +42,10 @@ class Alteration:
     def lines(self) -> list[str]:
         """What is reused and what is computed anew, for EXPLAIN."""
         if self.replays:
-            return [f"all operators: computed anew from {self.rows} kept rows"]
+            return [f"all operators: computed again from {self.rows} kept rows"]
         kernels = [node for node in self.reused if isinstance(node, physical.Apply)]
-        found = [f"{node.label()}: goes on with its state" for node in kernels]
-        found += [f"{node.label()}: begins empty, no history reaches back far enough" for node in self.fresh]
+        found = [f"{node.label()}: continues with its state" for node in kernels]
+        found += [f"{node.label()}: starts empty, no history reaches back far enough" for node in self.fresh]
         return found or ["no operator keeps state: the new definition takes over at once"]
 
 

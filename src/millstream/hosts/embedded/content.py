@@ -1,4 +1,4 @@
-"""What a relation holds at an instant: rows already delivered that are still valid, and those that are about to be."""
+"""The content of a relation at an instant: delivered rows that are still valid, and those that are about to be."""
 
 from __future__ import annotations
 

@@ -438,7 +438,7 @@ class EmbeddedHost(Lifecycle):
         )
 
     def content(self, name: str, at: int | None) -> pa.Table:
-        """What a relation holds: without `at` at the latest time that any of its streams has come to."""
+        """The content of a relation: without `at` at the latest time that any of its streams has come to."""
         running = self._look(name)
         if at is not None and at < running.held.since and running.error is None:
             running = self.past(running, at)

@@ -105,8 +105,8 @@ def told(stream: Stream) -> str:
     """What is kept of a stream, and where."""
     name, history = stream.definition.name, stream.history
     if history is None:
-        return f"{name}: nothing is kept; KEEP, or a running RANGE window, would"
+        return f"{name}: no rows are kept; KEEP, or a running RANGE window, would keep some"
     kind = "its store" if stream.definition.keep is not None else "what live windows hold"
     where = "in memory" if history.directory is None else "in Parquet files"
-    whole = "all rows since the stream began" if history.lost == BEGIN else "not from the first row on"
+    whole = "all rows since the stream began" if history.lost == BEGIN else "not since the stream began"
     return f"{name}: {history.rows} rows from {kind}, {where}, {whole}"

@@ -104,7 +104,7 @@ class DeclaredInputs:
         self, stream: str, rows: pa.RecordBatch, rejected: tuple[Rejected, ...] = (), once: Once | None = None
     ) -> Counts:
         if once is not None:
-            raise UnsupportedError("pushes with a number are for the in-process engine")
+            raise UnsupportedError("numbered pushes work on the in-process engine only")
         entry = self.find(stream)
         if self._finished:
             raise DataError(f"stream {entry.stream.name} has ended", hint="push rows before finish()")

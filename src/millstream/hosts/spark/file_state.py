@@ -197,7 +197,7 @@ def state_directory() -> tuple[Path, int]:
         raise EngineError(
             f"the checkpoint {place} is not in a file system of this machine"
             if place
-            else "workers were not told where the checkpoint of their streaming query is",
+            else "workers do not know the checkpoint of their streaming query",
             hint=f"set {KEPT_AS} to {VARIABLES}, which keeps state in Spark's state store",
         )
     return Path(local(place)) / STATE_PLACE, int(number)

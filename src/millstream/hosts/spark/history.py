@@ -112,7 +112,7 @@ class SparkHistory(DeclaredInputs):
             raise UnsupportedError(f"{program.name} would have other columns", hint="name and cast them as they were")
         if _states(old.program.plan) != _states(program.plan):
             raise UnsupportedError(
-                f"{program.name} would need another state, which cannot be computed while a job runs",
+                f"{program.name} would need other state, which cannot be computed while a job runs",
                 detail="on Spark, a query that is altered continues with the state of its kernels",
                 hint="stop the query and start the other one WITH HISTORY",
             )
@@ -122,7 +122,7 @@ class SparkHistory(DeclaredInputs):
     def explain_alteration(self, program: ReadyQuery) -> list[str]:
         old = self._in_a_job(program.name, "ALTER QUERY")
         same = _states(old.program.plan) == _states(program.plan)
-        return ["the job starts again, and all state is reused" if same else "refused: it would need another state"]
+        return ["the job starts again, and all state is reused" if same else "rejected: it would need other state"]
 
     def pause(self, name: str) -> None:
         """The job starts again, and no rows reach the query."""
@@ -138,7 +138,7 @@ class SparkHistory(DeclaredInputs):
             together = other is not query and other.job == query.job
             if together and not kernels.isdisjoint(_kernels(other.program.plan)):
                 raise UnsupportedError(
-                    f"{query.program.name} shares a kernel with {other.program.name}, which goes on",
+                    f"{query.program.name} shares a kernel with {other.program.name}, which keeps running",
                     hint="stop it; it can be started again WITH HISTORY",
                 )
         query.paused = paused
@@ -148,9 +148,9 @@ class SparkHistory(DeclaredInputs):
         query = self._queries[name.lower()]
         if query not in self._at_work or not self.is_streaming(query.program.plan):
             raise UnsupportedError(
-                f"{what} is for queries of a streaming job that runs",
+                f"{what} works only for queries of a running streaming job",
                 detail=f"{query.program.name} runs when all its inputs have ended",
-                hint="let it read a source without an end, and start the job: db.run()",
+                hint="use a source that does not end, and start the job: db.run()",
             )
         return query
 
@@ -194,5 +194,5 @@ def _bounded(entry: Input) -> Input:
 def _told(entry: Input) -> str:
     name = entry.stream.name
     if pushed_to(entry) is None:
-        return f"{name}: its source, from its beginning on"
+        return f"{name}: its source, from the beginning"
     return f"{name}: " + ("the rows that were pushed" if entry.stream.keep is not None else "nothing is kept")

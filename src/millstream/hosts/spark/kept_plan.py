@@ -74,7 +74,7 @@ class KeptPlan:
             declared = {stream.name.lower(): stream for stream in before.streams}
             for stream in self.streams:
                 if declared.get(stream.name.lower(), stream) != stream:
-                    raise another_query(f"stream {stream.name} was declared otherwise")
+                    raise another_query(f"stream {stream.name} was declared differently")
             for number, (old, new) in enumerate(zip_longest(before.stages, self.stages), 1):
                 if old is None or new is None or old.signature != new.signature:
                     raise another_query(f"stage {number} was {told_stage(old)} and is now {told_stage(new)}")

@@ -38,7 +38,7 @@ def rescale(spark: SparkSession, checkpoint: str, partitions: int) -> None:
         # Spark would make a directory there
         raise StateError(
             f"no checkpoint of a streaming query in {checkpoint}",
-            hint="that of a pipeline is the directory job in the one that --checkpoint names",
+            hint="for a pipeline, use the directory job inside the one given with --checkpoint",
         )
     if any(_is_at(query, checkpoint) for query in spark.streams.active):
         raise StateError(f"the query of {checkpoint} is running", hint="stop it first")
@@ -64,7 +64,7 @@ def _tell(error: Exception, checkpoint: str) -> None:
         case "LAST_BATCH_FAILED":
             raise StateError(
                 f"the last micro-batch in {checkpoint} is not complete",
-                hint="let the query run until it stops by itself (--trigger now), then rescale",
+                hint="run the query until it ends (--trigger now), then rescale",
             ) from None
         case "LAST_BATCH_ABANDONED_REPARTITION":
             raise StateError(

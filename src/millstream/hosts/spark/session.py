@@ -79,7 +79,7 @@ def kept_as(spark: SparkSession) -> str:
     if found == FILES and not hasattr(spark, "_jsparkSession"):
         raise EngineError(
             f"{KEPT_AS} cannot be {FILES} on Spark Connect",
-            detail="tasks must be told where the checkpoint is, which only the process that has the session can do",
+            detail="only the process that has the session can send the checkpoint's path to tasks",
             hint=f"choose {VARIABLES} or {VALUE}",
         )
     return found
@@ -139,8 +139,8 @@ NOT_HERE = {
     "idle_timeout": "spark.millstream.idle says how long an input may be idle",
     "threads": "a task has one core; Spark's cores and spark.sql.shuffle.partitions say how many tasks run at once",
     "checkpoint_seconds": "the trigger of a streaming query says when its state is saved",
-    "max_unfetched_rows": "rows that are fetched are collected by the driver; write many to a sink",
-    "when_unfetched": "rows that are fetched are collected by the driver; write many to a sink",
+    "max_unfetched_rows": "the driver collects fetched rows; write large results to a sink",
+    "when_unfetched": "the driver collects fetched rows; write large results to a sink",
     "durability": "Spark keeps the offsets of sources and the state of streaming queries in their checkpoint",
 }
 """Settings that are about the process that queries run in, and what to use on Spark."""

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 def content_of(host: DeclaredInputs, running: StartedQuery, at: int | None) -> pa.Table:
-    """What a relation holds, of the rows so far: what would be delivered if all input ended now, at an instant."""
+    """The content of a relation, of the rows so far: what would be delivered if all input ended now, at an instant."""
     if host.is_streaming(running.program.plan):
         raise UnsupportedError(
             "the content of a relation is only available while its inputs are pushed or bounded",
-            hint="maintain a view of a streaming query: start(views={name: query}, …), and ask it with spark.sql",
+            hint="maintain a view of a streaming query: start(views={name: query}, …), and query it with spark.sql",
         )
     inputs = host.inputs(Meters({}), streaming=False)
     asked = JobQuery(replace(running.program, sink=None), inputs, running.since, after=running.after)

@@ -100,8 +100,8 @@ class StageRun:
             return rows
         if port >= len(self.stage.spec.inputs):
             raise EngineError(
-                "rows that were put together before the exchange came after their time",
-                hint="start the query again: it then reads these rows anew, one by one",
+                "rows that were aggregated before the exchange are late",
+                hint="restart the query: it then reads these rows again, without aggregating them first",
             )
         turn.late.append(rows.filter(pa.array(~in_time)))
         turn.head.late += turn.late[-1].num_rows

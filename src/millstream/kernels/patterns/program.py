@@ -248,5 +248,5 @@ def _leading(option: Pattern) -> Variable | None:
 def _require(size: int) -> None:
     if size > MOST:
         raise UnsupportedError(
-            "the pattern is too long", detail=f"it has more than {MOST} steps", hint="repeat less often"
+            "the pattern is too long", detail=f"it has more than {MOST} steps", hint="use fewer repetitions"
         )

@@ -155,9 +155,9 @@ class ThreadMachine:
             case loops.THREADS_FULL:
                 if state.room == MOST_WAYS:
                     raise DataError(
-                        f"there are more than {MOST_WAYS:,} ways to read the rows of an attempt",
-                        detail="a way is a labelling of rows, as far as conditions on later rows depend on it",
-                        hint="limit attempts with WITHIN, or test less of variables that can take the same rows",
+                        f"there are more than {MOST_WAYS:,} ways to match the rows of an attempt",
+                        detail="a way assigns rows to variables, as far as conditions on later rows depend on it",
+                        hint="limit attempts with WITHIN, or test fewer variables that match the same rows",
                     )
                 state.make_room(min(2 * state.room, MOST_WAYS))
             case loops.CELLS_FULL:

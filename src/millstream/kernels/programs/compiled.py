@@ -180,7 +180,7 @@ class CompiledEngine:
                 why = (
                     "a value does not fit its type"
                     if trouble[0] == OVERFLOW
-                    else "a subquery used as a value has several rows"
+                    else "a subquery used as a value returned more than one row"
                 )
                 raise DataError(f"{self.program.name}: {why}", detail="while running its statements")
             if start < 0:

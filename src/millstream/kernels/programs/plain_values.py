@@ -36,7 +36,7 @@ def dumps(value: Any) -> bytes:
 def loads(saved: bytes) -> Any:
     """The inverse of `dumps`; ValueError for other bytes."""
     if not saved.startswith(MARK):
-        raise ValueError("an earlier version saved it as a pickle, and pickles are no longer read")
+        raise ValueError("an earlier version saved it as a pickle, which is no longer supported")
     return _read(json.loads(saved[len(MARK) :]))
 
 
@@ -60,7 +60,7 @@ class _Writer:
             return {"$": kind.__name__, "items": [self.form(each) for each in value]}
         # what can change must not be held in two places: it would be two things afterwards
         if id(value) in self._held:
-            raise TypeError(f"a {kind.__name__} is held in two places")
+            raise TypeError(f"a {kind.__name__} is referenced twice")
         self._held.add(id(value))
         return self._mutable(value, kind)
 
@@ -76,7 +76,7 @@ class _Writer:
             if kind is defaultdict:
                 factory = next((name for name, made in _FACTORIES.items() if made is value.default_factory), None)
                 if factory is None and value.default_factory is not None:
-                    raise TypeError("a defaultdict that makes its values by a function of its own")
+                    raise TypeError("a defaultdict with a custom default factory")
                 return {"$": "defaultdict", "items": items, "makes": factory}
             return {"$": kind.__name__, "items": items}
         if kind is np.ndarray and value.dtype.kind in "biufcSUmM":

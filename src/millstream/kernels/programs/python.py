@@ -84,7 +84,7 @@ def loaded_object(code: PythonCode, saved: bytes) -> Any:
         raise StateError(
             f"the state of {code.name} cannot be read: {error}",
             detail=type(error).__name__,
-            hint="open the session with the version that saved it, or begin in a new directory",
+            hint="open the session with the version that saved it, or start in a new directory",
         ) from error
     return instance
 

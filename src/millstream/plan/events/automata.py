@@ -237,7 +237,9 @@ def division(automaton: Automaton) -> AutomatonKeys:
     for number, state in enumerate(automaton.states):
         pairs = equalities(state)
         if not pairs:
-            return AutomatonKeys(why=f"{_name(automaton, number)} asks for no column of an event to equal one it has")
+            return AutomatonKeys(
+                why=f"{_name(automaton, number)} has no equality between a column of the event and one of the instance"
+            )
         ways = [(*way, pair) for way in ways for pair in pairs][:_MOST_WAYS]
     for way in ways:
         keys = _keys(automaton, way)

@@ -123,7 +123,7 @@ def _require_backward(search: Search) -> None:
             value = search.named.get(name)
             if name == TIMED_OUT or (value is not None and value.final):
                 told = name if value is None else spelled(value)
-                raise _NotSo(f"a condition reads {told}, which is known at the end")
+                raise _NotSo(f"a condition reads {told}, which is known only at the end")
             if isinstance(value, Reach) and value.shift > 0:
                 raise _NotSo(f"a condition reads {value}, a row further on")
 
@@ -191,7 +191,7 @@ def _settled(parts: list[_Part], views: Views) -> Iterator[Element]:
             if all(later.least == 0 for later in kept):
                 # What follows asks for nothing: the most rows are the preferred ones, or the least.
                 if element.check is not None or any(later.check is not None for later in kept):
-                    raise _NotSo(f"a check may make {element} give rows back")
+                    raise _NotSo(f"a check may make {element} backtrack")
                 if part.greed == "reluctant":
                     if element.least == 0:
                         continue

@@ -172,7 +172,7 @@ function Sharing() {
   const [rows, set] = useState([]);
   const [error, fail] = useState(null);
   useEffect(() => { api.execute("SHOW SHARING").then((told) => set(told.rows ?? []), fail); }, []);
-  return html`<section><h2>Queries that run as one</h2><${Fault} error=${error}/><${RowTable} rows=${rows}/></section>`;
+  return html`<section><h2>Queries that share work</h2><${Fault} error=${error}/><${RowTable} rows=${rows}/></section>`;
 }
 
 function Login({ enter, error }) {

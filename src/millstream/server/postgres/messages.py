@@ -82,7 +82,7 @@ class Fields:
     def taken(self, size: int) -> bytes:
         taken = self._body[self._at : self._at + size]
         if size < 0 or len(taken) < size:
-            raise ProtocolError("a message is shorter than it says")
+            raise ProtocolError("a message is shorter than its length field")
         self._at += size
         return taken
 

@@ -200,8 +200,8 @@ class ClientStatements:
             if isinstance(action, act.StartQuery) and action.sink is None:
                 raise UnsupportedError(
                     "a query over streams never ends",
-                    hint="SUBSCRIBE TO (SELECT …) gives its rows as they come; CREATE VIEW v AS SELECT … FROM s [RANGE "
-                    "…] makes a table to ask: SELECT * FROM v",
+                    hint="SUBSCRIBE TO (SELECT …) streams its rows; CREATE VIEW v AS SELECT … FROM s [RANGE "
+                    "…] makes a table to query: SELECT * FROM v",
                 )
             made = database.perform(action, parsed[0].text)
         match made:
@@ -259,7 +259,7 @@ class ClientStatements:
             raise UnsupportedError(f"COPY has no option {next(iter(options))}", hint="FORMAT, HEADER, DELIMITER, NULL")
         if asked["way"].upper().startswith("FROM"):
             if asked["name"] is None:
-                raise ParseError("rows go into a stream or table, not into a query")
+                raise ParseError("COPY writes rows into a stream or table, not into a query")
             target = unquoted(asked["name"])
             self._client.require("writer", target)
             names = tuple(unquoted(each.strip()) for each in (asked["columns"] or "").split(",") if each.strip())

@@ -244,7 +244,7 @@ def _bool(text: str) -> bool:
         return True
     if text.lower() in ("f", "false", "0", "off", "no"):
         return False
-    raise ValueError(f"{text!r} is no boolean")
+    raise ValueError(f"{text!r} is not a boolean")
 
 
 def _moment(text: str) -> dt.datetime:

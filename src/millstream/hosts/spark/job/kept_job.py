@@ -1,6 +1,6 @@
 """What a checkpoint keeps of a job: the plans that run, and which state belongs to which query.
 
-Queries may be added to a job and taken from it. A query of the same name goes on with its state; a new one starts
+Queries may be added to a job and taken from it. A query of the same name continues with its state; a new one starts
 with empty windows, as it would beside a running one, and shares no state with older ones.
 """
 
@@ -113,7 +113,7 @@ class KeptJob:
         now = {stream.name.lower(): replace(stream, slack=0) for stream in streams}
         for stream in self.streams:
             if now.get(stream.name.lower(), stream) != stream:
-                raise another_query(f"stream {stream.name} was declared otherwise")
+                raise another_query(f"stream {stream.name} was declared differently")
 
     def refuse_another(self, now: KeptJob) -> None:
         """Refuse a job that would find the state of something else."""
@@ -141,7 +141,7 @@ def refuse_unfit(graph: JobGraph, before: KeptJob | None) -> None:
     """Refuse a graph in which two stages would use one state, or that has more levels than the checkpoint."""
     twice = [name for name, count in Counter(stage.name for stage in graph.stages).items() if count > 1]
     if twice:
-        raise another_query(f"{twice[0].partition('.')[0]} shared a kernel with another query, and does so no more")
+        raise another_query(f"{twice[0].partition('.')[0]} no longer shares its kernel with another query")
     if before is not None and graph.levels > before.levels:
         raise another_query(
             f"a query needs {graph.levels} exchanges one after the other, and the checkpoint has {before.levels}"
