@@ -63,8 +63,8 @@ def connect(
 
 
 def connect_async(path: Any = None, **given: Any) -> Connecting:
-    """A session for asyncio: `async with connect_async(…) as db`. Takes what `connect` takes, and has the same calls,
-    which are awaited; `async for` reads what `subscribe` returns."""
+    """A session for asyncio: `async with connect_async(…) as db`. It has the arguments and calls of `connect`; await
+    the calls, and `async for` reads what `subscribe` returns."""
     from millstream.remote.aio import Connecting
 
     return Connecting(lambda: connect(path, **given))

@@ -10,7 +10,7 @@ from millstream.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A half-open range of characters in the SQL text that an error speaks of."""
+    """A half-open range of characters in the SQL text, which an error underlines."""
 
     start: int
     end: int
@@ -56,7 +56,7 @@ def _rebuild(
 
 
 class ParseError(MillstreamError):
-    """The text is not a statement of the language."""
+    """The text is not a valid statement."""
 
 
 class BindError(MillstreamError):
@@ -64,7 +64,7 @@ class BindError(MillstreamError):
 
 
 class UnsupportedError(BindError):
-    """The statement is understood and has no meaning over unbounded streams, or is not supported here."""
+    """The statement is valid SQL, but has no meaning over unbounded streams, or is not supported here."""
 
 
 @contextmanager
@@ -108,7 +108,7 @@ class LimitError(MillstreamError):
 
 
 class CancelledError(MillstreamError):
-    """Somebody cancelled it."""
+    """A statement or query was cancelled."""
 
 
 class EngineError(MillstreamError):

@@ -1,4 +1,4 @@
-"""Millstream the PySpark way: DataFrames in, a DataFrame out.
+"""Millstream for PySpark: DataFrames in, a DataFrame out.
 
 from millstream.spark import Millstream
 
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 class Millstream:
     """Continuous SQL over the DataFrames of one Spark session; without one, a local session is started.
 
-    With `profile="untrusted"`, SQL may come from anybody: it reaches the DataFrames that were registered and what
-    `access` names (`locations`, `hosts`, `brokers`, `listen`, as in `millstream.connect`), and nothing else of the
-    session. What else is given are settings.
+    With `profile="untrusted"`, SQL may come from anybody: it reaches only the registered DataFrames and what
+    `access` names (`locations`, `hosts`, `brokers`, `listen`, as in `millstream.connect`). Other arguments are
+    settings.
     """
 
     def __init__(self, spark: SparkSession | None = None, *, profile: str = "default", **access: Any) -> None:
@@ -113,13 +113,13 @@ class Millstream:
             raise
 
     def as_operator(self) -> AbstractContextManager[None]:
-        """Inside of it, this thread is the operator of a session for untrusted SQL: nothing needs leave."""
+        """Inside this context, the thread is the operator of a session for untrusted SQL: everything is allowed."""
         return self._database.as_operator()
 
     def register_aggregate(self, made: Any) -> None:
-        """Register an aggregate written in Python: a class or a function decorated with `@millstream.aggregate`.
+        """Register an aggregate or function written in Python: `@millstream.aggregate` or `@millstream.function`.
 
-        It travels to the workers with the module that it stands in.
+        It is sent to the workers together with its module.
         """
         self._database.register_aggregate(made)
 
@@ -156,8 +156,8 @@ class Millstream:
         These are the INSERTs that were executed, and `queries`, by name. Each goes to its sink or to its function
         in `foreach_batch`, which takes a DataFrame and the number of the micro-batch. `trigger` is as in Spark:
         {"processingTime": "5 seconds"} or {"availableNow": True}. The job resumes from `checkpoint` if there is one.
-        `views` are relations, by name: what each holds is a temporary view of the session, up to date with every
-        micro-batch, and is kept in the checkpoint, which then must be a local directory.
+        `views` are relations, by name: the content of each is a temporary view of the session, updated with every
+        micro-batch and kept in the checkpoint, which then must be a local directory.
         """
         asked, functions = dict(queries or {}), dict(foreach_batch or {})
         for view, text in (views or {}).items():
@@ -187,7 +187,7 @@ class Millstream:
             return self._host.to_dataframe(self._database.prepare(text, params=params))
 
     def advance(self, stream: str, time: Moment) -> None:
-        """Heartbeat: no later row of `stream` is before `time`. A running job hears of it in its next micro-batch."""
+        """Advance the watermark of `stream` to `time` (a heartbeat). A running job sees it in its next micro-batch."""
         self._database.advance(stream, time)
 
     def rescale(self, checkpoint: str, partitions: int) -> None:
@@ -198,7 +198,7 @@ class Millstream:
         rescale(self.spark, checkpoint, partitions)
 
     def close(self) -> None:
-        """Forget everything: ports are closed, running jobs continue without them. The Spark session stays."""
+        """Release all resources. Ports are closed; running jobs continue without them. The Spark session stays open."""
         self._database.close()
 
     def explain(self, text: str) -> str:

@@ -49,7 +49,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What became of rows that arrived: taken, too late for their stream's slack, or not fitting its schema."""
+    """How many of the rows that arrived were accepted, late (beyond the stream's slack), or rejected by its schema."""
 
     accepted: int = 0
     late: int = 0
@@ -57,7 +57,7 @@ class Counts:
 
     @property
     def lost(self) -> int:
-        """How many of them no query sees, but those that ask for LATE(s) or ERRORS(s)."""
+        """How many of them only LATE(s) and ERRORS(s) have."""
         return self.late + self.rejected
 
     def __str__(self) -> str:

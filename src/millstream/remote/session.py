@@ -28,7 +28,7 @@ RETRY = 60.0
 class RemoteDatabase:
     """A session in a server, made by `millstream.connect("http://…", token=…)`, for any number of threads.
 
-    What may be tried again (a subscription, a push with `once`) is, for `retry` seconds, if the connection is lost.
+    If the connection is lost, subscriptions and pushes with `once` are retried for `retry` seconds.
     """
 
     def __init__(self, address: str, token: str | None = None, timeout: float = TIMEOUT, retry: float = RETRY) -> None:
@@ -39,13 +39,13 @@ class RemoteDatabase:
     # -- statements ------------------------------------------------------------------------------------------------
 
     def execute(self, text: str, params: Any = None) -> RemoteQuery | Result | None:
-        """Run statements separated by `;` and return what the last one gives, if it gives anything."""
+        """Run statements separated by `;`, and return the result of the last one, if it has any."""
         return self._made(self._post("/v1/execute", {"sql": text, "params": plain(params)}))
 
     def sql(
         self, text: str, name: str | None = None, replace: bool = False, params: Any = None, history: Any = None
     ) -> RemoteQuery | Result:
-        """Start a standing query, or answer an ad-hoc one."""
+        """Start a continuous query, or answer an ad-hoc one."""
         asked = {"sql": text, "name": name, "replace": replace, "params": plain(params), "history": plain(history)}
         made = self._made(self._post("/v1/sql", asked))
         assert made is not None
@@ -71,10 +71,10 @@ class RemoteDatabase:
     # -- rows ------------------------------------------------------------------------------------------------------
 
     def push(self, stream: str, rows: Any, once: tuple[str, int] | None = None) -> Counts:
-        """Rows of a stream: a list of tuples or dicts, Arrow, pandas or polars; how many were accepted.
+        """Push rows into a stream: a list of tuples or dicts, Arrow, pandas or polars. Returns how many were accepted.
 
-        With `once`, the name of a producer and a number that grows, it is tried again if the connection is lost, and
-        takes effect once.
+        `once` is the name of a producer and a number that grows: then the push is retried if the connection is lost,
+        and takes effect once.
         """
         path = f"/v1/streams/{quote(stream, safe='')}/rows"
         table = conversion.as_table(rows)

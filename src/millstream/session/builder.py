@@ -50,7 +50,7 @@ class _Entry:
 
 @dataclass(frozen=True)
 class Flow:
-    """What has been built so far. Made by `Database.stream`."""
+    """A query that is being built. Made by `Database.stream`."""
 
     database: Database
     _entries: tuple[_Entry, ...]
@@ -58,7 +58,7 @@ class Flow:
     _uses: frozenset[str] = frozenset()
 
     def alias(self, name: str) -> Flow:
-        """The same under another name: two flows from one stream need two names to be joined."""
+        """The same under another name; to join two flows of one stream, they need different names."""
         flow = self._alone()
         return replace(flow, _entries=(replace(flow._entries[0], alias=name),))
 
@@ -67,7 +67,7 @@ class Flow:
         return self._alone()._over(f"WINDOW({text})", "window", "granularity")
 
     def granularity(self, text: str) -> Flow:
-        """The relation at multiples of a length of time only, for example '1 MINUTE'."""
+        """The relation with a coarser granularity, for example '1 MINUTE'."""
         return self._alone()._over(f"GRANULARITY({text})", "granularity", "window")
 
     def where(self, condition: str) -> Flow:
@@ -75,7 +75,7 @@ class Flow:
         return replace(self, _conditions=(*self._conditions, f"({condition})"))._checked()
 
     def join(self, other: Flow, on: str | None = None, how: How = "inner") -> Flow:
-        """Pairs of rows that match, as JOIN in FROM says; their columns are then known as alias.column."""
+        """Join with another flow, as JOIN in FROM; after it, write columns as alias.column."""
         if how not in _JOINS:
             raise BindError(f"no join {how}", hint=f"available: {', '.join(_JOINS)}")
         self._check_other(other)
@@ -90,36 +90,36 @@ class Flow:
         return self._made(", ".join(columns) or "*")
 
     def group_by(self, keys: str, *columns: str, having: str | None = None) -> Flow:
-        """One row for each group, of these columns made of its keys and of aggregates; without keys all is one."""
+        """One row for each group, with these columns of keys and aggregates; '' groups all rows."""
         rest = (f" GROUP BY {keys}" if keys else "") + (f" HAVING {having}" if having else "")
         return self._made(", ".join(columns) or keys, rest, "group" if keys else "", "having" if having else "")
 
     def distinct(self) -> Flow:
-        """Each row once, however often it is valid at the same time."""
+        """Remove duplicates at each instant."""
         return self._made("DISTINCT *", "", "distinct")
 
     def union(self, other: Flow, *, all: bool = True) -> Flow:
-        """The rows of both, as bags or (not `all`) as sets."""
+        """UNION ALL, or UNION if not `all`."""
         return self._combined(other, "UNION", all)
 
     def except_(self, other: Flow, *, all: bool = True) -> Flow:
-        """What this has more than the other as bags, or what only this has as sets."""
+        """EXCEPT ALL, or EXCEPT if not `all`."""
         return self._combined(other, "EXCEPT", all)
 
     def intersect(self, other: Flow, *, all: bool = True) -> Flow:
-        """What both have, as bags or as sets."""
+        """INTERSECT ALL, or INTERSECT if not `all`."""
         return self._combined(other, "INTERSECT", all)
 
     def istream(self) -> Flow:
-        """Rows as they come to be valid, as events."""
+        """An event for each row when it becomes valid (ISTREAM)."""
         return self._made("ISTREAM(*)", "", "stream_of")
 
     def dstream(self) -> Flow:
-        """Rows as they cease to be valid, as events."""
+        """An event for each row when it stops being valid (DSTREAM)."""
         return self._made("DSTREAM(*)", "", "stream_of")
 
     def rstream(self) -> Flow:
-        """Rows at every instant at which they are valid, as events."""
+        """An event for each row at every instant at which it is valid (RSTREAM)."""
         return self._made("RSTREAM(*)", "", "stream_of")
 
     def explain(self, mode: str = "") -> str:
@@ -127,7 +127,7 @@ class Flow:
         return self.database.explain_bound(self._bound(), mode)
 
     def start(self, name: str | None = None) -> Query:
-        """Run it as a continuous query. It is not kept when a persistent session is closed: it has no text."""
+        """Run it as a continuous query. It has no SQL text, so a session in a directory does not keep it."""
         bound = self._bound()
         return self.database.start_bound(bound, self._uses, str(bound.plan), name)
 

@@ -101,10 +101,10 @@ class Database(Guarded):
     ) -> Query | Result:  # fmt: skip
         """Start a continuous query, or answer an ad-hoc one on stored tables, EXPLAIN or SHOW.
 
-        Only a continuous query takes a `name`. With `replace`, it replaces a running query of that name and continues
-        with its state; names and stateless parts may differ, but not the state. `params` are values for `$name` (a
-        dict) or `?` (a list) in the text. They are constants and never become SQL. With `history`, it first sees the
-        rows that are kept (True), or those from an instant on.
+        Only a continuous query has a `name`. With `replace`, it replaces a running query of that name and continues
+        with its state, which must stay the same; names and stateless parts may differ. `params` are values for `$name`
+        (a dict) or `?` (a list) in the text. They are constants and never become SQL. With `history`, the query starts
+        with all kept rows (True), or with those from an instant on.
         """
         self._require_open()
         with self.guard.working(self.config.limits):
@@ -127,8 +127,8 @@ class Database(Guarded):
     def sql_many(self, text: str, rows: Any, key: str, name: str | None = None) -> QuerySet:
         """Start many continuous queries of one shape: `text` with parameters, and a row of constants for each query.
 
-        `rows` are dicts, an Arrow table or a DataFrame with a column for each `$parameter`; the column `key` tells the
-        queries apart. Queries that differ only in such constants run as one.
+        `rows` are dicts, an Arrow table or a DataFrame with a column for each `$parameter`; the column `key`
+        identifies each query. All queries run as one.
         """
         self._require_open()
         return self.sets.start(self.free_name(name), text, rows, key)
@@ -147,7 +147,7 @@ class Database(Guarded):
         return QuerySets(self)
 
     def optimized(self, plan: Node, without: frozenset[str] = frozenset()) -> Node:
-        """The plan as the rules of this session leave it, some left out."""
+        """The plan after the rules of this session, without the given ones."""
         rules = OPTIMIZE if self.config.rules else ()
         return run_rules(plan, rules, self.config.disabled_rules | without, self._host.statistics(), why_slow)[0]
 
@@ -260,7 +260,7 @@ class Database(Guarded):
         return query
 
     def planned(self, name: str) -> Planned:
-        """What the running query of that name was made of."""
+        """The definition of the running query of that name."""
         return self._planned[self.query(name).name.lower()]
 
     def free_name(self, name: str | None) -> str:
@@ -334,8 +334,8 @@ class Database(Guarded):
         """Push rows into a stream: a list of tuples or dicts, Arrow, pandas or polars. Returns how many were accepted.
 
         A row that does not fit the schema raises no error. It is counted as rejected and goes to ERRORS(stream) with
-        the reason. A late row is counted as late and goes to LATE(stream). With `once`, the name of a producer and a
-        number that grows, a push that is tried again takes effect once, even across a crash.
+        the reason. A late row is counted as late and goes to LATE(stream). `once` is the name of
+        a producer and a number that grows: a push that is repeated with it takes effect once, even across a crash.
         """
         self._require_open()
         definition = self.catalog.get(stream, StreamDef).pushed()
@@ -383,7 +383,7 @@ class Database(Guarded):
         """Register data under a name: with `time` a bounded stream ordered by that column, without it a table.
 
         `source` is a pyarrow Table, a pandas or polars DataFrame, or the path of a CSV, JSON lines or Parquet file.
-        With `replace`, it takes the place of what has the name, unless a query uses that.
+        With `replace`, it replaces data of the same name, unless a query uses it.
         """
         self._require_open()
         self._host.settle()
@@ -404,8 +404,8 @@ class Database(Guarded):
 
     @in_turn
     def register_aggregate(self, made: Any) -> None:
-        """Register what is written in Python, decorated with `@millstream.aggregate` or `@millstream.function`; the
-        same one may be registered again. Drop another one of the same name first."""
+        """Register an aggregate or function written in Python: `@millstream.aggregate` or `@millstream.function`.
+        Registering the same one again has no effect. Drop a different one of the same name first."""
         from millstream.session.python_aggregates import definitions_of
 
         for entry in (entry for entry in definitions_of(made) if self.catalog.like(entry) != entry):
@@ -439,7 +439,7 @@ class Database(Guarded):
         return self.listener
 
     def close(self) -> None:
-        """Stop all queries; a persistent session takes a checkpoint first. Files and locks are released whatever fails.
+        """Stop all queries; a persistent session takes a checkpoint first. Files and locks are always released.
         Afterwards you can only fetch rows."""
         if self._closed:
             return

@@ -12,7 +12,7 @@ _WIDEST = 60
 
 
 class Displayed:
-    """What `Query` and `Result` have in common: `arrow()` gives their rows, and here are other forms of them."""
+    """What `Query` and `Result` have in common: the rows of `arrow()` in other forms."""
 
     def arrow(self) -> pa.Table:
         raise NotImplementedError

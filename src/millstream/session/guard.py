@@ -129,9 +129,9 @@ class Guarded:
         return Guard()
 
     def as_operator(self) -> AbstractContextManager[None]:
-        """Inside of it, this thread is the operator of a session for untrusted SQL: nothing needs leave."""
+        """Inside this context, the thread is the operator of a session for untrusted SQL: everything is allowed."""
         return self.guard.as_operator()
 
     def cancel(self) -> int:
-        """End the statements that run now in other threads, with a CancelledError there; how many they were."""
+        """Cancel the statements that run in other threads; they raise CancelledError. Returns how many there were."""
         return self.guard.cancel()

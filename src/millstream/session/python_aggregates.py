@@ -33,12 +33,12 @@ def aggregate(
     window: bool | None = None,
     one_row: bool = False,
 ) -> Callable[[Made], Made]:
-    """Make an aggregate of a class with the methods initialize, iterate and perhaps expire and terminate, or of a
-    function of whole columns; `register_aggregate` makes it known to a session.
+    """Make an aggregate from a class with the methods initialize, iterate and optionally expire and terminate, or from
+    a function of whole columns. `register_aggregate` adds it to a session.
 
-    `parameters` are SQL types by name (None: any type), `returns` is a SQL type or several by name. `window` tells
-    whether it is the version for windows: by default one that has `expire` or speaks of `self.window` or
-    `self.oldest`. `one_row` promises that every call returns exactly one row (that of `terminate`, if there is one).
+    `parameters` are SQL types by name (None: any type), `returns` is a SQL type or several by name. `window` says
+    whether it is the window version; by default, a class that has `expire` or uses `self.window` or `self.oldest` is.
+    `one_row` promises that every call returns exactly one row (that of `terminate`, if there is one).
     """
     given = tuple((each, None if text is None else _type(name, each, text)) for each, text in parameters.items())
     columns = {name: returns} if isinstance(returns, str) else dict(returns)
@@ -62,11 +62,11 @@ def aggregate(
 
 
 def function(name: str, *, parameters: Mapping[str, str], returns: str) -> Callable[[Made], Made]:
-    """Make a scalar function of SQL of a function in Python; `register_function` makes it known to a session.
+    """Make a scalar function of SQL from a Python function. `register_function` adds it to a session.
 
     It is called with Arrow arrays, one for each parameter with a value for each row, and returns as many values: an
-    Arrow array, or what `pyarrow.array` takes. `parameters` are SQL types by name, `returns` is a SQL type. What it
-    returns for a row must depend on the values of that row alone.
+    Arrow array, or anything that `pyarrow.array` accepts. `parameters` are SQL types by name, `returns` is a SQL type.
+    The value for a row must depend on that row alone.
     """
     given = tuple((each, _type(name, each, text)) for each, text in parameters.items())
     result = _type(name, "its result", returns)

@@ -56,17 +56,17 @@ class Query(Displayed):
 
     @property
     def coverage(self) -> Completeness:
-        """From when on its answers are complete: a query that starts late has missed rows, unless it began with
+        """From when on its answers are complete. A query that starts late has missed rows, unless it started with
         history."""
         stream = self._database.catalog.get(next(iter(streams_of(self._program.plan))), StreamDef)
         return completeness(self._host.coverage(self.name), stream)
 
     def pause(self) -> None:
-        """Let it rest: no rows reach it, and its state stays as it is."""
+        """Pause the query: no rows reach it, and its state is kept."""
         self._database.perform(PauseQuery(self.name))
 
     def resume(self) -> None:
-        """Let it go on after a pause. It catches up with rows that its streams have kept meanwhile."""
+        """Resume after a pause. The query first processes the rows that its streams kept meanwhile."""
         self._database.perform(PauseQuery(self.name, resume=True))
 
     def become(self, other: Query) -> Query:
@@ -84,7 +84,7 @@ class Query(Displayed):
     def fetch(self) -> pa.Table:
         """The rows emitted since the last fetch, as an Arrow table. After `finish()`, all remaining rows.
 
-        A query that was stopped gives once more what it had emitted before.
+        A stopped query returns once more the rows that it had emitted before.
         """
         rows = self._last_rows()
         if rows is None:
@@ -100,7 +100,7 @@ class Query(Displayed):
         return rows if rows is not None and rows.num_rows else None
 
     def leave(self, left: Left) -> None:
-        """It was stopped."""
+        """The query was stopped."""
         self._left = left
 
     def arrow(self) -> pa.Table:
@@ -186,8 +186,8 @@ class Query(Displayed):
         callback, a thread calls it with every batch. `buffer` is how many rows may wait for the reader. When there are
         more, `push` waits ("block"), the oldest are dropped and counted ("drop"), or the reader fails ("end").
 
-        A reader with a `name` begins where the one of that name has acknowledged (`reader.ack()`): all rows after that
-        are kept for it, in a session with a directory also across restarts and crashes, until `unsubscribe(name)`.
+        A reader with a `name` continues after the last row that was acknowledged under that name (`reader.ack()`). All
+        later rows are kept for it until `unsubscribe(name)`; in a session with a directory, also across crashes.
         """
         log, acknowledge = self._host.results(self.name), None
         if name is not None:
@@ -203,7 +203,7 @@ class Query(Displayed):
         return reader
 
     def acknowledge(self, name: str, position: int) -> None:
-        """As `ack` of a reader of that name, which may be anywhere: rows before the position need not be kept."""
+        """Acknowledge rows for the reader of that name: rows before the position need not be kept."""
         log = self._host.results(self.name)
         if not log.acknowledged().get(name, position + 1) <= position <= log.end:
             self._require_reader(name)
@@ -211,7 +211,7 @@ class Query(Displayed):
         self._host.acknowledge(self.name, name, position)
 
     def unsubscribe(self, name: str) -> None:
-        """Keep no more rows for readers of that name."""
+        """End the reader of that name: no more rows are kept for it."""
         self._require_reader(name)
         self._host.acknowledge(self.name, name, None)
 
@@ -237,10 +237,10 @@ class Query(Displayed):
         return self._host.counts(self.name)
 
     def snapshot(self, at: Moment | None = None) -> pa.Table:
-        """What a query over windows holds now, or at another instant.
+        """The content of a query over windows, now or at another instant.
 
-        "Now" is the latest time of a row or a heartbeat on its streams. An instant that they have passed is computed
-        from the rows that they keep (KEEP), as if the query had always been there.
+        "Now" is the latest time of a row or a heartbeat on its streams. A past instant is computed from the rows
+        that its streams keep (KEEP), as if the query had always been running.
         """
         if not self._program.relation:
             raise UnsupportedError(
@@ -272,7 +272,7 @@ class Query(Displayed):
     def explain(self, mode: str = "", format: str = "text") -> str:
         """How the query runs; mode VERBOSE adds the plan after every rule, RULES the reasons.
 
-        With `format` "dot" or "svg" a picture of its automata instead: those of NEXT and FOLD.
+        With `format` "dot" or "svg", it draws the automata of NEXT and FOLD instead.
         """
         if format != "text":
             from millstream.session.drawing import drawn
@@ -287,13 +287,13 @@ class Query(Displayed):
         return dumps(self._program)
 
     def stop(self) -> None:
-        """End the query. Rows that it has emitted and nobody has fetched can still be fetched from this object."""
+        """End the query. You can still fetch the remaining rows from this object."""
         self._database.stop(self.name)
 
     def cancel(self) -> None:
-        """Give the query up, from any thread: what reads it gets a CancelledError, and rows pass it by from now on.
+        """Cancel the query, from any thread: readers get a CancelledError, and it processes no more rows.
 
-        In-process, the batch that is being worked on is finished first. `stop` removes the query.
+        `stop` removes the query.
         """
         self._host.cancel(self.name)
 
@@ -302,7 +302,7 @@ class Query(Displayed):
 
 
 class Result(Displayed):
-    """Rows that are already there: an ad-hoc query on tables, EXPLAIN, SHOW."""
+    """The rows of an ad-hoc query on tables, EXPLAIN or SHOW."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table

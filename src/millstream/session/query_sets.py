@@ -67,7 +67,7 @@ class QuerySet:
             lambda: database.config.when_unfetched == "stop",
         )
         self.stopped: list[Any] = []
-        """the keys of queries that stopped, as too many rows of theirs waited to be fetched"""
+        """the keys of queries that stopped because too many of their rows waited to be fetched"""
         self._number_of: npt.NDArray[Any] = np.empty(0, dtype=np.int64)
         self._cohort_of: npt.NDArray[Any] = np.empty(0, dtype=np.int32)
 
@@ -79,7 +79,7 @@ class QuerySet:
 
     @in_turn
     def add(self, rows: Rows) -> None:
-        """Start queries, one for each row of constants; they see what comes from now on."""
+        """Start queries, one for each row of constants; they see the rows that arrive from now on."""
         self._of_its_own()
         self._add(self._table_of(rows))
 
@@ -145,7 +145,7 @@ class QuerySet:
             self._keys.release(np.flatnonzero(self._cohort_of < 0))
 
     def __len__(self) -> int:
-        """How many queries there are."""
+        """The number of queries."""
         return sum(cohort.size for cohort in self._cohorts)
 
     def keys(self) -> list[Any]:
@@ -178,7 +178,7 @@ class QuerySet:
         return pa.schema([pa.field(*each) for each in zip(bound.names, types, strict=True)][hidden:])
 
     def fetch(self) -> pa.Table:
-        """What the queries produced since the last fetch: each in its order, those of different queries in any."""
+        """The rows emitted since the last fetch. Rows of one query are in order, those of different queries in any."""
         parts = [*self._kept, *(self._fetched(cohort) for cohort in self._cohorts if not cohort.ended)]
         self._kept = []
         if len(over := self._boxes.fetched()):
@@ -212,9 +212,9 @@ class QuerySet:
         self.stopped += keys.to_pylist()
 
     def metrics(self, keys: Iterable[Any] | None = None) -> pa.Table:
-        """What each query, or each of `keys`, has done so far, those with most rows first: `rows_in` that met its
-        conditions, `rows_out` of its results, `dropped` ones, as too many waited to be fetched, and its `share` of the
-        rows that all queries took in and gave out, which is about its share of their time and state."""
+        """Counters of each query, or of each of `keys`, those with most rows first: `rows_in` that met its
+        conditions, `rows_out` that it emitted, `dropped` rows because too many waited to be fetched, and its `share` of
+        the rows in and out of all queries, an estimate of its share of their time and state."""
         every = self._keys.live()
         every = every[self._cohort_of[every] >= 0]
         slots = every if keys is None else self._slots_of(pa.array(list(keys), self._schema[self.key].type.arrow))

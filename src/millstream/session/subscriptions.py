@@ -18,7 +18,7 @@ BATCH_ROWS = 65_536
 
 
 class Reader:
-    """A query's rows from some position on, in batches: each as it came, those that waited together.
+    """The rows of a query from some position on, in batches. Rows that waited come in one batch.
 
     It ends with the query or with its input. Several threads may share it; each row goes to one of them.
     """
@@ -41,7 +41,7 @@ class Reader:
 
     @property
     def position(self) -> int:
-        """How many rows of the query come before the next one that is read: give it as `since` to continue here."""
+        """The position of the next row to read. Pass it as `since` to continue here."""
         return self._cursor.position
 
     @property
@@ -56,11 +56,11 @@ class Reader:
 
     @property
     def ended(self) -> bool:
-        """Whether everything has been read and no more will come."""
+        """Whether all rows have been read and no more will arrive."""
         return self._closed or (self._log.closed and self._cursor.behind == 0)
 
     def next(self, timeout: float | None = None) -> pa.RecordBatch | None:
-        """The next rows, waiting for them; None if none came within so many seconds, or none ever will (`ended`)."""
+        """Wait for the next rows; None if none arrived within the timeout, or the reader has ended (`ended`)."""
         until = None if timeout is None else monotonic() + timeout
         while True:
             batch, ended = self._look()
@@ -70,9 +70,9 @@ class Reader:
             await_news(self._log, self._is_idle, left)
 
     def ack(self, position: int | None = None) -> None:
-        """Say that rows before a position (by default all that were read) need not be given again, also after a crash.
+        """Acknowledge the rows before a position (default: all rows read); they are not delivered again after a crash.
 
-        Only a reader with a name can: `subscribe(name=…)`.
+        Only for readers with a name: `subscribe(name=…)`.
         """
         if self._acknowledge is None:
             raise DataError(
@@ -84,13 +84,13 @@ class Reader:
         self._acknowledge(position)
 
     def close(self) -> None:
-        """Stop reading; rows are no longer kept for it, except for one with a name, from where it has acknowledged."""
+        """Stop reading. Rows are no longer kept for it; for a reader with a name, those not acknowledged are."""
         self._closed = True
         self._cursor.close()
         self._log.wake()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the function that was subscribed has been given everything; what it raised is raised here."""
+        """Wait until the subscribed function has received all rows. If it raised an error, raise it here."""
         if self._thread is not None and self._thread is not current_thread():
             self._thread.join(timeout)
             if self._failure is not None:
@@ -99,7 +99,7 @@ class Reader:
         return self.ended
 
     def call(self, function: Callable[[pa.RecordBatch], Any]) -> None:
-        """Give every batch to a function, on a thread of its own."""
+        """Call a function with every batch, on a separate thread."""
 
         def work() -> None:
             try:
