@@ -12,6 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from cli_tools import ROOT
 
+from tiers import THOROUGH
+
 
 def run(example: str, directory: Path) -> str:
     done = subprocess.run(
@@ -35,7 +37,7 @@ def test_spark_quickstart(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_spark_submit(tmp_path: Path) -> None:
-    """A cluster's way to run a pipeline; the second run has nothing new to read and leaves everything as it is."""
+    """A cluster's way to run a pipeline; a second run has nothing new to read and leaves everything as it is."""
     (tmp_path / "in").mkdir()
     start = dt.datetime(2026, 1, 1)
     rows = [("a", 10.0, 0), ("a", 12.0, 1), ("b", 5.0, 2), ("b", 5.1, 3), ("end", 0.0, 3600)]
@@ -44,7 +46,7 @@ def test_spark_submit(tmp_path: Path) -> None:
     pq.write_table(pa.table({"symbol": symbols, "price": prices, "ts": times}), tmp_path / "in" / "1.parquet")
     submit = Path(sys.executable).with_name("spark-submit")
     job = [str(ROOT / "examples/spark_submit/job.py"), "in", "out", str(tmp_path / "checkpoint"), "--once"]
-    for _ in range(2):
+    for _ in range(2 if THOROUGH else 1):
         command = [str(submit), "--master", "local[2]", *job]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=900)
         assert done.returncode == 0, done.stderr[-3000:]

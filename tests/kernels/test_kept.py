@@ -19,6 +19,7 @@ from millstream.kernels.saving import states as saving
 from millstream.plan.aggregate_calls import AggregateCall
 from millstream.types import BIGINT
 from tests.support.window_states import GROWING, LEFT, WINDOW_STATES, Store, WindowState, rows
+from tiers import THOROUGH
 
 ROWS = 100
 """of each turn"""
@@ -94,7 +95,7 @@ def test_space_is_bounded_and_what_has_expired_is_dropped(case: WindowState) -> 
 
 
 @each
-@pytest.mark.parametrize("restart", [3, 7])
+@pytest.mark.parametrize("restart", [3, 7] if THOROUGH else [5])
 def test_pieces_of_any_moment_are_a_snapshot(case: WindowState, restart: int) -> None:
     """A state that is saved after every few rows and put together again goes on as if nothing had happened, and is told
     from one that comes from a snapshot by nothing."""

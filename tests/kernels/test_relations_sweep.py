@@ -26,6 +26,7 @@ from millstream.plan.aggregates import result_type
 from millstream.schema import Schema
 from millstream.types import BIGINT, DECIMAL, DOUBLE, INTEGER, VARCHAR
 from tests.support.builtin_programs import builtin_program
+from tiers import examples
 
 Row = tuple[Any, ...]
 Valid = tuple[Row, int, int]
@@ -141,7 +142,7 @@ def test_bags_mean_what_sql_says(op: Any, every: bool, form: Any) -> None:
         return [(1, "a"), (1, None), (None, None), (2, "a")][chance.integers(4)]
 
     with jit.using("off"):
-        for _ in range(120):
+        for _ in range(examples(120)):
             inputs = [random_relation(chance, make) for _ in range(spec.ports)]
             batches = [relation(schema, rows, port=port) for port, rows in enumerate(inputs)]
             output = run(spec, *batches) if form == "intervals" else run_as_changes(spec, schema, *batches)
@@ -233,7 +234,7 @@ def test_summaries_mean_what_sql_says(name: str, form: Any) -> None:
     with jit.using("off"):
         for by in [(), ("k",), ("k", "s")] if calls else [("k",)]:
             spec = SummarySpec(NUMBERS, by, calls, form)
-            for _ in range(25):
+            for _ in range(examples(25)):
                 rows = random_relation(chance, number_rows(chance))
                 batch = relation(NUMBERS, rows)
                 output = run(spec, batch) if form == "intervals" else run_as_changes(spec, NUMBERS, batch)
@@ -261,7 +262,7 @@ def test_programs_run_over_the_rows_of_an_instant(form: Any) -> None:
     meant = summary(("k",), (call(NUMBERS, "c", "sum", "i"),))
     spec = SummarySpec(NUMBERS, ("k",), (mine,), form)
     with jit.using("off"):
-        for _ in range(40):
+        for _ in range(examples(40)):
             rows = random_relation(chance, number_rows(chance))
             batch = relation(NUMBERS, rows)
             output = run(spec, batch) if form == "intervals" else run_as_changes(spec, NUMBERS, batch)
@@ -272,7 +273,7 @@ def test_converters_are_each_others_inverse() -> None:
     chance = np.random.default_rng(8)
     schema = Schema.of(x=BIGINT)
     with jit.using("off"):
-        for _ in range(100):
+        for _ in range(examples(100)):
             rows = random_relation(chance, lambda: (int(chance.integers(3)),))
             converter, back = ToChangesSpec(schema).build(), ToIntervalsSpec(schema).build()
             changes = converter.step(converter.open(), relation(schema, rows))

@@ -10,6 +10,7 @@ import pytest
 from millstream.plan.relations import RangeWindow, RowsWindow
 from tests.support.snapshot_queries import random_rows
 from tests.support.snapshots import Case, Windowed, run
+from tiers import THOROUGH
 
 WINDOWS = {
     "a": Windowed("s", RangeWindow(5)),
@@ -30,7 +31,7 @@ QUERIES = Path(__file__).with_name("nested_queries.sql").read_text().splitlines(
 def test_nested(query: str) -> None:
     windows = {name: window for name, window in WINDOWS.items() if f"{{{name}}}" in query}
     tables = {name: rows for name, rows in TABLES.items() if f"{{{name}}}" in query}
-    for seed in range(2):
+    for seed in range(2 if THOROUGH else 1):
         chance = random.Random(f"{seed} {query}")
         streams = {window.stream: random_rows(chance) for window in windows.values()}
         run(Case(query, windows, streams, None, tables), seed)

@@ -25,6 +25,7 @@ from tests.support.snapshots import (
     run,
     shrunk,
 )
+from tiers import THOROUGH, examples
 
 _BLOCK = 50
 
@@ -43,12 +44,12 @@ def _run_block(first: int, **settings: Any) -> None:
     assert unanswered < _BLOCK / 5
 
 
-@pytest.mark.parametrize("block", range(14))
+@pytest.mark.parametrize("block", range(examples(14)))
 def test_snapshots(block: int) -> None:
     _run_block(block * _BLOCK)
 
 
-@pytest.mark.parametrize("block", range(2))
+@pytest.mark.parametrize("block", range(2 if THOROUGH else 1))
 @pytest.mark.parametrize(
     "settings",
     [{"relations": "changes"}, {"relations": "intervals"}, {"rules": "off"}, {"batch_rows": 1}],

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from millstream.testing.slt import Script, SltConfig, SltError, load_configs, parse, run
+from tiers import THOROUGH
 
 HERE = Path(__file__).parent
 CONFIGS = load_configs(HERE / "configs.toml")
@@ -21,7 +22,7 @@ def name_of(script: Script) -> str:
 def cases(engine: str) -> Iterator[object]:
     """Each file under each configuration of an engine that it runs under."""
     for config in CONFIGS:
-        if config.engine != engine:
+        if config.engine != engine or (config.name == "jit-thorough" and not THOROUGH):
             continue
         marks = [pytest.mark.spark] if engine == "spark" else []
         for script in SCRIPTS:
