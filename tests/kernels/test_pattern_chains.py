@@ -449,10 +449,10 @@ def test_text_survives_what_the_log_forgets() -> None:
     ("changes", "reason"),
     [
         ({"pattern": Either((Variable("A"), Variable("DOWN")))}, "it has alternatives"),
-        ({"given": Given("all")}, "the rows of matches come out"),
-        ({"pattern": Repeat(Variable("A"), 0, None)}, "no row at all is a match"),
-        ({"within": 3, "timeouts": True}, "timeouts are told"),
-        ({"reaches": (*_reaches_of_quotes(), Reach("y", "y", BIGINT, shift=1))}, "is further on"),
+        ({"given": Given("all")}, "matches emit their rows"),
+        ({"pattern": Repeat(Variable("A"), 0, None)}, "an empty match is possible"),
+        ({"within": 3, "timeouts": True}, "timeouts are emitted"),
+        ({"reaches": (*_reaches_of_quotes(), Reach("y", "y", BIGINT, shift=1))}, "looks ahead"),
         (
             {"summaries": (AggregateCall.matched("n", "count", (Column(BIGINT, "x"),), BIGINT, distinct=True),)},
             "needs the rows",

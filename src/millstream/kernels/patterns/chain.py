@@ -54,18 +54,18 @@ def why_not(search: Search) -> str | None:
     if isinstance(chain, NoChain):
         return str(chain)
     if search.given.rows != "one":
-        return "the rows of matches come out"
+        return "matches emit their rows"
     if chain.is_nullable:
-        return "no row at all is a match"
+        return "an empty match is possible"
     if search.timeouts:
-        return "timeouts are told"
+        return "timeouts are emitted"
     for reach in search.reaches:
         if reach.shift > 0:
-            return f"{reach} is further on"
+            return f"{reach} looks ahead"
         if is_odd(reach.type) or (reach.column == CLASSIFIER and reach.shift):
             return f"{reach} is not kept by value"
         if not reach.first and reach.offset > LANES_BACK:
-            return f"{reach} is far back"
+            return f"{reach} looks too far back"
     for summary in search.summaries:
         if not is_incremental(summary):
             return f"{summary.told} needs the rows"

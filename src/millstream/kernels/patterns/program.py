@@ -96,7 +96,7 @@ class _Writer:
                 if pattern.condition not in self.checks:
                     self.checks.append(pattern.condition)
                 return [[CHECK, self.checks.index(pattern.condition), 0, 1]]
-        raise ValueError(f"{pattern} is no pattern")
+        raise ValueError(f"{pattern} is not a pattern")
 
     def _label(self, variable: Variable) -> int:
         return 2 * self._numbers[variable.name] + self._is_excluded

@@ -64,7 +64,7 @@ def saved_object(code: PythonCode, instance: Any) -> bytes:
     except Exception as error:
         raise StateError(
             f"the state of {code.name} cannot be saved: {type(error).__name__}: {error}",
-            hint="keep plain values in self, or write save(self), which returns some, and load(self, saved)",
+            hint="keep plain values in self, or define save(self), which returns some, and load(self, saved)",
         ) from error
 
 
@@ -116,7 +116,7 @@ def caller(
             if listed:
                 raise DataError(
                     f"{code.name}.{state} returned a row, which is not allowed",
-                    hint="with one_row=True only terminate returns a row, or, without it, initialize and iterate do",
+                    hint="with one_row=True only terminate may return a row; without it, initialize and iterate must",
                 )
             return []
         if method.one_row and len(listed) != 1:

@@ -145,7 +145,7 @@ function OneQuery({ name, names }) {
         <div class="row"><button onClick=${() => act(async () => setDry(await api.explainText(`ALTER QUERY ${quoted} AS ${changed}`)))}>Dry run</button>
         <button class="main" onClick=${() => act(async () => { await api.execute(`ALTER QUERY ${quoted} AS ${changed}`); change(null); setDry(""); setPlan(await api.explain(name)); })}>Change it</button></div>
         ${dry && html`<pre class="plan">${dry}</pre>`}`}</section>
-    ${held && html`<section><h2>What it holds now</h2><${RowTable} rows=${held}/></section>`}
+    ${held && html`<section><h2>Current content</h2><${RowTable} rows=${held}/></section>`}
     <${Live} name=${name}/>
     ${picture.startsWith("<svg") && html`<section><h2>Automaton</h2><img alt="the automaton of this query" style="max-width: 100%; background: white" src=${`data:image/svg+xml;charset=utf-8,${encodeURIComponent(picture)}`}/></section>`}
     <section><h2>Plan</h2><${PlanGraph} text=${plan}/><pre class="plan">${plan}</pre></section>`;
