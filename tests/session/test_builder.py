@@ -294,7 +294,7 @@ def test_refused(db: ms.Database, name: str) -> None:
 
 
 def test_tables_alone_are_refused(db: ms.Database) -> None:
-    with pytest.raises(ms.MillstreamError, match="stored a query over tables alone is not a stream"):
+    with pytest.raises(ms.MillstreamError, match="a query over stored tables alone is not a stream"):
         db.stream("names").where("k = 1").start()
 
 

@@ -123,7 +123,11 @@ def with_histories(node: exp.Expr, context: Context) -> tuple[exp.Expr, tuple[st
 def bind_alter_stream(node: H.StreamAlteration, context: Context) -> AlterStream:
     entry = context.catalog.find(node.name)
     if not isinstance(entry, StreamDef):
-        hint = context.catalog.suggest(node.name) if entry is None else "streams with columns of their own keep history"
+        hint = (
+            context.catalog.suggest(node.name)
+            if entry is None
+            else "only declared streams, and derived streams with KEEP, keep history"
+        )
         context.fail(f"{node.name} is not a declared stream", node.this, hint=hint)
     keep = node.args.get("keep")
     wanted = None if keep is None else retention_of(keep, entry.clock, entry.is_by_number, context)

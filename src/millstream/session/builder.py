@@ -180,7 +180,7 @@ class Flow:
         plan = self._entries[0].plan
         bound = Bound(plan, plan.schema.names) if self._is_alone else bind_query(node, context)
         if bound.plan.kind is Kind.TABLE:
-            raise UnsupportedError("stored a query over tables alone is not a stream", hint="query them with db.sql(…)")
+            raise UnsupportedError("a query over stored tables alone is not a stream", hint="query them with db.sql(…)")
         return delivered(bound, context)
 
     def _combined(self, other: Flow, word: str, all_: bool) -> Flow:

@@ -212,7 +212,8 @@ def _refuse_clauses(node: exp.Select, context: Context, plan: P.Node, grouped: b
         )
     for key, word in (("having", "HAVING"), ("qualify", "QUALIFY"), ("limit", "LIMIT"), ("offset", "OFFSET")):
         if (clause := node.args.get(key)) is not None and not (grouped and key == "having"):
-            context.refuse(f"{word} is not supported on a stream", clause, hint=_INSTEAD.get(key))
+            why = "a continuous query runs until it is stopped, not for a number of rows" if key in _INSTEAD else None
+            context.refuse(f"{word} is not supported on a stream", clause, detail=why, hint=_INSTEAD.get(key))
     if not grouped:
         check_order(node, context, {name.lower() for name in context.time_columns(plan)})
 
