@@ -9,7 +9,7 @@ m.sql("SELECT symbol, avg(price) OVER (PARTITION BY symbol RANGE 1 MINUTE PRECED
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -23,6 +23,7 @@ from millstream.hosts.spark.host import SparkHost
 from millstream.hosts.spark.job.views import MaintainedView
 from millstream.hosts.spark.rescale import rescale
 from millstream.hosts.spark.session import get_session
+from millstream.records import dataclass
 from millstream.session.opening import access_of, open_session
 from millstream.session.times import Moment, ordered_stream
 from millstream.sql import parse
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from millstream.hosts.spark.job.streaming_job import StreamingJob
+    from millstream.hosts.spark.runs import StartedQuery
+    from millstream.session.database import Database
     from millstream.session.query import Query, Result
     from millstream.sql.parameters import Parameters
 
@@ -150,6 +153,8 @@ class Millstream:
         foreach_batch: Mapping[str, Callable[[DataFrame, int], Any]] | None = None,
         views: Mapping[str, str] | None = None,
         name: str | None = None,
+        open: bool | int | None = None,
+        streams: Sequence[str] | None = None,
     ) -> StreamingJob:
         """Start all queries over streaming inputs as one streaming query, which reads each source once.
 
@@ -158,24 +163,36 @@ class Millstream:
         {"processingTime": "5 seconds"} or {"availableNow": True}. The job resumes from `checkpoint` if there is one.
         `views` are relations, by name: the content of each is a temporary view of the session, updated with every
         micro-batch and kept in the checkpoint, which then must be a local directory.
+
+        With `open`, you can add and drop queries of any shape while the job runs: `job.add({name: text})`,
+        `job.drop(name)`. A query can need two exchanges one after the other, or as many as `open` says, and read
+        `streams` (by default all streaming ones). An open job resumes with the queries that it had.
         """
         asked, functions = dict(queries or {}), dict(foreach_batch or {})
         for view, text in (views or {}).items():
             came, went = f"{view}: came", f"{view}: went"
             asked |= {came: f"ISTREAM({text})", went: f"DSTREAM({text})"}
-        try:
-            for known, text in asked.items():
-                with self._knowing(text):
-                    self._database.sql(text, name=known)
+        with self._started(asked):
             for view in views or {}:
                 came, went = f"{view}: came", f"{view}: went"
                 place = Path(checkpoint) / "millstream" / "views" / view
                 content = MaintainedView(self.spark, view, place, self._database.query(came).schema)
                 functions |= {came: content.came, went: content.went}
-            return self._host.start_all(checkpoint, trigger, functions, name)
+            job = self._host.start_all(checkpoint, trigger, functions, name, open, streams)
+        job.session = _Asked(self._host, self._database, self._started)
+        return job
+
+    @contextmanager
+    def _started(self, queries: Mapping[str, str]) -> Iterator[None]:
+        """Queries of the session, for as long as it takes to give them to a job."""
+        try:
+            for known, text in queries.items():
+                with self._knowing(text):
+                    self._database.sql(text, name=known)
+            yield
         finally:
             for query in self._database.queries():
-                if query.name in asked:
+                if query.name in queries:
                     self._database.stop(query.name)
 
     def sql(self, text: str, params: Parameters | None = None) -> DataFrame:
@@ -205,3 +222,22 @@ class Millstream:
         """How a query would run: the plan, the rules applied to it, the stages, and Spark's own plan."""
         with self._knowing(text):
             return self._database.explain(text)
+
+
+@dataclass
+class _Asked:
+    """What an open job asks of the session that started it."""
+
+    host: SparkHost
+    database: Database
+    started: Callable[[Mapping[str, str]], AbstractContextManager[None]]
+
+    @contextmanager
+    def asked(self, queries: Mapping[str, str], known: Sequence[str]) -> Iterator[list[StartedQuery]]:
+        has = {name.lower() for name in known}
+        with self.started(queries):
+            yield [query for query in self.host.endless() if query.program.name.lower() not in has]
+
+    def dropped(self, name: str) -> None:
+        if name.lower() in (query.name.lower() for query in self.database.queries()):
+            self.database.stop(name)

@@ -168,3 +168,34 @@ def test_queries_come_and_go_while_a_job_runs(spark: Any, tmp_path: Path) -> Non
         db.interrupt()
         run.join(PATIENCE)
         assert not run.is_alive()
+
+
+def test_an_open_job_is_not_restarted_for_queries_that_come_and_go(spark: Any, tmp_path: Path) -> None:
+    spark.conf.set("spark.millstream.open", "1")
+    try:
+        with running(spark, tmp_path) as (db, bring):
+            total = db.sql("SELECT sum(v) OVER (ROWS UNBOUNDED PRECEDING) AS n FROM a", name="total")
+            gone = db.sql("SELECT v FROM a", name="gone")
+            run = later(lambda: True, db.run)
+            bring([(1, 1), (2, 2), (4, 3)])
+            assert len(gets(total, 2)) == 2 and len(gets(gone, 3)) == 3
+            began = {query.runId for query in spark.streams.active}
+            gone.stop()
+            gone = db.sql("SELECT -v AS v FROM a", name="gone")
+            some = db.sql("SELECT max(v) OVER (ROWS UNBOUNDED PRECEDING) AS n FROM a WHERE v < 9", name="some")
+            bring([(8, 4), (16, 5)])
+            assert [row["n"] for row in gets(total, 2)] == [7, 15]
+            assert [row["n"] for row in gets(some, 1)] == [8] and [row["v"] for row in gets(gone, 2)] == [-8, -16]
+            total.pause()
+            bring([(32, 6)])
+            assert [row["v"] for row in gets(gone, 1)] == [-32] and some.state == "running"
+            total.resume()
+            db.execute("ALTER QUERY total AS SELECT -sum(v) OVER (ROWS UNBOUNDED PRECEDING) AS n FROM a")
+            bring([(64, 7), (128, 8)])
+            assert [row["n"] for row in gets(total, 2)] == [-31, -95]
+            assert {query.runId for query in spark.streams.active} == began and len(began) == 1
+            db.interrupt()
+            run.join(PATIENCE)
+            assert not run.is_alive()
+    finally:
+        spark.conf.unset("spark.millstream.open")

@@ -10,6 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import millstream as ms
+from millstream.hosts.spark.file_state import FileValue
+from millstream.hosts.spark.job.levels import LevelStore
+from millstream.spark import Millstream
 
 pytestmark = pytest.mark.spark
 
@@ -65,9 +68,7 @@ def test_queries_come_and_go_under_a_running_job(spark: Any, tmp_path: Path) -> 
         job.stop()
     assert found == {number: alone(number) for number in range(len(CHANGES))}
     # the last micro-batch did not end, for all that Spark knows: it runs again, with the constants that it had
-    last = max((checkpoint / "commits").iterdir(), key=lambda path: int(path.name) if path.name.isdigit() else -1)
-    last.unlink()
-    (checkpoint / "commits" / f".{last.name}.crc").unlink(missing_ok=True)
+    undo_last(checkpoint)
     db = session(spark, folder)
     for change in CHANGES:
         db.execute(change or "DELETE FROM limits WHERE id = ''")
@@ -79,6 +80,131 @@ def test_queries_come_and_go_under_a_running_job(spark: Any, tmp_path: Path) -> 
     host.start_job(list(host._queries.values()), str(checkpoint), {"availableNow": True}).wait()
     again = sorted(row["v"] for query in many.queries() for row in query.fetch().to_pylist())
     assert again == sorted(row[1] for row in found[len(CHANGES) - 1])
+
+
+SHAPES = {
+    "high": "SELECT k, v FROM s WHERE v > 40",
+    "sums": "SELECT k, count(*) AS n, sum(v) AS total FROM TUMBLE(s, t, 25) GROUP BY k, window_start",
+    "rises": "SELECT v_1, v FROM FILTER{v < 15}(s) NEXT{$1.k = $2.k} s",
+    "means": "SELECT t, avg(v) OVER (PARTITION BY k ROWS 2 PRECEDING) AS mean FROM s",
+}
+DEEP = """SELECT sum(m) OVER (PARTITION BY k ROWS 9 PRECEDING) AS x FROM (
+    SELECT k, max(n) OVER (PARTITION BY v ROWS 9 PRECEDING) AS m FROM (
+        SELECT k, v, count(*) OVER (ROWS 9 PRECEDING) AS n FROM s))"""
+
+
+def test_new_shapes_come_and_go_under_an_open_job(spark: Any, tmp_path: Path) -> None:
+    """Each gives the rows of a query that is started and stopped between the same rows in-process; also if the job
+    ends in between, and its last micro-batch runs again, with the queries that it had."""
+    folder, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
+    folder.mkdir()
+    found: dict[str, dict[int, list[Any]]] = {name: {} for name in SHAPES}
+
+    def take(*names: str) -> dict[str, Any]:
+        def of(name: str) -> Any:
+            return lambda frame, batch: found[name].update({batch: [tuple(row) for row in frame.collect()]})
+
+        return {name: of(name) for name in names}
+
+    def started(*names: str) -> Any:
+        trigger, functions = {"processingTime": "200 milliseconds"}, take("high", "sums", "means")
+        return m.start(
+            {"high": SHAPES["high"]},
+            checkpoint=str(checkpoint),
+            trigger=trigger,
+            foreach_batch={name: functions[name] for name in names},
+            open=True,
+        )
+
+    def bring(number: int) -> None:
+        add_file(folder, number)
+        job.query.processAllAvailable()
+
+    m = declared(spark, folder, tmp_path / "out")
+    job = started("high")
+    try:
+        bring(0)
+        job.add({"sums": SHAPES["sums"]}, foreach_batch=take("sums"))
+        bring(1)
+        m.execute(f"INSERT INTO out {SHAPES['rises']}")
+        job.add()
+        job.drop("high")
+        bring(2)
+        with pytest.raises(ms.UnsupportedError, match="needs 3 exchanges, and the job was started with 2"):
+            job.add({"deep": DEEP})
+        m.execute(f"CREATE STREAM r (t INT) ORDER BY t WITH (connector='file', path='{folder}', follow=true)")
+        with pytest.raises(ms.UnsupportedError, match="the job does not read r"):
+            job.add({"unread": "SELECT t FROM r"})
+        job.add({"means": SHAPES["means"]}, foreach_batch=take("means"))
+    finally:
+        job.stop()
+    repeated = undo_last(checkpoint)
+    before = {name: rows.pop(repeated, None) for name, rows in found.items()}
+    m = declared(spark, folder, tmp_path / "out")
+    with pytest.raises(ms.MillstreamError, match="whose rows a function takes"):
+        started("high")
+    job = started("high", "sums", "means")
+    try:
+        bring(3)
+        assert before == {name: rows.get(repeated) for name, rows in found.items()} and before["sums"]
+        job.drop("sums")
+        bring(4)
+        assert state_of(checkpoint) == {"means", job.queries[0]}
+        job.add({"bad": "SELECT CAST(v * 1e30 AS INT) AS x FROM s"})
+        add_file(folder, 5)
+        with pytest.raises(ms.MillstreamError):
+            job.wait(60)
+        job.drop("bad")
+        job = started("high", "means")
+        job.query.processAllAvailable()
+    finally:
+        job.stop()
+    given = {name: sorted(row for rows in by_batch.values() for row in rows) for name, by_batch in found.items()}
+    given["rises"] = sorted(tuple(row.values()) for row in pq.read_table(tmp_path / "out").to_pylist())
+    expected = in_process()
+    expected["means"].pop()  # the row of the last instant: on Spark it waits until that has passed
+    assert given == expected
+
+
+def in_process() -> dict[str, list[Any]]:
+    """What the shapes give if they are started and stopped between the same rows."""
+    with ms.connect() as db:
+        db.execute("CREATE STREAM s (k INT, v DOUBLE, t BIGINT) ORDER BY t")
+        came, went = {"high": 0, "sums": 1, "rises": 2, "means": 3}, {"high": 2, "sums": 4}
+        queries: dict[str, Any] = {}
+        for number in range(6):
+            for name in (name for name, at in went.items() if at == number):
+                queries[name].stop()
+            queries |= {name: db.sql(SHAPES[name], name=name) for name, at in came.items() if at == number}
+            db.push("s", rows_of(number))
+        return {name: sorted(tuple(row.values()) for row in q.fetch().to_pylist()) for name, q in queries.items()}
+
+
+def undo_last(checkpoint: Path) -> int:
+    """The last micro-batch did not end, for all that Spark knows."""
+    last = max((checkpoint / "commits").iterdir(), key=lambda path: int(path.name) if path.name.isdigit() else -1)
+    last.unlink()
+    (checkpoint / "commits" / f".{last.name}.crc").unlink(missing_ok=True)
+    return int(last.name)
+
+
+def state_of(checkpoint: Path) -> set[str]:
+    """The queries that have state."""
+    names = set()
+    for bucket in (checkpoint / "millstream" / "state").glob("level-*/*"):
+        store = LevelStore(FileValue(bucket, 1 << 30))
+        store.load()
+        names |= set(store.heads)
+    return {name.partition(".")[0] for name in names}
+
+
+def declared(spark: Any, folder: Path, sink: Path) -> Millstream:
+    m = Millstream(spark)
+    m.execute(f"""
+        CREATE STREAM s (k INT, v DOUBLE, t BIGINT) ORDER BY t
+            WITH (connector = 'file', path = '{folder}', follow = true);
+        CREATE SINK out WITH (connector = 'file', path = '{sink}')""")
+    return m
 
 
 CHANGES = [

@@ -143,6 +143,12 @@ class FileValue(OneValue):
             )
         return index, 4 + length
 
+    def amend(self) -> None:
+        """Leave it as if the micro-batch before this one had made it so; no task of either may be at work."""
+        if self._known is not None:
+            self._number = self._known.version.number
+            self.save()
+
     def save(self) -> None:
         """Leave what this micro-batch made of the bucket."""
         if not self.changed:

@@ -6,6 +6,7 @@ with history reads them from their beginning on. A running job is changed by sta
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from threading import Event
 from typing import Any
@@ -13,12 +14,14 @@ from typing import Any
 import pyarrow as pa
 
 from millstream.catalog import StreamDef
-from millstream.errors import UnsupportedError
+from millstream.errors import EngineError, UnsupportedError
 from millstream.hosts.contract import Coverage, ReadyQuery
 from millstream.hosts.spark.build import fused, is_exchange
 from millstream.hosts.spark.declared import DeclaredInputs, pushed_to
 from millstream.hosts.spark.job.bounded import run_together
 from millstream.hosts.spark.job.graph import JobQuery
+from millstream.hosts.spark.job.kept_job import KeptJob
+from millstream.hosts.spark.job.streaming_job import HowOpen, RunningJob
 from millstream.hosts.spark.meters import Meters
 from millstream.hosts.spark.runs import StartedQuery, done
 from millstream.hosts.spark.sources import FollowedFiles, Input, Parts
@@ -27,6 +30,9 @@ from millstream.kernels.saving.signatures import signature_of
 from millstream.physical import nodes as physical
 from millstream.plan.reach import reaches
 
+JOB = "job"
+"""Where below the directory of checkpoints that of a pipeline's job is."""
+
 
 class SparkHistory(DeclaredInputs):
     """The part of the Spark host that knows the past of its streams, and that changes what runs."""
@@ -34,6 +40,7 @@ class SparkHistory(DeclaredInputs):
     _queries: dict[str, StartedQuery]
     _at_work: list[StartedQuery]
     _stop: Event
+    _jobs: list[RunningJob]
 
     # -- the past --------------------------------------------------------------------------------------------------
 
@@ -99,6 +106,43 @@ class SparkHistory(DeclaredInputs):
 
     # -- changing what runs ----------------------------------------------------------------------------------------
 
+    def endless(self) -> list[StartedQuery]:
+        """The queries that `start` is for: none that reads inputs which end is among them."""
+        queries = [query for query in self._queries.values() if not query.program.view]
+        for query in queries:
+            if not self._clockwork(query.program.plan).streaming:
+                raise EngineError(
+                    f"all inputs of {query.program.name} end, and start() is for streaming ones",
+                    hint="use sql() for a DataFrame, or INSERT INTO a sink, which runs at once",
+                )
+        return queries
+
+    def how_open(
+        self,
+        exchanges: int,
+        queries: Sequence[StartedQuery],
+        kept: KeptJob | None,
+        streams: Sequence[str] | None = None,
+        all_of: bool = False,
+    ) -> HowOpen | None:
+        """How a job is open, if it is: a job that was stays so, and reads what it read. One that begins reads `streams`
+        with all their columns, or all that have no end, and those of its queries."""
+        if kept is not None:
+            exchanges = max(exchanges, kept.levels if kept.open else 0)
+            return HowOpen(exchanges, kept.sources, all_of) if exchanges else None
+        if not exchanges:
+            return None
+        wanted = [stream for query in queries for stream in physical.streams_of(query.program.plan)]
+        names = [name for name, entry in self._inputs.items() if entry.streaming] if streams is None else streams
+        entries = [self.find(name) for name in dict.fromkeys(map(str.lower, [*names, *wanted]))]
+        for entry in entries:
+            if not entry.streaming:
+                raise EngineError(f"the rows of {entry.stream.name} end, and open jobs read streams without an end")
+        if not entries:
+            raise EngineError("nothing to read", hint="declare a stream without an end before")
+        sources = (physical.Source(entry.stream.schema, entry.stream.name, "main") for entry in entries)
+        return HowOpen(exchanges, tuple(sources), all_of)
+
     def prepare(self, program: ReadyQuery) -> None:
         """Nothing runs yet that could go on meanwhile."""
 
@@ -155,9 +199,21 @@ class SparkHistory(DeclaredInputs):
         return query
 
     def _change(self, queries: list[StartedQuery]) -> None:
-        """Let a run in progress go on with other queries: a job is stopped and started again from its checkpoint."""
+        """Let a run in progress go on with other queries: an open job takes them if it can; otherwise a job is stopped
+        and started again from its checkpoint."""
+        follows = len(self._jobs) == 1 and not self._stop.is_set() and self._follows(self._jobs[0], queries)
         self._at_work = queries
-        self._stop.set()
+        if not follows:
+            self._stop.set()
+
+    def _follows(self, job: RunningJob, queries: list[StartedQuery]) -> bool:
+        places = {query.job or (JOB if query.program.history is None else "") for query in queries}
+        names = {query.program.name.lower() for query in queries}
+        if len(places) != 1 or len(names) != len(queries) or not job.follow(queries):
+            return False
+        for query in queries:
+            query.job = next(iter(places))
+        return True
 
     def state(self, name: str) -> str:
         query = self._queries[name.lower()]

@@ -18,18 +18,18 @@ from millstream.hosts.results import Admit, Gate, ResultLog
 from millstream.hosts.spark import streaming
 from millstream.hosts.spark.apart import WRITTEN, run_apart
 from millstream.hosts.spark.declared import ReadTable, pushed_to
+from millstream.hosts.spark.history import JOB
 from millstream.hosts.spark.job.bounded import settle
-from millstream.hosts.spark.job.graph import JobQuery
 from millstream.hosts.spark.job.kept_job import KeptJob
 from millstream.hosts.spark.job.outlets import TakeBatch
 from millstream.hosts.spark.job.sharing import shared_filters
-from millstream.hosts.spark.job.streaming_job import RunningJob, StreamingJob, start_job
+from millstream.hosts.spark.job.streaming_job import HowOpen, RunningJob, StreamingJob, start_job
 from millstream.hosts.spark.job.surroundings import SessionInputs
 from millstream.hosts.spark.kept_plan import KeptPlan
 from millstream.hosts.spark.meters import Meters, StreamMeter
 from millstream.hosts.spark.programs import Programs
 from millstream.hosts.spark.runs import StartedQuery
-from millstream.hosts.spark.session import refuse_setting
+from millstream.hosts.spark.session import exchanges_of, refuse_setting
 from millstream.hosts.spark.sinks import look_at_output
 from millstream.hosts.spark.so_far import LeftOver, content_of
 from millstream.hosts.spark.sources import FollowedFiles, PushedRows
@@ -45,9 +45,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
     from millstream.hosts.spark.job.clock import HeartbeatFile
-
-JOB = "job"
-"""Where below the directory of checkpoints that of a pipeline's job is."""
 
 log = logging.getLogger("millstream")
 
@@ -78,6 +75,8 @@ class SparkHost(Programs):
         self._stop = Event()
         self._at_work: list[StartedQuery] = []
         """the queries of the run in progress"""
+        self._jobs: list[RunningJob] = []
+        """the streaming jobs of that run"""
         self._interrupted = False
         self._heartbeats: HeartbeatFile | None = None
         self._gate = Gate()
@@ -94,6 +93,7 @@ class SparkHost(Programs):
         query = StartedQuery(program, self.begins(program), results, after=self.sees_from(program))
         self._queries[program.name.lower()] = query
         read = {stream for each in self._at_work for stream in physical.streams_of(each.program.plan)}
+        read = read.union(*(job.reads for job in self._jobs))
         if read and read.issuperset(physical.streams_of(program.plan)) and self._streaming_of(query):
             self._change([*self._at_work, query])
 
@@ -231,20 +231,24 @@ class SparkHost(Programs):
         running: list[RunningJob] = []
         try:
             for place, own in by_place.items():
+                kept = KeptJob.read(self.spark, f"{base}/{place}", ())
+                opened = self.how_open(exchanges_of(self.spark), own, kept) if place == JOB else None
+                names = [] if opened is None else [source.stream for source in opened.sources]
                 streams = [s for query in own for s in physical.streams_of(query.program.plan)]
-                meters = Meters.of(self.spark, streams)
-                running.append(
-                    RunningJob(self.start_job(own, f"{base}/{place}", self.trigger, meters=meters), own, meters)
-                )
+                meters = Meters.of(self.spark, [*streams, *names])
+                job = self.start_job(own, f"{base}/{place}", self.trigger, meters=meters, opened=opened)
+                running.append(RunningJob(job, own, meters))
+            self._jobs = running
             while any(job.is_active for job in running) and not self._stop.wait(streaming.LOOK_SECONDS):
-                for job in running:
-                    self._look(job, report)
+                for each in running:
+                    self._look(each, report)
         finally:
-            for job in running:
-                job.stop()
-        for job in running:
-            self._look(job, report)
-            job.raise_failure()
+            self._jobs = []
+            for each in running:
+                each.stop()
+        for each in running:
+            self._look(each, report)
+            each.raise_failure()
 
     def _job_of(self, query: StartedQuery, base: str) -> str:
         """Where below the directory of checkpoints the job of a query is."""
@@ -281,23 +285,29 @@ class SparkHost(Programs):
         return ready
 
     def start_all(
-        self, checkpoint: str, trigger: Trigger | None, functions: Mapping[str, TakeBatch], name: str | None
+        self,
+        checkpoint: str,
+        trigger: Trigger | None,
+        functions: Mapping[str, TakeBatch],
+        name: str | None,
+        open_: bool | int | None = None,
+        streams: Sequence[str] | None = None,
     ) -> StreamingJob:
         """All queries over streaming inputs as one job."""
-        queries = [query for query in self._queries.values() if not query.program.view]
+        queries = self.endless()
         names = [query.program.name for query in queries]
-        for query in queries:
-            if not self._clockwork(query.program.plan).streaming:
-                raise EngineError(
-                    f"all inputs of {query.program.name} end, and start() is for streaming ones",
-                    hint="use sql() for a DataFrame, or INSERT INTO a sink, which runs at once",
-                )
+        kept = KeptJob.read(self.spark, checkpoint, ())
+        opened = self.how_open(exchanges_of(self.spark, open_), queries, kept, streams, all_of=True)
+        if opened is not None:
+            names += [] if kept is None else [query.program.name for query in kept.queries]
+        elif streams is not None:
+            raise EngineError("streams is for open jobs", hint="give open=True, too")
+        elif not queries:
+            raise EngineError("nothing to start", hint="give queries by name, or execute INSERT INTO a sink before")
         for known in functions:
             if known.lower() not in map(str.lower, names):
                 raise EngineError(f"no query named {known} for its function", hint="queries: " + ", ".join(names))
-        if not queries:
-            raise EngineError("nothing to start", hint="give queries by name, or execute INSERT INTO a sink before")
-        return self.start_job(queries, checkpoint, trigger, functions, name=name)
+        return self.start_job(queries, checkpoint, trigger, functions, name=name, opened=opened)
 
     def started(self) -> list[StartedQuery]:
         """The queries that were started and not stopped, oldest first."""
@@ -311,37 +321,43 @@ class SparkHost(Programs):
         functions: Mapping[str, TakeBatch] | None = None,
         meters: Meters | None = None,
         name: str | None = None,
+        opened: HowOpen | None = None,
     ) -> StreamingJob:
         """Run queries as one streaming query, resuming from `checkpoint` if there is one.
 
-        `functions` take the micro-batches of queries, by name, as those of Spark's `foreachBatch` do.
+        `functions` take the micro-batches of queries, by name, as those of Spark's `foreachBatch` do. With `opened`
+        queries may come and go while it runs.
         """
         names = [stream for query in queries for stream in physical.streams_of(query.program.plan)]
+        names += [] if opened is None else [source.stream.lower() for source in opened.sources]
         for entry in map(self.find, dict.fromkeys(names)):
             if isinstance(entry, Spooled):
                 entry.begin()
         inputs = self.inputs(meters or Meters({}), streaming=True)
         given = {known.lower(): function for known, function in (functions or {}).items()}
-        taken = {n: given[q.program.name.lower()] for n, q in enumerate(queries) if q.program.name.lower() in given}
+        started = {query.program.name.lower(): query for query in queries}
 
-        def deliver(number: int, rows: pa.Table) -> None:
+        def deliver(name: str, rows: pa.Table) -> None:
+            running = self._queries.get(name.lower()) or started.get(name.lower())
+            if running is None:
+                return  # of a query that is gone
             # Spark's next micro-batch waits with this one for readers that must not miss a row
-            running = queries[number]
             self._gate.pass_(next(iter(running.results.feeds)), self._stop.is_set)
             running.deliver([rows])
 
         return start_job(
             self.spark,
-            [JobQuery(query.program, inputs, after=query.after, paused=query.paused) for query in queries],
+            [query.asked(inputs) for query in queries],
             inputs,
             [entry.stream for entry in self._inputs.values()],
             checkpoint,
             trigger,
             deliver,
-            taken,
+            given,
             self.buckets,
             name,
             self._beats().path,
+            opened,
         )
 
     def _run_apart(self, queries: list[StartedQuery], base: str, report: Report | None) -> None:

@@ -15,6 +15,7 @@ from millstream.errors import MillstreamError
 from millstream.hosts.contract import ReadyQuery
 from millstream.hosts.results import ResultLog
 from millstream.hosts.spark.failures import translated
+from millstream.hosts.spark.job.graph import JobQuery, Surroundings
 from millstream.records import dataclass
 
 if TYPE_CHECKING:
@@ -49,6 +50,10 @@ class StartedQuery:
     job: str = ""
     """the place of the streaming job that it runs in"""
     error: MillstreamError | None = None
+
+    def asked(self, around: Surroundings) -> JobQuery:
+        """The query for a streaming job."""
+        return JobQuery(self.program, around, after=self.after, paused=self.paused)
 
     def deliver(self, tables: list[pa.Table]) -> None:
         for table in tables:

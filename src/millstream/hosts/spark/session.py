@@ -24,6 +24,9 @@ PARTITIONS = "spark.sql.shuffle.partitions"
 KEPT_AS = "spark.millstream.state"
 """How streaming queries keep state: in Spark's `variables`, as one `value` for each bucket, or in `files` of ours."""
 AUTO, VARIABLES, VALUE, FILES = "auto", "variables", "value", "files"
+OPEN = "spark.millstream.open"
+"""Whether queries come and go while jobs run, and with how many exchanges."""
+DEFAULT_EXCHANGES = 2
 CHECKS = "spark.sql.streaming.unsupportedOperationCheck"
 """Whether Spark refuses, among others, several operators that keep one value each."""
 REMOTE_TASKS = 8
@@ -83,6 +86,19 @@ def kept_as(spark: SparkSession) -> str:
             hint=f"choose {VARIABLES} or {VALUE}",
         )
     return found
+
+
+def exchanges_of(spark: SparkSession, asked: bool | int | None = None) -> int:
+    """How many exchanges an open job shall have, as asked, or as the session says; 0 if it shall not be open."""
+    text = str(spark.conf.get(OPEN, "false") if asked is None else asked).strip().lower()
+    if text in ("true", "false"):
+        return DEFAULT_EXCHANGES if text == "true" else 0
+    if not text.isdigit() or int(text) < 1:
+        raise EngineError(
+            f"{'open' if asked is not None else OPEN} is {text!r}",
+            hint="say true or false, or how many exchanges the queries may need, at least 1",
+        )
+    return int(text)
 
 
 def kept_in_frame(spark: SparkSession, exchanges: int, watermarked: bool) -> str:

@@ -8,7 +8,7 @@ tables change under a running job, queries that are rows of a table come and go,
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 from hashlib import sha256
 from pathlib import Path
@@ -25,7 +25,7 @@ from millstream.physical.nodes import StoredTable
 from millstream.records import dataclass
 
 PLACE = "millstream/tables"
-_RETAINED = 200
+RETAINED = 200
 """micro-batches whose notes are kept; Spark repeats none that is so old"""
 
 BATCH_ID = "streaming.sql.batchId"
@@ -43,9 +43,9 @@ class SteeredTable:
     _seen: dict[str, Any] = field(default_factory=dict, compare=False)
 
     def version(self, name: str) -> int:
-        batch = _batch()
+        batch = batch_at_hand()
         if self._seen.get("batch") != batch:
-            notes = json.loads((Path(self.directory) / _note_name(batch)).read_text())
+            notes = json.loads((Path(self.directory) / note_name(batch)).read_text())
             self._seen["batch"] = batch
             if self._seen.get("digest") != notes[self.name]:
                 self._seen["digest"] = notes[self.name]
@@ -90,19 +90,20 @@ class SteeredTable:
         return next((name for name, expr in table.columns if getattr(expr, "name", None) == self.number), None)
 
 
-def _batch() -> int:
+def batch_at_hand() -> int:
+    """In a task: the number of its micro-batch."""
     from pyspark import TaskContext
 
     context: Any = TaskContext.get()
     told = None if context is None else context.getLocalProperty(BATCH_ID)
     if told is None:
         raise EngineError(
-            "Spark does not report the number of a micro-batch, so stored tables cannot change under a job"
+            "Spark does not report the number of a micro-batch, so tables and queries cannot change under a job"
         )
     return int(told)
 
 
-def _note_name(batch: int) -> str:
+def note_name(batch: int) -> str:
     return f"batch-{batch:010d}.json"
 
 
@@ -123,21 +124,27 @@ class Steering:
         number = None if node.table is None or node.predicate is not None else self.number(node.table)
         return SteeredTable(str(self.directory), name, number)
 
+    def only(self, nodes: Iterable[StoredTable]) -> None:
+        """Queries came or went: these are the tables that workers read."""
+        self._tables = {}
+        for node in nodes:
+            self.table(node)
+
     def note(self, batch: int) -> None:
         """Before a micro-batch runs: what its tables hold, unless it ran before."""
         if not self._tables:
             return
-        place = self.directory / _note_name(batch)
+        place = self.directory / note_name(batch)
         notes = dict(_read(place)) if place.exists() else {}
         new = {node: name for node, name in self._tables.items() if name not in notes}
         if not new:
             return
         self.directory.mkdir(parents=True, exist_ok=True)
         notes |= {name: self._content(node, name) for node, name in new.items()}
-        _put(place, json.dumps(notes).encode())
+        put_whole(place, json.dumps(notes).encode())
         sync_directory(self.directory)
         if batch % 50 == 0:
-            self._forget(batch - _RETAINED)
+            self._forget(batch - RETAINED)
 
     def _content(self, node: StoredTable, name: str) -> str:
         """The name of what a table holds now, which is in a file."""
@@ -153,7 +160,7 @@ class Steering:
         digest = sha256(content).hexdigest()[:20]
         place = self.directory / f"{name}-{digest}.arrow"
         if not place.exists():
-            _put(place, content.to_pybytes())
+            put_whole(place, content.to_pybytes())
         self._known[name] = (version, digest)
         return digest
 
@@ -174,7 +181,7 @@ def _read(note: Path) -> Sequence[tuple[str, str]]:
     return tuple(json.loads(note.read_text()).items())
 
 
-def _put(place: Path, content: bytes) -> None:
+def put_whole(place: Path, content: bytes) -> None:
     """A whole file, or none."""
     hidden = place.with_name(f".{place.name}")
     write_durably(hidden, content)

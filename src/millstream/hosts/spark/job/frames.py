@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Protocol
@@ -26,6 +26,12 @@ from millstream.schema import Schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from millstream.hosts.spark.job.clock import Timed
+    from millstream.hosts.spark.job.levels import LevelStage
+
+AnyWork = Any
+"""What a worker does in its task: Arrow batches in, or batches of ours behind an opening, and packed rows out."""
 
 HELD_ROWS = 1 << 16
 """Rows in one blob of those that the driver hands out."""
@@ -60,40 +66,75 @@ def job_frame(
     beats: str = "",
     kept: str = VARIABLES,
     ends: bool = True,
+    at_work: Callable[[str], AnyWork] | None = None,
 ) -> DataFrame:
     """All rows of all outlets, packed; `readers` are by the number of the session.
 
     It has at least so many levels: Spark counts them in a checkpoint, also when queries have gone that needed them.
     `beats` is the file that tells of heartbeats in a streaming job, `kept` says how it keeps state. A bounded run that
-    does not end (`ends`) gives what is final so far.
+    does not end (`ends`) gives what is final so far. In an open job, which keeps state in files, `at_work` gives what
+    takes the place of each piece of `open_work`, and what stages tell of themselves comes with the rows.
     """
     # not before there is a job: importing the host must not import pyspark
-    from millstream.hosts.spark.job.levels import BoundedLevel, FileLevel, LevelProcessor, LevelStage
+    from millstream.hosts.spark.job.levels import BoundedLevel, FileLevel, LevelProcessor
     from millstream.hosts.spark.one_value import stateful
 
     if streaming and kept == VARIABLES and max(graph.levels, levels):
         check_streaming(spark)
     if streaming and kept == FILES:
         tell_checkpoints(spark)
-    spread = Spread(graph.buckets, bucket_ids(graph.buckets) if streaming else None, streaming or not ends)
-    packed = _read(spark, graph, readers, spread)
+    spread = _spread(graph, streaming, ends)
+    packed = _read(spark, graph, readers, spread, at_work)
     if streaming and max(graph.levels, levels):
-        packed = packed.unionAll(_time(spark, graph, readers, spread, beats))
+        packed = packed.unionAll(_time(spark, graph, readers, spread, beats, at_work))
     for level in range(1, max(graph.levels, levels) + 1):
-        stages = tuple(
-            LevelStage(number, stage.name, stage.stage, stage.fan) for number, stage in graph.at(level).items()
-        )
+        stages = _stages(graph, level)
         if streaming and kept == FILES:
             # something to compute: otherwise Spark hands rows of a Python worker to an exchange that cannot write them
             by_bucket = packed.where("bucket >= 0").repartition(min(graph.buckets, cores_of(spark)), "bucket")
-            packed = by_bucket.mapInArrow(FileLevel(level, stages, spread), JOB_ROWS)
+            work: AnyWork = FileLevel(level, stages, spread) if at_work is None else at_work(_level(level))
+            packed = by_bucket.mapInArrow(work, JOB_ROWS)
         elif streaming:
             packed = stateful(packed, LevelProcessor(stages, spread), JOB_ROWS, "None", kept)
         else:
             packed = _together(packed, graph.buckets).mapInArrow(BoundedLevel(stages, spread), JOB_ROWS)
-        if streaming:
+        if streaming and at_work is None:
             packed = metered_stages(packed, [stage.number for stage in stages]).where(f"port != {TOLD}")
-    return packed.where("stage < 0")
+    return packed.where("stage < 0" if at_work is None else f"stage < 0 OR port = {TOLD}")
+
+
+def open_work(graph: JobGraph, readers: Mapping[int, Readable], levels: int) -> dict[str, AnyWork]:
+    """What workers of an open job do with these queries: for its sources, for the time and for each level."""
+    from millstream.hosts.spark.job.clock import TellTime
+    from millstream.hosts.spark.job.levels import FileLevel
+
+    spread = _spread(graph, True, True)
+    return {
+        **{_source(number): FanOut(source.fan, spread) for number, source in enumerate(graph.sources)},
+        _TIME: TellTime(_timed(graph, readers), spread),
+        **{_level(level): FileLevel(level, _stages(graph, level), spread) for level in range(1, levels + 1)},
+    }
+
+
+_TIME = "time"
+
+
+def _source(number: int) -> str:
+    return f"source {number}"
+
+
+def _level(number: int) -> str:
+    return f"level {number}"
+
+
+def _spread(graph: JobGraph, streaming: bool, ends: bool) -> Spread:
+    return Spread(graph.buckets, bucket_ids(graph.buckets) if streaming else None, streaming or not ends)
+
+
+def _stages(graph: JobGraph, level: int) -> tuple[LevelStage, ...]:
+    from millstream.hosts.spark.job.levels import LevelStage
+
+    return tuple(LevelStage(number, stage.name, stage.stage, stage.fan) for number, stage in graph.at(level).items())
 
 
 def outlet_branch(packed: DataFrame, outlet: int, schema: Schema, streaming: bool) -> Branch:
@@ -102,11 +143,17 @@ def outlet_branch(packed: DataFrame, outlet: int, schema: Schema, streaming: boo
     return Branch(own, schema, Clockwork(streaming=streaming), FromBlobs(schema), bits=63)
 
 
-def _read(spark: SparkSession, graph: JobGraph, readers: Mapping[int, Readable], spread: Spread) -> DataFrame:
+def _read(
+    spark: SparkSession,
+    graph: JobGraph,
+    readers: Mapping[int, Readable],
+    spread: Spread,
+    at_work: Callable[[str], AnyWork] | None,
+) -> DataFrame:
     frames: list[DataFrame] = []
     held: list[HeldSource] = []
     given: list[tuple[int, bytes]] = []
-    for source in graph.sources:
+    for number, source in enumerate(graph.sources):
         reader = readers[source.around.number]
         batches = reader.held(source)
         if batches is not None:
@@ -119,6 +166,10 @@ def _read(spark: SparkSession, graph: JobGraph, readers: Mapping[int, Readable],
             held.append(HeldSource(source.fan, source.node.schema, upto))
             continue
         branch = reader.branch(source)
+        if at_work is not None:
+            at_each = at_work(_source(number))
+            frames.append(branch.df.mapInArrow(at_each.over(branch.closed(at_each)), JOB_ROWS))
+            continue
         if isinstance(branch.opening, ReadFiles) and len(source.predicates) == 1 and source.predicates[0] is not None:
             branch = replace(branch, opening=branch.opening.where(source.predicates[0]))
         frames.append(branch.df.mapInArrow(branch.closed(FanOut(source.fan, spread)), JOB_ROWS))
@@ -130,18 +181,30 @@ def _read(spark: SparkSession, graph: JobGraph, readers: Mapping[int, Readable],
 
 
 def _time(
-    spark: SparkSession, graph: JobGraph, readers: Mapping[int, Readable], spread: Spread, beats: str
+    spark: SparkSession,
+    graph: JobGraph,
+    readers: Mapping[int, Readable],
+    spread: Spread,
+    beats: str,
+    at_work: Callable[[str], AnyWork] | None,
 ) -> DataFrame:
     """Heartbeats for all sources, last in the union: it is asked for the time when all others know what they read."""
-    from millstream.hosts.spark.job.clock import TellTime, Timed, clock_frame
+    from millstream.hosts.spark.job.clock import TellTime, clock_frame
 
-    timed = tuple(
+    timed = _timed(graph, readers)
+    work: AnyWork = TellTime(timed, spread) if at_work is None else at_work(_TIME)
+    return clock_frame(spark, timed, beats).mapInArrow(work, JOB_ROWS)
+
+
+def _timed(graph: JobGraph, readers: Mapping[int, Readable]) -> tuple[Timed, ...]:
+    from millstream.hosts.spark.job.clock import Timed
+
+    return tuple(
         Timed(
             source.node.stream.lower(), readers[source.around.number].by_clock(source), source.fan, source.node.schema
         )
         for source in graph.sources
     )
-    return clock_frame(spark, timed, beats).mapInArrow(TellTime(timed, spread), JOB_ROWS)
 
 
 def _together(packed: DataFrame, buckets: int) -> DataFrame:

@@ -26,7 +26,7 @@ from millstream.kernels.batch import BEGIN, Batch
 from millstream.kernels.compute import ComputeStage
 from millstream.kernels.saving.signatures import signature_of
 from millstream.limits import Limits
-from millstream.physical.nodes import Apply, Compute, Partial, Physical, Source, Staged, StoredTable, TableJoin
+from millstream.physical.nodes import Apply, Compute, Partial, Physical, Source, Staged, StoredTable, TableJoin, walk
 from millstream.physical.partials import with_partials
 from millstream.records import dataclass
 from millstream.schema import Schema
@@ -75,6 +75,13 @@ class JobQuery:
     """of each stream the instant from which on it also sees older rows"""
     paused: bool = False
     """whether no rows reach it"""
+    apart: tuple[int, ...] | None = None
+    """which operators of its plan stay on their own because others read them, too; None if that is still open"""
+
+    @property
+    def key(self) -> str:
+        """Tells it apart from all queries that the job ever had."""
+        return f"{self.program.name}.{self.generation}"
 
     @property
     def sees(self) -> object:
@@ -132,6 +139,8 @@ class JobStage:
 
     stage: Stage
     level: int
+    number: int
+    """under which packed rows are sent to it"""
     name: str = ""
     home: int = 0
     fan: Fan = field(default_factory=Fan)
@@ -139,20 +148,32 @@ class JobStage:
 
 @dataclass
 class JobGraph:
-    """All of a job. `stages_of` tells, of each query, the numbers of its stages in the order they were met."""
+    """All of a job. `stages_of` tells, of each query, the places of its stages in the order they were met."""
 
     queries: list[JobQuery]
     sources: list[JobSource]
     stages: list[JobStage]
     stages_of: list[list[int]]
     buckets: int
+    tables: tuple[StoredTable, ...] = ()
+    """the stored tables that it reads at each micro-batch"""
 
     @property
     def levels(self) -> int:
         return max((stage.level for stage in self.stages), default=0)
 
     def at(self, level: int) -> dict[int, JobStage]:
-        return {number: stage for number, stage in enumerate(self.stages) if stage.level == level}
+        return {stage.number: stage for stage in self.stages if stage.level == level}
+
+
+class Numbers:
+    """Numbers of things by their names. None is ever used again, so they mean the same while queries come and go."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, int] = {}
+
+    def __call__(self, name: str) -> int:
+        return self._known.setdefault(name, len(self._known))
 
 
 @dataclass
@@ -165,12 +186,16 @@ class GraphBuilder:
     state_name: Callable[[JobQuery, int], str] = lambda query, place: f"{query.program.name}#{place}"
     known: Sequence[Source] = ()
     """sources that the job has in any case, first and in this order"""
+    around: Surroundings | None = None
+    """whose sources these are; None if they are those of the first query"""
     partials: bool = True
     """whether rows may be put together before they travel"""
     steering: Steering | None = None
     """how stored tables reach workers at each micro-batch; without it their rows travel with the work"""
     merges: bool = False
     """whether unions are kernels, which wait for the slower branch; otherwise rows just pass"""
+    numbers: tuple[Numbers, Numbers] | None = None
+    """of stages, and of outlets, for a job whose queries come and go; otherwise these are their places"""
 
     def __post_init__(self) -> None:
         self._sources: list[JobSource] = []
@@ -178,15 +203,20 @@ class GraphBuilder:
         self._paths: dict[Origin, list[tuple[tuple[BatchWork, ...], Leaf]]] = {}
         self._made: dict[object, tuple[JobFlow, ...]] = {}
         self._read: dict[tuple[int, str, str], int] = {}
+        self._tables: dict[StoredTable, None] = {}
 
     def build(self, queries: Sequence[JobQuery]) -> JobGraph:
         plans = [with_ends(query.program.plan) for query in queries]
         shared = _shared(plans, queries)
-        plans = [fused(plan, shared) for plan in plans]
+        queries = [
+            query if query.apart is not None else replace(query, apart=_places(plan, shared[query.sees]))
+            for plan, query in zip(plans, queries, strict=True)
+        ]
+        plans = [fused(plan, _at(plan, query.apart or ())) for plan, query in zip(plans, queries, strict=True)]
         if self.partials:
             plans = [with_partials(plan) for plan in plans]
         for node in self.known:
-            self._source_of(node, queries[0].around)
+            self._source_of(node, self.around or queries[0].around)
         for plan, query in zip(plans, queries, strict=True):
             self._gather_sources(plan, query, None)
         stages_of = []
@@ -194,16 +224,30 @@ class GraphBuilder:
             flows = self._node(plan, query)
             width = max(flow.bits for flow in flows)
             for flow in flows:
-                self._lead(flow, ToOutlet(outlet, flow.schema, flow.lane << width))
+                number = outlet if self.numbers is None else self.numbers[1](query.key)
+                self._lead(flow, ToOutlet(number, flow.schema, flow.lane << width))
             own = _passed(flows)
             for place, number in enumerate(own):
                 self._stages[number].name = self._stages[number].name or self.state_name(query, place)
             stages_of.append(list(own))
+        if self.numbers is not None:
+            for stage in self._stages:
+                stage.number = self.numbers[0](stage.name)
+                stage.stage = replace(stage.stage, number=stage.number)
         for number, source in enumerate(self._sources):
-            source.fan = Fan.of(self._paths.get(Origin(False, number), ()))
+            source.fan = self._fan(Origin(False, number))
         for number, stage in enumerate(self._stages):
-            stage.fan = Fan.of(self._paths.get(Origin(True, number), ()))
-        return JobGraph(list(queries), self._sources, self._stages, stages_of, self.buckets)
+            stage.fan = self._fan(Origin(True, number))
+        return JobGraph(list(queries), self._sources, self._stages, stages_of, self.buckets, tuple(self._tables))
+
+    def _fan(self, origin: Origin) -> Fan:
+        paths = self._paths.get(origin, ())
+        if self.numbers is None:
+            return Fan.of(paths)
+        return Fan.of((works, self._numbered(leaf)) for works, leaf in paths)
+
+    def _numbered(self, leaf: Leaf) -> Leaf:
+        return replace(leaf, stage=self._stages[leaf.stage].number) if isinstance(leaf, ToStage) else leaf
 
     # -- sources ---------------------------------------------------------------------------------------------------
 
@@ -262,6 +306,7 @@ class GraphBuilder:
 
     def _joined(self, node: TableJoin, around: Surroundings) -> TableJoined:
         if self.steering is not None:
+            self._tables[node.table] = None
             return TableJoined(node, around.number, None, self.steering.table(node.table))
         return TableJoined(node, around.number, around.table(node.table))
 
@@ -306,7 +351,7 @@ class GraphBuilder:
         stage = Stage(
             spec, self.buckets if keys else 1, (True,) * clocks, idle=self.idle, number=number, allowed=allowed
         )
-        self._stages.append(JobStage(stage, level, home=home))
+        self._stages.append(JobStage(stage, level, number, home=home))
         below = (*_passed([flow for flows in ports for flow in flows]), number)
         return (JobFlow(Origin(True, number), spec.output, bits=bits, clocks=stage.buckets, below=below),)
 
@@ -327,8 +372,9 @@ def _staged(flow: JobFlow, node: Staged) -> JobFlow:
     return replace(flow.after(StageStep(stage), node.schema), bits=flow.bits + spread)
 
 
-def _shared(plans: Sequence[Physical], queries: Sequence[JobQuery]) -> frozenset[Physical]:
-    """Kernels that several operators read: each is a stage of its own, not part of a chain."""
+def _shared(plans: Sequence[Physical], queries: Sequence[JobQuery]) -> dict[object, frozenset[Physical]]:
+    """Kernels that several operators read: each is a stage of its own, not part of a chain. They are told apart by what
+    queries see."""
     readers: dict[tuple[Physical, object], set[object]] = {}
 
     def note(node: Physical, query: JobQuery, above: object) -> None:
@@ -341,4 +387,18 @@ def _shared(plans: Sequence[Physical], queries: Sequence[JobQuery]) -> frozenset
 
     for number, (plan, query) in enumerate(zip(plans, queries, strict=True)):
         note(plan, query, number)
-    return frozenset(key[0] for key, above in readers.items() if len(above) > 1)
+    found: dict[object, set[Physical]] = {query.sees: set() for query in queries}
+    for (node, sees), above in readers.items():
+        if len(above) > 1:
+            found[sees].add(node)
+    return {sees: frozenset(nodes) for sees, nodes in found.items()}
+
+
+def _places(plan: Physical, nodes: frozenset[Physical]) -> tuple[int, ...]:
+    return tuple(n for n, node in enumerate(walk(plan)) if isinstance(node, Compute | Apply) and node in nodes)
+
+
+def _at(plan: Physical, places: tuple[int, ...]) -> frozenset[Physical]:
+    """The inverse of `_places`."""
+    nodes = list(walk(plan)) if places else []
+    return frozenset(nodes[place] for place in places)

@@ -7,7 +7,7 @@ with empty windows, as it would beside a running one, and shares no state with o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING
@@ -16,9 +16,9 @@ from millstream import plan_form
 from millstream.catalog import StreamDef
 from millstream.expressions.python_calls import PythonCode
 from millstream.hosts.contract import ReadyQuery
-from millstream.hosts.spark.job.graph import JobGraph, JobQuery
+from millstream.hosts.spark.job.graph import JobGraph, JobQuery, Surroundings
 from millstream.hosts.spark.kept_plan import KeptStage, another_query, read_text, told_stage, write_text
-from millstream.hosts.spark.session import VARIABLES
+from millstream.hosts.spark.session import FILES, VARIABLES
 from millstream.physical.nodes import Source
 from millstream.records import dataclass
 
@@ -36,6 +36,27 @@ class KeptQuery:
     names: tuple[str, ...]
     stages: tuple[KeptStage, ...]
     generation: int
+    after: tuple[tuple[str, int], ...] = ()
+    paused: bool = False
+    apart: tuple[int, ...] | None = None
+    taken: bool = False
+    """whether a function of the user's takes its rows"""
+
+    @property
+    def name(self) -> str:
+        """In lower case."""
+        return self.program.name.lower()
+
+    def asked(self, around: Surroundings) -> JobQuery:
+        """The query as it ran."""
+        return JobQuery(
+            self.program,
+            around,
+            generation=self.generation,
+            after=self.after,
+            paused=self.paused,
+            apart=self.apart,
+        )
 
 
 @dataclass(frozen=True)
@@ -50,15 +71,34 @@ class KeptJob:
     generations: int = 1
     kept: str = VARIABLES
     """how state is kept"""
+    open: bool = False
+    """whether queries come and go while it runs, so that its plans are data"""
+    dropped: tuple[str, ...] = ()
+    """of an open job: the names of queries that were dropped, in lower case"""
 
     @staticmethod
-    def of(graph: JobGraph, streams: Sequence[StreamDef], before: KeptJob | None, kept: str = VARIABLES) -> KeptJob:
+    def of(
+        graph: JobGraph,
+        streams: Sequence[StreamDef],
+        before: KeptJob | None,
+        kept: str = VARIABLES,
+        open_: int = 0,
+        taken: Container[str] = (),
+    ) -> KeptJob:
+        """The job of a graph. One that is open has so many levels at least; `taken` are the names, in lower case, of
+        queries whose rows functions take."""
         queries = []
         for query, numbers in zip(graph.queries, graph.stages_of, strict=True):
             stages = [graph.stages[number] for number in numbers]
             does = tuple(KeptStage(own.stage.spec.describe(), own.stage.signature) for own in stages)
-            queries.append(KeptQuery(query.program, tuple(own.name for own in stages), does, query.generation))
-        levels = graph.levels if before is None else before.levels
+            names, name = tuple(own.name for own in stages), query.program.name.lower()
+            more = query.after, query.paused, query.apart, name in taken
+            queries.append(KeptQuery(query.program, names, does, query.generation, *more))
+        levels = 0 if before is None else before.levels
+        if before is None or before.kept == FILES:
+            levels = max(levels, graph.levels, open_)
+        gone = () if before is None or not open_ else (*before.dropped, *(query.name for query in before.queries))
+        running = {query.name for query in queries}
         generations = 1 + max((query.generation for query in queries), default=0)
         return KeptJob(
             tuple(queries),
@@ -69,14 +109,19 @@ class KeptJob:
             graph.buckets,
             generations if before is None else max(generations, before.generations),
             kept if before is None else before.kept,
+            open_ > 0,
+            tuple(name for name in dict.fromkeys(gone) if name not in running),
         )
 
     @staticmethod
     def read(spark: SparkSession, checkpoint: str, now: Sequence[ReadyQuery]) -> KeptJob | None:
         """The job in a checkpoint that programs are started on; None if there is none."""
         text = read_text(spark, f"{checkpoint}/{JOB_PLACE}")
-        if text is None:
-            return None
+        return None if text is None else KeptJob.loads(text, now)
+
+    @staticmethod
+    def loads(text: str, now: Sequence[ReadyQuery]) -> KeptJob:
+        """A job that was kept; code in Python is that of these programs."""
         codes = {name: code for program in now for name, code in plan_form.python_in(program).items()}
 
         def python(name: str, digest: str) -> PythonCode:
@@ -88,7 +133,11 @@ class KeptJob:
         return kept
 
     def write(self, spark: SparkSession, checkpoint: str) -> None:
-        write_text(spark, f"{checkpoint}/{JOB_PLACE}", plan_form.dumps(self))
+        write_text(spark, f"{checkpoint}/{JOB_PLACE}", self.text)
+
+    @property
+    def text(self) -> str:
+        return plan_form.dumps(self)
 
     def find(self, name: str) -> KeptQuery | None:
         return next((query for query in self.queries if query.program.name.lower() == name.lower()), None)
@@ -101,7 +150,8 @@ class KeptJob:
         program = query.program
         if program.bound is not None and program.bound == old.program.bound:
             program = replace(program, plan=old.program.plan)
-        return replace(query, program=program, generation=old.generation)
+        apart = old.apart if program.plan == old.program.plan else None
+        return replace(query, program=program, generation=old.generation, apart=apart)
 
     def state_name(self, query: JobQuery, place: int) -> str:
         """The name of the state of a query's stage."""
@@ -142,7 +192,8 @@ def refuse_unfit(graph: JobGraph, before: KeptJob | None) -> None:
     twice = [name for name, count in Counter(stage.name for stage in graph.stages).items() if count > 1]
     if twice:
         raise another_query(f"{twice[0].partition('.')[0]} no longer shares its kernel with another query")
-    if before is not None and graph.levels > before.levels:
+    # Spark counts stateful operators, and there are none where state is in files: only the source of time must be there
+    if before is not None and graph.levels > before.levels and not (before.kept == FILES and before.levels):
         raise another_query(
             f"a query needs {graph.levels} exchanges one after the other, and the checkpoint has {before.levels}"
         )

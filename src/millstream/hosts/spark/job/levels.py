@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from time import time_ns
 from typing import Any
 
@@ -227,6 +228,20 @@ class FileLevel:
             yield from level.take(LevelStore(value), bucket, own)
             value.save()
         spare_collector()
+
+
+def forget_gone(directory: Path, batch: int, names: Iterable[str]) -> None:
+    """Before a micro-batch: remove what stages kept in files that are no more, also in buckets that get no rows."""
+    from millstream.hosts.spark.file_state import FileValue
+
+    for bucket in directory.glob("level-*/*"):
+        value = FileValue(bucket, batch)
+        store = LevelStore(value)
+        store.load()
+        if not store.heads.keys() <= set(names):
+            store.forget_others(names)
+            store.save()
+            value.amend()
 
 
 TAKEN = ("stage", "port", "fresh", "clock", "upto")

@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -23,7 +24,6 @@ from millstream.durable import sync_directory
 from millstream.hosts.contract import ReadyQuery
 from millstream.hosts.spark import blobs
 from millstream.hosts.spark.failures import inside_a_micro_batch
-from millstream.hosts.spark.job.control import Steering
 from millstream.hosts.spark.job.fan import outlet_number
 from millstream.hosts.spark.job.frames import outlet_branch
 from millstream.hosts.spark.kept_plan import read_text, write_text
@@ -92,7 +92,7 @@ class PartFiles:
 
 @dataclass(frozen=True)
 class WriteOutlets:
-    """A worker's work: rows of `files` into part files, those of other outlets handed on."""
+    """A worker's work: rows of `files` into part files, those of other outlets handed on, with late rows of stages."""
 
     files: Mapping[int, PartFiles]
     handed_on: frozenset[int]
@@ -110,11 +110,15 @@ class WriteOutlets:
         directories: dict[int, Path] = {}
         sinks: dict[int, Sink] = {}
         counts: dict[int, int] = {}
+        late: dict[int, int] = {}
         for packed in arrows:
             given: list[tuple[int, bytes]] = []
-            for stage, blob in zip(packed.column("stage").to_pylist(), packed.column("blob"), strict=True):
+            told = zip(packed.column("stage").to_pylist(), packed.column("late").to_pylist(), strict=True)
+            for (stage, late_rows), blob in zip(told, packed.column("blob"), strict=True):
                 outlet = outlet_number(stage)
-                if outlet in self.files:
+                if outlet < 0:
+                    late[outlet] = late.get(outlet, 0) + late_rows
+                elif outlet in self.files:
                     files = self.files[outlet]
                     if outlet not in sinks:
                         directories[outlet] = files.scratch / f"{task:05d}-{uuid4()}"
@@ -129,6 +133,8 @@ class WriteOutlets:
                 yield _written([(outlet, task, None, 0, blob) for outlet, blob in given])
         for sink in sinks.values():
             sink.close()
+        if any(late.values()):
+            yield _written([(outlet, task, None, rows, None) for outlet, rows in late.items()])
         if sinks:
             yield _written([(outlet, task, str(directories[outlet]), counts[outlet], None) for outlet in sinks])
         spare_collector()
@@ -151,51 +157,84 @@ def part_files(program: ReadyQuery) -> PartFiles | None:
 
 @dataclass
 class Outlets:
-    """The outlets of a streaming job, and what is committed of them; `deliver` takes the rows of those without a sink.
+    """The outlets of a streaming job, and what is committed of them; `deliver` takes the rows of those without a sink,
+    by the names of their queries.
 
-    `functions` are the user's own, by outlet.
+    `functions` are the user's own, by the names of queries in lower case. `prepare` is called before each micro-batch.
     """
 
     spark: SparkSession
     checkpoint: str
-    programs: Sequence[ReadyQuery]
-    deliver: Callable[[int, pa.Table], None]
-    functions: Mapping[int, TakeBatch] = field(default_factory=dict)
-    steering: Steering | None = None
+    deliver: Callable[[str, pa.Table], None]
+    functions: dict[str, TakeBatch] = field(default_factory=dict)
+    prepare: Callable[[int], None] = lambda _: None
     rows: dict[int, int] = field(default_factory=dict)
     """how many rows of each outlet were committed"""
+    late: dict[int, int] = field(default_factory=dict)
+    """in an open job: how many late rows each stage counted"""
 
     def __post_init__(self) -> None:
-        numbers = [n for n in range(len(self.programs)) if n not in self.functions]
-        found = {n: part_files(self.programs[n]) for n in numbers}
-        self.files = {n: files for n, files in found.items() if files is not None}
-        self._remote = [n for n in numbers if (sink := self.programs[n].sink) is not None and is_remote(sink)]
-        self._in_driver = [n for n in numbers if n not in self.files and n not in self._remote]
+        self.programs: dict[int, ReadyQuery] = {}
+        self.files: dict[int, PartFiles] = {}
+        self.lock = RLock()
+        """held during a micro-batch, and while outlets come or go"""
+        self.at_work: set[int] | None = None
+        """in an open job: the outlets of the micro-batch at hand"""
+        self._by_spark: set[int] = set()
+        self._in_driver: set[int] = set()
         self._sinks: dict[int, Sink] = {}
         self._ledger: dict[str, Any] = {"batch": -1, "sinks": {}}
+
+    def add(self, programs: Mapping[int, ReadyQuery]) -> None:
+        """These will have to be written."""
+        for number, program in programs.items():
+            self.programs[number] = program
+            found = part_files(program)
+            if program.name.lower() in self.functions:
+                self._by_spark.add(number)
+            elif found is not None:
+                self.files[number] = found
+            elif program.sink is not None and is_remote(program.sink):
+                self._by_spark.add(number)
+            else:
+                self._in_driver.add(number)
+
+    def remove(self, number: int) -> None:
+        """No rows will come for it."""
+        program = self.programs.pop(number)
+        self.files.pop(number, None)
+        self._by_spark.discard(number)
+        self._in_driver.discard(number)
+        sink = self._sinks.pop(number, None)
+        if sink is not None:
+            sink.close()
+            if program.name not in [other.name for other in self.programs.values()]:
+                self._ledger["sinks"].pop(program.name, None)
 
     @property
     def only_files(self) -> bool:
         return len(self.files) == len(self.programs)
 
-    def open(self, new: Iterable[int]) -> None:
-        """Get ready to write; `new` outlets begin afresh."""
-        begun = set(new)
+    def open(self, numbers: Iterable[int], new: Iterable[int]) -> None:
+        """Get ready to write; those among them that are `new` begin afresh."""
+        begun, opened = set(new), []
         for number in begun & self.files.keys():
             self.files[number].clear()
-        text = read_text(self.spark, f"{self.checkpoint}/{LEDGER}")
-        if text is not None:
-            self._ledger = json.loads(text)
-        for number in self._in_driver:
+        if self._ledger["batch"] < 0:
+            text = read_text(self.spark, f"{self.checkpoint}/{LEDGER}")
+            if text is not None:
+                self._ledger = json.loads(text)
+        for number in numbers:
             program = self.programs[number]
-            if program.sink is not None:
+            if number in self._in_driver and program.sink is not None:
                 sink = make_sink(program.sink.options, program.sink.name)
                 sink.open(written_schema(program), {} if number in begun else self._noted(number))
                 self._sinks[number] = sink
                 if number in begun:
                     # from here on a restart knows the sink: what a first micro-batch writes that fails is found again
                     self._ledger["sinks"][program.name] = sink.commit()
-        if begun & self._sinks.keys():
+                    opened.append(number)
+        if opened:
             write_text(self.spark, f"{self.checkpoint}/{LEDGER}", json.dumps(self._ledger))
 
     def _noted(self, number: int) -> dict[str, Any]:
@@ -204,17 +243,16 @@ class Outlets:
 
     @property
     def work(self) -> WriteOutlets:
-        return WriteOutlets(self.files, frozenset(self._in_driver))
+        return WriteOutlets(dict(self.files), frozenset(self._in_driver))
 
     def take(self, packed: DataFrame, batch: int) -> None:
         """A micro-batch, as `foreachBatch` hands it over."""
-        with inside_a_micro_batch():
-            if self.steering is not None:
-                self.steering.note(batch)
+        with inside_a_micro_batch(), self.lock:
+            self.prepare(batch)
             self._take(packed, batch)
 
     def _take(self, packed: DataFrame, batch: int) -> None:
-        by_spark = [*self.functions, *self._remote]
+        by_spark = sorted(self._by_spark & (self.programs.keys() if self.at_work is None else self.at_work))
         if by_spark:
             packed = packed.persist()
         try:
@@ -223,8 +261,9 @@ class Outlets:
                 program = self.programs[number]
                 branch = outlet_branch(packed, number, program.plan.schema, streaming=False)
                 frame = surface((branch,), program.columns)
-                if number in self.functions:
-                    self.functions[number](frame, batch)
+                function = self.functions.get(program.name.lower())
+                if function is not None:
+                    function(frame, batch)
                 else:
                     self._write_remote(program, frame, batch)
         finally:
@@ -239,7 +278,10 @@ class Outlets:
         columns = (written.column(name) for name in ("outlet", "task", "directory", "rows", "blob"))
         for outlet, task, directory, rows, blob in zip(*columns, strict=True):
             number = outlet.as_py()
-            if blob.is_valid:
+            if number < 0:
+                stage = outlet_number(number)
+                self.late[stage] = self.late.get(stage, 0) + rows.as_py()
+            elif blob.is_valid:
                 parts[number].append(blobs.decode(blob.as_buffer(), layouts[number]))
             else:
                 directories[number].append((task.as_py(), directory.as_py()))
@@ -251,7 +293,7 @@ class Outlets:
             table = exact(pa.Table.from_batches(own, layouts[number]), program.plan.schema, program.columns)
             self.rows[number] = self.rows.get(number, 0) + table.num_rows
             if number not in self._sinks:
-                self.deliver(number, table)
+                self.deliver(program.name, table)
             elif batch > self._ledger["batch"]:
                 # together: a micro-batch that is repeated may have its rows in another order
                 for rows_ in table.combine_chunks().to_batches():
