@@ -150,7 +150,6 @@ def test_deep_nesting_is_an_error_and_long_chains_are_not() -> None:
         "SELECT @x",
         "SELECT #1",
         "SELECT a:b",
-        "SELECT x'ab' c",
         "SELECT e'a'",
         "SELECT lambda x: x",
     ],

@@ -31,6 +31,7 @@ class Millstream(Dialect):
     class Tokenizer(tokens.Tokenizer):
         KEYWORDS: ClassVar = {**words.KEYWORDS}
         SINGLE_TOKENS: ClassVar = {**tokens.Tokenizer.SINGLE_TOKENS, **words.MATHEMATICAL_SIGNS}
+        HEX_STRINGS: ClassVar = [("x'", "'"), ("X'", "'")]
         COMMANDS: ClassVar = set()
 
     Parser = MillstreamParser

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from sqlglot import exp
 from sqlglot.parser import Parser
 from sqlglot.parsers.duckdb import DuckDBParser
-from sqlglot.tokenizer_core import TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from millstream.sql import functions
 from millstream.sql.nested import NestedParser
@@ -23,9 +23,9 @@ class ExpressionParser(NestedParser):
 
     PRIMARY_PARSERS: ClassVar = {
         **{
-            token: DuckDBParser.PRIMARY_PARSERS[token]
-            for token in (TokenType.STRING, TokenType.NUMBER, TokenType.HEX_STRING, TokenType.STAR)
+            token: DuckDBParser.PRIMARY_PARSERS[token] for token in (TokenType.STRING, TokenType.NUMBER, TokenType.STAR)
         },
+        TokenType.HEX_STRING: lambda self, token: self._parse_hexadecimal(token),
         # sqlglot's own parsers of these leave out where the word stood.
         TokenType.NULL: lambda self, token: self.expression(exp.Null(), token),
         TokenType.TRUE: lambda self, token: self.expression(exp.Boolean(this=True), token),
@@ -51,6 +51,14 @@ class ExpressionParser(NestedParser):
     JSON_OPERATORS: ClassVar[dict[TokenType, Callable[..., Any]]] = {}
     ASSIGNMENT: ClassVar[dict[TokenType, type[exp.Expr]]] = {}
     BRACKETS: ClassVar[frozenset[TokenType]] = frozenset((TokenType.L_BRACKET,))
+
+    def _parse_hexadecimal(self, token: Token) -> exp.Expr:
+        """x'00ff' is bytes, 0xff a number."""
+        if self.sql[token.start] == "0":
+            return self.expression(exp.Literal.number(int(token.text, 16)), token)
+        if len(token.text) % 2:
+            self.raise_error("the digits of x'…' come in pairs", token)
+        return self.expression(exp.Unhex(this=exp.Literal.string(token.text)), token)
 
     def _parse_expression(self) -> exp.Expr | None:
         # DuckDB's prefix alias (`name: value`) is left out: a colon belongs to the bodies of aggregates.

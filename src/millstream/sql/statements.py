@@ -31,6 +31,7 @@ _FOREIGN = (TokenType.PARAMETER, TokenType.PLACEHOLDER, TokenType.HASH, TokenTyp
 _OPERANDS = words.NAME_TOKENS | {TokenType.NUMBER, TokenType.STRING, TokenType.R_PAREN}
 _NOTHING = Token(TokenType.SENTINEL, "", start=-1, end=-2)
 _NUMBER = re.compile(r"(\d[\d_]*\.?[\d_]*|\.\d[\d_]*)([eE][+-]?\d+)?")
+_NO_DIGITS = re.compile(r"\b[xX]'[^']*[^'0-9a-fA-F][^']*'")
 _WORD = re.compile(r"[^\W\d][\w$]*")
 
 LONGEST = 4_000_000
@@ -139,6 +140,8 @@ def _lexical_failure(text: str, error: sqlglot.errors.TokenError) -> SyntaxFailu
     if missing:
         start = min(int(missing[2]), max(0, len(text) - 1))
         return SyntaxFailure(f"expected a closing {missing[1]}, found the end of the text", Span(start, len(text)))
+    if "Numeric string" in str(error.__cause__) and (digits := _NO_DIGITS.search(text)):
+        return SyntaxFailure("x'…' has the digits 0 to 9 and a to f", Span(*digits.span()))
     opened = text.rfind("/*")
     if opened >= 0:
         return SyntaxFailure("this comment is never closed", Span(opened, len(text)))

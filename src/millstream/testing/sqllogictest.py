@@ -6,7 +6,9 @@ the file expects. DuckDB applies the file's statements, so it says which rows a 
 
 A query without FROM gets a stream of one row. Where our language decides otherwise, an answer that differs is
 `decided`: / of integers gives a fraction, there is no row of an aggregate over nothing, text is not taken for a number,
-and rows have no order of their own that group_concat could follow. SQLite's own functions are left out, too.
+a column that is not in GROUP BY has no value of a group, and rows have no order of their own that group_concat could
+follow. SQLite's own functions are left out, too. A file ends where a number does not fit its column: an INTEGER of
+SQLite has 64 bits, one of ours 32.
 """
 
 from __future__ import annotations
@@ -93,7 +95,8 @@ def play(text: str, seed: int = 0) -> Iterator[Answer]:
             yield from _answers(asked, store, chance)
             asked = []
         if record.types is None and (reason := _applied(record, store)) is not None:
-            yield Answer(record, "refused", f"DuckDB does not apply this statement, the file ends here: {reason}")
+            verdict: Verdict = "decided" if reason.startswith("Out of Range") else "refused"
+            yield Answer(record, verdict, f"DuckDB does not apply this statement, the file ends here: {reason}")
             return
     if asked:
         yield from _answers(asked, store, chance)
@@ -203,6 +206,8 @@ def _answer(record: LogicRecord, query: ms.Query | ms.Result | ms.MillstreamErro
         reason = _decision(record.sql, ["refused"])
         if any(words in error.message for words in ("is not a valid", "no operator", "does not apply to")):
             reason = "text is not taken for a number"
+        if "neither in GROUP BY" in error.message:
+            reason = "a column that is not in GROUP BY has no value of a group"
         return Answer(record, "refused" if reason is None else "decided", reason or error.message)
     width = len(record.types or "")
     columns = [table.column(i).to_pylist() for i in range(width)]
