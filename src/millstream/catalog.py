@@ -122,6 +122,8 @@ class DerivedDef:
     name: str
     plan: Node
     clock: Clock
+    statement: str = field(default="", compare=False)
+    """the text that defined it, from which it can be bound again; empty if it cannot"""
 
     @property
     def schema(self) -> Schema:
@@ -138,6 +140,8 @@ class ViewDef:
     names: tuple[str, ...]
     sql: str = field(default="", compare=False)
     """the query that it is, as text"""
+    statement: str = field(default="", compare=False)
+    """the text that defined it, as that of a derived stream"""
 
     @property
     def schema(self) -> Schema:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+import shutil
 import threading
 from pathlib import Path
 
@@ -333,3 +334,33 @@ def test_a_view_begins_with_history() -> None:
         db.push("s", rows(0, 9))
         db.execute("CREATE VIEW latest AS SELECT count(*) AS n FROM s [RANGE 4] WITH HISTORY")
         assert db.sql("SELECT n FROM latest").fetch().to_pylist() == [{"n": 4}]
+
+
+def test_what_uses_a_replaced_stream_follows_it_also_after_a_crash(tmp_path: Path) -> None:
+    with ms.connect(tmp_path / "kept") as db:
+        db.execute("""
+            CREATE STREAM s (v INT, t INT) ORDER BY t;
+            CREATE STREAM d AS SELECT v, t FROM s;
+            CREATE VIEW top AS SELECT max(v) AS v FROM d [RANGE 100]
+        """)
+        db.sql("SELECT v, count(*) OVER (ROWS UNBOUNDED PRECEDING) AS n FROM d", name="q")
+        reader = db.query("q").subscribe()
+        db.push("s", [(1, 1), (2, 2)])
+        db.execute("CREATE OR REPLACE STREAM d AS SELECT CAST(v * 10 AS INT) AS v, t FROM s")
+        db.push("s", [(3, 3)])
+        shutil.copytree(tmp_path / "kept", tmp_path / "crashed")
+        with pytest.raises(ms.MillstreamError, match="uses stream d, and cannot use its new definition"):
+            db.execute("CREATE OR REPLACE STREAM d AS SELECT v AS other, t FROM s")
+        shutil.copytree(tmp_path / "kept", tmp_path / "refused")
+        seen = []
+        while (batch := reader.next(timeout=0)) is not None:
+            seen += batch["v"].to_pylist()
+        assert seen == [1, 2, 30]
+    for name in ("kept", "crashed", "refused"):
+        with ms.connect(tmp_path / name) as db:
+            db.push("s", [(4, 4)])
+            assert db.query("q").fetch().to_pylist()[-1] == {"v": 40, "n": 2}
+            assert db.sql("SELECT v FROM top").fetch()["v"].to_pylist() == [40]
+            db.execute("CREATE OR REPLACE STREAM d AS SELECT CAST(v + 1 AS INT) AS v, t FROM s")
+            db.push("s", [(5, 5)])
+            assert db.query("q").fetch()["v"].to_pylist() == [6]

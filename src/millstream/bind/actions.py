@@ -28,6 +28,8 @@ class Define:
     """a table's first rows: the options of a source that ends"""
     history: FromHistory | None = None
     """what a view also sees of its streams' past"""
+    followers: tuple[Define | AlterQuery, ...] = ()
+    """what uses the definition that it replaces, bound to the new one"""
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ from millstream.bind.queries.outputs import Bound
 from millstream.bind.queries.select import bind_named, bind_query
 from millstream.bind.query_sets import create_queries
 from millstream.bind.reads import reads_only, require_known, tables_of
-from millstream.bind.streams import columns_of, create_stream, options_given, require_stream
+from millstream.bind.streams import columns_of, create_stream, kept_text, options_given, require_stream
 from millstream.bind.table_functions import filled, with_table_functions
 from millstream.bind.tables.aggregates import in_store_terms, own_aggregates
 from millstream.bind.tables.constraints import constraints_of
@@ -229,7 +229,7 @@ def _explained(node: exp.Expr, catalog: Catalog, sql: str, context: Context) -> 
 
 
 def _create_view(node: CreateView, context: Context) -> Define:
-    names = tuple(column.name for column in node.columns)
+    text, names = to_sql(node), tuple(column.name for column in node.columns)
     bound = bind_named(node.query, context, node, names or None)
     if bound.plan.kind is not Kind.RELATION:
         if bound.plan.kind is Kind.TABLE:
@@ -245,7 +245,8 @@ def _create_view(node: CreateView, context: Context) -> Define:
             detail="over a stream it would only contain the rows of the current instant",
             hint="give its streams windows: FROM s WINDOW(RANGE 10 MINUTES), or use CREATE STREAM … AS",
         )
-    entry = ViewDef(str(node.name), bound.plan, bound.names, to_sql(node.query))
+    text = kept_text(text, str(node.name), context)
+    entry = ViewDef(str(node.name), bound.plan, bound.names, to_sql(node.query), text)
     replace, quiet = bool(node.args.get("or_replace")), bool(node.args.get("if_not_exists"))
     history = asked_history(node.query, bound.plan, context)
     return Define(entry, replace, quiet, frozenset(context.uses), history=history)

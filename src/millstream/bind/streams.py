@@ -17,7 +17,7 @@ from millstream.bind.tables.constraints import key_of, refuse_constraints
 from millstream.catalog import CURRENT_TIME, Clock, DerivedDef, Options, StreamDef
 from millstream.plan.nodes import Kind
 from millstream.schema import Field, Schema
-from millstream.sql import duration_us, options_of
+from millstream.sql import duration_us, options_of, to_sql
 from millstream.sql import history as H
 from millstream.sql.nodes import CreateStream
 from millstream.types import DATE, TIMESTAMP, TIMESTAMPTZ, VARCHAR, SqlType
@@ -32,11 +32,17 @@ def require_stream(bound: Bound, node: exp.Expr, context: Context) -> None:
         )
 
 
+def kept_text(text: str, name: str, context: Context) -> str:
+    """The text of a definition, if it means the same when it is bound again: it may build on what had its name."""
+    return "" if name.lower() in {used.lower() for used in context.uses} else text
+
+
 def create_stream(node: CreateStream, context: Context) -> Define:
     name = str(node.name)
     replace, quiet = bool(node.args.get("or_replace")), bool(node.args.get("if_not_exists"))
     query = node.args.get("query")
     if query is not None:
+        text = to_sql(node)
         listed = node.args.get("columns") or []
         bound = bind_named(query, context, node, tuple(column.name for column in listed) or None)
         require_stream(bound, query, context)
@@ -48,7 +54,8 @@ def create_stream(node: CreateStream, context: Context) -> Define:
             return Define(_kept(name, bound, node.keep, context), replace, quiet, frozenset(context.uses))
         clocks = context.clocks_of(bound.plan)
         clock = Clock.LATENT if Clock.LATENT in clocks else Clock.EXTERNAL
-        return Define(DerivedDef(name, bound.plan, clock), replace, quiet, frozenset(context.uses))
+        entry = DerivedDef(name, bound.plan, clock, kept_text(text, name, context))
+        return Define(entry, replace, quiet, frozenset(context.uses))
     declared = node.args.get("columns") or []
     schema = columns_of(_timed(node, declared), context, node)
     refuse_constraints(declared, context)
@@ -58,10 +65,10 @@ def create_stream(node: CreateStream, context: Context) -> Define:
     until = None if node.valid is None else _until(node, schema, time, context)
     key = () if node.primary_key is None else key_of(node.primary_key, schema, context)
     untyped = tuple(column.name for column in declared if column.args.get("kind") is None and column.name != time)
-    entry = StreamDef(name, schema, clock, time, slack, _source(node, context), since, until, key, untyped)
+    stream = StreamDef(name, schema, clock, time, slack, _source(node, context), since, until, key, untyped)
     if isinstance(node.keep, H.Keep):
-        entry = dataclasses.replace(entry, keep=retention_of(node.keep, clock, entry.is_by_number, context))
-    return Define(entry, replace, quiet)
+        stream = dataclasses.replace(stream, keep=retention_of(node.keep, clock, stream.is_by_number, context))
+    return Define(stream, replace, quiet)
 
 
 def _kept(name: str, bound: Bound, keep: H.Keep, context: Context) -> StreamDef:

@@ -36,6 +36,7 @@ from millstream.session.listings import listed
 from millstream.session.planned import Planned, Planning, errors_of, plan_query
 from millstream.session.publishing import publish
 from millstream.session.query import Query, Result, text_table
+from millstream.session.redefining import Follower, follow, followers
 from millstream.session.stored import StoredStatements
 from millstream.session.table_changes import TableChanges
 from millstream.session.times import Moment, instant_of, ordered_stream
@@ -176,13 +177,19 @@ class Database(Guarded):
             return publish(self, action, text, name)
         action = altering.settled(self, self.guard.admit(action, self.catalog))
         self._host.settle()
+        following = followers(self, action)
+        if following:
+            assert isinstance(action, act.Define)
+            action = replaced(action, in_use=True, followers=tuple(follower for follower, _ in following))
         planned = planned_ahead(self, action, text, name)
-        do = partial(self._do, action, text, name, planned)
+        do = partial(self._do, action, text, name, planned, following)
         with self.guard.permitting(None):
             result = heard(self.listener if act.changes(action) else None, action, text, planned, do)
             return self._stored.followed(action, result) if isinstance(action, act.OnTables) else result
 
-    def _do(self, action: act.Action, text: str, name: str | None, planned: Planned | None) -> Query | Result | None:
+    def _do(
+        self, action: act.Action, text: str, name: str | None, planned: Planned | None, following: list[Follower]
+    ) -> Query | Result | None:
         match action:
             case act.StartQuery(replace=True) if name is not None:
                 return altering.replaced(self, action, text, self.query(name).name)
@@ -191,6 +198,8 @@ class Database(Guarded):
                 return self.go_on(planned, self._host.start)
             case act.Define():
                 definitions.define(self, action, planned, self._stored.fill)
+                for follower in following:
+                    follow(self, follower)
             case act.Remove():
                 definitions.remove(self, action)
             case act.OnTables():

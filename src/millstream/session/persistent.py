@@ -40,6 +40,7 @@ from millstream.session import backup
 from millstream.session.database import Database
 from millstream.session.definitions import adopt, remove
 from millstream.session.journal import Journal
+from millstream.session.kept_records import Record, key_of, keys_of, record_of
 from millstream.session.planned import Planned
 from millstream.session.python_aggregates import definitions_of
 from millstream.session.query import Query, Result
@@ -48,10 +49,6 @@ log = logging.getLogger("millstream")
 
 JOURNAL_LIMIT = 256 << 20
 """Bytes of journal after which a checkpoint is due even if the time for it has not come."""
-
-Record = dict[str, Any]
-"""A declaration or a query as it is kept: the form of an `entry` with what it `uses`, the form of a `query` and where
-its `sink` began, the `text` of a function or an aggregate, or the module of one in `python`."""
 
 
 def open_persistent(
@@ -91,7 +88,7 @@ class SessionKeeper:
         self._host = host
         self._journal = journal
         code = [entry for made in aggregates for entry in definitions_of(made)]
-        self._given = {_key(entry): entry for entry in code}
+        self._given = {key_of(entry): entry for entry in code}
         self._given_settings = frozenset(given)
         self._settings: dict[str, Any] = {}
         self._kept: dict[str, Record] = {}
@@ -142,13 +139,14 @@ class SessionKeeper:
                     self.checkpoint()
                 if not self._is_temporary(action.uses):
                     self._defined = self._definition(action, text, planned)
-                    if not isinstance(entry, TableDef):
-                        self._note({"op": "keep", "key": _key(entry), **self._defined})
+                    # a definition that others follow is saved with them, at once
+                    if not isinstance(entry, TableDef) and not action.followers:
+                        self._note({"op": "keep", "key": key_of(entry), **self._defined})
             case act.OnTables() | act.ChangeRows():
                 # rows that were joined before the change must not be replayed after it
                 self.checkpoint()
             case act.Remove(name=name, kinds=kinds):
-                if any(key in self._kept for key in _keys(name, kinds)):
+                if any(key in self._kept for key in keys_of(name, kinds)):
                     self._note({"op": "drop", "name": name, "kind": kinds[0].__name__})
             case act.StopQuery(name=name):
                 if f"query:{name.lower()}" in self._kept:
@@ -194,10 +192,11 @@ class SessionKeeper:
                     self._save_before_rows()
             case act.Define(entry=entry):
                 self._was_defined(entry)
-                if action.history is not None:
+                self._have_followed(action.followers)
+                if action.history is not None or action.followers:
                     self._save_before_rows()
             case act.Remove(name=name, kinds=kinds):
-                for key in _keys(name, kinds):
+                for key in keys_of(name, kinds):
                     self._kept.pop(key, None)
             case act.StopQuery(name=name):
                 self._kept.pop(f"query:{name.lower()}", None)
@@ -212,7 +211,7 @@ class SessionKeeper:
                     del self._kept[f"set:{name.lower()}"]
             case act.OnTables(create=(name, _)):
                 entry = self._database.catalog.get(name, TableDef)
-                self._kept[_key(entry)] = _record(entry, frozenset())
+                self._kept[key_of(entry)] = record_of(entry, frozenset())
                 self._save_before_rows()
             case act.ChangeSetting(name=name, value=value):
                 self._settings.pop(name, None)
@@ -255,13 +254,13 @@ class SessionKeeper:
                 return {"text": text}
             case entry:
                 started = {} if planned is None else {"query": plan_form.dumps(planned)}
-                return {**_record(entry, action.uses), **started}
+                return {**record_of(entry, action.uses), **started}
 
     def _was_defined(self, entry: Entry) -> None:
         if entry is not self._database.catalog.like(entry):
             return  # there was one already
         # nothing uses it yet, and what it needs may have been defined after the one it replaces
-        replaced, record = self._kept.pop(_key(entry), None), self._defined
+        replaced, record = self._kept.pop(key_of(entry), None), self._defined
         if record is None:
             if replaced is not None:
                 # what is made of streams in memory is not kept
@@ -269,11 +268,24 @@ class SessionKeeper:
             return
         if isinstance(entry, TableDef):
             try:
-                self._journal.note({"op": "keep", "key": _key(entry), **record})
+                self._journal.note({"op": "keep", "key": key_of(entry), **record})
             except StateError:
                 remove(self._database, act.Remove(entry.name, (TableDef,)))
                 raise
-        self._kept[_key(entry)] = record
+        self._kept[key_of(entry)] = record
+
+    def _have_followed(self, followers: tuple[act.Define | act.AlterQuery, ...]) -> None:
+        """Keep what uses a definition that was replaced, as it is now, behind that."""
+        for follower in followers:
+            match follower:
+                case act.Define(entry=entry, uses=uses):
+                    key, name, record = key_of(entry), entry.name, record_of(entry, uses)
+                case act.AlterQuery(name=name, query=query):
+                    key, uses, record = f"query:{name.lower()}", query.uses, {}
+            if name.lower() in {query.name.lower() for query in self._database.queries()}:
+                record["query"] = plan_form.dumps(self._database.planned(name))
+            if self._kept.pop(key, None) is not None and not self._is_temporary(uses):
+                self._kept[key] = record
 
     def _save_before_rows(self) -> None:
         """Save what the journal cannot tell; if that fails, no rows are taken until it has succeeded."""
@@ -433,7 +445,7 @@ class SessionKeeper:
             case {"op": "drop", "name": name, "kind": kind}:
                 kinds = next(kinds for kinds in act.DROPPABLE.values() if kinds[0].__name__ == kind)
                 self._database.perform(act.Remove(name, kinds))
-                for key in _keys(name, kinds):
+                for key in keys_of(name, kinds):
                     self._kept.pop(key, None)
             case {"op": "stop", "name": name}:
                 self._database.stop(name)
@@ -477,19 +489,3 @@ class SessionKeeper:
 def _told(note: dict[str, Any]) -> str:
     of = next((f" {note[part]}" for part in ("stream", "name", "key") if part in note), "")
     return f"{note.get('op', 'a note')}{of}"
-
-
-def _record(entry: Entry, uses: frozenset[str]) -> Record:
-    return {"entry": plan_form.dumps(entry), "uses": sorted(uses)}
-
-
-def _keys(name: str, kinds: tuple[type[Entry], ...]) -> tuple[str, ...]:
-    """Under which keys a definition is kept: streams, functions and aggregates may share a name."""
-    if AggregateDef in kinds:
-        return f"aggregate:{name.lower()}", f"window aggregate:{name.lower()}"
-    return (f"{'function' if FunctionDef in kinds else 'entry'}:{name.lower()}",)
-
-
-def _key(entry: Entry) -> str:
-    keys = _keys(entry.name, (type(entry),))
-    return keys[1] if isinstance(entry, AggregateDef) and entry.window else keys[0]

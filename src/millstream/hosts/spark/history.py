@@ -148,6 +148,16 @@ class SparkHistory(DeclaredInputs):
 
     def alter(self, program: ReadyQuery) -> None:
         """The job starts again with the new definition, which continues with the state of the old one."""
+        old = self._alterable(program)
+        old.program = replace(program, sink=old.program.sink)
+        self._change(self._at_work)
+
+    def explain_alteration(self, program: ReadyQuery) -> list[str]:
+        self._alterable(program)
+        return ["the job starts again, and all state is reused"]
+
+    def _alterable(self, program: ReadyQuery) -> StartedQuery:
+        """The running query that a program may take the place of."""
         old = self._in_a_job(program.name, "ALTER QUERY")
         if (old.program.columns, old.program.plan.schema.arrow.types) != (
             program.columns,
@@ -160,13 +170,7 @@ class SparkHistory(DeclaredInputs):
                 detail="on Spark, a query that is altered continues with the state of its kernels",
                 hint="stop the query and start the other one WITH HISTORY",
             )
-        old.program = replace(program, sink=old.program.sink)
-        self._change(self._at_work)
-
-    def explain_alteration(self, program: ReadyQuery) -> list[str]:
-        old = self._in_a_job(program.name, "ALTER QUERY")
-        same = _states(old.program.plan) == _states(program.plan)
-        return ["the job starts again, and all state is reused" if same else "rejected: it would need other state"]
+        return old
 
     def pause(self, name: str) -> None:
         """The job starts again, and no rows reach the query."""
