@@ -135,6 +135,17 @@ def test_equal_parts_of_queries_are_one_stage(spark: Any) -> None:
     assert graph.levels == 2
 
 
+def test_a_query_keeps_its_stages_when_one_goes_that_shared_them(spark: Any) -> None:
+    database = started(ms.connect(spark=spark), {})
+    chained = "SELECT max(total) OVER (PARTITION BY k ROWS 1 PRECEDING) AS most FROM (SELECT k, sum(x) OVER " + (
+        "(PARTITION BY k RANGE 10 SECONDS PRECEDING) AS total FROM s) AS u"
+    )
+    both = graph_of(database, chained, QUERIES["totals"])
+    assert len(graph_of(database, chained).stages) == 1 and len(both.stages) == 2
+    left = GraphBuilder(streaming=False, buckets=2).build(both.queries[:1])
+    assert [stage.stage.signature for stage in left.stages] == [stage.stage.signature for stage in both.stages]
+
+
 def test_files_are_read_once(spark: Any, tmp_path: Path) -> None:
     table = pa.table({"k": [k for k, _, _ in ROWS], "x": [x for _, x, _ in ROWS], "ts": [t for _, _, t in ROWS]})
     pq.write_table(table.set_column(2, "ts", table["ts"].cast(pa.timestamp("us"))), tmp_path / "in.parquet")
