@@ -81,6 +81,15 @@ def test_errors_have_codes_places_and_hints(declared: ServerProcess) -> None:
         assert db.execute("SELECT 1").fetchone() == (1,)
 
 
+def test_waiting_for_rows_can_be_cancelled(declared: ServerProcess) -> None:
+    with connected(declared) as db:
+        db.execute("DECLARE c CURSOR FOR SUBSCRIBE TO (SELECT v FROM s)")
+        threading.Timer(0.5, db.cancel).start()
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            db.execute("FETCH ALL FROM c WITH (timeout = '3600s')")
+        assert db.execute("SELECT 1").fetchone() == (1,)
+
+
 def test_rows_go_in_and_come_out_while_a_query_runs(declared: ServerProcess) -> None:
     got: list[tuple[Any, ...]] = []
     began = threading.Event()

@@ -54,7 +54,11 @@ def test_what_cannot_be_computed(query: str, words: str) -> None:
         (MATCH.replace("PATTERN", "AFTER MATCH SKIP TO C PATTERN").format("n AS x", "true"), "no variable C", "A, B"),
         ("SELECT date_part(n, 'hour') FROM s", "the part of a time comes first", "date_part('hour', ts)"),
         ("SELECT TOP 3 v FROM s", "unexpected '3'", "ORDER BY … LIMIT n"),
-        ("SELECT a.v FROM TUMBLE(s, n, 9) a JOIN TUMBLE(s, n, 9) b ON a.k = b.k", "does not compare the windows", "window_end"),
+        (
+            "SELECT a.v FROM TUMBLE(s, n, 9) a JOIN TUMBLE(s, n, 9) b ON a.k = b.k",
+            "does not compare the windows",
+            "window_end",
+        ),
         ("SELECT v = 'x' FROM s", "'x' is not a valid INTEGER", None),
     ],
 )

@@ -7,6 +7,7 @@ the system catalog, and some stream: SUBSCRIBE and COPY.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -28,6 +29,9 @@ from millstream.server.postgres.values import oid_of
 from millstream.session.database import Database
 from millstream.session.query import Query, Result
 from millstream.session.subscriptions import Reader
+
+_LOOK = 0.2
+"""Seconds after which somebody who waits for rows looks whether the statement was cancelled."""
 
 FORMS = ("text", "csv", "binary")
 _BUFFER = 100_000
@@ -309,7 +313,8 @@ class ClientStatements:
             raise CatalogError(f"no cursor {asked['cursor']}", hint="DECLARE c CURSOR FOR SUBSCRIBE TO q")
         count = None if (asked["count"] or "1").upper() == "ALL" else int(asked["count"] or 1)
         timeout = float(asked["timeout"] or 0) / (1000 if asked["unit"] == "ms" else 1)
-        table = cursor.take(count, timeout)
+        assert self.work is not None
+        table = cursor.take(count, timeout, self.work.check)
         return Done(f"MOVE {table.num_rows}") if word == "MOVE" else Answered(f"FETCH {table.num_rows}", table)
 
     def cursor_schema(self, name: str) -> pa.Schema | None:
@@ -359,13 +364,19 @@ class ClientCursor:
         self.schema = rows.schema
         self._waiting: pa.Table = rows.table if isinstance(rows, Answered) else rows.schema.empty_table()
 
-    def take(self, count: int | None, timeout: float) -> pa.Table:
-        """The next rows, at most `count`; those of a subscription are waited for, for so many seconds."""
+    def take(self, count: int | None, timeout: float, check: Callable[[], None]) -> pa.Table:
+        """The next rows, at most `count`; those of a subscription are waited for, for so many seconds. `check` raises
+        once the statement must not go on: it was cancelled, or its time is up."""
         if isinstance(self._rows, Live):
-            while (count is None or self._waiting.num_rows < count) and (
-                batch := self._rows.reader.next(0.0 if self._waiting.num_rows else timeout)
-            ) is not None:
-                self._waiting = pa.concat_tables([self._waiting, pa.Table.from_batches([batch])])
+            until = time.monotonic() + timeout
+            while count is None or self._waiting.num_rows < count:
+                left = 0.0 if self._waiting.num_rows else max(0.0, until - time.monotonic())
+                batch = self._rows.reader.next(min(left, _LOOK))
+                if batch is not None:
+                    self._waiting = pa.concat_tables([self._waiting, pa.Table.from_batches([batch])])
+                elif left <= _LOOK or self._rows.reader.ended:
+                    break
+                check()
         count = self._waiting.num_rows if count is None else count
         taken, self._waiting = self._waiting.slice(0, count), self._waiting.slice(count)
         return taken
