@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from unittest.mock import patch
 
 import numpy as np
@@ -13,7 +12,6 @@ import pytest
 import millstream as ms
 from millstream import plan_form
 from millstream.kernels.batch import Batch, Ints
-from millstream.kernels.events import grouping
 from millstream.kernels.events.asking import Asking
 from millstream.kernels.events.instances import Codes, Instances
 from millstream.kernels.events.kernel import AutomatonKernel
@@ -217,31 +215,20 @@ def test_explain_says_why_an_automaton_is_not_divided() -> None:
         assert "hash(k)" in db.explain("SELECT k_1 FROM s NEXT{$2.k = $1.k} s")
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        "SELECT k, v_1, v FROM s FOLD{$2.k = $.k, $2.v > $.v, } s",
-        "SELECT k, v_1, v FROM s NEXT{$1.k = $2.k AND $2.v >= $1.v AND DUR < 40} s",
-        "SELECT a, b, v FROM (SELECT k AS a, v AS b FROM s NEXT{$1.k = $2.k} s) NEXT{$1.a = $2.k} s",
-    ],
-)
-def test_events_of_a_large_batch_are_taken_by_key_and_results_are_in_order(query: str) -> None:
-    spec, rng = spec_of(query), np.random.default_rng(5)
-    assert spec.by
-    keys, values = rng.integers(0, 40, 3_000), rng.integers(0, 9, 3_000)
-    rows = [(None if key == 0 else f"key {key}", int(value)) for key, value in zip(keys, values, strict=True)]
-    times = np.cumsum(rng.integers(0, 2, 3_000)).tolist()
-
-    def found(edges: list[int]) -> list[tuple[object, ...]]:
-        kernel = AutomatonKernel(spec)
-        state, told = kernel.open(), []
-        for begin, end in pairwise(edges):
-            out = kernel.step(state, batch_of(spec, rows[begin:end], times[begin:end]))
-            told += list(zip(out.time.tolist(), *out.rows.to_pydict().values(), strict=True))
-        return told
-
-    whole = found([0, 3_000])
-    for groups, edges in ((8, [0, 3_000]), (8, [0, 1, 700, 701, 1_500, 2_999, 3_000]), (64, [0, 1_500, 3_000])):
-        with patch.multiple(grouping, _BYTES=0, _EVENTS=0, _GROUPS=groups):
-            assert found(edges) == whole
-    assert len(whole) > 500
+def test_many_keys() -> None:
+    """More instances than stay in the cache, which compiled loops fetch before: of one stream, and of two."""
+    keys = np.random.default_rng(5).permutation(np.repeat(np.arange(5_000), 2)).tolist()
+    names = [f"key {key}" if key else None for key in keys]
+    with ms.connect(jit="on") as db:
+        db.execute(STREAM + "; " + STREAM.replace("STREAM s", "STREAM u"))
+        one = db.sql("SELECT v_1, v FROM s NEXT{$1.k = $2.k} s")
+        two = db.sql("SELECT a, v FROM (SELECT k AS of, v AS a FROM s) NEXT{$1.of = $2.k} u")
+        db.push("s", [(name, number, 2 * number) for number, name in enumerate(names)])
+        db.push("u", [(name, number, 2 * number + 1) for number, name in enumerate(names)])
+        db.finish()
+        places = {key: [number for number, own in enumerate(keys) if own == key] for key in set(keys[:500]) - {0}}
+        found = {row["v_1"]: row["v"] for row in one.fetch().to_pylist()}
+        assert len(found) == 4_999
+        assert all(found[first] == second for first, second in places.values())
+        pairs = [(row["a"], row["v"]) for row in two.fetch().to_pylist()]
+        assert pairs == [(number, number) for number, name in enumerate(names) if name]

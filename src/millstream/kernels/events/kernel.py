@@ -14,7 +14,6 @@ from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
 from millstream.kernels.events import loops
 from millstream.kernels.events.asking import Answers, Asking
 from millstream.kernels.events.forgetting import forget_codes
-from millstream.kernels.events.grouping import in_turns
 from millstream.kernels.events.instances import Instances
 from millstream.kernels.events.layout import AutomatonLayout
 from millstream.kernels.events.saving import exported, loaded
@@ -85,48 +84,34 @@ class AutomatonKernel:
         """Take events in, and give out what automata found."""
         ports, places, starts, ends, seq = _together(events)
         columns = [array for port, batch in enumerate(events) for array in self._columns(state, port, batch)]
-        turns = in_turns(ends, self._keys(columns), state, upto)
-        taken = (ports, places, turns(starts), turns(ends), *map(turns, columns))
+        taken = (upto, ports, places, starts, ends, *columns)
         constants = self._constants(state)
         state.hold(state.codes.size)
         out = np.zeros((max(64, len(ends) // 8), self.layout.output_width), dtype=np.int64)
         state.meta[loops.OUT] = 0
-        at = 0
-        run = self._run.form(len(ends))
+        at, stop = 0, len(ends)
+        run = self._run.form(stop)
         answers = None if self._asking is None else Answers(self._asking, state.codes)
         try:
-            for stop, known in turns.runs:
-                while at < stop:
-                    given = (
-                        known, *taken,
-                        state.rows, state.rows.view(np.float64), state.halves, state.code_words, state.numbers,
-                        state.lists, state.meta, state.marked,
-                        out, out.view(np.float64), *constants,
-                    )  # fmt: skip
-                    at = run(at, stop, *given, *(answers.arrays if answers else ()))
-                    if at == stop:
-                        break
-                    if answers is not None and answers.are_wanted:
-                        answers.give(self._look.form(0), given, at, stop)
-                        # answers may be new texts
-                        constants = self._constants(state)
-                        continue
-                    out = _make_room(state, out)
+            while at < stop:
+                given = (
+                    *taken,
+                    state.rows, state.rows.view(np.float64), state.halves, state.code_words, state.numbers,
+                    state.lists, state.meta, state.marked,
+                    out, out.view(np.float64), *constants,
+                )  # fmt: skip
+                at = run(at, stop, *given, *(answers.arrays if answers else ()))
+                if at == stop:
+                    break
+                if answers is not None and answers.are_wanted:
+                    answers.give(self._look.form(0), given, at, stop)
+                    # answers may be new texts
+                    constants = self._constants(state)
+                    continue
+                out = _make_room(state, out)
         except OverflowError as error:
             raise DataError("a number is too large", detail=str(error)) from error
-        state.meta[loops.EPOCH] = ends[-1]
-        found = turns.back(out[: int(state.meta[loops.OUT])])
-        return self._results(state, events, found, (places, ends, seq), upto)
-
-    def _keys(self, columns: Columns) -> Ints | None:
-        """The codes of the column that keeps instances apart, if all is known before the loop."""
-        if not self.spec.by or len(self.spec.inputs) > 1 or self._asking is not None:
-            return None
-        looked_at, coded, name = self.layout.looked_at[0], self.layout.coded[0], self.spec.by[0]
-        if name in coded:
-            return columns[2 * len(looked_at) + coded.index(name)]
-        is_code = name in looked_at and self.spec.inputs[0][name].type.is_coded
-        return columns[2 * looked_at.index(name)] if is_code else None
+        return self._results(state, events, out[: int(state.meta[loops.OUT])], (places, ends, seq), upto)
 
     def _constants(self, state: Instances) -> tuple[Any, ...]:
         arrays: tuple[Any, ...] = self._source.expressions.constants.arrays(state.codes.of_texts)

@@ -13,6 +13,9 @@ NEXT, PREV, SUCCESSOR, STATE = 4, 5, 6, 7
 FREE, USED, LIVE, NUMBERS, EPOCH, MARKED, OUT, NEED_ROWS, NEED_OUT, NEED_MARKS, SIZE = range(11)
 """what is known of the pool"""
 
+NEAR, AHEAD = 1 << 15, 8
+"""words of rows that stay in the cache anyway; how many events before it is taken what one looks at is fetched"""
+
 UNTOUCHED, GONE, WAITING = -1, -2, -3
 """of an instance that no event of this instant met; that one met, with nothing to follow; that takes another's place"""
 
@@ -134,38 +137,3 @@ def link(
         if replaced[x] >= 0:
             meta[NUMBERS] = former[x]
             wait(halves, numbers, meta, replaced[x], x)
-
-
-def together(codes: Any, first: Any, stop: Any, bits: Any, begins: Any, order: Any) -> Any:
-    """Order events from `first` to `stop` by the leading bits of their codes, otherwise as they are: where what is at a
-    place comes from."""
-    for i in range(first, stop):
-        begins[((codes[i] + 1) >> bits) + 1] += 1
-    begins[0] = first
-    for group in range(1, len(begins)):
-        begins[group] += begins[group - 1]
-    for i in range(first, stop):
-        group = (codes[i] + 1) >> bits
-        place = begins[group]
-        begins[group] = place + 1
-        order[place] = i
-
-
-def gather(values: Any, order: Any, out: Any) -> Any:
-    for place in range(len(order)):
-        out[place] = values[order[place]]
-
-
-def put_back(found: Any, order: Any, begins: Any, out: Any) -> Any:
-    """Rows that begin with places of events, in the order in which the events came."""
-    for k in range(len(found)):
-        found[k, 0] = order[found[k, 0]]
-        begins[found[k, 0] + 1] += 1
-    for event in range(1, len(begins)):
-        begins[event] += begins[event - 1]
-    for k in range(len(found)):
-        event = found[k, 0]
-        place = begins[event]
-        begins[event] = place + 1
-        for word in range(found.shape[1]):
-            out[place, word] = found[k, word]

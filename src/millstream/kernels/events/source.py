@@ -19,7 +19,8 @@ from millstream.types import SqlType
 
 _LOOPS = (
     "START", "END", "NEXT", "SUCCESSOR", "UNTOUCHED", "GONE", "FREE", "USED", "LIVE", "EPOCH", "MARKED",
-    "OUT", "NEED_ROWS", "NEED_OUT", "NEED_MARKS", "take", "give_back", "append", "unlink", "wait", "mark", "commit",
+    "OUT", "NEED_ROWS", "NEED_OUT", "NEED_MARKS", "NEAR", "AHEAD", "take", "give_back", "append", "unlink",
+    "wait", "mark", "commit",
 )  # fmt: skip
 
 _TEXTS = ("text_starts", "text_lengths", "text_arena")
@@ -78,6 +79,7 @@ class AutomatonSource:
             imports += "".join(f"{line}\n" for line in imports_of(questions.__name__, QUESTIONS, own))
         if any(self.layout.accumulators):
             imports = accumulator_imports(own) + imports
+        imports += "from millstream.kernels.jit.primitives import COMPILED, prefetch\n"
         return f"import numpy as np\n{imports}\n\n{own}"
 
     def _look(self, body: Writer) -> str:
@@ -85,28 +87,31 @@ class AutomatonSource:
         with write.block(f"def look({', '.join(self.parameters)}):"):
             write(*self.expressions.constants.lines(), *self._texts())
             with write.block("for i in range(first, stop):"):
-                write("now = ends[i]", "began = starts[i]", self._place())
+                write("now = ends[i]", "began = starts[i]", f"r = {self._place_of('i')}")
                 write.lines += body.lines
                 with write.block("if counts[FULL] or counts[OPENED] >= 4096:"):
                     write("return i + 1")
             write("return stop")
         return write.text
 
-    def _place(self) -> str:
-        return "r = places[i]" if len(self.spec.inputs) > 1 else "r = i"
+    def _place_of(self, event: str) -> str:
+        """The place of an event among those of its stream."""
+        return f"places[{event}]" if len(self.spec.inputs) > 1 else event
 
     def _run(self, body: Writer) -> str:
         write = Writer(0)
         with write.block(f"def run({', '.join(self.parameters)}):"):
             write(*self.expressions.constants.lines(), *self._texts())
+            write("far = COMPILED and rows.size > NEAR")
             with write.block("for i in range(first, stop):"):
+                with write.block("if far and i + 2 * AHEAD < stop:"):
+                    self._soon(write)
                 write("now = ends[i]")
-                # events are in order of time, or in groups of which each is
                 with write.block("if now != meta[EPOCH]:"):
                     with write.block("if meta[MARKED] > 0:"):
                         write("commit(rows, halves, code_words, lists, meta, marked)")
                     write("meta[EPOCH] = now")
-                write("began = starts[i]", self._place())
+                write("began = starts[i]", f"r = {self._place_of('i')}")
                 if self.expressions.asked:
                     write(f"look(i, i + 1, {', '.join(self.parameters[2:])})")
                     with write.block("if counts[OPENED] or counts[FULL]:"):
@@ -116,6 +121,24 @@ class AutomatonSource:
                 write.lines += body.lines
             write("return stop")
         return write.text
+
+    def _soon(self, write: Writer) -> None:
+        """Let the processor bring near what the events behind this one will look at: lists of instances, then their
+        first and last ones, while it works on others."""
+        for what, ahead in (("lists", "2 * AHEAD"), ("rows", "AHEAD")):
+            write(f"soon = {self._place_of(f'i + {ahead}')}")
+            for number, state in enumerate(self.spec.states):
+                pair = self.spec.indexes[number]
+                if pair is None:
+                    continue
+                is_of_port = f"ports[i + {ahead}] == {state.port}" if len(self.spec.inputs) > 1 else "True"
+                with write.when(is_of_port):
+                    write(f"code = {self._codes_of_events(state.port, pair[0])}[soon]")
+                    if what == "lists":
+                        write(f"prefetch(lists, ({number} * lists.shape[1] + code) * lists.shape[2])")
+                        continue
+                    with write.block("if code >= 0:"):
+                        write(*(f"prefetch(rows, lists[{number}, code, {end}] * rows.shape[1])" for end in (0, 1)))
 
     def _texts(self) -> list[str]:
         """Lines that give aggregates of texts the arrays by which texts are compared."""
@@ -188,7 +211,13 @@ class AutomatonSource:
         if self.spec.inputs[port][name].type.is_coded:
             place = self.layout.looked_at[port].index(name)
             return f"(-1 if n_e{port}_{place} else v_e{port}_{place})"
-        return f"c{port}_{self.layout.coded[port].index(name)}[r]"
+        return f"{self._codes_of_events(port, name)}[r]"
+
+    def _codes_of_events(self, port: int, name: str) -> str:
+        """The codes of a column, those of NULLs included where it is of texts."""
+        if self.spec.inputs[port][name].type.is_coded:
+            return f"a{port}_{self.layout.looked_at[port].index(name)}"
+        return f"c{port}_{self.layout.coded[port].index(name)}"
 
     def _instances(self, write: Writer, number: int) -> None:
         spec, state = self.spec, self.spec.states[number]
@@ -196,6 +225,9 @@ class AutomatonSource:
         write(f"x = lists[{number}, code{number}, 0]")
         with write.block("while x >= 0:"):
             write("following = halves[x, NEXT]")
+            if not self._looks:
+                with write.block("if far:"):
+                    write("prefetch(rows, following * rows.shape[1])")
             with write.block("if began > rows[x, END]:"):
                 write("v_d = now - rows[x, START]")
                 if bound is not None:
