@@ -14,7 +14,7 @@ from conformance_translation import NotExpressibleError, stream_of, stream_query
 
 import millstream as ms
 from millstream.errors import MillstreamError, UnsupportedError
-from millstream.testing.sqllogictest import over_all_rows
+from tests.support.sqllogictest import over_all_rows
 
 
 @cache

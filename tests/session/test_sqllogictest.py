@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from millstream.testing.sqllogictest import main, play, read
+from tests.support.sqllogictest import main, play, read
 
 SAMPLE = Path(__file__).parent.parent / "sqllogictest" / "sample.test"
 

@@ -9,7 +9,7 @@ import pytest
 from golden_cases import CONFIGS, cases, judge, play
 
 from millstream.testing.slt import Script, SltConfig
-from millstream.testing.slt.together import run_together
+from tests.support.golden_together import run_together
 
 BOUNDED = next(config for config in CONFIGS if config.host == "spark")
 

@@ -1,4 +1,4 @@
-"""`python -m millstream.testing.sqllogictest FILE…`: the queries of public sqllogictest files as continuous queries.
+"""`python -m tests.support.sqllogictest FILE…`: the queries of public sqllogictest files as continuous queries.
 
 Each table of a file becomes a stream, and each query reads all of its rows, `FROM t [UNBOUNDED]`. The query starts
 first, then the rows are pushed one by one in random order, and what the query holds at the end is compared with what
@@ -264,7 +264,7 @@ def _shown(value: Any, kind: str) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m millstream.testing.sqllogictest", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.support.sqllogictest", description=__doc__)
     parser.add_argument("paths", nargs="+", type=Path, metavar="FILE", help="a .test file, or a directory of them")
     parser.add_argument("--seed", type=int, default=0, help="of the random order in which rows are pushed")
     options = parser.parse_args()
