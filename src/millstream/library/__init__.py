@@ -5,6 +5,7 @@ A query that calls one by name finds it without further ado; who defines an aggr
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib.resources import files
 from typing import Protocol
@@ -45,6 +46,14 @@ TOPICS = {
 }
 """Which file of this folder defines an aggregate."""
 
+_TWINS = {
+    "active_max": ("active_min", {"min(": "max(", "least": "greatest"}),
+    "wide_max": ("wide_min", {"x < v": "x > v"}),
+    "welford_stddev": ("welford_variance", {"m2 / (n - 1) END": "sqrt(m2 / (n - 1)) END"}),
+    "median": ("quantile", {"x DOUBLE, fraction DOUBLE": "x DOUBLE", "fraction": "0.5", "w, wf": "w"}),
+}
+"""Aggregates that are others with some words changed; the files have only those."""
+
 LEAVE_OUT_NULLS = frozenset(
     ("median", "quantile", "string_agg", "top_k", "welford_variance", "welford_stddev", *WIDE.values())
 )
@@ -54,7 +63,19 @@ LEAVE_OUT_NULLS = frozenset(
 @cache
 def text(topic: str) -> str:
     """The SQL of a topic."""
-    return files(__name__).joinpath(f"{topic}.sql").read_text(encoding="utf-8")
+    written = files(__name__).joinpath(f"{topic}.sql").read_text(encoding="utf-8").rstrip().removesuffix(";")
+    twins = [_twin(written, name) for name in _TWINS if TOPICS[name] == topic]
+    return ";\n".join((written, *twins))
+
+
+def _twin(written: str, name: str) -> str:
+    """The definitions of an aggregate that is another with some words changed."""
+    other, changes = _TWINS[name]
+    definitions = re.split(r"\n(?=CREATE )", written)
+    made = "\n".join(each for each in definitions if f"AGGREGATE {other}(" in each).replace(other, name)
+    for word, changed in changes.items():
+        made = made.replace(word, changed)
+    return made.rstrip().removesuffix(";")
 
 
 def statements(name: str) -> list[Statement]:

@@ -66,22 +66,3 @@ CREATE WINDOW AGGREGATE active_min(x) : (least) {
     INSERT INTO RETURN SELECT min(v) FROM held;
   }
 };
-
-CREATE WINDOW AGGREGATE active_max(x) : (greatest) {
-  TABLE held(i BIGINT, v), number(oldest_i BIGINT, next_i BIGINT), inwindow(w);
-  INITIALIZE: {
-    INSERT INTO number VALUES (0, 1);
-    INSERT INTO held VALUES (0, x);
-    INSERT INTO RETURN VALUES (x);
-  }
-  ITERATE: {
-    INSERT INTO held SELECT next_i, x FROM number;
-    UPDATE number SET next_i = next_i + 1;
-    INSERT INTO RETURN SELECT max(v) FROM held;
-  }
-  EXPIRE: {
-    DELETE FROM held WHERE i = (SELECT oldest_i FROM number);
-    UPDATE number SET oldest_i = oldest_i + 1;
-    INSERT INTO RETURN SELECT max(v) FROM held;
-  }
-}

@@ -17,9 +17,3 @@ CREATE AGGREGATE wide_min(x) : (wide_min) {
   ITERATE: { UPDATE state SET v = x WHERE x IS NOT NULL AND (v IS NULL OR x < v); }
   TERMINATE: { INSERT INTO RETURN SELECT v FROM state; }
 };
-CREATE AGGREGATE wide_max(x) : (wide_max) {
-  TABLE state(v);
-  INITIALIZE: { INSERT INTO state VALUES (x); }
-  ITERATE: { UPDATE state SET v = x WHERE x IS NOT NULL AND (v IS NULL OR x > v); }
-  TERMINATE: { INSERT INTO RETURN SELECT v FROM state; }
-};
