@@ -10,6 +10,8 @@ from typing import ClassVar, cast
 
 from sqlglot import exp
 
+from millstream.sql.arguments import Arg, Args
+
 DECORATORS = ("$", "$1", "$2")
 """what tells the inputs of an operator apart: the last iteration, the first input, the second one"""
 
@@ -26,9 +28,7 @@ class EventExpression(exp.Expression):
     def name(self) -> str:
         return ""
 
-    @property
-    def condition(self) -> exp.Expr | None:
-        return self.args.get("condition")
+    condition = Arg[exp.Expr | None]()
 
 
 class EventFilter(EventExpression):
@@ -46,9 +46,7 @@ class EventFold(EventExpression):
 
     arg_types: ClassVar[dict[str, bool]] = {**_BINARY, "continues": False}
 
-    @property
-    def continues(self) -> exp.Expr | None:
-        return self.args.get("continues")
+    continues = Arg[exp.Expr | None]()
 
 
 class EventAggregate(EventExpression):
@@ -56,9 +54,7 @@ class EventAggregate(EventExpression):
 
     arg_types: ClassVar[dict[str, bool]] = {**_UNARY, "keys": False}
 
-    @property
-    def keys(self) -> list[exp.Column]:
-        return self.args.get("keys") or []
+    keys = Args[exp.Column]()
 
 
 def second_input(node: EventExpression) -> exp.Expr:

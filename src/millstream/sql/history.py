@@ -10,6 +10,7 @@ from typing import Any, ClassVar, cast
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
+from millstream.sql.arguments import Arg
 from millstream.sql.events import EventParser
 from millstream.sql.failures import quoted
 from millstream.sql.relations import StreamWindow
@@ -23,9 +24,7 @@ class Keep(exp.Expression):
 
     arg_types: ClassVar[dict[str, bool]] = {"kind": True, "size": False, "unit": False}
 
-    @property
-    def kind(self) -> str:
-        return cast(str, self.args["kind"])
+    kind = Arg[str]()
 
     @property
     def text(self) -> str:  # type: ignore[override]
@@ -50,9 +49,7 @@ class QueryAlteration(exp.Expression):
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "query": False, "item": False, "window": False}
 
-    @property
-    def window(self) -> StreamWindow | None:
-        return self.args.get("window")
+    window = Arg[StreamWindow | None]()
 
 
 class Pause(exp.Expression):

@@ -7,6 +7,8 @@ from typing import ClassVar, cast
 
 from sqlglot import exp
 
+from millstream.sql.arguments import Arg, Args, Flag, takes
+
 STATES = ("INITIALIZE", "ITERATE", "EXPIRE", "TERMINATE")
 """of an aggregate, in the order they run"""
 
@@ -39,74 +41,33 @@ class CreateStream(exp.Expression):
     if_not_exists, or_replace: bool
     """
 
-    arg_types: ClassVar[dict[str, bool]] = {
-        "this": True,
-        "columns": False,
-        "order_by": False,
-        "since": False,
-        "valid": False,
-        "primary_key": False,
-        "slack": False,
-        "keep": False,
-        "source": False,
-        "options": False,
-        "query": False,
-        "if_not_exists": False,
-        "or_replace": False,
-    }
+    arg_types: ClassVar[dict[str, bool]] = takes(
+        "this columns? order_by? since? valid? primary_key? slack? keep? source? options? query? "
+        "if_not_exists? or_replace?"
+    )
 
-    @property
-    def columns(self) -> list[exp.ColumnDef]:
-        return self.args.get("columns") or []
-
-    @property
-    def order_by(self) -> exp.Identifier | None:
-        return self.args.get("order_by")
-
-    @property
-    def since(self) -> exp.Identifier | None:
-        return self.args.get("since")
+    columns = Args[exp.ColumnDef]()
+    order_by = Arg[exp.Identifier | None]()
+    since = Arg[exp.Identifier | None]()
 
     @property
     def valid(self) -> tuple[exp.Identifier, exp.Identifier] | None:
         bounds = self.args.get("valid")
         return None if bounds is None else tuple(bounds.expressions)
 
-    @property
-    def primary_key(self) -> exp.PrimaryKey | None:
-        return self.args.get("primary_key")
-
-    @property
-    def slack(self) -> exp.Expr | None:
-        return self.args.get("slack")
-
-    @property
-    def keep(self) -> exp.Expr | None:
-        return self.args.get("keep")
-
-    @property
-    def source(self) -> exp.Expression | None:
-        return self.args.get("source")
-
-    @property
-    def query(self) -> exp.Expression | None:
-        return self.args.get("query")
+    primary_key = Arg[exp.PrimaryKey | None]()
+    slack = Arg[exp.Expr | None]()
+    keep = Arg[exp.Expr | None]()
+    source = Arg[exp.Expression | None]()
+    query = Arg[exp.Expression | None]()
 
 
 class CreateSink(exp.Expression):
     """CREATE SINK; `this` is the name, `options` come from WITH (…), `query` (may be absent) from AS."""
 
-    arg_types: ClassVar[dict[str, bool]] = {
-        "this": True,
-        "options": False,
-        "query": False,
-        "if_not_exists": False,
-        "or_replace": False,
-    }
+    arg_types: ClassVar[dict[str, bool]] = takes("this options? query? if_not_exists? or_replace?")
 
-    @property
-    def query(self) -> exp.Expression | None:
-        return self.args.get("query")
+    query = Arg[exp.Expression | None]()
 
 
 class CreateQueries(exp.Expression):
@@ -122,9 +83,7 @@ class SideStream(exp.Expression):
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "kind": True}
 
-    @property
-    def kind(self) -> str:
-        return cast(str, self.args["kind"])
+    kind = Arg[str]()
 
 
 class JsonTable(exp.Expression):
@@ -150,32 +109,13 @@ class WindowTable(exp.Expression):
     fills: GapColumns of GAP_FILL
     """
 
-    arg_types: ClassVar[dict[str, bool]] = {
-        "this": True,
-        "kind": True,
-        "time": True,
-        "size": False,
-        "slide": False,
-        "gap": False,
-        "offset": False,
-        "step": False,
-        "longest": False,
-        "lateness": False,
-        "partition": False,
-        "fills": False,
-    }
+    arg_types: ClassVar[dict[str, bool]] = takes(
+        "this kind time size? slide? gap? offset? step? longest? lateness? partition? fills?"
+    )
 
-    @property
-    def kind(self) -> str:
-        return cast(str, self.args["kind"])
-
-    @property
-    def time(self) -> exp.Column:
-        return cast(exp.Column, self.args["time"])
-
-    @property
-    def partition(self) -> list[exp.Expr]:
-        return self.args.get("partition") or []
+    kind = Arg[str]()
+    time = Arg[exp.Column]()
+    partition = Args[exp.Expr]()
 
 
 class GapColumn(exp.Expression):
@@ -198,9 +138,7 @@ class LocalTableClause(exp.Expression):
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "columns": True}
 
-    @property
-    def columns(self) -> list[exp.ColumnDef]:
-        return cast(list[exp.ColumnDef], self.args["columns"])
+    columns = Arg[list[exp.ColumnDef]]()
 
 
 class Oldest(exp.Expression):
@@ -220,44 +158,21 @@ class CreateAggregate(exp.Expression):
     window, algebraic, or_replace, if_not_exists: bool
     """
 
-    arg_types: ClassVar[dict[str, bool]] = {
-        "this": True,
-        "parameters": False,
-        "returns": True,
-        "tables": False,
-        "initialize": False,
-        "iterate": False,
-        "expire": False,
-        "terminate": False,
-        "window": False,
-        "algebraic": False,
-        "or_replace": False,
-        "if_not_exists": False,
-    }
+    arg_types: ClassVar[dict[str, bool]] = takes(
+        "this parameters? returns tables? initialize? iterate? expire? terminate? window? algebraic? "
+        "or_replace? if_not_exists?"
+    )
 
-    @property
-    def parameters(self) -> list[exp.ColumnDef]:
-        return self.args.get("parameters") or []
-
-    @property
-    def returns(self) -> list[exp.ColumnDef]:
-        return cast(list[exp.ColumnDef], self.args["returns"])
-
-    @property
-    def tables(self) -> list[LocalTableClause]:
-        return self.args.get("tables") or []
+    parameters = Args[exp.ColumnDef]()
+    returns = Arg[list[exp.ColumnDef]]()
+    tables = Args[LocalTableClause]()
 
     def state(self, name: str) -> list[exp.Expr] | None:
         """The statements of `initialize`, `iterate`, `expire` or `terminate`; None if the state is not given."""
         return self.args.get(name)
 
-    @property
-    def window(self) -> bool:
-        return bool(self.args.get("window"))
-
-    @property
-    def algebraic(self) -> bool:
-        return bool(self.args.get("algebraic"))
+    window = Flag()
+    algebraic = Flag()
 
 
 class Explain(exp.Expression):
@@ -265,9 +180,7 @@ class Explain(exp.Expression):
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "mode": False}
 
-    @property
-    def mode(self) -> str | None:
-        return self.args.get("mode")
+    mode = Arg[str | None]()
 
 
 class Show(exp.Expression):
@@ -275,9 +188,7 @@ class Show(exp.Expression):
 
     arg_types: ClassVar[dict[str, bool]] = {"kind": True}
 
-    @property
-    def kind(self) -> str:
-        return cast(str, self.args["kind"])
+    kind = Arg[str]()
 
 
 class Stop(exp.Expression):

@@ -10,9 +10,11 @@ table is `previous` and whose db is Y, and the arguments of `count(*Y)` and `LAS
 
 from __future__ import annotations
 
-from typing import ClassVar, cast
+from typing import ClassVar
 
 from sqlglot import exp
+
+from millstream.sql.arguments import Arg, Args, Flag, takes
 
 
 class RowPattern(exp.Expression):
@@ -54,9 +56,7 @@ class PatternEdge(RowPattern):
 
     arg_types: ClassVar[dict[str, bool]] = {"end": True}
 
-    @property
-    def end(self) -> bool:
-        return bool(self.args["end"])
+    end = Flag()
 
 
 class PatternQuantifier(RowPattern):
@@ -67,17 +67,9 @@ class PatternQuantifier(RowPattern):
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "least": True, "most": False, "reluctant": False}
 
-    @property
-    def least(self) -> int:
-        return cast(int, self.args["least"])
-
-    @property
-    def most(self) -> int | None:
-        return self.args.get("most")
-
-    @property
-    def reluctant(self) -> bool:
-        return bool(self.args.get("reluctant"))
+    least = Arg[int]()
+    most = Arg[int | None]()
+    reluctant = Flag()
 
 
 class PatternSubset(exp.Expression):
@@ -100,9 +92,7 @@ class AfterMatch(exp.Expression):
 
     arg_types: ClassVar[dict[str, bool]] = {"to": True, "this": False}
 
-    @property
-    def to(self) -> str:
-        return cast(str, self.args["to"])
+    to = Arg[str]()
 
 
 class RowsPerMatch(exp.Expression):
@@ -110,17 +100,9 @@ class RowsPerMatch(exp.Expression):
 
     arg_types: ClassVar[dict[str, bool]] = {"all": True, "omit": False, "unmatched": False}
 
-    @property
-    def all(self) -> bool:
-        return bool(self.args["all"])
-
-    @property
-    def omit(self) -> bool:
-        return bool(self.args.get("omit"))
-
-    @property
-    def unmatched(self) -> bool:
-        return bool(self.args.get("unmatched"))
+    all = Flag()
+    omit = Flag()
+    unmatched = Flag()
 
 
 class Within(exp.Expression):
@@ -128,9 +110,7 @@ class Within(exp.Expression):
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "timeouts": False}
 
-    @property
-    def timeouts(self) -> bool:
-        return bool(self.args.get("timeouts"))
+    timeouts = Flag()
 
 
 class Matching(exp.Expression):
@@ -144,29 +124,12 @@ class Matching(exp.Expression):
     definitions: PatternDefinitions
     """
 
-    @property
-    def measures(self) -> list[exp.Alias]:
-        return self.args.get("measures") or []
-
-    @property
-    def skip(self) -> AfterMatch | None:
-        return self.args.get("skip")
-
-    @property
-    def pattern(self) -> RowPattern:
-        return cast(RowPattern, self.args["pattern"])
-
-    @property
-    def within(self) -> Within | None:
-        return self.args.get("within")
-
-    @property
-    def subsets(self) -> list[PatternSubset]:
-        return self.args.get("subsets") or []
-
-    @property
-    def definitions(self) -> list[PatternDefinition]:
-        return self.args.get("definitions") or []
+    measures = Args[exp.Alias]()
+    skip = Arg[AfterMatch | None]()
+    pattern = Arg[RowPattern]()
+    within = Arg[Within | None]()
+    subsets = Args[PatternSubset]()
+    definitions = Args[PatternDefinition]()
 
 
 _CLAUSES = {
@@ -201,17 +164,9 @@ class MatchRecognize(Matching):
         "joins": False,
     }
 
-    @property
-    def partition(self) -> list[exp.Expr]:
-        return self.args.get("partition") or []
-
-    @property
-    def order(self) -> exp.Order | None:
-        return self.args.get("order")
-
-    @property
-    def rows(self) -> RowsPerMatch | None:
-        return self.args.get("rows")
+    partition = Args[exp.Expr]()
+    order = Arg[exp.Order | None]()
+    rows = Arg[RowsPerMatch | None]()
 
 
 class WindowMatch(Matching):
@@ -223,9 +178,7 @@ class WindowMatch(Matching):
 
     arg_types: ClassVar[dict[str, bool]] = {**_CLAUSES, "seek": False}
 
-    @property
-    def seek(self) -> bool:
-        return bool(self.args.get("seek"))
+    seek = Flag()
 
 
 class SequenceVariable(exp.Expression):
@@ -233,9 +186,7 @@ class SequenceVariable(exp.Expression):
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "star": False}
 
-    @property
-    def star(self) -> bool:
-        return bool(self.args.get("star"))
+    star = Flag()
 
 
 class SequenceMatch(exp.Expression):
@@ -248,25 +199,11 @@ class SequenceMatch(exp.Expression):
     joins: as any item of FROM in parentheses
     """
 
-    arg_types: ClassVar[dict[str, bool]] = {
-        "this": True,
-        "partition": False,
-        "sequence": False,
-        "variables": True,
-        "joins": False,
-    }
+    arg_types: ClassVar[dict[str, bool]] = takes("this partition? sequence? variables joins?")
 
-    @property
-    def partition(self) -> list[exp.Expr]:
-        return self.args.get("partition") or []
-
-    @property
-    def sequence(self) -> list[exp.Expr]:
-        return self.args.get("sequence") or []
-
-    @property
-    def variables(self) -> list[SequenceVariable]:
-        return cast(list[SequenceVariable], self.args["variables"])
+    partition = Args[exp.Expr]()
+    sequence = Args[exp.Expr]()
+    variables = Arg[list[SequenceVariable]]()
 
 
 class Starred(exp.Expression):

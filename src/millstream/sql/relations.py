@@ -5,9 +5,11 @@ Any exp.Query may have args["stream_of"], one of STREAM_OPERATORS: `ISTREAM (que
 
 from __future__ import annotations
 
-from typing import ClassVar, cast
+from typing import ClassVar
 
 from sqlglot import exp
+
+from millstream.sql.arguments import Arg, Args, Flag, takes
 
 STREAM_OPERATORS = ("ISTREAM", "DSTREAM", "RSTREAM")
 """from relations to streams: what came, what went, all there is"""
@@ -25,49 +27,16 @@ class StreamWindow(exp.Expression):
     delete: the condition of DELETE WHEN, for rows that end their key's row
     """
 
-    arg_types: ClassVar[dict[str, bool]] = {
-        "kind": True,
-        "size": False,
-        "slide": False,
-        "partition": False,
-        "now": False,
-        "least": False,
-        "most": False,
-        "delete": False,
-        "lateness": False,
-    }
+    arg_types: ClassVar[dict[str, bool]] = takes("kind size? slide? partition? now? least? most? delete? lateness?")
 
-    @property
-    def kind(self) -> str:
-        return cast(str, self.args["kind"])
-
-    @property
-    def size(self) -> exp.Expr | None:
-        return self.args.get("size")
-
-    @property
-    def slide(self) -> exp.Expr | None:
-        return self.args.get("slide")
-
-    @property
-    def partition(self) -> list[exp.Column]:
-        return self.args.get("partition") or []
-
-    @property
-    def delete(self) -> exp.Expr | None:
-        return self.args.get("delete")
-
-    @property
-    def now(self) -> bool:
-        return bool(self.args.get("now"))
-
-    @property
-    def least(self) -> exp.Expr | None:
-        return self.args.get("least")
-
-    @property
-    def most(self) -> exp.Expr | None:
-        return self.args.get("most")
+    kind = Arg[str]()
+    size = Arg[exp.Expr | None]()
+    slide = Arg[exp.Expr | None]()
+    partition = Args[exp.Column]()
+    delete = Arg[exp.Expr | None]()
+    now = Flag()
+    least = Arg[exp.Expr | None]()
+    most = Arg[exp.Expr | None]()
 
 
 class Granularity(exp.Expression):
@@ -75,41 +44,22 @@ class Granularity(exp.Expression):
 
     arg_types: ClassVar[dict[str, bool]] = {"size": False, "coarsest": False, "finest": False}
 
-    @property
-    def size(self) -> exp.Expr | None:
-        return self.args.get("size")
-
-    @property
-    def coarsest(self) -> exp.Expr | None:
-        return self.args.get("coarsest")
-
-    @property
-    def finest(self) -> exp.Expr | None:
-        return self.args.get("finest")
+    size = Arg[exp.Expr | None]()
+    coarsest = Arg[exp.Expr | None]()
+    finest = Arg[exp.Expr | None]()
 
 
 class Windowed(exp.Expression):
     """An item of FROM with a window, a granularity or both; `this` is its Table or Subquery, without alias."""
 
-    arg_types: ClassVar[dict[str, bool]] = {
-        "this": True,
-        "window": False,
-        "granularity": False,
-        "alias": False,
-        "joins": False,
-    }
+    arg_types: ClassVar[dict[str, bool]] = takes("this window? granularity? alias? joins?")
 
     @property
     def name(self) -> str:
         return self.this.name if isinstance(self.this, exp.Table) else ""
 
-    @property
-    def window(self) -> StreamWindow | None:
-        return self.args.get("window")
-
-    @property
-    def granularity(self) -> Granularity | None:
-        return self.args.get("granularity")
+    window = Arg[StreamWindow | None]()
+    granularity = Arg[Granularity | None]()
 
 
 class StreamItems(exp.Expression):
@@ -133,18 +83,7 @@ class CreateView(exp.Expression):
     if_not_exists, or_replace: bool
     """
 
-    arg_types: ClassVar[dict[str, bool]] = {
-        "this": True,
-        "columns": False,
-        "query": True,
-        "if_not_exists": False,
-        "or_replace": False,
-    }
+    arg_types: ClassVar[dict[str, bool]] = takes("this columns? query if_not_exists? or_replace?")
 
-    @property
-    def columns(self) -> list[exp.Identifier]:
-        return self.args.get("columns") or []
-
-    @property
-    def query(self) -> exp.Expr:
-        return cast(exp.Expr, self.args["query"])
+    columns = Args[exp.Identifier]()
+    query = Arg[exp.Expr]()
