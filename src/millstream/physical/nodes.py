@@ -40,6 +40,17 @@ class Physical:
 
 
 @dataclass(frozen=True)
+class OverOne(Physical):
+    """An operator over another one."""
+
+    input: Physical
+
+    @property
+    def inputs(self) -> tuple[Physical, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True)
 class Source(Physical):
     """Rows of a declared stream in order of time, or its late or refused rows (`side`); `schema` is what is read."""
 
@@ -52,16 +63,11 @@ class Source(Physical):
 
 
 @dataclass(frozen=True)
-class Compute(Physical):
+class Compute(OverOne):
     """Stateless work: keep rows where `predicate` holds, then compute `columns` (None keeps the input's)."""
 
-    input: Physical
     predicate: Expr | None
     columns: tuple[tuple[str, Expr], ...] | None
-
-    @property
-    def inputs(self) -> tuple[Physical, ...]:
-        return (self.input,)
 
     @property
     def expressions(self) -> tuple[Expr, ...]:
@@ -76,15 +82,10 @@ class Compute(Physical):
 
 
 @dataclass(frozen=True)
-class Staged(Physical):
+class Staged(OverOne):
     """Stateless work on rows and their times: windows that a row's time alone decides, and the like."""
 
-    input: Physical
     stage: RowStage
-
-    @property
-    def inputs(self) -> tuple[Physical, ...]:
-        return (self.input,)
 
     def label(self) -> str:
         return self.stage.describe()
@@ -168,30 +169,20 @@ class Apply(Physical):
 
 
 @dataclass(frozen=True)
-class Partial(Physical):
+class Partial(OverOne):
     """Rows on their way to the kernel above, put together where they are read if that leaves clearly fewer."""
 
-    input: Physical
     partials: Partials
-
-    @property
-    def inputs(self) -> tuple[Physical, ...]:
-        return (self.input,)
 
     def label(self) -> str:
         return self.partials.describe()
 
 
 @dataclass(frozen=True)
-class NativeGroups(Physical):
+class NativeGroups(OverOne):
     """Groups of a window table by the host's own GROUP BY."""
 
-    input: Physical
     spec: WindowGroupSpec
-
-    @property
-    def inputs(self) -> tuple[Physical, ...]:
-        return (self.input,)
 
     def label(self) -> str:
         return self.spec.describe().replace("(compiled, by panes)", "(GROUP BY of the host, by panes)")

@@ -17,6 +17,8 @@ class AtWindowEnd(Unary):
     """Rows of a window table as a relation: each is valid for the last instant of its window, which ends at the value
     of `end`; or, `after` it, for the instant at which it has ended."""
 
+    kind = Kind.RELATION
+
     end: str
     after: bool = False
     works_by_row = True
@@ -25,10 +27,6 @@ class AtWindowEnd(Unary):
         if self.input.kind is not Kind.EVENTS:
             raise ValueError("the ends of windows are of events")
         require_names((self.end,), self.input.schema, "the end of windows")
-
-    @property
-    def kind(self) -> Kind:
-        return Kind.RELATION
 
     @property
     def reads(self) -> frozenset[str]:
@@ -56,6 +54,8 @@ class Starts(Unary):
     `times` are columns that hold this time. `lasting` leaves out rows without a match that had one at another time.
     """
 
+    kind = Kind.EVENTS
+
     times: tuple[str, ...] = ()
     lasting: tuple[Lasting, ...] = ()
     works_by_row = True
@@ -68,10 +68,6 @@ class Starts(Unary):
     @property
     def reads(self) -> frozenset[str]:
         return frozenset(each.match for each in self.lasting if each.match is not None)
-
-    @property
-    def kind(self) -> Kind:
-        return Kind.EVENTS
 
     def label(self) -> str:
         return "Starts" + (f" of {', '.join(map(str, self.lasting))}" if self.lasting else "")

@@ -20,17 +20,12 @@ class FailedRows(Node):
     Which rows fail is known of the operators that run, so `operators` is a physical plan.
     """
 
+    schema = FAILED_SCHEMA
+    kind = Kind.EVENTS
+
     query: str
     streams: tuple[str, ...]
     operators: Any
-
-    @property
-    def schema(self) -> Schema:
-        return FAILED_SCHEMA
-
-    @property
-    def kind(self) -> Kind:
-        return Kind.EVENTS
 
     def label(self) -> str:
         return f"Errors of {self.query}"

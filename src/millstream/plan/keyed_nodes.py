@@ -13,6 +13,7 @@ from millstream.plan.node import (
     Keyed,
     Node,
     Unary,
+    by_told,
     listed,
     require_names,
 )
@@ -64,8 +65,7 @@ class Over(Calling):
         return replace(self, calls=calls) if calls else self.input
 
     def label(self) -> str:
-        by = f" by {', '.join(self.keys)}" if self.keys else ""
-        return f"Over{by}: {'; '.join(map(str, self.calls))}"
+        return f"Over{by_told(self.keys)}: {'; '.join(map(str, self.calls))}"
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,8 @@ class Aggregate(Keyed):
         return frozenset((*self.keys, *self.args))
 
     def label(self) -> str:
-        by = f" by {listed(self.keys)}" if self.keys else ""
-        return f"Aggregate{by}: {listed(self.results)} := {self.program.name}({listed(self.args)}) {self.mode}"
+        call = f"{self.program.name}({listed(self.args)})"
+        return f"Aggregate{by_told(self.keys)}: {listed(self.results)} := {call} {self.mode}"
 
 
 @dataclass(frozen=True)
@@ -112,9 +112,8 @@ class Yield(Keyed):
         require_names(self.keys, self.input.schema, "SLIDE")
 
     def label(self) -> str:
-        by = f" by {listed(self.keys)}" if self.keys else ""
         every = f"{self.every} rows" if self.unit == "rows" else length_told(self.every)
-        return f"Slide{by} {every}"
+        return f"Slide{by_told(self.keys)} {every}"
 
 
 @dataclass(frozen=True)
@@ -129,8 +128,7 @@ class RowSlots(Calling):
         return replace(self, calls=calls) if calls else Yield(self.input, self.keys, "rows", self.every)
 
     def label(self) -> str:
-        by = f" by {listed(self.keys)}" if self.keys else ""
-        return f"Slots{by} of {self.every} rows: {'; '.join(map(str, self.calls))}"
+        return f"Slots{by_told(self.keys)} of {self.every} rows: {'; '.join(map(str, self.calls))}"
 
 
 @dataclass(frozen=True)
@@ -169,8 +167,7 @@ class Sessions(Keyed):
         return _with_bounds(self.input.schema, self.type)
 
     def label(self) -> str:
-        by = f" by {listed(self.keys)}" if self.keys else ""
-        return f"Sessions{by} gap {length_text(self.gap, self.type)}"
+        return f"Sessions{by_told(self.keys)} gap {length_text(self.gap, self.type)}"
 
 
 @dataclass(frozen=True)

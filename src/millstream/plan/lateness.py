@@ -13,6 +13,8 @@ class AdmitLate(Binary):
     """The rows of a stream (left) and those that were late for it (right) by at most `length`, in order of their times.
     All of them come by `length` later than those in time would."""
 
+    gives_its_rows = True
+
     time: str
     """the column with the times"""
     length: int
@@ -30,10 +32,6 @@ class AdmitLate(Binary):
     @property
     def reads(self) -> frozenset[str]:
         return frozenset((self.time,))
-
-    @property
-    def gives_its_rows(self) -> bool:
-        return True
 
     def label(self) -> str:
         return f"Lateness {length_told(self.length)}"

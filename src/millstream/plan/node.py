@@ -213,6 +213,11 @@ def listed(names: tuple[str, ...]) -> str:
     return ", ".join(names)
 
 
+def by_told(keys: tuple[str, ...]) -> str:
+    """How a node or a kernel says by which columns it works."""
+    return f" by {listed(keys)}" if keys else ""
+
+
 def _tree(node: Node, first: str, rest: str) -> Iterator[str]:
     yield first + node.label()
     for i, child in enumerate(node.inputs):

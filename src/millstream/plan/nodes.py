@@ -78,15 +78,13 @@ class Columned(Node):
 class Scan(Columned):
     """A declared stream: its rows in order, or (`side`) those that came too late, or those that were refused."""
 
+    kind = Kind.EVENTS
+
     stream: str
     columns: Schema
     side: OneOf["main", "late", "errors"] = "main"
     key: tuple[str, ...] = ()
     """columns in which no two of its rows are equal, if that was declared"""
-
-    @property
-    def kind(self) -> Kind:
-        return Kind.EVENTS
 
     def label(self) -> str:
         name = self.stream if self.side == "main" else f"{self.side.upper()}({self.stream})"
@@ -97,12 +95,10 @@ class Scan(Columned):
 class TableScan(Columned):
     """A stored table as it is at the moment a row meets it."""
 
+    kind = Kind.TABLE
+
     table: str
     columns: Schema
-
-    @property
-    def kind(self) -> Kind:
-        return Kind.TABLE
 
     def label(self) -> str:
         return f"Table {self.table} {', '.join(self.columns.names)}"
@@ -112,13 +108,11 @@ class TableScan(Columned):
 class TableQuery(Columned):
     """The answer of a query over stored tables alone, as the table store gives it at the moment a row meets it."""
 
+    kind = Kind.TABLE
+
     sql: str
     tables: tuple[str, ...]
     columns: Schema
-
-    @property
-    def kind(self) -> Kind:
-        return Kind.TABLE
 
     def label(self) -> str:
         return f"TableQuery {self.sql}"

@@ -19,6 +19,7 @@ from millstream.plan.node import (
     Node,
     Pairs,
     Unary,
+    by_told,
     condition_text,
     listed,
     read_by,
@@ -96,16 +97,14 @@ WindowKind = RangeWindow | RowsWindow | Periods
 class Window(Unary):
     """Events as a relation: each row is valid while the window holds it."""
 
+    kind = Kind.RELATION
+
     window: WindowKind
 
     def __post_init__(self) -> None:
         if self.input.kind is not Kind.EVENTS:
             raise ValueError("a window takes events")
         require_names(tuple(self.reads), self.input.schema, "WINDOW")
-
-    @property
-    def kind(self) -> Kind:
-        return Kind.RELATION
 
     @property
     def reads(self) -> frozenset[str]:
@@ -202,8 +201,7 @@ class Summarize(Calling):
         return replace(self, calls=calls or (() if self.keys else self.calls[:1]))
 
     def label(self) -> str:
-        by = f" by {listed(self.keys)}" if self.keys else ""
-        return f"Summarize{by}: {'; '.join(map(str, self.calls))}"
+        return f"Summarize{by_told(self.keys)}: {'; '.join(map(str, self.calls))}"
 
 
 def arranged_call(schema: Schema, keys: tuple[str, ...], arrangement: Arrangement) -> AggregateCall[str]:
@@ -226,6 +224,8 @@ class Arrange(Keyed):
     """At each instant, the rows of each partition that are valid then, arranged: what OVER and ORDER BY … LIMIT say of
     a table, of a relation. Rows of equal order are told apart by their values."""
 
+    compares_rows = True
+
     arrangement: Arrangement
 
     def __post_init__(self) -> None:
@@ -235,16 +235,11 @@ class Arrange(Keyed):
         self.schema  # noqa: B018 - refuses duplicate names
 
     @property
-    def compares_rows(self) -> bool:
-        return True
-
-    @property
     def schema(self) -> Schema:
         return Schema((*self.input.schema.fields, *self.arrangement.fields))
 
     def label(self) -> str:
-        by = f" by {listed(self.keys)}" if self.keys else ""
-        return f"Arrange{by} {self.arrangement}"
+        return f"Arrange{by_told(self.keys)} {self.arrangement}"
 
 
 @dataclass(frozen=True)
@@ -272,6 +267,8 @@ class ToEvents(Unary):
     """A relation as events: rows as they come to be valid (istream), as they cease to be (dstream), or at every
     multiple of `granule` at which they are (rstream)."""
 
+    kind = Kind.EVENTS
+
     how: OneOf["istream", "dstream", "rstream"]
     granule: int = 1
     works_by_row = True
@@ -279,10 +276,6 @@ class ToEvents(Unary):
     def __post_init__(self) -> None:
         if self.input.kind is not Kind.RELATION:
             raise ValueError(f"{self.how} takes a relation")
-
-    @property
-    def kind(self) -> Kind:
-        return Kind.EVENTS
 
     @property
     def compares_rows(self) -> bool:
@@ -296,6 +289,8 @@ class ToEvents(Unary):
 class Validity(Unary):
     """A relation's rows with the bounds of their validity as columns: what a query delivers."""
 
+    kind = Kind.EVENTS
+
     type: SqlType
     compares_rows = True
 
@@ -304,10 +299,6 @@ class Validity(Unary):
         own = self.input.schema
         names = unique_names((*own.names, FROM, TO))[len(own) :]
         return Schema((*own.fields, *(Field(name, self.type) for name in names)))
-
-    @property
-    def kind(self) -> Kind:
-        return Kind.EVENTS
 
     def apart(self, by: tuple[str, ...]) -> Node | None:
         return self

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.plan.node import Kind, Node, Unary, listed, require_names
+from millstream.plan.node import Kind, Node, Unary, by_told, require_names
 from millstream.records import dataclass
 
 
@@ -41,5 +41,4 @@ class Ties(Unary):
         return replace(self, keys=(by[0], *self.keys))
 
     def label(self) -> str:
-        within = f" by {listed(self.keys)}" if self.keys else ""
-        return f"Ties{within} in order of {', '.join(map(str, self.by))}"
+        return f"Ties{by_told(self.keys)} in order of {', '.join(map(str, self.by))}"

@@ -218,6 +218,8 @@ class Pack:
     """Rows packed for a kernel: one blob per bucket of each gathered batch, and at the end to every bucket how far time
     has come."""
 
+    columns = _PACKED
+
     schema: Schema
     keys: tuple[str, ...]
     buckets: int
@@ -235,10 +237,6 @@ class Pack:
     """how rows may be put together"""
     stage: int = 0
     """the number of the stage that they go to"""
-
-    @property
-    def columns(self) -> pa.Schema:
-        return _PACKED
 
     def __call__(self, batches: Batches) -> Arrows:
         carrier = Carrier(self.port, self.schema, self.partials, self.stage, self.fresh)

@@ -6,8 +6,10 @@ from functools import cached_property
 from typing import Literal
 
 from millstream.kernels.contract import Kernel
+from millstream.kernels.one_input import ByKeys
 from millstream.kernels.registry import register
 from millstream.plan.event_joins import Comparison
+from millstream.plan.node import by_told
 from millstream.records import dataclass
 from millstream.schema import Schema
 
@@ -20,7 +22,7 @@ enough that windows can be counted from there."""
 
 @register
 @dataclass(frozen=True)
-class AsofSpec:
+class AsofSpec(ByKeys):
     """Each row of `left` with the row of `right` that is equal in the columns `by`, which both have, and whose time is
     the nearest for which left time `op` right time holds. NULL equals nothing here.
 
@@ -53,10 +55,6 @@ class AsofSpec:
         return Schema(tuple((self.left if side == "left" else self.right)[name] for side, name in self.columns))
 
     @property
-    def keys(self) -> tuple[str, ...]:
-        return self.by
-
-    @property
     def is_backward(self) -> bool:
         return self.op in (">=", ">")
 
@@ -74,6 +72,5 @@ class AsofSpec:
         return ForwardKernel(self)
 
     def describe(self) -> str:
-        by = f" by {', '.join(self.by)}" if self.by else ""
         which = "latest before" if self.is_backward else "first after"
-        return f"{'left ' if self.outer else ''}asof join{by}: the {which} ({self.op})"
+        return f"{'left ' if self.outer else ''}asof join{by_told(self.by)}: the {which} ({self.op})"

@@ -103,6 +103,8 @@ class Held:
 class Queue:
     """The candidates for the least, greatest, first known or last known value in a bounded frame, by position."""
 
+    lanes = ("queue_head", "queue_tail")
+
     frame: NamedFrame
     args: tuple[ArgumentColumn, ...]
     fn: str
@@ -116,14 +118,12 @@ class Queue:
     def name(self) -> str:
         return "_".join([self.frame.name, *(arg.name for arg in self.args), self.fn])
 
-    @property
-    def lanes(self) -> tuple[str, ...]:
-        return ("queue_head", "queue_tail")
-
 
 @dataclass(frozen=True)
 class Rank:
     """The number of the last row's time among the times so far: how many rows were before it, or how many times."""
+
+    lanes = ("rows", "last", "value")
 
     frame: NamedFrame
     fn: str
@@ -132,14 +132,12 @@ class Rank:
     def name(self) -> str:
         return f"{self.frame.name}_{self.fn}"
 
-    @property
-    def lanes(self) -> tuple[str, ...]:
-        return ("rows", "last", "value")
-
 
 @dataclass(frozen=True)
 class Nth:
     """How many rows have entered a frame that none leaves, and the value of the row with a number."""
+
+    lanes = ("known", "value", "rows")
 
     frame: NamedFrame
     arg: ArgumentColumn
@@ -158,10 +156,6 @@ class Nth:
     def holds(self) -> dict[str, Argument]:
         """The lanes that hold a value if the first one is 1."""
         return {"value": self.arg}
-
-    @property
-    def lanes(self) -> tuple[str, ...]:
-        return ("known", "value", "rows")
 
 
 Part = Held | Queue | Rank | Nth

@@ -10,6 +10,7 @@ from millstream.kernels.one_input import OneInput
 from millstream.kernels.registry import register
 from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.aggregates import KNOWN, NAMES, OVER_NAMES, RANKS, result_type
+from millstream.plan.node import by_told
 from millstream.plan.windows import Between, Frame, Unit
 from millstream.records import dataclass
 from millstream.schema import Field, Schema
@@ -60,8 +61,7 @@ class _Calls(OneInput):
         return Schema((*self.input.fields, *(Field(call.name, call.type) for call in self.calls)))
 
     def describe(self) -> str:
-        by = f" by {', '.join(self.keys)}" if self.keys else ""
-        return f"over{by}: {'; '.join(map(str, self.calls))}"
+        return f"over{by_told(self.keys)}: {'; '.join(map(str, self.calls))}"
 
 
 @register

@@ -46,6 +46,8 @@ _unroll = compile_kernel(source_of(cell_loops), "unroll")
 class ThreadMachine:
     """Runs any search."""
 
+    needs_rows = True
+
     def __init__(self, search: Search) -> None:
         self.search = search
         self._columns = needed_columns(search)
@@ -59,10 +61,6 @@ class ThreadMachine:
         self._told = told_by_loop(search)
         self._lead = lead(search)
         self._is_numbered = _reads_number(search, self.generated.program)
-
-    @property
-    def needs_rows(self) -> bool:
-        return True
 
     def describe(self) -> str:
         reason = self.generated.reason

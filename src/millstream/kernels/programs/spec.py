@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from millstream.kernels.one_input import OneInput
 from millstream.kernels.registry import register
 from millstream.plan.aggregate_calls import AggregateCall
+from millstream.plan.node import by_told
 from millstream.plan.programs.modes import Closing, Mode, Sliding
 from millstream.plan.programs.nodes import Program
 from millstream.plan.programs.product import product
@@ -60,8 +61,7 @@ class AggregateSpec(OneInput):
         return AggregateKernel(self)
 
     def describe(self) -> str:
-        by = f" by {', '.join(self.keys)}" if self.keys else ""
-        return f"{self.program.name}({', '.join(self.args)}){by} {self.mode} ({self._path()})"
+        return f"{self.program.name}({', '.join(self.args)}){by_told(self.keys)} {self.mode} ({self._path()})"
 
     def _path(self) -> str:
         return path_of(self.program, self.mode, self.results)

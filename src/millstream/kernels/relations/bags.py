@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
 from millstream.kernels.jit import as_input, compile_kernel, source_of
+from millstream.kernels.one_input import ByRow, KeepsColumns
 from millstream.kernels.registry import register
 from millstream.kernels.relations import bag_loops
 from millstream.kernels.relations.back import Lanes, Places
@@ -36,7 +37,7 @@ _FRESH = [BEGIN if lane in (UNTIL, bag_loops.LEFT_REACH, bag_loops.RIGHT_REACH) 
 
 @register
 @dataclass(frozen=True)
-class BagSpec:
+class BagSpec(ByRow):
     """Rows by how often each is in the inputs at an instant; NULL equals NULL. With `all`, copies count: EXCEPT takes
     as many away as there are on the right, INTERSECT keeps as many as both have."""
 
@@ -60,10 +61,6 @@ class BagSpec:
     def output(self) -> Schema:
         return signed(self.input) if self.form == "changes" else self.input
 
-    @property
-    def keys(self) -> tuple[str, ...]:
-        return self.input.names
-
     def build(self) -> BagKernel:
         return BagKernel(self)
 
@@ -73,24 +70,14 @@ class BagSpec:
 
 @register
 @dataclass(frozen=True)
-class ToIntervalsSpec:
+class ToIntervalsSpec(ByRow, KeepsColumns):
     """Changes as rows with their validity: of equal rows the one that came first goes first."""
 
     by_instant = True
 
-    input: Schema
-
     @property
     def inputs(self) -> tuple[Schema, ...]:
         return (signed(self.input),)
-
-    @property
-    def output(self) -> Schema:
-        return self.input
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        return self.input.names
 
     def build(self) -> ToIntervalsKernel:
         return ToIntervalsKernel(self)

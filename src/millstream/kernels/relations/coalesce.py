@@ -11,7 +11,7 @@ import pyarrow as pa
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
 from millstream.kernels.jit import as_input, compile_kernel, source_of
 from millstream.kernels.keys import KeyTable
-from millstream.kernels.one_input import KeepsColumns
+from millstream.kernels.one_input import ByRow, KeepsColumns
 from millstream.kernels.registry import register
 from millstream.kernels.relations import coalesce_loops
 from millstream.kernels.relations.back import Lanes, Places
@@ -32,7 +32,7 @@ _LANES = {"start": START, "end": END, "until": FIRST_VALUE}
 
 @register
 @dataclass(frozen=True)
-class CoalesceSpec(KeepsColumns):
+class CoalesceSpec(ByRow, KeepsColumns):
     """The same relation in fewer rows: one that begins where an equal one ends goes on with that.
 
     A row of at least `longest` leaves without waiting for more; so it bounds how long a row is held back, not how long
@@ -44,10 +44,6 @@ class CoalesceSpec(KeepsColumns):
     def __post_init__(self) -> None:
         if self.longest < 1 or not len(self.input):
             raise ValueError("rows with values are put together up to a length")
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        return self.input.names
 
     def build(self) -> CoalesceKernel:
         return CoalesceKernel(self)

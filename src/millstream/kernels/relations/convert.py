@@ -8,7 +8,7 @@ import numpy as np
 
 from millstream.kernels.batch import BEGIN, FOREVER, Batch
 from millstream.kernels.contract import KernelSpec
-from millstream.kernels.one_input import OneInput
+from millstream.kernels.one_input import ByKeys, OneInput
 from millstream.kernels.registry import register
 from millstream.kernels.relations.signs import signed, with_signs
 from millstream.kernels.relations.waiting import WaitingRows, WaitingState
@@ -40,17 +40,13 @@ class ChangesKernel(WaitingRows):
 
 @register
 @dataclass(frozen=True)
-class ToChangesSpec(MakesChanges):
+class ToChangesSpec(ByKeys, MakesChanges):
     """Rows with validity as changes. Any columns may be `by`, to divide the rows that wait for their end as the next
     operator divides its own."""
 
     by_instant = True
 
     by: tuple[str, ...] = ()
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        return self.by
 
     def build(self) -> ToChangesKernel:
         return ToChangesKernel(self)

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from millstream.kernels.batch import FOREVER, Batch, Ints
+from millstream.kernels.one_input import ByRow
 from millstream.kernels.registry import register
 from millstream.kernels.relations.back import Places
 from millstream.kernels.relations.bags import ToIntervalsKernel, ToIntervalsSpec
@@ -26,7 +27,7 @@ _FEW = 1_024
 
 @register
 @dataclass(frozen=True)
-class DeliverSpec:
+class DeliverSpec(ByRow):
     """Changes as events at the end of each row's validity, with both ends as columns; what is valid when all input ends
     comes last, its end NULL."""
 
@@ -39,10 +40,6 @@ class DeliverSpec:
     @property
     def inputs(self) -> tuple[Schema, ...]:
         return (signed(self.input),)
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        return self.input.names
 
     @cached_property
     def stage(self) -> ValidityStage:

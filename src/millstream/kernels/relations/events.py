@@ -11,6 +11,7 @@ from millstream.kernels.batch import BEGIN, FOREVER, Batch
 from millstream.kernels.contract import Kernel
 from millstream.kernels.jit import as_input, compile_kernel, source_of
 from millstream.kernels.keys import KeyTable
+from millstream.kernels.one_input import KeepsColumns
 from millstream.kernels.registry import register
 from millstream.kernels.relations import events_loops
 from millstream.kernels.relations.signs import apart, signed
@@ -27,7 +28,7 @@ _net_changes = compile_kernel(source_of(events_loops), "net_changes")
 
 @register
 @dataclass(frozen=True)
-class ToEventsSpec:
+class ToEventsSpec(KeepsColumns):
     """A relation of these columns as events, each at an instant t that is over.
 
     istream: what the snapshot at t has more than the one before it, as bags; dstream: what it has less; rstream: the
@@ -35,7 +36,6 @@ class ToEventsSpec:
     the end of all input does not cease; rstream tells of it until the last instant at which anything changes.
     """
 
-    input: Schema
     how: Literal["istream", "dstream", "rstream"]
     granule: int = 1
     form: Form = "intervals"
@@ -49,10 +49,6 @@ class ToEventsSpec:
     @property
     def inputs(self) -> tuple[Schema, ...]:
         return (self.input if self.form == "intervals" else signed(self.input),)
-
-    @property
-    def output(self) -> Schema:
-        return self.input
 
     @property
     def keys(self) -> tuple[str, ...]:

@@ -7,8 +7,10 @@ from typing import Literal
 
 from millstream.expressions.nodes import Expr, columns_of
 from millstream.kernels.contract import Kernel
+from millstream.kernels.one_input import ByKeys
 from millstream.kernels.registry import register
 from millstream.kernels.relations.signs import signed
+from millstream.plan.node import by_told
 from millstream.plan.relations import Form, How
 from millstream.records import dataclass
 from millstream.schema import Field, Schema
@@ -18,7 +20,7 @@ LEFT, RIGHT = 0, 1
 
 @register
 @dataclass(frozen=True)
-class JoinSpec:
+class JoinSpec(ByKeys):
     """Rows of `left` and `right` that are equal in the columns `by`, which both have, and fulfil `residual`.
 
     NULL equals nothing here. `columns` are those of the result, each with its side. `residual` reads columns of both
@@ -59,10 +61,6 @@ class JoinSpec:
     @cached_property
     def output(self) -> Schema:
         return self._in_form(tuple(self.sides[side][name] for side, name in self.results))
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        return self.by
 
     @property
     def results(self) -> tuple[tuple[int, str], ...]:
@@ -118,9 +116,8 @@ class JoinSpec:
 
     def describe(self) -> str:
         how = "" if self.how == "inner" else f"{self.how} "
-        by = f" by {', '.join(self.by)}" if self.by else ""
         where = f" where {self.residual}" if self.residual is not None else ""
-        return f"{how}join{by}{where}{' of changes' if self.form == 'changes' else ''}"
+        return f"{how}join{by_told(self.by)}{where}{' of changes' if self.form == 'changes' else ''}"
 
     def _in_form(self, fields: tuple[Field, ...]) -> Schema:
         return signed(Schema(fields)) if self.form == "changes" else Schema(fields)

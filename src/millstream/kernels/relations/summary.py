@@ -5,9 +5,11 @@ from __future__ import annotations
 from functools import cached_property
 
 from millstream.kernels.contract import Kernel
+from millstream.kernels.one_input import ByKeys
 from millstream.kernels.registry import register
 from millstream.kernels.relations.signs import signed
 from millstream.plan.aggregate_calls import AggregateCall
+from millstream.plan.node import by_told
 from millstream.plan.relations import Form
 from millstream.records import dataclass
 from millstream.schema import Schema
@@ -17,7 +19,7 @@ _COMPILED = frozenset(("count", "sum", "avg", "min", "max", "stddev_samp", "stdd
 
 @register
 @dataclass(frozen=True)
-class SummarySpec:
+class SummarySpec(ByKeys):
     """At each instant one row for each group that has rows then: the keys, and aggregates over its rows. A group's row
     ends when what it says changes, or when all rows that it began with have ended."""
 
@@ -49,10 +51,6 @@ class SummarySpec:
         return signed(self.made) if self.form == "changes" else self.made
 
     @property
-    def keys(self) -> tuple[str, ...]:
-        return self.by
-
-    @property
     def is_compiled(self) -> bool:
         """Whether one loop computes all calls; otherwise programs run over the rows of each group that changed."""
         return len(self.calls) < 60 and all(map(self._compiles, self.calls))
@@ -75,7 +73,6 @@ class SummarySpec:
         return RowSummaryKernel(self)
 
     def describe(self) -> str:
-        by = f" by {', '.join(self.by)}" if self.by else ""
         how = "compiled" if self.is_compiled else "group by group"
         form = ", as changes" if self.form == "changes" else ""
-        return f"summarize{by}: {'; '.join(map(str, self.calls))} ({how}{form})"
+        return f"summarize{by_told(self.by)}: {'; '.join(map(str, self.calls))} ({how}{form})"

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
+from millstream.kernels.one_input import ByKeys
 from millstream.kernels.registry import register
 from millstream.kernels.relations.convert import ChangesKernel, MakesChanges
 from millstream.kernels.relations.stages import window_bounds, window_upto
@@ -18,7 +19,7 @@ from millstream.records import dataclass
 
 @register
 @dataclass(frozen=True)
-class RangeChangesSpec(MakesChanges):
+class RangeChangesSpec(ByKeys, MakesChanges):
     """Events as the changes of a relation: +1 when a time window takes a row up, -1 when it lets it go.
 
     Any columns may be `by`, to divide the rows that wait for their end as the next operator divides its own.
@@ -26,10 +27,6 @@ class RangeChangesSpec(MakesChanges):
 
     window: RangeWindow
     by: tuple[str, ...] = ()
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        return self.by
 
     def state_signature(self) -> object:
         """Rows that wait for their ends: those that a window of another length took up go when they would have gone."""

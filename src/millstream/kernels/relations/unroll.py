@@ -31,16 +31,13 @@ class SplitSpec(KeepsColumns):
     What stays to the end of all input is cut until the last instant at which anything changes.
     """
 
+    keys = ()
+
     length: int
 
     def __post_init__(self) -> None:
         if self.length < 1:
             raise ValueError("pieces have a length")
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        # Only all rows together tell the last instant at which anything changes.
-        return ()
 
     def build(self) -> UnrollKernel:
         return UnrollKernel(self, None, self.length)

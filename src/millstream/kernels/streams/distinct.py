@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from millstream.kernels.batch import BEGIN, Batch, Ints
 from millstream.kernels.keys import KeyTable
-from millstream.kernels.one_input import KeepsColumns
+from millstream.kernels.one_input import ByRow, KeepsColumns
 from millstream.kernels.registry import register
 from millstream.kernels.saving.content import Content, KeptRows, Ledger
 from millstream.kernels.saving.snapshots import Saved
@@ -19,12 +19,8 @@ from millstream.types import BIGINT
 
 @register
 @dataclass(frozen=True)
-class DistinctSpec(KeepsColumns):
+class DistinctSpec(ByRow, KeepsColumns):
     """The first of the equal rows at each time; NULL equals NULL."""
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        return self.input.names
 
     def build(self) -> DistinctKernel:
         return DistinctKernel(self)

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
+from millstream.kernels.one_input import KeepsColumns, Unkeyed
 from millstream.kernels.registry import register
 from millstream.kernels.saving.content import Content, Ledger
 from millstream.kernels.saving.snapshots import Saved
@@ -19,25 +20,16 @@ from millstream.schema import Schema
 
 @register
 @dataclass(frozen=True)
-class LatenessSpec:
+class LatenessSpec(Unkeyed, KeepsColumns):
     """Input 0 has rows at their times, input 1 late ones at the times that had been reached when they came; the column
     `time` has the times of both. A late row is taken if it is at most `length` below what had been reached."""
 
-    input: Schema
     column: str
     length: int
 
     @property
     def inputs(self) -> tuple[Schema, ...]:
         return (self.input, self.input)
-
-    @property
-    def output(self) -> Schema:
-        return self.input
-
-    @property
-    def keys(self) -> None:
-        return None
 
     def build(self) -> LatenessKernel:
         return LatenessKernel(self)

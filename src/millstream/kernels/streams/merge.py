@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.kernels.batch import BEGIN, FOREVER, Batch
+from millstream.kernels.one_input import KeepsColumns, Unkeyed
 from millstream.kernels.registry import register
 from millstream.kernels.saving.content import Content, Ledger
 from millstream.kernels.saving.snapshots import Saved
@@ -21,13 +22,12 @@ _PORT_BITS = 59
 
 @register
 @dataclass(frozen=True)
-class MergeSpec:
+class MergeSpec(Unkeyed, KeepsColumns):
     """The rows of `ports` ordered inputs in order of time, then of port, then of their own order; a row leaves once no
     input can bring one that comes before it."""
 
     by_instant = True
 
-    input: Schema
     ports: int
 
     def __post_init__(self) -> None:
@@ -37,14 +37,6 @@ class MergeSpec:
     @property
     def inputs(self) -> tuple[Schema, ...]:
         return (self.input,) * self.ports
-
-    @property
-    def output(self) -> Schema:
-        return self.input
-
-    @property
-    def keys(self) -> None:
-        return None
 
     def build(self) -> MergeKernel:
         return MergeKernel(self)

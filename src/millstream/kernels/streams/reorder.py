@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.kernels.batch import BEGIN, Batch, Ints
-from millstream.kernels.one_input import KeepsColumns
+from millstream.kernels.one_input import KeepsColumns, Unkeyed
 from millstream.kernels.registry import register
 from millstream.kernels.saving.content import Content, Ledger
 from millstream.kernels.saving.snapshots import Saved
@@ -18,7 +18,7 @@ from millstream.records import dataclass
 
 
 @dataclass(frozen=True)
-class _Arrivals(KeepsColumns):
+class _Arrivals(Unkeyed, KeepsColumns):
     """Raw arrivals with increasing `seq`, in any order of time. A batch's `upto` is a heartbeat that holds for the rows
     after it (BEGIN: none). Before each row, time has come to the later of the last heartbeat and the highest time so
     far less `slack` microseconds: a row below that is late."""
@@ -28,10 +28,6 @@ class _Arrivals(KeepsColumns):
     def __post_init__(self) -> None:
         if not 0 <= self.slack < 2**62:
             raise ValueError(f"a slack of {self.slack}")
-
-    @property
-    def keys(self) -> None:
-        return None
 
     def state_signature(self) -> object:
         """Rows that wait, and how far time has come: another slack goes on from there."""

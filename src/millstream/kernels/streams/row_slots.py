@@ -21,6 +21,7 @@ from millstream.kernels.saving.snapshots import Saved
 from millstream.kernels.saving.states import load_keys
 from millstream.kernels.streams import yield_loops
 from millstream.plan.aggregate_calls import AggregateCall
+from millstream.plan.node import by_told
 from millstream.records import dataclass
 from millstream.schema import Schema
 
@@ -50,8 +51,7 @@ class RowSlotSpec(OneInput):
         return RowSlotKernel(self)
 
     def describe(self) -> str:
-        by = f" by {', '.join(self.keys)}" if self.keys else ""
-        return f"slots of {self.every} rows{by}: {'; '.join(map(str, self.calls))}"
+        return f"slots of {self.every} rows{by_told(self.keys)}: {'; '.join(map(str, self.calls))}"
 
 
 def rows_of(call: AggregateCall[str]) -> int:

@@ -12,11 +12,12 @@ import pyarrow as pa
 from millstream.errors import DataError
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
 from millstream.kernels.keys import KeyTable
-from millstream.kernels.one_input import OneInput
+from millstream.kernels.one_input import ByKeys, OneInput
 from millstream.kernels.registry import register
 from millstream.kernels.saving.content import Content, Ledger
 from millstream.kernels.saving.kept import KeptBatches
 from millstream.kernels.saving.snapshots import Saved
+from millstream.plan.node import by_told
 from millstream.plan.window_tables import END, START, length_text
 from millstream.records import dataclass
 from millstream.schema import Field, Schema
@@ -25,7 +26,7 @@ from millstream.types import SqlType, from_kernel
 
 @register
 @dataclass(frozen=True)
-class SessionSpec(OneInput):
+class SessionSpec(ByKeys, OneInput):
     """The rows with the start and the end of their session, once it has ended.
 
     A row of a key belongs to the session before it if it comes less than `gap` after the last row of that. A session
@@ -45,16 +46,11 @@ class SessionSpec(OneInput):
     def output(self) -> Schema:
         return Schema((*self.input.fields, Field(START, self.type), Field(END, self.type)))
 
-    @property
-    def keys(self) -> tuple[str, ...]:
-        return self.by
-
     def build(self) -> SessionKernel:
         return SessionKernel(self)
 
     def describe(self) -> str:
-        by = f" by {', '.join(self.by)}" if self.by else ""
-        return f"sessions{by} with a gap of {length_text(self.gap, self.type)}"
+        return f"sessions{by_told(self.by)} with a gap of {length_text(self.gap, self.type)}"
 
 
 @dataclass

@@ -15,6 +15,7 @@ from millstream.kernels.registry import register
 from millstream.kernels.saving.content import Content, Ledger
 from millstream.kernels.saving.kept import KeptBatches
 from millstream.kernels.saving.snapshots import Saved
+from millstream.plan.node import by_told
 from millstream.plan.ties import SortKey
 from millstream.records import dataclass
 
@@ -38,8 +39,7 @@ class TieOrderSpec(KeepsColumns):
         return TieOrderKernel(self)
 
     def describe(self) -> str:
-        within = f" by {', '.join(self.within)}" if self.within else ""
-        return f"ties{within} in order of {', '.join(map(str, self.by))}"
+        return f"ties{by_told(self.within)} in order of {', '.join(map(str, self.by))}"
 
 
 @dataclass

@@ -20,6 +20,8 @@ from millstream.schema import Field, Schema
 class UnnestStage:
     """The rows with an element of the array in column `array`, in order; arrays that are NULL or empty give none."""
 
+    most = 1 << 12
+
     input: Schema
     array: str
     name: str
@@ -29,11 +31,6 @@ class UnnestStage:
     @cached_property
     def output(self) -> Schema:
         return Schema((*self.input.fields, Field(self.name, element_of(self.input[self.array].type))))
-
-    @property
-    def most(self) -> int:
-        # Arrays may be longer: elements beyond have the number of the last, and keep their order only within a batch.
-        return 1 << 12
 
     def numbered(self, spread: int) -> UnnestStage:
         return replace(self, spread=spread)

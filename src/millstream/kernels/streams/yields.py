@@ -20,6 +20,7 @@ from millstream.kernels.saving.snapshots import Saved
 from millstream.kernels.saving.states import load_keys
 from millstream.kernels.streams import yield_loops
 from millstream.plan.lengths import length_told
+from millstream.plan.node import by_told
 from millstream.records import dataclass
 
 _mark_every = compile_kernel(source_of(yield_loops), "mark_every")
@@ -62,9 +63,8 @@ class YieldSpec(KeepsColumns):
         return YieldKernel(self)
 
     def describe(self) -> str:
-        by = f" by {', '.join(self.keys)}" if self.keys else ""
         what = f"every {self.every} rows" if self.unit == "rows" else f"the last row in every {length_told(self.every)}"
-        return f"slide{by}: {what}"
+        return f"slide{by_told(self.keys)}: {what}"
 
 
 @dataclass

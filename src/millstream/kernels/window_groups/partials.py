@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from millstream.kernels.accumulators.records import Records
 from millstream.kernels.batch import Batch, Ints
+from millstream.plan.node import by_told
 from millstream.records import dataclass
 from millstream.schema import Field, Schema
 from millstream.types import BIGINT, from_kernel
@@ -96,8 +97,7 @@ class PanePartials:
     def describe(self) -> str:
         """One line for EXPLAIN."""
         calls = ", ".join(call.told for call in self.spec.calls)
-        by = f" by {', '.join(self.spec.by)}" if self.spec.by else ""
-        return f"Partial {calls}{by} of each pane, where that leaves clearly fewer rows"
+        return f"Partial {calls}{by_told(self.spec.by)} of each pane, where that leaves clearly fewer rows"
 
 
 @lru_cache(256)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from millstream.kernels.one_input import ByKeys
 from millstream.kernels.registry import register
 from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.aggregates import ORDERLESS, result_type
+from millstream.plan.node import by_told
 from millstream.plan.window_tables import Windows
 from millstream.records import dataclass
 from millstream.schema import Field, Schema
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 @register
 @dataclass(frozen=True)
-class WindowGroupSpec:
+class WindowGroupSpec(ByKeys):
     """One row for each group of each window that has rows, at the window's end: the columns `keys_out`, then the calls.
 
     A column of `keys_out` is the start of the window if it is among `starts`, its end if among `ends`, and a column of
@@ -58,10 +60,6 @@ class WindowGroupSpec:
         return Schema((*keys, *(field for call in self.calls for field in call.fields)))
 
     @property
-    def keys(self) -> tuple[str, ...]:
-        return self.by
-
-    @property
     def partials(self) -> PanePartials | None:
         """How rows are put together before they travel; None if an aggregate depends on their order."""
         from millstream.kernels.window_groups.partials import PanePartials
@@ -74,6 +72,5 @@ class WindowGroupSpec:
         return WindowGroupKernel(self)
 
     def describe(self) -> str:
-        by = f" by {', '.join(self.by)}" if self.by else ""
         calls = ", ".join(call.told for call in self.calls)
-        return f"{calls}{by} in windows {self.windows.describe(self.type)} (compiled, by panes)"
+        return f"{calls}{by_told(self.by)} in windows {self.windows.describe(self.type)} (compiled, by panes)"

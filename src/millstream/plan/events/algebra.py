@@ -77,6 +77,8 @@ class Next(Binary):
     """Each event of the first stream with the next of the second that meets a condition: of those that start after the
     first has ended, the one that ends first, or all that end then."""
 
+    kind = Kind.EVENTS
+
     condition: Expr | None = None
     lasts = True
 
@@ -86,10 +88,6 @@ class Next(Binary):
         if self.condition is not None:
             _require(self.condition, {*self.schema.names, DUR})
             _require_condition(self.condition)
-
-    @property
-    def kind(self) -> Kind:
-        return Kind.EVENTS
 
     @cached_property
     def schema(self) -> Schema:
@@ -117,6 +115,8 @@ class Fold(Binary):
     of its last event; they `begin` with values of the first stream. `updates` are further columns: how they begin,
     and what they become with each event, which may read the `aggregates`.
     """
+
+    kind = Kind.EVENTS
 
     begins: Assignments
     updates: tuple[tuple[str, Expr, Expr], ...] = ()
@@ -146,10 +146,6 @@ class Fold(Binary):
         for name, begin in self.begins:
             if begin.type != self.right.schema[name].type:
                 raise ValueError(f"{name} begins as {begin.type}")
-
-    @property
-    def kind(self) -> Kind:
-        return Kind.EVENTS
 
     @property
     def changing(self) -> tuple[str, ...]:

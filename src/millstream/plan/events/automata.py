@@ -57,6 +57,8 @@ class AutomatonEdge:
 class Automaton(Node):
     """What an automaton finds in its streams. Its states are numbered from 0 on; the end is one more."""
 
+    kind = Kind.EVENTS
+
     streams: tuple[Node, ...]
     states: tuple[AutomatonState, ...]
     edges: tuple[AutomatonEdge, ...]
@@ -108,10 +110,6 @@ class Automaton(Node):
 
     def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
         return replace(self, streams=inputs)
-
-    @property
-    def kind(self) -> Kind:
-        return Kind.EVENTS
 
     @cached_property
     def schema(self) -> Schema:

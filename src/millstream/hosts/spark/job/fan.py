@@ -326,12 +326,10 @@ def packed_rows(rows: list[dict[str, Any]], spread: Spread) -> pa.RecordBatch:
 class FanOut:
     """How rows leave a worker that read them."""
 
+    columns = PACKED_SCHEMA
+
     fan: Fan
     spread: Spread
-
-    @property
-    def columns(self) -> pa.Schema:
-        return PACKED_SCHEMA
 
     def __call__(self, batches: Batches) -> Arrows:
         run = FanRun(self.fan, self.spread, _task())
