@@ -107,11 +107,26 @@ class GroupedExpressions(ExpressionBinder):
         names = zip(fields, self._names(call), strict=True)
         return [(field.name, Column(field.type, name)) for field, name in names]
 
+    def build(self, outputs: list[tuple[str, Expr]]) -> tuple[P.Node, list[tuple[str, Expr]]]:
+        """The plan of the groups, and the outputs over it."""
+        settled = [(name, self._settled(expr, self.select)) for name, expr in outputs]
+        # Conditions come above the groups, whose aggregates are known when all expressions are bound.
+        having = self.select.args.get("having")
+        steps = [] if having is None else self.subqueries.steps(having.this, self)
+        plan = self._groups()
+        for step in steps:
+            plan = step.above(plan)
+        return self.subqueries.joined(plan), settled
+
+    def _groups(self) -> P.Node:
+        """The groups, once all expressions are bound."""
+        raise NotImplementedError
+
     def _prepared(self) -> tuple[P.Node, tuple[AggregateCall[str], ...]]:
         """The rows with the columns that keys and aggregates need, and the calls over these."""
         added: dict[str, Expr] = {name: expr for expr, name in self.keys.items() if not isinstance(expr, Column)}
         calls = tuple(
-            call.with_arguments(tuple(_column(arg, added) for arg in call.args), names)
+            call.with_arguments(tuple(column_of(arg, added) for arg in call.args), names)
             for call, names in self.calls.items()
         )
         plan = self.row_queries.joined(self.plan)
@@ -241,7 +256,7 @@ class GroupedExpressions(ExpressionBinder):
         )
 
 
-def _column(expr: Expr, added: dict[str, Expr]) -> str:
+def column_of(expr: Expr, added: dict[str, Expr]) -> str:
     """The name of a column that holds `expr`: an existing one, or a new one."""
     if isinstance(expr, Column):
         return expr.name

@@ -11,7 +11,7 @@ from millstream.bind.context import Context
 from millstream.bind.queries.subqueries import Subqueries
 from millstream.bind.scope import Scope
 from millstream.expressions import functions
-from millstream.expressions.nodes import Column, Expr, Literal
+from millstream.expressions.nodes import Column, Literal
 from millstream.plan import nodes as P
 from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.programs.product import begins_with_sqlcode
@@ -37,21 +37,14 @@ class GroupBinder(GroupedExpressions):
         self.windows = found
         self.ends = self._add_end()
 
-    def build(self, outputs: list[tuple[str, Expr]]) -> tuple[P.Node, list[tuple[str, Expr]]]:
-        """The plan of the groups, and the outputs over it."""
-        settled = [(name, self._settled(expr, self.select)) for name, expr in outputs]
-        having = self.select.args.get("having")
-        steps = [] if having is None else self.subqueries.steps(having.this, self)
+    def _groups(self) -> P.Node:
         if not self.calls:
             # what a group is needs a row of it only
             self._names(AggregateCall.of_rows())
         self._check_one_row()
         self._check_sqlcode()
         plan, calls = self._prepared()
-        plan = P.Group(plan, tuple(self.keys.values()), calls, self.ends)
-        for step in steps:
-            plan = step.above(plan)
-        return self.subqueries.joined(plan), settled
+        return P.Group(plan, tuple(self.keys.values()), calls, self.ends)
 
     @property
     def ordered_by(self) -> set[str]:

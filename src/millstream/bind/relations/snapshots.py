@@ -106,20 +106,9 @@ class SnapshotBinder(GroupedExpressions):
         for column in beside:
             self._add_key(column)
 
-    def build(self, outputs: list[tuple[str, Expr]]) -> tuple[P.Node, list[tuple[str, Expr]]]:
-        """The plan of the groups, and the outputs over it."""
-        settled = [(name, self._settled(expr, self.select)) for name, expr in outputs]
-        # Conditions come above the groups, whose aggregates are known when all expressions are bound.
-        having = self.select.args.get("having")
-        steps = [] if having is None else self.subqueries.steps(having.this, self)
+    def _groups(self) -> P.Node:
         if not self.calls and not self.keys:
             self._names(AggregateCall.of_rows())
-        plan = self._groups()
-        for step in steps:
-            plan = step.above(plan)
-        return self.subqueries.joined(plan), settled
-
-    def _groups(self) -> P.Node:
         self._check_one_row()
         plan, calls = self._prepared()
         keys = tuple(self.keys.values())

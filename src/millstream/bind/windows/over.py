@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from millstream import library
 from millstream.bind.aggregates.calls import IN_ORDER, WrittenCall, aggregate_call, bind_builtin, for_wide_values
+from millstream.bind.aggregates.groups import column_of
 from millstream.bind.aggregates.versions import ENDLESS, OwnCalls, WindowReach, WindowSlide
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder, call_of, coerce
@@ -420,15 +421,8 @@ class WindowBinder:
         return bind_builtin(call, scalar)
 
     def _column(self, expr: Expr) -> str:
-        """The name of a column that holds `expr`: an existing one, or a new one computed below the Over."""
-        if isinstance(expr, Column):
-            return expr.name
-        for name, known in self.added.items():
-            if known == expr:
-                return name
-        name = f"$e{len(self.added) + 1}"
-        self.added[name] = expr
-        return name
+        """The name of a column that holds `expr`, computed below the Over if need be."""
+        return column_of(expr, self.added)
 
     def _partition(self, window: exp.Window, scalar: ExpressionBinder) -> Partition:
         """PARTITION BY and ORDER BY: rows come in order of time, and in any other when their window has ended."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -72,6 +72,16 @@ class KeyTable:
         self._index.release(slots)
         if self._rows is not None:
             self._forget_strings(self._rows)
+
+    def release_others(self, used: Iterable[npt.NDArray[Any]]) -> None:
+        """Forget the keys that are none of these slots (below 0: none), if that are most."""
+        kept = np.zeros(self.size, dtype=np.bool_)
+        for slots in used:
+            kept[slots[slots >= 0]] = True
+        live = self.live()
+        gone = live[~kept[live]]
+        if 2 * len(gone) > len(live):
+            self.release(gone)
 
     def _slots(self, columns: Sequence[pa.Array], add: bool) -> Slots:
         if self._ints is not None:

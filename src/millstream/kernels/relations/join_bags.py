@@ -114,11 +114,4 @@ class BagState:
         """Forget what is not there any more."""
         purged = [side.purge() for side in self.sides]
         if any(purged) and self.keys is not None:
-            used = np.zeros(self.keys.size, dtype=np.bool_)
-            for side in self.sides:
-                own = side.key[side.values.live()]
-                used[own[own >= 0]] = True
-            live = self.keys.live()
-            gone = live[~used[live]]
-            if 2 * len(gone) > len(live):
-                self.keys.release(gone)
+            self.keys.release_others(side.key[side.values.live()] for side in self.sides)

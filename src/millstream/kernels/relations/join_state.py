@@ -128,11 +128,4 @@ class JoinState:
         """Forget what cannot meet anything any more."""
         purged = [side.purge(self.now) for side in self.sides]
         if any(purged) and self.keys is not None:
-            used = np.zeros(self.keys.size, dtype=np.bool_)
-            for side in self.sides:
-                own = side.key[: side.count]
-                used[own[own >= 0]] = True
-            live = self.keys.live()
-            gone = live[~used[live]]
-            if 2 * len(gone) > len(live):
-                self.keys.release(gone)
+            self.keys.release_others(side.key[: side.count] for side in self.sides)
