@@ -99,6 +99,10 @@ class Experiments:
         self.report.title("E1 E5", "Q3, short auctions: windowed join by hash, and by nested loops")
         self.forms("Q3 by hash", data.Q3, "between 1 and 2", 1, 2)
         self.forms("Q3 by nested loops", data.Q3_NESTED, "more than 2", 2, 4, few=True)
+        self.report.note("items whose numbers differ by at most 1, by buckets of numbers and by nested loops:")
+        ways = {"by buckets": data.Q3_BAND, "by nested loops": data.Q3_BAND_NESTED}
+        plans = {name: both(sql)["intervals"] for name, sql in ways.items()}
+        self.report.table(data.compare(plans, self.few.feeds(), self.rounds), self.few.rows)
 
     def e6_highest(self) -> None:
         self.report.title("E1 E6", "Q4, highest bid: MAX and a join with it")

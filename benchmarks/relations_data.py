@@ -42,7 +42,10 @@ _PRICES = """((SELECT itemID, bid_price AS price FROM Bid WINDOW(RANGE 2 DAYS))
 Q1 = "SELECT itemID, DolToEuro(bid_price) AS euros, bidderID FROM Bid [NOW]"
 Q2 = "SELECT Bid.* FROM Bid [NOW] WHERE itemID IN (1007, 1020, 2001, 2019, 1087)"
 Q3 = "SELECT O.* FROM OpenAuction O WINDOW(RANGE 5 HOURS), ClosedAuction C WHERE O.itemID = C.itemID"
-Q3_NESTED = Q3.replace("O.itemID = C.itemID", "O.itemID <= C.itemID AND O.itemID >= C.itemID")
+Q3_BAND = Q3.replace("O.itemID = C.itemID", "O.itemID BETWEEN C.itemID - 1 AND C.itemID + 1")
+# the same pairs by conditions that are no band for the rules
+Q3_BAND_NESTED = Q3.replace("O.itemID = C.itemID", "O.itemID * 2 BETWEEN C.itemID * 2 - 2 AND C.itemID * 2 + 2")
+Q3_NESTED = Q3.replace("O.itemID = C.itemID", "O.itemID * 2 <= C.itemID * 2 AND O.itemID * 2 >= C.itemID * 2")
 Q4 = f"SELECT itemID, bid_price FROM Bid WINDOW(RANGE 10 MINUTES) WHERE bid_price = ({HIGHEST})"
 Q5_FIRST_JOIN = f"""SELECT P.itemID, MAX(P.price) AS price
     FROM {_PRICES}, ClosedAuction C WHERE P.itemID = C.itemID GROUP BY P.itemID"""

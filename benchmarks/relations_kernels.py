@@ -17,7 +17,8 @@ from millstream.kernels.jit import using
 from millstream.kernels.relations.join import JoinSpec
 from millstream.kernels.relations.summary import SummarySpec
 from millstream.kernels.relations.time_changes import RangeChangesSpec
-from millstream.plan.relations import RangeWindow, SnapshotCall
+from millstream.plan.aggregate_calls import AggregateCall
+from millstream.plan.relations import RangeWindow
 from millstream.schema import Field, Schema
 from millstream.types import BIGINT
 from relations_data import physical_plan
@@ -60,7 +61,7 @@ def first_result(rows: int, form: str) -> int:
 
 def count_by_ends(in_order: bool, rounds: int) -> float:
     """Seconds to count valid rows."""
-    call = SnapshotCall(("n",), "count", (), (BIGINT,))
+    call: AggregateCall[str] = AggregateCall(("n",), "count", (), (BIGINT,))
     rows = list(_stream(LEFT, 1_000, 1, in_order))
     return min(_steps(SummarySpec(LEFT, (), (call,)), rows)[0] for _ in range(rounds + 1))
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from millstream.expressions.nodes import Call, Cast, Column, Expr, Literal
+from millstream.expressions.nodes import Call, Case, Cast, Column, Expr, Literal
 from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.nodes import Distinct, Filter, Kind, Node, Project, Scan, Union
 from millstream.plan.relations import (
@@ -35,7 +35,7 @@ INSTANTS = 16
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq, "<>": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
-    "+": operator.add, "-": operator.sub, "*": operator.mul,
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "//": lambda a, b: int(a / b),
 }  # fmt: skip
 
 
@@ -197,6 +197,9 @@ def value(expr: Expr, row: Row, schema: Schema) -> Any:
         case Call(fn="not", args=(arg,)):
             inner = value(arg, row, schema)
             return None if inner is None else not inner
+        case Case(whens=whens, default=default):
+            chosen = next((then for when, then in whens if value(when, row, schema) is True), default)
+            return value(chosen, row, schema)
         case Call(fn=fn, args=(one, two)):
             a, b = value(one, row, schema), value(two, row, schema)
             return None if a is None or b is None else _OPERATORS[fn](a, b)

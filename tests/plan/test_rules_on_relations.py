@@ -80,7 +80,7 @@ class Plans:
         make = self.random.choice(
             (self.filtered, self.filtered, self.filtered, self.projected, self.joined, self.joined, self.joined,
              self.summarized, self.distinct, self.distinct, self.united, self.sets, self.coarse, self.again,
-             self.chained, self.looked_up, self.alike_twice)
+             self.chained, self.looked_up, self.alike_twice, self.banded)
         )  # fmt: skip
         return make(depth - 1)
 
@@ -109,6 +109,15 @@ class Plans:
             right = self.window()
             joined = Join(joined, right, ((self.column(joined), self.column(right)),))
         return joined
+
+    def banded(self, depth: int) -> Node:
+        """A join by how far two numbers are apart at most."""
+        left, right = self.renamed(self.relation(depth)), self.renamed(self.window())
+        low, high = (Literal(BIGINT, self.random.randint(*ends)) for ends in ((-2, 1), (0, 2)))
+        mine, other = self.column(left), self.column(right)
+        above = Call(BOOLEAN, self.random.choice((">", ">=")), (mine, Call(BIGINT, "+", (other, low))))
+        below = Call(BOOLEAN, "<=", (Call(BIGINT, "-", (mine, high)), other))
+        return Join(left, right, (), Call(BOOLEAN, "and", (above, below)), self.random.choice(HOWS))
 
     def alike_twice(self, depth: int) -> Node:
         """Windows of one length, a relation joined with two others, and rows without two others."""

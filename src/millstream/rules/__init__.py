@@ -1,5 +1,6 @@
 """Rewrites that keep a plan's meaning and lower its cost. One rule is one file, one function, one fixture."""
 
+from millstream.rules.bucket_bands import bucket_bands
 from millstream.rules.driver import RuleStep, Trace, WhySlow, run_rules
 from millstream.rules.drop_implied_pairs import drop_implied_pairs
 from millstream.rules.eliminate_distinct import eliminate_distinct
@@ -39,6 +40,9 @@ OPTIMIZE: tuple[RuleStep, ...] = (
     RuleStep(merge_excepts, "several EXCEPT become one, so rows are kept once"),
     RuleStep(order_joins, "small intermediate results first, from statistics of the streams", asks="known"),
     RuleStep(push_down_distinct, "duplicates need not be joined, if removing them costs less", asks="known"),
+    RuleStep(
+        bucket_bands, "joins by a band of whole numbers become hash joins; after other conditions became their keys"
+    ),
     RuleStep(eliminate_distinct, "removing duplicates needs state for every row"),
     RuleStep(eliminate_window, "events that are only used as events need no windows"),
     RuleStep(merge_projects, "one projection per batch; after filters have passed through them"),
