@@ -3,8 +3,8 @@
     python benchmarks/events.py [--rows 10000000] [--symbols 1000] [--only examples,symbols,double_top]
 
 examples: events/s on one core, by processor time, from Arrow batches to fetched results. symbols: the same with a
-hundred times as many symbols, which should cost the same; they take turns, and the best of five counts. double_top: five
-turning points A to E of a price, asked for in five ways that give the same answers. Machines are noisy: read the
+hundred times as many symbols, which should cost the same; they take turns, and the best of five counts. double_top:
+five turning points A to E of a price, asked for in five ways that give the same answers. Machines are noisy: read the
 ratios.
 """
 
