@@ -71,10 +71,22 @@ def test_nothing_runs_when_state_is_read() -> None:
 
 def test_no_module_of_ours_reads_or_writes_pickles() -> None:
     """Spark's own way of sending functions to its workers is Spark's: we register modules with it, and one processor
-    travels inside of what Spark pickles, so as to be loaded by workers only. Neither is stored."""
+    travels inside of what Spark pickles, so as to be loaded by workers only. Neither is stored. The work of an open job
+    lies in files while it runs, sealed with a key that is in no file."""
     package = Path(ms.__file__).parent
     for path in package.rglob("*.py"):
         text, place = path.read_text(encoding="utf-8"), path.relative_to(package).as_posix()
-        if place != "hosts/spark/processor.py":
+        if place not in ("hosts/spark/processor.py", "hosts/spark/job/sealed.py"):
             assert "import pickle" not in text and "pickle.load" not in text, path
             assert "cloudpickle" not in text or place == "hosts/spark/session.py", path
+
+
+def test_work_of_spark_jobs_is_loaded_only_with_the_seal_of_its_run() -> None:
+    pytest.importorskip("pyspark")
+    from millstream.hosts.spark.job.sealed import new_key, opened, sealed
+
+    key = new_key()
+    assert opened(sealed({"scan": 1}, key), key) == {"scan": 1}
+    for data, other in ((sealed(1, new_key()), key), (b"\0" * 32 + pickle.dumps(1), key), (b"", key)):
+        with pytest.raises(ms.StateError, match="changed by somebody else"):
+            opened(data, other)

@@ -8,7 +8,6 @@ it for the workers of its own run.
 from __future__ import annotations
 
 import json
-import pickle
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -23,6 +22,7 @@ from millstream.durable import sync_directory
 from millstream.errors import StateError
 from millstream.hosts.spark.job.control import RETAINED, batch_at_hand, note_name, put_whole
 from millstream.hosts.spark.job.fan import PACKED_SCHEMA, Fan
+from millstream.hosts.spark.job.sealed import new_key, opened, sealed
 from millstream.hosts.spark.steps import Pipeline
 from millstream.records import dataclass
 
@@ -35,6 +35,7 @@ class AtEachBatch:
 
     directory: str
     run: str
+    key: bytes
     name: str
     pipeline: Pipeline | None = None
 
@@ -47,7 +48,7 @@ class AtEachBatch:
         return replace(self, pipeline=pipeline)
 
     def __call__(self, given: Any) -> Any:
-        work = _work(self.directory, self.run, batch_at_hand())[self.name]
+        work = _work(self.directory, self.run, self.key, batch_at_hand())[self.name]
         if self.pipeline is not None:
             if work.fan == Fan():
                 for _ in given:  # nobody asks for these rows: they are not opened
@@ -58,15 +59,15 @@ class AtEachBatch:
 
 
 @lru_cache(8)
-def _work(directory: str, run: str, batch: int) -> Mapping[str, Any]:
+def _work(directory: str, run: str, key: bytes, batch: int) -> Mapping[str, Any]:
     """What workers of a micro-batch do, by name."""
     noted = json.loads((Path(directory) / note_name(batch)).read_text())
-    return _loaded(directory, run, noted["plans"])
+    return _loaded(directory, run, key, noted["plans"])
 
 
 @lru_cache(8)
-def _loaded(directory: str, run: str, digest: str) -> Mapping[str, Any]:
-    work: Mapping[str, Any] = pickle.loads(_work_file(Path(directory), run, digest).read_bytes())
+def _loaded(directory: str, run: str, key: bytes, digest: str) -> Mapping[str, Any]:
+    work: Mapping[str, Any] = opened(_work_file(Path(directory), run, digest).read_bytes(), key)
     return work
 
 
@@ -84,14 +85,14 @@ class PlanFiles:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._run = uuid4().hex[:12]
+        self._run, self._key = uuid4().hex[:12], new_key()
         directory.mkdir(parents=True, exist_ok=True)
         for left in directory.glob("work-*"):
             left.unlink()
 
     def at_work(self, name: str) -> AtEachBatch:
         """What workers look up under that name."""
-        return AtEachBatch(str(self._directory), self._run, name)
+        return AtEachBatch(str(self._directory), self._run, self._key, name)
 
     def noted(self, batch: int) -> str | None:
         """The set that a micro-batch ran with when it was tried before."""
@@ -125,11 +126,9 @@ class PlanFiles:
 
     def put_work(self, digest: str, work: Mapping[str, Any]) -> None:
         """What workers of this run do with a set."""
-        from pyspark import cloudpickle
-
         place = _work_file(self._directory, self._run, digest)
         if not place.exists():
-            put_whole(place, cloudpickle.dumps(work))
+            put_whole(place, sealed(work, self._key))
 
     def _set_file(self, digest: str) -> Path:
         return self._directory / f"set-{digest}.json"
