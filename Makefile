@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ROWS ?= 200000
-WORKERS ?= 2
+# a worker that waits for Spark leaves its core to another
+WORKERS ?= 3
 
 # Python keeps what it compiled: tests start some hundred processes, each of which needs a third of the time then.
 unexport PYTHONDONTWRITEBYTECODE
