@@ -184,7 +184,7 @@ class TableMatches:
     def _matches(self, rows: pa.RecordBatch) -> tuple[Any, pa.RecordBatch]:
         """The numbers of the rows that have matches, in order, and the rows of the table that they match."""
         if self._node.pairs or self._condition.ranges:
-            return self._tested(rows, *self._index.match(rows))
+            return self._tested(rows, *self._index.match(rows, in_order=self._node.how == "left"))
         # not all pairs at once: they may be many, and few of them match
         many = max(_MOST_PAIRS // max(len(self._index), 1), 1)
         parts, made = [], 0

@@ -75,14 +75,18 @@ class Level:
         self.dead += int(self._alive[places].sum())
         self._alive[places] = 0
 
+    def numbers(self) -> Ints:
+        """The number of each entry."""
+        numbers = np.empty_like(self._numbers)
+        numbers[self._places] = self._numbers
+        return numbers
+
     def left(self) -> tuple[pa.RecordBatch, Ints, Ints, Ints, Ints]:
         """What another level is made of: the rows that are still there."""
         places = np.flatnonzero(self._alive)
-        numbers = np.empty_like(self._numbers)
-        numbers[self._places] = self._numbers
         slots = np.repeat(np.arange(len(self._counts)), self._counts)
         highs = self._highs[:, places] if self._is_bounded else np.full((len(self._lows), len(places)), MOST)
-        return self.rows.take(pa.array(places)), numbers[places], slots[places], self._lows[:, places], highs
+        return self.rows.take(pa.array(places)), self.numbers()[places], slots[places], self._lows[:, places], highs
 
     def find(self, slots: Ints, usable: Bools, values: Ints) -> tuple[Ints, Ints]:
         """The rows of the stream and the entries that match, in order of the former."""
@@ -164,8 +168,9 @@ class MatchIndex:
         kept = [_joined([level]) if level.is_thin else level for level in self._levels if len(level)]
         self._levels = sorted(kept, key=len, reverse=True)
 
-    def match(self, rows: pa.RecordBatch) -> tuple[Ints, pa.RecordBatch]:
-        """For each match the number of the stream's row, in order, and the table's row."""
+    def match(self, rows: pa.RecordBatch, in_order: bool = False) -> tuple[Ints, pa.RecordBatch]:
+        """For each match the number of the stream's row, in order, and the table's row; the matches of one row are in
+        order of the table, if asked for."""
         pairs, values = self._parts(self._mine(rows))
         usable = _all_valid([*pairs, *values], rows.num_rows)
         slots = np.zeros(rows.num_rows, dtype=np.int64)
@@ -180,9 +185,12 @@ class MatchIndex:
             return np.empty(0, dtype=np.int64), pa.RecordBatch.from_pylist([], schema=self._kept.arrow)
         left = np.concatenate([left for _, left, _ in found])
         right = [level.rows.take(pa.array(entries)) for level, _, entries in found]
-        if len(found) == 1:
+        if in_order and (self._ranges or len(found) > 1):
+            order = np.lexsort((np.concatenate([level.numbers()[entries] for level, _, entries in found]), left))
+        elif len(found) == 1:
             return left, right[0]
-        order = np.argsort(left, kind="stable")
+        else:
+            order = np.argsort(left, kind="stable")
         return left[order], one_batch(right).take(pa.array(order))
 
     def _parts(self, columns: list[pa.Array]) -> tuple[list[pa.Array], list[pa.Array]]:
