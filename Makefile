@@ -50,7 +50,7 @@ docs: $(STAMP) ## the documentation as web pages, in out/site
 	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	$(BIN)/mkdocs build --strict
 
-thorough: $(STAMP) ## the random tests on twenty times as many examples (hours)
+thorough: $(STAMP) ## the random tests on forty times as many examples (hours)
 	MILLSTREAM_TIER=thorough $(BIN)/python -m pytest -m 'not spark' -n $(WORKERS)
 
 bench: $(STAMP) ## measure: ratios against DuckDB, Polars and bare loops in one run
