@@ -1,8 +1,12 @@
 # Two commands set everything up on a fresh machine: `make run` and `make test`.
 PYTHON ?= python3
 VENV := .venv
+EXTRAS := spark,shell,kafka,server,dev
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# uv installs in a third of pip's time; pip is for where only it knows how to reach the packages (mirrors, proxies)
+INSTALL = $(BIN)/python -m uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[$(1)]' \
+	|| $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[$(1)]'
 ROWS ?= 200000
 # a worker that waits for Spark leaves its core to another
 WORKERS ?= 3
@@ -21,7 +25,8 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	# modules are compiled when they are imported, which most never are
-	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[spark,shell,kafka,server,dev]'
+	-$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt uv
+	$(call INSTALL,$(EXTRAS))
 	touch $(STAMP)
 
 run: $(STAMP) ## run the main job: an auction pipeline on Spark in local mode
@@ -47,7 +52,7 @@ check: $(STAMP) ## lint, types and the fast tests, under a minute or two
 	MILLSTREAM_TIER=quick $(BIN)/python -m pytest -m 'not spark and not slow' -n 2
 
 docs: $(STAMP) ## the documentation as web pages, in out/site
-	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	$(call INSTALL,docs)
 	$(BIN)/mkdocs build --strict
 
 thorough: $(STAMP) ## the random tests on forty times as many examples (hours)
@@ -63,7 +68,7 @@ bench-spark: $(STAMP) ## measure the Spark host against Spark's own operators, t
 	$(BIN)/python benchmarks/spark_latency.py
 
 bench-aggregates: $(STAMP) ## measure aggregates written in SQL: figures 4 to 7 of the Stream Mill paper, as text and PNG
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	$(call INSTALL,bench)
 	$(BIN)/python benchmarks/aggregates.py
 
 bench-relations: $(STAMP) ## measure relations: the thesis' experiments, intervals against changes (about two minutes)

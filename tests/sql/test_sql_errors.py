@@ -26,6 +26,8 @@ CASES = [
     ("SELECT ⟨FROM⟩ s", "expected an expression after SELECT, found 'FROM'", None),
     ("SELECT a,⟨,⟩ b FROM s", "expected an expression, found ','", None),
     ("SELECT f(a,⟨)⟩ FROM s", "expected an expression, found ')'", None),
+    ("SELECT a -> ⟨FROM⟩ s", "expected an expression, found 'FROM'", None),
+    ("SELECT a ->> ⟨<⟩ 1 FROM s", "expected an expression, found '<'", None),
     ("SELECT a AS ⟨FROM⟩ s", "expected a name after AS, found 'FROM'", None),
     ("SELECT a FROM s JOIN t ⟨WHERE⟩ a", "expected ON or USING, found 'WHERE'", None),
     ("SELECT a FROM s ORDER BY a ⟨WHERE⟩ b", "unexpected 'WHERE'", None),

@@ -37,8 +37,8 @@ class ExpressionParser(NestedParser):
     }
     COLUMN_OPERATORS: ClassVar = {
         **{token: DuckDBParser.COLUMN_OPERATORS[token] for token in (TokenType.DOT, TokenType.DCOLON)},
-        TokenType.ARROW: lambda self, this, path: _member("json_extract", this, path),
-        TokenType.DARROW: lambda self, this, path: _member("json_extract_string", this, path),
+        TokenType.ARROW: lambda self, this, path: self._member("json_extract", this, path),
+        TokenType.DARROW: lambda self, this, path: self._member("json_extract_string", this, path),
     }
     NO_PAREN_FUNCTIONS: ClassVar = {
         TokenType.CURRENT_DATE: exp.CurrentDate,
@@ -51,6 +51,12 @@ class ExpressionParser(NestedParser):
     JSON_OPERATORS: ClassVar[dict[TokenType, Callable[..., Any]]] = {}
     ASSIGNMENT: ClassVar[dict[TokenType, type[exp.Expr]]] = {}
     BRACKETS: ClassVar[frozenset[TokenType]] = frozenset((TokenType.L_BRACKET,))
+
+    def _member(self, function: str, document: exp.Expr, path: exp.Expr | None) -> exp.Anonymous:
+        """`document -> path`, said as a call."""
+        if path is None:
+            self.unexpected("an expression")
+        return exp.Anonymous(this=function, expressions=[document, path])
 
     def _parse_hexadecimal(self, token: Token) -> exp.Expr:
         """x'00ff' is bytes, 0xff a number."""
@@ -231,8 +237,3 @@ class ExpressionParser(NestedParser):
         if argument is None:
             return None
         return self._parse_respect_or_ignore_nulls(self._parse_order(self._parse_respect_or_ignore_nulls(argument)))
-
-
-def _member(function: str, document: exp.Expr, path: exp.Expr) -> exp.Anonymous:
-    """`document -> path`, said as a call."""
-    return exp.Anonymous(this=function, expressions=[document, path])
