@@ -112,11 +112,11 @@ def ordered(draw: st.DrawFn, schema: Schema, max_size: int = 24, wild: bool = Tr
 
 
 _BEFORE = st.builds(Between, st.none() | st.integers(4, 9), st.integers(1, 4))
-_FRAMES = st.builds(
-    Frame,
-    st.sampled_from(["rows", "range", "groups"]),
-    st.none() | st.integers(0, 6) | _BEFORE,
-) | st.builds(Frame, st.just("earlier"), _BEFORE)
+_FRAMES = (
+    st.builds(Frame, st.sampled_from(["rows", "range", "groups"]), st.none() | st.integers(0, 6) | _BEFORE)
+    | st.builds(Frame, st.just("earlier"), _BEFORE)
+    | st.builds(Frame, st.just("later"), st.builds(Between, st.integers(4, 9), st.integers(1, 4)))
+)
 
 
 @st.composite
@@ -168,15 +168,15 @@ def over_scenarios(draw: st.DrawFn) -> Scenario:
 
 @st.composite
 def ahead_specs(draw: st.DrawFn) -> AheadSpec:
-    """Frames of rows or of time of which at least one ends after the current row."""
-    unit = draw(st.sampled_from(["rows", "range"]))
+    """Frames of rows or of time of which at least one ends after the current row, or of later rows alone."""
+    unit = draw(st.sampled_from(["rows", "range", "later"]))
     schema = Schema(tuple(COLUMNS[name] for name in ("k", "name", "x", "i", "s", "flag")))
     reach = draw(st.integers(1, 4))
     chosen = []
     for i in range(draw(st.integers(1, 4))):
-        end = -reach if i == 0 else draw(st.integers(-reach, 2))
-        start = draw(st.none() | st.integers(max(end, 0 if end == 0 else end), 5))
-        fits = {fn for fn in NAMES | KNOWN if unit == "rows" or not fn.endswith("_value")}
+        end = -reach if i == 0 else draw(st.integers(-reach, -1 if unit == "later" else 2))
+        start = -1 if unit == "later" else draw(st.none() | st.integers(end, 5))
+        fits = {fn for fn in NAMES | KNOWN if unit != "range" or not fn.endswith("_value")}
         call = draw(aggregate_calls(f"c{i}", [field for field in schema if field.name != "k"], fits, True))
         chosen.append(replace(call, framed=Frame(unit, Between(start, end) if end else start)))
     return AheadSpec(schema, draw(st.sampled_from([(), ("k",), ("name",), ("k", "name"), ("x",)])), tuple(chosen))

@@ -40,6 +40,10 @@ def _key(value: Any) -> Any:
 
 
 def _in_frame(frame: Frame, members: list[int], place: int, times: list[int]) -> list[int]:
+    if frame.unit == "later":
+        before = place - frame.start - 1
+        chosen = members[max(0, before + 1) : max(0, place + 1 - frame.end)]
+        return [j for j in chosen if before < 0 or times[j] > times[members[before]]]
     if frame.unit in ("rows", "earlier"):
         start = 0 if frame.start is None else max(0, place - frame.start)
         chosen = members[start : max(0, place + 1 - frame.end)]

@@ -7,7 +7,7 @@ from typing import Literal
 from millstream.plan.lengths import length_told
 from millstream.records import dataclass
 
-Unit = Literal["rows", "range", "groups", "earlier"]
+Unit = Literal["rows", "range", "groups", "earlier", "later"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Between:
 class Frame:
     """ROWS: the row and `preceding` rows before it. RANGE: rows at most `preceding` µs older, peers included.
     GROUPS: the rows of its time, and of the `preceding` times before it at which its partition has rows.
-    EARLIER: the rows of ROWS that are of earlier times.
+    EARLIER: the rows of ROWS that are of earlier times. LATER: those that are of later times than the row before them.
 
     None is UNBOUNDED; Between is a frame that ends before or after the current row.
     """
@@ -35,10 +35,12 @@ class Frame:
     preceding: int | Between | None
 
     def __post_init__(self) -> None:
-        if self.unit not in ("rows", "range", "groups", "earlier"):
-            raise ValueError(f"a frame is in rows, range, groups or earlier rows, not {self.unit!r}")
+        if self.unit not in ("rows", "range", "groups", "earlier", "later"):
+            raise ValueError(f"a frame is in rows, range, groups, earlier or later rows, not {self.unit!r}")
         if self.unit == "earlier" and self.end < 1:
             raise ValueError("earlier rows are some of those before the current row")
+        if self.unit == "later" and (self.start is None or self.end == 0):
+            raise ValueError("later rows are counted from a row before them to one beside the current row")
         if isinstance(self.preceding, int) and self.preceding < 0:
             raise ValueError("a frame that ends at the current row begins before it")
         if not -(2**62) < (self.start or 0) < 2**62 or not -(2**62) < self.end < 2**62:
@@ -60,7 +62,8 @@ class Frame:
         return self.unit in ("range", "groups")
 
     def __str__(self) -> str:
-        unit, excluded = ("ROWS", " EXCLUDE GROUP") if self.unit == "earlier" else (self.unit.upper(), "")
+        by_time = self.unit in ("earlier", "later")
+        unit, excluded = ("ROWS", " EXCLUDE GROUP") if by_time else (self.unit.upper(), "")
         start = f"{unit} {self._bound(self.start)}"
         return (f"{start} TO {self._bound(self.end)}" if self.end else start) + excluded
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import NoReturn, cast
 
 from sqlglot import exp
 
 from millstream.bind.context import Context
 from millstream.catalog import Clock
 from millstream.plan import nodes as P
-from millstream.plan.windows import Between, Frame
+from millstream.plan.windows import Between, Frame, Unit
 from millstream.records import dataclass
 from millstream.sql import duration_us
 from millstream.types import BIGINT
@@ -20,13 +20,22 @@ MOST_AHEAD = 100_000
 
 
 @dataclass(frozen=True)
+class Parted:
+    """A frame in which EXCLUDE leaves a gap: what is before it, whether the row itself is in it, what is behind it."""
+
+    before: Frame | None
+    own: bool
+    after: Frame | None
+
+
+@dataclass(frozen=True)
 class FrameBinder:
     """Reads the frames of windows over the rows of a plan."""
 
     context: Context
     plan: P.Node
 
-    def frame(self, window: exp.Window, node: exp.Window, is_backward: bool = False) -> Frame | None:
+    def frame(self, window: exp.Window, node: exp.Window, is_backward: bool = False) -> Frame | Parted | None:
         """The rows that a call sees; None if there never are any. If its order is backward in time, what follows
         comes before."""
         spec = window.args.get("spec")
@@ -47,11 +56,6 @@ class FrameBinder:
             self.context.fail("a frame cannot end at UNBOUNDED PRECEDING", node, hint="… AND CURRENT ROW")
         if start == -_UNBOUNDED:
             self.context.fail("a frame cannot begin at UNBOUNDED FOLLOWING", node, hint="BETWEEN CURRENT ROW AND …")
-        if (excluded := _excluded(spec)) in ("GROUP", "TIES") and unit == "rows" and end >= 0 and not is_backward:
-            # what is before the rows of the same time; the row itself is added where only its ties are left out
-            end = max(end, 1)
-            return None if start < end else Frame("earlier", Between(None if start == _UNBOUNDED else start, end))
-        start, end = self._without_excluded(excluded, unit, start, end, node)
         if is_backward:
             start, end = -end, -start
         if end == -_UNBOUNDED:
@@ -60,35 +64,37 @@ class FrameBinder:
             self.check_ahead(-end, node)
         if unit == "groups" and end < 0:
             self.refuse_unended("GROUPS frames that reach beyond the current row need", node)
-        if start < end:
-            return None
-        first = None if start == _UNBOUNDED else start
-        if unit == "groups" and (first is not None or end):
-            return Frame("groups", Between(first, end) if end else first)
-        return Frame("rows" if unit == "rows" else "range", Between(first, end) if end else first)
+        if (excluded := _excluded(spec)) == "NO OTHERS":
+            return _bounded(unit, start, end)
+        return self._with_gap(excluded, unit, start, end, node)
 
-    def excludes_ties(self, window: exp.Window, node: exp.Window) -> bool:
-        """Whether a window leaves out the other rows of the same time, at which it ends."""
-        spec = window.args.get("spec")
-        if spec is None or _excluded(spec) != "TIES":
-            return False
-        unit = str(spec.args.get("kind") or "ROWS").lower()
-        return self._bound(unit, spec, "end", node) == 0
-
-    def _without_excluded(self, excluded: str, unit: str, start: int, end: int, node: exp.Window) -> tuple[int, int]:
-        """The bounds of a frame that begins or ends at what EXCLUDE leaves out: it begins or ends beside it."""
-        if excluded == "NO OTHERS":
-            return start, end
-        if excluded == "TIES" and unit != "rows" and end == 0:
-            excluded = "GROUP"
-        if excluded != ("CURRENT ROW" if unit == "rows" else "GROUP") or (start and end):
-            self.context.refuse(
-                f"EXCLUDE {excluded} is not supported here",
-                node,
-                detail="a frame can leave out its last or first row or group, and ROWS PRECEDING others of its time",
-                hint="ROWS n PRECEDING EXCLUDE CURRENT ROW, or RANGE n SECONDS PRECEDING EXCLUDE GROUP or EXCLUDE TIES",
-            )
-        return (start, 1) if end == 0 else (-1, end)
+    def _with_gap(self, excluded: str, unit: str, start: int, end: int, node: exp.Window) -> Frame | Parted | None:
+        """A frame without what EXCLUDE leaves out, which may divide it."""
+        has_own = start >= 0 >= end
+        before, after = unit, unit
+        if excluded == "CURRENT ROW":
+            if not has_own:
+                return _bounded(unit, start, end)
+            if unit != "rows":
+                self.context.refuse(
+                    f"EXCLUDE CURRENT ROW with {unit.upper()} is not supported",
+                    node,
+                    detail="it would leave out one of the rows of the same time, and keep those before and after it",
+                    hint="EXCLUDE GROUP leaves out all of them, EXCLUDE TIES all but the row; or use ROWS",
+                )
+        elif unit == "rows":
+            before, after = "earlier", "later"
+            if start < -1:
+                self.context.refuse(
+                    f"EXCLUDE {excluded} with ROWS that begin after the next row is not supported",
+                    node,
+                    hint="ROWS BETWEEN 1 FOLLOWING AND …, or RANGE",
+                )
+        own = has_own and excluded == "TIES"
+        parts = _bounded(before, start, max(end, 1)), _bounded(after, min(start, -1), end)
+        if own or None not in parts:
+            return Parted(parts[0], own, parts[1])
+        return parts[0] or parts[1]
 
     def following(self, spec: exp.Expr, node: exp.Window) -> tuple[int, int | None] | None:
         """How many rows before the current one a frame of rows begins, and how many after it it ends (None: with the
@@ -127,7 +133,7 @@ class FrameBinder:
     def count(self, start: exp.Expr, node: exp.Expr, unit: str = "rows") -> int:
         """A number of rows, or of times."""
         if isinstance(start, exp.Literal) and not start.is_string and str(start.this).isdigit():
-            return self._bounded(int(start.this), node)
+            return self._checked(int(start.this), node)
         if start.find(exp.Column) is not None:
             self.context.fail(
                 f"{unit.upper()} takes a constant number of {'rows' if unit == 'rows' else 'times'}, not a column",
@@ -144,7 +150,7 @@ class FrameBinder:
         if Clock.LATENT in self.context.clocks_of(self.plan):
             # latent times are the numbers of arrivals
             if length is None and isinstance(start, exp.Literal) and str(start.this).isdigit():
-                return self._bounded(int(start.this), node)
+                return self._checked(int(start.this), node)
             self.context.refuse(
                 "this stream has no times to measure",
                 node,
@@ -152,16 +158,16 @@ class FrameBinder:
                 hint="RANGE 10 PRECEDING, or declare the stream with ORDER BY column or ORDER BY current_time",
             )
         if length is not None:
-            return self._bounded(length, node)
+            return self._checked(length, node)
         if isinstance(start, exp.Literal) and str(start.this).isdigit():
             if self.context.time_type(self.plan) == BIGINT:
-                return self._bounded(int(start.this), node)
+                return self._checked(int(start.this), node)
             self.context.fail("RANGE needs a unit of time", node, hint=f"RANGE {start.this} SECONDS PRECEDING")
         if isinstance(start, exp.Interval):
             self.context.fail(f"{start.sql()} has no fixed length", node, hint="use weeks, days or smaller units")
         return self.context.fail("RANGE takes a constant duration", node, hint="RANGE 10 SECONDS PRECEDING")
 
-    def _bounded(self, length: int, node: exp.Expr) -> int:
+    def _checked(self, length: int, node: exp.Expr) -> int:
         if abs(length) >= _UNBOUNDED:
             self.context.fail("this window is too long", node, hint="write UNBOUNDED PRECEDING for no limit")
         return length
@@ -175,6 +181,16 @@ class FrameBinder:
         if not isinstance(bound, str):
             distance = self.span(bound, node) if unit == "range" else self.count(bound, node, unit)
         return -distance if spec.args.get(f"{side}_side") == "FOLLOWING" else distance
+
+
+def _bounded(unit: str, start: int, end: int) -> Frame | None:
+    """The frame from `start` to `end`; None if it is empty."""
+    if start < end:
+        return None
+    first = None if start == _UNBOUNDED else start
+    if unit == "groups" and first is None and not end:
+        unit = "range"
+    return Frame(cast(Unit, unit), Between(first, end) if end else first)
 
 
 def _excluded(spec: exp.Expr) -> str:

@@ -15,9 +15,9 @@ from millstream.bind.expressions import ExpressionBinder, call_of, coerce
 from millstream.bind.patterns.windows import PatternWindows
 from millstream.bind.scope import Scope
 from millstream.bind.windows.arranged import OF_WHOLE, ArrangedBinder, needs_all_rows
-from millstream.bind.windows.frames import FrameBinder
+from millstream.bind.windows.frames import FrameBinder, Parted
+from millstream.bind.windows.in_parts import IN_PARTS, Part, over_parts, own_row
 from millstream.bind.windows.order import Sorting, end_of, group_end, sort_partitions
-from millstream.bind.windows.own_row import WITH_OWN, with_own
 from millstream.expressions.functions import resolve
 from millstream.expressions.nested_codes import order_of
 from millstream.expressions.nodes import Case, Column, Expr, Literal
@@ -102,47 +102,49 @@ class WindowBinder:
                 self.context.refuse(f"{call.name} in an order other than time", node, hint="ORDER BY time")
             fn = _BACKWARD.get(fn, fn)
         frame = self.frames.frame(window, node, is_backward)
-        if frame is not None and frame.unit != "rows" and not isinstance(keys, tuple):
-            unit = "EXCLUDE" if frame.unit == "earlier" else frame.unit.upper()
+        parts = (frame.before, frame.after) if isinstance(frame, Parted) else (frame,)
+        units = {part.unit for part in parts if part is not None}
+        if units - {"rows"} and not isinstance(keys, tuple):
+            unit = "EXCLUDE" if units & {"earlier", "later"} else units.pop().upper()
             self.context.refuse(
                 f"{unit} in an order other than time alone is not supported",
                 node,
                 detail=None if window.args.get("spec") else "without a frame, ORDER BY means RANGE UNBOUNDED PRECEDING",
                 hint="use ROWS … PRECEDING",
             )
-        if self.frames.excludes_ties(window, node):
-            if is_backward:
-                self.context.refuse("EXCLUDE TIES in an order other than time", node, hint="ORDER BY time")
-            return self._beside_ties(call, builtin, frame, keys)
-        if frame is None:
-            return Literal(type_, 0 if fn == "count" else None)
-        if frame.end < 0 and frame.unit == "range" and fn in ("first_value", "last_value"):
+        if fn in ("first_value", "last_value") and any(p and p.end < 0 and p.unit == "range" for p in parts):
             self.context.refuse(
                 f"{call.name} over a RANGE that reaches beyond the current row is not supported",
                 node,
                 hint=f"use ROWS … FOLLOWING, or {call.name}(… IGNORE NULLS)",
             )
+        if isinstance(frame, Parted):
+            return self._over_parts(call, replace(builtin, fn=fn), frame, keys)
+        if frame is None:
+            return Literal(type_, 0 if fn == "count" else None)
         return self._call(keys, fn, tuple(map(self._column, builtin.args)), frame, type_, builtin.distinct)
 
-    def _beside_ties(
-        self, call: WrittenCall, builtin: AggregateCall[Expr], frame: Frame | None, keys: Partition
-    ) -> Expr:
-        """An aggregate over the rows before those of the same time, and the row itself."""
+    def _over_parts(self, call: WrittenCall, builtin: AggregateCall[Expr], frame: Parted, keys: Partition) -> Expr:
+        """An aggregate over a frame with a gap."""
 
-        def before(fn: str, arg: Expr | None) -> Expr:
-            of = aggregates.result_type(fn, False, None if arg is None else arg.type)
-            assert of is not None
-            if frame is None:
-                return Literal(of, 0 if fn == "count" else None)
-            return self._call(keys, fn, () if arg is None else (self._column(arg),), frame, of)
+        def over(frame: Frame) -> Part:
+            def part(fn: str, arg: Expr | None) -> Expr:
+                of = aggregates.result_type(fn, False, None if arg is None else arg.type)
+                assert of is not None
+                return self._call(keys, fn, () if arg is None else (self._column(arg),), frame, of)
 
+            return part
+
+        sides = [None if side is None else over(side) for side in (frame.before, frame.after)]
+        parts = [part for part in (sides[0], own_row if frame.own else None, sides[1]) if part is not None]
         is_told = not builtin.counts_once and len(builtin.args) < 2
-        found = with_own(builtin.fn, builtin.arg, before) if is_told else None
+        found = over_parts(builtin.fn, builtin.arg, parts) if is_told else None
         if found is None:
             self.context.refuse(
-                f"{call.name} with EXCLUDE TIES is not supported",
+                f"{call.name} with this EXCLUDE is not supported",
                 call.node,
-                hint=f"use {', '.join(WITH_OWN)}, or EXCLUDE GROUP",
+                detail="the frame has a gap, so its aggregate must follow from those before and behind it",
+                hint=f"use {', '.join(IN_PARTS)} without DISTINCT, or a frame that begins or ends at what it excludes",
             )
         return coerce(found, builtin.type)
 
@@ -239,9 +241,9 @@ class WindowBinder:
         value, number = arranged.nth(call_of(node.this)[1], scalar, node)
         if is_backward or not isinstance(keys, tuple):
             self.frames.refuse_unended("nth_value in an order other than time needs", node)
-        if self.frames.excludes_ties(window, node):
-            self.frames.refuse_unended("nth_value with EXCLUDE TIES needs", node)
         frame = self.frames.frame(window, node)
+        if isinstance(frame, Parted):
+            self.frames.refuse_unended("nth_value over a frame with a gap (EXCLUDE) needs", node)
         if frame is None:
             return Literal(value.type, None)
         if frame.end < 0 and frame.unit == "range":
@@ -346,6 +348,8 @@ class WindowBinder:
         frame = self.frames.frame(window, node)
         if not isinstance(keys, tuple) or self._is_backward(window, keys):
             self.context.refuse("an aggregate written in SQL in an order other than time", node, hint="ORDER BY time")
+        if isinstance(frame, Parted):
+            self.context.refuse("an aggregate written in SQL with this EXCLUDE", node, hint="leave out EXCLUDE")
         if frame is not None and frame.unit == "groups":
             self.context.refuse("an aggregate written in SQL over GROUPS", node, hint="use ROWS or RANGE")
         if frame is None or isinstance(frame.preceding, Between):
@@ -459,7 +463,7 @@ class WindowBinder:
 
 def _of_a_kind(calls: list[AggregateCall[str]]) -> list[tuple[AggregateCall[str], ...]]:
     """Calls that need no later rows, those that need a number of them, and those that need all of some time."""
-    kinds: dict[str, list[AggregateCall[str]]] = {"": [], "rows": [], "range": []}
+    kinds: dict[str, list[AggregateCall[str]]] = {"": [], "rows": [], "range": [], "later": []}
     for call in calls:
         kinds["" if call.frame.end >= 0 else call.frame.unit].append(call)
     return [tuple(alike) for alike in kinds.values() if alike]

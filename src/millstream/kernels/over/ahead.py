@@ -56,7 +56,7 @@ class AheadKernel:
         old = len(state.waiting)
         state.waiting.add(batch)
         rows = state.waiting.all() or batch
-        return self._rows(state, rows, old) if self.spec.unit == "rows" else self._range(state, rows, before)
+        return self._range(state, rows, before) if self.spec.unit == "range" else self._rows(state, rows, old)
 
     def _rows(self, state: AheadState, rows: Batch, old: int) -> Batch:
         reach, codes = self.spec.reach, self._codes(rows)

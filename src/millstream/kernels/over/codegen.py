@@ -72,7 +72,7 @@ def _step(layout: OverLayout) -> str:
     late = [i for i, call in enumerate(layout.spec.calls) if call.frame.has_peers]
     enter = [*_enter(layout), *(line for i in early for line in emit(layout, i))]
     if not late:
-        if any(isinstance(part, Rank) for part in layout.parts) or any(frame.is_earlier for frame in layout.frames):
+        if any(isinstance(part, Rank) for part in layout.parts) or "time" in layout.cell_lanes:
             enter = ["t = time[rows[q]]", *enter]
         template = f"""{head}\
     last = state[LAST]
@@ -167,10 +167,12 @@ def _catch_up(layout: OverLayout, frame: NamedFrame) -> Iterator[str]:
     """The rows that have become old enough to be in a frame enter it."""
     name = frame.name
     end = f"slots[s + {name.upper()}_END]"
-    yield f"while {name}_end < {f'tail + 1 - {name}_until' if frame.is_earlier else 'tail'}:"
+    by_position = frame.is_earlier or frame.is_later
+    yield f"while {name}_end < {f'tail + 1 - {name}_until' if by_position else 'tail'}:"
     yield f"    c = {cell_at(f'{name}_end')}"
-    yield f"    if cells[c + {frame.cell_place}] > {name}_latest:"
-    yield "        break"
+    if not frame.is_later:
+        yield f"    if cells[c + {frame.cell_place}] > {name}_latest:"
+        yield "        break"
     for i, part in enumerate(layout.tables):
         if part.frame == frame:
             yield from indented(_table_room(i, f"{end} = {name}_end"))
@@ -235,6 +237,13 @@ def _room(layout: OverLayout) -> Iterator[str]:
         yield "    group += 1"
     for frame in layout.logged:
         name = frame.name
+        if frame.is_later:
+            yield f"{name}_end = slots[s + {name.upper()}_END]"
+            yield f"{name}_head = slots[s + {name.upper()}_HEAD]"
+            # the row before them is there, too: its time says which rows are later
+            lows.append(f"max(0, tail - {_reach(frame)})")
+            stays.append(f"oldest > tail - {_reach(frame)}")
+            continue
         if frame.is_range and frame.is_delayed:
             until = "1" if frame.is_earlier else f"{name}_until"
             yield f"{name}_latest = max({frame.place}, NULL_INT + {until}) - {until}"
@@ -296,6 +305,10 @@ def _leave(layout: OverLayout, frame: NamedFrame) -> Iterator[str]:
         return
     held = [part for part in layout.parts if isinstance(part, Held) and part.frame == frame]
     taken = [line for part in held if isinstance(part.state, Sums) for line in take(layout, part)]
+    if frame.is_later:
+        yield f"{name}_since = NULL_INT"
+        yield f"if tail > {name}_width:"
+        yield f"    {name}_since = cells[{cell_at(f'(tail - {name}_width - 1)')} + CELL_TIME] + 1"
     if frame.is_range:
         yield f"while {name}_head < {f'{name}_end' if frame.is_delayed else 'tail'}:"
         yield f"    c = {cell_at(f'{name}_head')}"

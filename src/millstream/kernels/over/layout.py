@@ -44,6 +44,11 @@ class NamedFrame:
         return self.frame.unit == "earlier"
 
     @property
+    def is_later(self) -> bool:
+        """Whether rows enter it by their position and leave it by that and their time."""
+        return self.frame.unit == "later"
+
+    @property
     def place(self) -> str:
         """What it measures by: the time of a row, or the number of that time in its partition."""
         return "group" if self.frame.unit == "groups" else "t"

@@ -28,7 +28,7 @@ def low_positions(layout: OverLayout, records: Records) -> Ints:
     tail = records[:, lanes["tail"]]
     low = tail
     for frame in layout.logged:
-        if frame.is_range:
+        if frame.is_range and not frame.is_later:
             low = np.minimum(low, records[:, lanes[f"{frame.name}_{'head' if frame.is_bounded else 'end'}"]])
         else:
             reach = frame.preceding + 1 if frame.is_bounded else frame.frame.end

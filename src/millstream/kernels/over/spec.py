@@ -105,8 +105,10 @@ class AheadSpec(_Calls):
                 raise ValueError(f"{call.fn} does not reach ahead")
             if self.unit == "range" and call.fn in ("first_value", "last_value", "nth_value"):
                 raise ValueError(f"{call.fn} of a range that reaches ahead")
-            if self.unit == "groups":
-                raise ValueError("groups do not reach ahead")
+            if self.unit in ("groups", "earlier"):
+                raise ValueError(f"{self.unit} does not reach ahead")
+            if self.unit == "later" and call.frame.start != -1:
+                raise ValueError("later rows begin with the next one")
         _ = self.behind
 
     @property
@@ -115,8 +117,8 @@ class AheadSpec(_Calls):
 
     @property
     def reach(self) -> int:
-        """How far ahead the farthest frame ends."""
-        return max((-call.frame.end for call in self.calls), default=0)
+        """How far ahead the farthest frame ends; later rows are seen from the row behind it."""
+        return max((-call.frame.end for call in self.calls), default=0) + (self.unit == "later")
 
     @cached_property
     def args(self) -> tuple[str, ...]:
@@ -141,7 +143,7 @@ class AheadSpec(_Calls):
                 calls.append(AggregateCall.over(f"rows{i}", "count", REAL, self._frame(call.frame), False, BIGINT))
         keys = tuple(f"key{i}" for i in range(len(self.keys)))
         ends = None
-        if self.ends is not None and self.unit == "rows":
+        if self.ends is not None and self.unit != "range":
             ends = keys[self.keys.index(self.ends)]
         return OverSpec(Schema((*fields, Field(REAL, BOOLEAN))), keys, tuple(calls), ends)
 
