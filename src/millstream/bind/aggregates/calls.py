@@ -246,6 +246,8 @@ def bind_builtin(call: WrittenCall, rows: ExpressionBinder, any_value: str = "fi
         fn = fn.removesuffix("_by") + "_by"
         args = (args[0], order_of(args[-1]))
     distinct = call.distinct and bool(args) and not is_idempotent(call)
+    if distinct and fn == "count":
+        args = (order_of(args[0]), *args[1:])
     if distinct and call.fn in IN_ORDER:
         context.fail(f"{call.name} takes no DISTINCT", call.node, hint="leave DISTINCT out")
     type_ = aggregates.result_type(fn, distinct, *(arg.type for arg in args))

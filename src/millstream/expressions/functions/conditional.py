@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial, reduce
+
 from millstream.errors import BindError, UnsupportedError
 from millstream.expressions.functions.casts import coerce
 from millstream.expressions.functions.registry import Rule, define, unify
-from millstream.expressions.nodes import Call, Case, Expr
+from millstream.expressions.nodes import Call, Case, Expr, Literal
 from millstream.types import BOOLEAN, NULL
 
 
@@ -31,12 +33,24 @@ def _if(args: tuple[Expr, ...]) -> Expr | None:
 
 def _same_type(name: str) -> Rule:
     def rule(args: tuple[Expr, ...]) -> Expr | None:
-        if any(arg.type.is_nested for arg in args):
-            raise UnsupportedError(f"{name} of arrays, structs and maps", hint="CASE WHEN a < b THEN a ELSE b END")
         same = unify(args)
+        if same is not None and same[0].type.is_nested:
+            return reduce(partial(_chosen, name), same)
         return None if same is None else Call(same[0].type, name, same)
 
     return rule
+
+
+def _chosen(name: str, one: Expr, other: Expr) -> Expr:
+    """One of two nested values, by what they are ordered by."""
+    from millstream.expressions.nested_codes import order_of
+
+    compares = {"nullif": "=", "greatest": "<", "least": ">"}[name]
+    chooses_other = Call(BOOLEAN, compares, (order_of(one), order_of(other)))
+    if name == "nullif":
+        return case(((chooses_other, Literal(NULL, None)),), one)
+    is_null = tuple(Call(BOOLEAN, "is_null", (value,)) for value in (one, other))
+    return case(((is_null[0], other), (is_null[1], one), (chooses_other, other)), one)
 
 
 def _coalesce(args: tuple[Expr, ...]) -> Expr | None:
