@@ -176,11 +176,16 @@ def told(expr: Expr) -> str:
     >>> told(Cast(INTEGER, Column(BIGINT, "$s1", "sum(v)")))
     'CAST(sum(v) AS INTEGER)'
     """
-    return str(transform(expr, lambda part: Column(part.type, _said(part)) if isinstance(part, Column) else part))
+    return str(transform(expr, _as_said))
 
 
-def _said(column: Column) -> str:
-    return column.name if column.said is None else column.said
+def _as_said(part: Expr) -> Expr:
+    match part:
+        case Column(type=type_, name=name, said=said):
+            return Column(type_, name if said is None else said)
+        case Call(fn="$total", args=(high, *_)):
+            return high
+    return part
 
 
 def conjuncts(predicate: Expr) -> tuple[Expr, ...]:

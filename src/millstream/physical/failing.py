@@ -31,13 +31,17 @@ def without_failing_rows(node: Physical) -> Physical:
                 return replace(node, input=below)
             stage = LenientStage(ComputeStage(below.schema, node.predicate, node.columns))
             return Staged(node.schema, below, stage, spans=node.spans, lasts=node.lasts)
-        case Staged(input=below) | TableJoin(input=below):
+        case Staged(input=below):
             return replace(node, input=without_failing_rows(below))
+        case TableJoin(input=below, pairs=pairs, residual=residual):
+            passing = tuple((_passing(mine), _passing(theirs)) for mine, theirs in pairs)
+            rest = None if residual is None else _tried(residual)
+            return replace(node, input=without_failing_rows(below), pairs=passing, residual=rest)
         case Apply(over=over, spec=JoinSpec(residual=Expr() as residual) as spec):
-            sure, doubtful = _divided(residual)
-            if doubtful:
-                residual = conjunction((*sure, resolve(_PASSING, (conjunction(doubtful),))))
-            return replace(node, over=tuple(map(without_failing_rows, over)), spec=replace(spec, residual=residual))
+            over = tuple(without_failing_rows(_with_tried_keys(child, spec)) for child in over)
+            return replace(node, over=over, spec=replace(spec, residual=_tried(residual)))
+        case Apply(over=over, spec=JoinSpec() as spec):
+            return replace(node, over=tuple(without_failing_rows(_with_tried_keys(child, spec)) for child in over))
         case Apply(over=over):
             return replace(node, over=tuple(map(without_failing_rows, over)))
     return node
@@ -55,29 +59,87 @@ def failed_rows(plan: Physical) -> Physical | None:
             found[Staged(FAILED_SCHEMA, node.input, replace(node.stage, failed=True))] = None
         if isinstance(node, Apply) and isinstance(node.spec, JoinSpec) and node.spec.residual is not None:
             found |= dict.fromkeys(_failing_pairs(node, node.spec, node.spec.residual))
+        if isinstance(node, Compute) or (isinstance(node, Staged) and isinstance(node.stage, LenientStage)):
+            found |= dict.fromkeys(_failing_keys(node))
+        if isinstance(node, TableJoin):
+            found |= dict.fromkeys(_failing_matches(node))
     if len(found) < 2:
         return next(iter(found), None)
     return Apply(FAILED_SCHEMA, tuple(found), MergeSpec(FAILED_SCHEMA, len(found)))
 
 
-def _divided(condition: Expr) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
-    """The parts of a condition that cannot fail, and those that can."""
+def _passing(expr: Expr) -> Expr:
+    """NULL where it cannot be computed."""
+    return resolve(_PASSING, (expr,)) if can_fail(expr) else expr
+
+
+def _with_tried_keys(node: Physical, spec: JoinSpec) -> Physical:
+    """What a join reads, with NULL for keys that cannot be computed: they match nothing."""
+    if not isinstance(node, Compute) or node.columns is None:
+        return node
+    others = {name for _, name in spec.columns} | (set() if spec.residual is None else columns_of(spec.residual))
+    keys = set(spec.by) - others
+    columns = tuple((name, _passing(expr) if name in keys else expr) for name, expr in node.columns)
+    return replace(node, columns=columns)
+
+
+def _failing_keys(node: Compute | Staged) -> list[Physical]:
+    """The rows of which a join could not compute what it compares."""
+    made = node.stage.compute if isinstance(node, Staged) and isinstance(node.stage, LenientStage) else node
+    assert isinstance(made, Compute | ComputeStage)
+    columns = made.columns or ()
+    tried = tuple((name, expr.args[0]) for name, expr in columns if isinstance(expr, Call) and expr.fn == _PASSING)
+    if not tried or isinstance(node.input, StoredTable):
+        return []
+    predicate = None if made.predicate is None else _tried(made.predicate)
+    stage = LenientStage(ComputeStage(node.input.schema, predicate, tried), failed=True)
+    return [Staged(FAILED_SCHEMA, node.input, stage)]
+
+
+def _tried(condition: Expr) -> Expr:
+    """A condition that does not hold where it cannot be computed: the parts that cannot fail, then all that can."""
     parts = conjuncts(condition)
-    return tuple(part for part in parts if not can_fail(part)), tuple(part for part in parts if can_fail(part))
+    doubtful = tuple(filter(can_fail, parts))
+    if not doubtful:
+        return condition
+    return conjunction((*(part for part in parts if part not in doubtful), _passing(conjunction(doubtful))))
+
+
+def _divided(condition: Expr) -> tuple[Expr | None, Expr | None]:
+    """What of such a condition is sure, and what is tried."""
+    parts = conjuncts(condition)
+    tried = [part for part in parts if isinstance(part, Call) and part.fn == _PASSING]
+    sure = tuple(part for part in parts if part not in tried)
+    return conjunction(sure) if sure else None, tried[0].args[0] if tried else None
+
+
+def _failing_matches(node: TableJoin) -> list[Physical]:
+    """The rows of which a join with a stored table could not compute what it compares, and the pairs of which it could
+    not compute the rest of its condition."""
+    found: list[Physical] = []
+    keys = [mine.args[0] for mine, _ in node.pairs if isinstance(mine, Call) and mine.fn == _PASSING]
+    tried = tuple((f"key{i}", key) for i, key in enumerate(keys))
+    if tried:
+        stage = LenientStage(ComputeStage(node.input.schema, None, tried), failed=True)
+        found.append(Staged(FAILED_SCHEMA, node.input, stage))
+    sure, doubtful = (None, None) if node.residual is None else _divided(node.residual)
+    if doubtful is not None:
+        pairs = replace(node, schema=node.both, residual=sure, how="inner", mark="", kept=None)
+        stage = LenientStage(ComputeStage(pairs.schema, doubtful, None), failed=True)
+        found.append(Staged(FAILED_SCHEMA, pairs, stage))
+    return found
 
 
 def _failing_pairs(node: Apply, spec: JoinSpec, condition: Expr) -> list[Physical]:
     """The pairs of rows that a join could not compute its condition of: an inner join by what is sure, tested again."""
-    parts = conjuncts(condition)
-    tried = next((part.args[0] for part in parts if isinstance(part, Call) and part.fn == _PASSING), None)
+    sure, tried = _divided(condition)
     if tried is None:
         return []
-    sure = tuple(part for part in parts if not (isinstance(part, Call) and part.fn == _PASSING))
     read = sorted(columns_of(tried)) or list(spec.left.names[:1])
     pairs = replace(
         spec,
         how="inner",
-        residual=conjunction(sure) if sure else None,
+        residual=sure,
         columns=tuple(("left" if name in spec.left else "right", name) for name in read),
     )
     joined = Apply(pairs.output, node.over, pairs, spans=node.spans)

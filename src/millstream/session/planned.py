@@ -17,6 +17,7 @@ from millstream.physical.failing import failed_rows, without_failing_rows
 from millstream.physical.nested import NestedError, with_codes
 from millstream.physical.nodes import streams_of
 from millstream.physical.planner import plan_physical
+from millstream.physical.sums import in_halves
 from millstream.plan.costs.statistics import UNKNOWN, Statistics
 from millstream.plan.failed import FailedRows
 from millstream.plan.nodes import Node
@@ -70,7 +71,11 @@ def plan_query(
 ) -> Planned:  # fmt: skip
     """The way from a bound query to what runs: rules, then the physical plan."""
     plan, trace = run_rules(
-        computed_before(bound.plan, how.lenient), OPTIMIZE if how.rules else (), disabled, how.known, why_slow
+        computed_before(in_halves(bound.plan) if how.lenient else bound.plan, how.lenient),
+        OPTIMIZE if how.rules else (),
+        disabled,
+        how.known,
+        why_slow,
     )
     try:
         physical = plan_physical(with_codes(plan), how.relations)

@@ -6,9 +6,9 @@ from functools import partial, reduce
 
 from millstream.errors import BindError, UnsupportedError
 from millstream.expressions.functions.casts import coerce
-from millstream.expressions.functions.registry import Rule, define, unify
+from millstream.expressions.functions.registry import Rule, always, define, unify
 from millstream.expressions.nodes import Call, Case, Expr, Literal
-from millstream.types import BOOLEAN, NULL
+from millstream.types import BIGINT, BOOLEAN, NULL
 
 
 def case(whens: tuple[tuple[Expr, Expr], ...], default: Expr) -> Case:
@@ -80,6 +80,10 @@ def _failed(args: tuple[Expr, ...]) -> Expr | None:
     return Call(BOOLEAN, "$failed", args)
 
 
+def _total(args: tuple[Expr, ...]) -> Expr | None:
+    return Call(BIGINT, "$total", args)
+
+
 define("coalesce(x [, ...])", _coalesce, kernel=True, aliases=("ifnull", "nvl"))
 define("nullif(x, y)", _same_type("nullif"), kernel=True)
 define("greatest(x [, ...])", _same_type("greatest"), kernel=True)
@@ -89,3 +93,7 @@ define("try(x)", _try, duckdb="TRY({0})", spark=_not_in_spark)
 # what TRY is of a condition under on_error = 'row': where it fails is told elsewhere
 define("$passing(x)", _passing, duckdb="TRY({0})", spark=_not_in_spark)
 define("$failed(x)", _failed, duckdb="(TRY(({0}) IS NULL) IS NULL)")
+# a sum of BIGINTs from the sums of their upper and lower halves, so that its overflow is the failure of a row; the keys
+# behind them are for ERRORS(query)
+define("$total(high, low [, ...])", _total, duckdb="CAST(CAST({0} AS HUGEINT) * 4294967296 + {1} AS BIGINT)",
+       spark="CAST(CAST({0} AS DECIMAL(19, 0)) * 4294967296 + {1} AS BIGINT)", fails=always)  # fmt: skip

@@ -19,8 +19,8 @@ from millstream.hosts.spark.session import FILES, VARIABLES, check_streaming, co
 from millstream.hosts.spark.spans import with_ends
 from millstream.hosts.spark.sqltext import spark_sql, spark_value
 from millstream.hosts.spark.stage import LateRows, Stage
-from millstream.hosts.spark.steps import Computed, FromRows, KernelOpening, StageStep, Unpack
-from millstream.hosts.spark.tables import SparkTable
+from millstream.hosts.spark.steps import Computed, FromRows, KernelOpening, StageStep, TableStep, Unpack
+from millstream.hosts.spark.tables import SparkTable, collected
 from millstream.hosts.spark.wire import can_travel, wire_sql
 from millstream.kernels.contract import KernelSpec
 from millstream.limits import NO_LIMITS, Limits
@@ -362,6 +362,11 @@ def table_joined(branch: Branch, node: TableJoin, table: SparkTable) -> Branch:
     """Each row with its matches; the table goes to every task."""
     from pyspark.sql import functions as F
 
+    compared = [expr for pair in node.pairs for expr in pair]
+    compared += [] if node.residual is None else [node.residual]
+    if not all(map(in_spark_sql, compared)):
+        rows = collected(table.df.select(*(f"d{i}" for i in range(len(node.table.schema)))), node.table.schema)
+        return in_workers(branch).after(TableStep(node, rows), node.schema)
     branch = branch.settled()
     if node.how in ("single", "mark"):
         return _looked_up(branch, node, table)

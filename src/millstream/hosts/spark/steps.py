@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -21,10 +21,12 @@ from millstream.errors import EngineError
 from millstream.hosts.pieces import Bounded
 from millstream.hosts.spark import blobs
 from millstream.hosts.spark.carry import Carried, Carrier, schemas_of, stepped_with
+from millstream.hosts.table_join import FixedTable, TableMatches
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
 from millstream.kernels.compute import ComputeStage
 from millstream.kernels.contract import Kernel, KernelSpec, Partials, RowStage
 from millstream.limits import NO_LIMITS, Limits
+from millstream.physical.nodes import TableJoin
 from millstream.records import dataclass
 from millstream.schema import Schema
 
@@ -163,6 +165,20 @@ class StageStep:
 
     def build(self) -> Callable[[Batch], Batch]:
         return self.stage.step
+
+
+@dataclass(frozen=True)
+class TableStep:
+    """Each row with its matches in a stored table, by conditions that Spark SQL has not; the table travels along."""
+
+    node: TableJoin
+    rows: pa.Table = field(compare=False)
+
+    def __call__(self, batches: Batches) -> Batches:
+        return map(self.build(), batches)
+
+    def build(self) -> Callable[[Batch], Batch]:
+        return TableMatches(self.node, FixedTable(self.rows)).step
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,14 @@ import json
 import logging
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from millstream.arrays import to_numpy
 from millstream.errors import DataError
-from millstream.expressions.nodes import Expr, columns_of, told
+from millstream.expressions.nodes import Call, Column, Expr, told, walk
 from millstream.kernels.batch import Batch, Ints
 from millstream.kernels.compute import Computation, ComputeStage
 from millstream.kernels.relations.signs import SIGN
@@ -89,16 +90,26 @@ def _failing(compute: ComputeStage, rows: pa.RecordBatch) -> dict[int, Expr]:
 
 def _told(batch: Batch, failing: list[Expr]) -> Batch:
     """Failed rows as what ERRORS(q) shows of them: the values that could not be computed with."""
-    reads = {expr: sorted(columns_of(expr)) for expr in failing}
     rows = batch.rows.to_pylist()
     texts = [
-        json.dumps({name: row[name] for name in reads[expr]}, default=str, ensure_ascii=False)
-        for row, expr in zip(rows, failing, strict=True)
+        json.dumps(_read(expr, row), default=str, ensure_ascii=False) for row, expr in zip(rows, failing, strict=True)
     ]
     reasons = [f"cannot evaluate {told(expr)}" for expr in failing]
     columns = [pa.array(reasons, pa.string()), pa.array(texts, pa.string())]
     shown = pa.RecordBatch.from_arrays(columns, schema=FAILED_SCHEMA.arrow)
     return replace(batch.with_rows(shown), other=None)
+
+
+def _read(expr: Expr, row: dict[str, Any]) -> dict[str, Any]:
+    """The values that an expression reads, in the words of the query."""
+    values: dict[str, Any] = {}
+    for part in walk(expr):
+        match part:
+            case Call(fn="$total", args=(Column() as high, Column() as low, *_)):
+                values[told(high)] = row[high.name] * 2**32 + row[low.name]
+            case Column(name=name):
+                values.setdefault(told(part), row[name])
+    return dict(sorted(values.items()))
 
 
 _warned: set[LenientStage] = set()
