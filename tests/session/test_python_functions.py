@@ -81,6 +81,7 @@ def test_a_function_that_fails_stops_its_query_or_leaves_the_row_out() -> None:
     db.execute("SET on_error = 'row'")
     lenient, bad = db.sql("SELECT picky(n) AS p FROM s", name="lenient"), db.sql("SELECT * FROM ERRORS(lenient)")
     db.push("s", ROWS)
+    assert q.fetch()["p"].to_pylist() == [1]
     with pytest.raises(ms.DataError, match="function picky failed") as failure:
         q.fetch()
     assert failure.value.detail == "ValueError: no twos"

@@ -10,7 +10,7 @@ from threading import Lock
 import pyarrow as pa
 
 from millstream import limits
-from millstream.errors import MillstreamError, ours
+from millstream.errors import DataError, MillstreamError, ours
 from millstream.hosts.embedded.consumers import Consumers, VertexGroup
 from millstream.hosts.embedded.operators import (
     ComputeColumns,
@@ -285,6 +285,11 @@ def _ask(vertex: Vertex, consumers: list[tuple[Vertex, int]], batch: Batch) -> N
         try:
             result = _stepped(consumer, batch.on_port(port))
         except Exception as error:
+            if isinstance(error, DataError) and isinstance(consumer.operator, ComputeColumns):
+                # rows that came before the failing one may only be in its batch because small pushes wait
+                before = consumer.operator.before_failing(batch)
+                if before is not None:
+                    emit(consumer, before)
             # also one that is nobody's fault but ours: half the queries with a push and half without it would be worse
             _cut(consumer, ours(error))
             vertex.consumers.remove(consumer)

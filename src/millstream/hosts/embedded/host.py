@@ -396,7 +396,7 @@ class EmbeddedHost(Lifecycle):
 
     def fetch(self, name: str) -> pa.Table:
         running = self._look(name)
-        if running.error is not None:
+        if running.error is not None and not running.results.unfetched():
             raise running.error
         if self.journal is None:
             batches = running.results.fetch()

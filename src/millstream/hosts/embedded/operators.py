@@ -13,6 +13,7 @@ from millstream.kernels.batch import Batch
 from millstream.kernels.compute import ComputeStage
 from millstream.kernels.contract import Kernel, KernelSpec
 from millstream.kernels.saving import states as saving
+from millstream.kernels.streams.failing import failing_places
 from millstream.limits import Limits
 from millstream.physical.nodes import Compute, Staged, TableJoin
 from millstream.schema import Schema
@@ -77,10 +78,18 @@ class ComputeColumns(Stateless):
 
     def __init__(self, node: Compute) -> None:
         self.schema = node.schema
-        self._compute = ComputeStage(node.input.schema, node.predicate, node.columns).build()
+        self._stage = ComputeStage(node.input.schema, node.predicate, node.columns)
+        self._compute = self._stage.build()
 
     def step(self, batch: Batch) -> Batch:
         return self._compute.step(batch)
+
+    def before_failing(self, batch: Batch) -> Batch | None:
+        """What becomes of the rows before the first one that cannot be computed; None if there are none."""
+        first = min(failing_places(self._stage, batch.rows), default=0)
+        if not first:
+            return None
+        return self._compute.step(batch.slice(0, first).with_upto(int(batch.time[:first].max())))
 
 
 class RunStage(Stateless):

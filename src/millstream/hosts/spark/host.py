@@ -442,7 +442,7 @@ class SparkHost(Programs):
 
     def fetch(self, name: str) -> pa.Table:
         running = self._running(name)
-        if running.error is not None:
+        if running.error is not None and not running.results.unfetched():
             raise running.error
         return running.fetched()
 

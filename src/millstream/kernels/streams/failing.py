@@ -52,7 +52,7 @@ class LenientStage:
         try:
             made = self._computation.step(batch)
         except DataError as error:
-            failing = _failing(self.compute, batch.rows)
+            failing = failing_places(self.compute, batch.rows)
             if not failing:
                 raise
             failed = np.array(sorted(failing), np.int64)
@@ -66,7 +66,7 @@ class LenientStage:
         return Batch.empty(FAILED_SCHEMA.arrow, batch.upto, batch.port) if self.failed else made
 
 
-def _failing(compute: ComputeStage, rows: pa.RecordBatch) -> dict[int, Expr]:
+def failing_places(compute: ComputeStage, rows: pa.RecordBatch) -> dict[int, Expr]:
     """The positions of rows that fail, and an expression that does. Columns count where the predicate holds."""
     from millstream.expressions.evaluator import compile_filter, failing_rows
 

@@ -165,11 +165,13 @@ class Player:
         for name in self._running():
             if name in self._failed:
                 continue
+            rows[name] = []
             try:
-                rows[name] = format_rows(self._database.query(name).fetch())
+                while found := format_rows(self._database.query(name).fetch()):
+                    rows[name] += found
             except ms.MillstreamError as error:
                 self._failed.add(name)
-                rows[name] = [FAILURE + error.message]
+                rows[name].append(FAILURE + error.message)
         return rows
 
     def _row(self, record: Record, line: str) -> Any:
