@@ -39,7 +39,22 @@ OperationalError = errors.ConnectorError
 IntegrityError = errors.DataError
 InternalError = errors.StateError
 
-STRING, BINARY, NUMBER, DATETIME, ROWID = "STRING", "BINARY", "NUMBER", "DATETIME", "ROWID"
+
+class TypeCodes:
+    """Equal to the type codes in `description` of one kind: they are names of Arrow types."""
+
+    def __init__(self, *beginnings: str) -> None:
+        self._beginnings = beginnings
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, str) and other.startswith(self._beginnings))
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+STRING, BINARY, ROWID = TypeCodes("string", "large_string"), TypeCodes("binary", "large_binary"), TypeCodes("rowid")
+NUMBER = TypeCodes("int", "uint", "float", "halffloat", "double", "decimal", "bool")
+DATETIME = TypeCodes("date", "time", "duration")
 Date, Time, Timestamp, Binary = dt.date, dt.time, dt.datetime, bytes
 DateFromTicks, TimestampFromTicks = dt.date.fromtimestamp, dt.datetime.fromtimestamp
 
@@ -61,8 +76,11 @@ class Connection:
 
     def __init__(self, database: Database) -> None:
         self.database = database
+        self._closed = False
 
     def cursor(self) -> DbCursor:
+        if self._closed:
+            raise ProgrammingError("this connection is closed", hint="open another with connect()")
         return DbCursor(self)
 
     def commit(self) -> None:
@@ -72,6 +90,7 @@ class Connection:
         raise NotSupportedError("there are no transactions to roll back")
 
     def close(self) -> None:
+        self._closed = True
         self.database.close()
 
     def __enter__(self) -> Connection:
@@ -101,7 +120,7 @@ class DbCursor:
     @property
     def rowcount(self) -> int:
         """The rows of the last result; -1 for statements without rows and for continuous queries."""
-        return len(self._rows) if isinstance(self._result, Result) else -1
+        return self._result.fetch().num_rows if isinstance(self._result, Result) else -1
 
     def execute(self, operation: str, parameters: _Parameters | None = None) -> DbCursor:
         """Run one or more statements; `?` and `$name` in them take the parameters."""

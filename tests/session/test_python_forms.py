@@ -91,6 +91,9 @@ def test_cursors() -> None:
         assert cursor.fetchmany(1) == [(2, "b")]
         assert cursor.fetchall() == [(3, "c")]
         assert cursor.fetchone() is None
+        assert cursor.rowcount == 3
+        codes = [column[1] for column in cursor.description or ()]
+        assert codes[0] == dbapi.NUMBER != codes[1] and codes[1] == dbapi.STRING
         assert list(cursor.execute("SELECT k FROM t ORDER BY k")) == [(1,), (2,), (3,)]
         with pytest.raises(dbapi.Error):
             cursor.execute("SELECT nothing FROM t")
@@ -99,6 +102,8 @@ def test_cursors() -> None:
         cursor.close()
         with pytest.raises(dbapi.ProgrammingError):
             cursor.fetchone()
+    with pytest.raises(dbapi.Error, match="this connection is closed"):
+        connection.cursor()
 
 
 def test_cursors_over_streams() -> None:

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from sqlglot import exp
 
-from millstream import limits
+from millstream import library, limits
 from millstream.bind.context import Context
 from millstream.bind.nested import bind_type, packed, split_path
 from millstream.bind.patterns.outside import refuse_outside
@@ -303,6 +303,9 @@ class ExpressionBinder:
             return body if definition.returns is None else functions.cast(body, definition.returns)
 
     def _resolve(self, name: str, args: tuple[Expr, ...], node: exp.Expr) -> Expr:
+        is_ours = aggregates.canonical_name(name) is not None or name in library.TOPICS
+        if functions.lookup(name) is None and not is_ours and (hint := functions.other_aggregate(name)) is not None:
+            self.context.fail(f"there is no aggregate {name} over streams", node, hint=hint)
         with self.context.blaming(node):
             return functions.resolve(name, args)
 

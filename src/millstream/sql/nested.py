@@ -79,8 +79,13 @@ class NestedParser(IntervalParser):
         return self._parse_name("the name of a field")
 
     def _parse_nested_type(self) -> exp.DataType | None:
-        """STRUCT, ROW or MAP with what they hold, in parentheses or between < and >."""
+        """STRUCT, ROW or MAP with what they hold, in parentheses or between < and >; or ARRAY<type>."""
         word, opening = self._curr.text.upper(), self._next.token_type if self._next else None
+        if word == "ARRAY" and opening is TokenType.LT:
+            self._advance(2)
+            element = self._parse_inner_type()
+            self._expect(TokenType.GT, "'>'")
+            return exp.DataType(this=exp.DType.ARRAY, expressions=[element], nested=True)
         if word not in ("STRUCT", "ROW", "MAP", "ENUM") or opening not in _CLOSING:
             return None
         if word == "ENUM":

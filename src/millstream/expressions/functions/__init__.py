@@ -11,7 +11,7 @@ from millstream.expressions.functions import arrays, conditional, json, numeric,
 from millstream.expressions.functions.casts import cast, cast_can_fail, coerce, widens
 from millstream.expressions.functions.conditional import case
 from millstream.expressions.functions.literals import interval, literal
-from millstream.expressions.functions.longtail import resolve_in_duckdb, signature
+from millstream.expressions.functions.longtail import other_aggregate, resolve_in_duckdb, signature
 from millstream.expressions.functions.nested import array_of, field, field_names, nested, struct
 from millstream.expressions.functions.registry import FUNCTIONS, REFUSED, Function, known_names, lookup, unify
 from millstream.expressions.nodes import CATCHING, NESTED, Call, Cast, Expr, Literal
@@ -31,6 +31,7 @@ __all__ = [
     "literal",
     "lookup",
     "nested",
+    "other_aggregate",
     "resolve",
     "struct",
     "unify",

@@ -43,6 +43,13 @@ _ELSEWHERE = {
 """Functions of other engines, and what to write instead."""
 
 
+def other_aggregate(name: str) -> str | None:
+    """Of an aggregate that only DuckDB has, what to use instead, or how to define it; None if it is none."""
+    if name not in ALLOWED or "aggregate" not in _kinds(name) or _kinds(name) & {"scalar", "macro"}:
+        return None
+    return _ELSEWHERE.get(name) or f"define it: CREATE AGGREGATE {name}(…)"
+
+
 def resolve_in_duckdb(name: str, args: tuple[Expr, ...]) -> Expr:
     """The call of a function we have no entry for, typed by DuckDB; BindError if DuckDB has no such scalar function."""
     kinds = _kinds(name) if name in ALLOWED else frozenset()
