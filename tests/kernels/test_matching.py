@@ -102,6 +102,10 @@ def test_what_is_found_is_what_matches(name: str, steps: list[Any]) -> None:
             if matches(pairs, parts, event, row)
         )
         assert got == want
+        assert np.flatnonzero(index.matched(stream)).tolist() == sorted({i for i, _ in want})
+        sizes, right = index.lists(stream)
+        rows_of = np.repeat(np.arange(stream.num_rows), sizes).tolist()
+        assert sorted(zip(rows_of, right.column("id").to_pylist(), strict=True)) == want
 
 
 def test_compiled_and_python_find_the_same() -> None:

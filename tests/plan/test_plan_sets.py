@@ -34,7 +34,8 @@ def shown(kind: str, texts: list[str], off: str) -> str:
             return "\n".join(f"{row['queries']} queries: {row['operator']}" for row in found) or "nothing is shared"
         used = sorted(set(re.findall(r"\$([a-z]\w*)", texts[0])))
         rows = [{"id": i, **{name: f"n{i}" if name == "name" else i for name in used}} for i in range(5)]
-        plan = db.sql_many(texts[0], rows, key="id", name="many").explain().partition("physical plan")[2]
+        many = db.sql_many(texts[0], rows, key="id", name="many", merged=kind == "merged")
+        plan = many.explain().partition("physical plan")[2]
         return "\n".join(line[2:] for line in plan.splitlines()[1:] if line.strip())
 
 

@@ -26,6 +26,10 @@ SETS = {
 }
 
 
+def shown(row: dict[str, Any]) -> str:
+    return repr({name: sorted(value) if isinstance(value, list) else value for name, value in row.items()})
+
+
 def results(db: Any) -> dict[str, list[str]]:
     db.execute("CREATE STREAM s (k INT, name VARCHAR, v DOUBLE, t INT) ORDER BY t")
     db.execute("CREATE TABLE limits (id VARCHAR PRIMARY KEY, kind INT, low DOUBLE)")
@@ -33,10 +37,12 @@ def results(db: Any) -> dict[str, list[str]]:
     db.execute("INSERT INTO limits VALUES ('a', 1, 2), ('b', 2, 3), ('c', 2, 1); DELETE FROM limits WHERE id = 'b'")
     sets = {name: db.sql_many(text, CONSTANTS, key="id", name=name) for name, text in SETS.items()}
     sets["followed"] = db.query_set("followed")
+    for name in ("chosen", "follows"):
+        sets[f"{name} once"] = db.sql_many(SETS[name], CONSTANTS, key="id", merged=True)
     alone = [db.sql(f"SELECT v, t FROM s WHERE k = {i % 4} AND v <= {i}", name=f"alone{i}") for i in range(9)]
     db.push("s", ROWS)
     db.finish()
-    found = {name: sorted(map(repr, many.fetch().to_pylist())) for name, many in sets.items()}
+    found = {name: sorted(map(shown, many.fetch().to_pylist())) for name, many in sets.items()}
     shared = db.sql("SHOW SHARING").arrow().to_pylist()
     assert any(row["queries"] == 9 and row["operator"].startswith("Filter") for row in shared)
     return found | {query.name: [repr(row) for row in query.fetch().to_pylist()] for query in alone}

@@ -13,6 +13,7 @@ from millstream.errors import DataError
 from millstream.expressions.evaluator import compile_filter
 from millstream.expressions.nodes import Column, columns_of, conjunction
 from millstream.kernels.batch import Batch, Ints
+from millstream.kernels.keys.words import Bools
 from millstream.kernels.matching import MatchIndex, split_condition
 from millstream.physical.nodes import SEVERAL_ROWS, StoredTable, TableJoin
 from millstream.records import dataclass
@@ -102,20 +103,14 @@ class TableMatches:
         if not len(batch):
             return Batch.empty(self.schema.arrow, batch.upto, batch.port)
         self._refresh()
+        if self._node.how in ("semi", "anti", "mark"):
+            return self._told(batch, self._have_matches(batch.rows))
+        if self._node.how == "gather":
+            return self._gathered(batch)
         left, right = self._matches(batch.rows)
         match self._node.how:
-            case "inner" if (number := self._number) in self._columns.names and number is not None:
-                self._tables.met(str(self._node.table.table), right.column(number).to_numpy())
-            case "semi":
-                return batch.take(np.unique(left))
-            case "anti":
-                return batch.take(_missing(left, len(batch)))
-            case "mark":
-                marks = np.zeros(len(batch), dtype=bool)
-                marks[left] = True
-                return batch.with_rows(
-                    pa.RecordBatch.from_arrays([*batch.rows.columns, pa.array(marks)], schema=self.schema.arrow)
-                )
+            case "inner":
+                self._tell_met(right)
             case "left" | "single" as how:
                 if how == "single" and len(np.unique(left)) < len(left):
                     raise DataError(SEVERAL_ROWS, hint="aggregate it: (SELECT max(…) …), or use IN")
@@ -124,8 +119,51 @@ class TableMatches:
                 left = np.concatenate([left, missing])[order]
                 right = right.take(pa.array(order, mask=order >= right.num_rows))
         matched = batch.take(left)
-        leaving = list(self.schema.names[len(self._node.input.schema) :])
-        return matched.with_rows(_side_by_side(matched.rows, right.select(leaving), self.schema))
+        return matched.with_rows(_side_by_side(matched.rows, right.select(self._leaving), self.schema))
+
+    @property
+    def _leaving(self) -> list[str]:
+        """The columns of the table that leave the join."""
+        return list(self.schema.names[len(self._node.input.schema) :])
+
+    def _tell_met(self, right: pa.RecordBatch) -> None:
+        if (number := self._number) is not None and number in self._columns.names:
+            self._tables.met(str(self._node.table.table), right.column(number).to_numpy())
+
+    def _gathered(self, batch: Batch) -> Batch:
+        """Each row that has matches once, with these as arrays."""
+        if self._rest is None and (self._node.pairs or self._condition.ranges):
+            sizes, right = self._index.lists(batch.rows)
+        else:
+            left, right = self._matches(batch.rows)
+            sizes = np.bincount(left, minlength=len(batch))
+        self._tell_met(right)
+        matched = batch
+        if not sizes.all():
+            matched, sizes = batch.take(np.flatnonzero(sizes)), sizes[sizes > 0]
+        offsets = pa.array(np.append(0, np.cumsum(sizes)), pa.int32())
+        names = self._leaving
+        lists = [
+            pa.ListArray.from_arrays(offsets, right.column(name)).cast(self.schema[name].type.arrow) for name in names
+        ]
+        return matched.with_rows(_side_by_side(matched.rows, pa.RecordBatch.from_arrays(lists, names), self.schema))
+
+    def _told(self, batch: Batch, found: Bools) -> Batch:
+        """Rows by whether they have matches."""
+        match self._node.how:
+            case "mark":
+                columns = [*batch.rows.columns, pa.array(found)]
+                return batch.with_rows(pa.RecordBatch.from_arrays(columns, schema=self.schema.arrow))
+            case "anti":
+                found = ~found
+        return batch if found.all() else batch.take(np.flatnonzero(found))
+
+    def _have_matches(self, rows: pa.RecordBatch) -> Bools:
+        if self._rest is None and (self._node.pairs or self._condition.ranges):
+            return self._index.matched(rows)
+        found = np.zeros(rows.num_rows, dtype=np.bool_)
+        found[self._matches(rows)[0]] = True
+        return found
 
     def _refresh(self) -> None:
         """Bring the index up to date: by the rows that came and went if they are known, otherwise by reading all."""

@@ -14,6 +14,7 @@ from millstream.plan import nodes as P
 from millstream.plan import relations as R
 from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.aggregates import BESIDE
+from millstream.plan.events.algebra import Times
 from millstream.plan.node import Kind
 from millstream.plan.patterns.search import Match
 from millstream.plan.ties import Ties
@@ -21,7 +22,7 @@ from millstream.plan.unnest import Unnest
 from millstream.schema import Schema
 from millstream.types import BLOB
 
-_BY_ROW = (P.Filter, P.Project, P.Union, P.JoinTable, P.AssignWindows, Unnest)
+_BY_ROW = (P.Filter, P.Project, P.Union, P.JoinTable, P.AssignWindows, Unnest, Times)
 """operators that evaluate expressions, or keep nothing"""
 
 _KEEPING_ROWS = (P.Over, P.Sessions, P.Aggregate, P.Group, P.Yield, P.RowSlots)

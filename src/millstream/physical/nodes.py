@@ -13,7 +13,7 @@ from typing import Literal as OneOf
 from millstream.expressions.nodes import Column, Expr
 from millstream.kernels.contract import KernelSpec, Partials, RowStage
 from millstream.kernels.window_groups.spec import WindowGroupSpec
-from millstream.plan.nodes import TableHow
+from millstream.plan.nodes import TableHow, table_join_schema
 from millstream.records import dataclass
 from millstream.schema import Schema
 
@@ -134,10 +134,10 @@ class TableJoin(Physical):
 
     def keeping(self, wanted: Set[str]) -> TableJoin:
         """The join without those columns of the table that nobody wants."""
-        if self.how not in ("inner", "left") or self.kept is not None:
+        if self.how not in ("inner", "left", "gather") or self.kept is not None:
             return self
         fields = tuple(field for field in self.table.schema if field.name in wanted)
-        schema = Schema((*self.input.schema.fields, *fields))
+        schema = table_join_schema(self.input.schema, Schema(fields), self.how, self.mark)
         return self if schema == self.schema else replace(self, schema=schema, kept=tuple(f.name for f in fields))
 
     @property

@@ -106,7 +106,7 @@ def unique_key(node: Node) -> frozenset[str] | None:
             known = unique_key(below)
             kept = {expr.name: name for name, expr in columns if isinstance(expr, Column)}
             return frozenset(kept[name] for name in known) if known is not None and known <= kept.keys() else None
-        case JoinTable(input=below, how="semi" | "anti" | "mark" | "single"):
+        case JoinTable(input=below, how="semi" | "anti" | "mark" | "single" | "gather"):
             return unique_key(below)
         case Join(left=left, right=right, how=how):
             of_left, of_right = unique_key(left), unique_key(right)

@@ -8,15 +8,32 @@ join with the constants tells them when something was found. Events that no quer
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
-from millstream.expressions.nodes import Column, Expr, columns_of, conjunction, conjuncts, substitute
+from millstream.expressions.nodes import (
+    Call,
+    Cast,
+    Column,
+    Expr,
+    Literal,
+    Parameter,
+    columns_of,
+    conjunction,
+    conjuncts,
+    substitute,
+    transform,
+)
+from millstream.plan.events.algebra import DUR, Fold, Next
 from millstream.plan.node import Node
 from millstream.plan.nodes import Filter, Project
 from millstream.records import dataclass
 
 CHANNEL = "$member"
 """begins the names of columns that only the conditions of queries read"""
+
+DURATION = f"{CHANNEL}.duration"
+"""how long an event lasted that was found"""
 
 
 @dataclass(frozen=True)
@@ -63,3 +80,42 @@ def _projected(inner: Channel, columns: tuple[tuple[str, Expr], ...]) -> Channel
     kept = {name: named[name] for name in read}
     plan = Project(inner.plan, (*columns, *more))
     return Channel(plan, tuple(substitute(condition, kept) for condition in inner.asked))
+
+
+@dataclass(frozen=True)
+class Widest:
+    """An operator with the longest duration that queries allow, and their own as conditions on what it finds."""
+
+    node: Next | Fold
+    asked: tuple[Expr, ...]
+
+
+def widest_duration(node: Next | Fold, longest: Mapping[str, int]) -> Widest | None:
+    """NEXT and FOLD for queries that allow durations of different lengths, by a parameter.
+
+    An event waits for the first that meets the other conditions. What is found later lasts longer, so a query that
+    does not allow that one allows none after it either: it may as well leave it out behind the operator.
+    """
+    asked: list[Expr] = []
+    kept: list[Expr] = []
+    for part in () if node.condition is None else conjuncts(node.condition):
+        match part:
+            case Call(fn="<=" | "<", args=(Column(name=name), Cast(arg=Parameter()) | Parameter() as length)) if (
+                name == DUR and (parameter := _parameter(length)).name in longest
+            ):
+                most = Literal(parameter.type, longest[parameter.name])
+                asked.append(replace(part, args=(replace(part.args[0], name=DURATION), length)))
+                kept.append(replace(part, args=(part.args[0], transform(length, lambda e, m=most: _put(e, m)))))
+            case _:
+                kept.append(part)
+    return Widest(replace(node, condition=conjunction(tuple(kept))), tuple(asked)) if asked else None
+
+
+def _parameter(length: Expr) -> Parameter:
+    made = length.arg if isinstance(length, Cast) else length
+    assert isinstance(made, Parameter)
+    return made
+
+
+def _put(expr: Expr, literal: Literal) -> Expr:
+    return literal if isinstance(expr, Parameter) else expr

@@ -25,7 +25,7 @@ from millstream.plan.node import (
 )
 from millstream.records import dataclass
 from millstream.schema import Field, Schema
-from millstream.types import BOOLEAN
+from millstream.types import ARRAY, BOOLEAN
 
 __all__ = [
     "MOST_INPUTS",
@@ -223,7 +223,7 @@ class Distinct(Unary):
         return "Distinct"
 
 
-TableHow = OneOf["inner", "left", "single", "semi", "anti", "mark"]
+TableHow = OneOf["inner", "left", "single", "semi", "anti", "mark", "gather"]
 
 
 @dataclass(frozen=True)
@@ -233,6 +233,7 @@ class JoinTable(Node):
     `pairs` are equalities (stream side, table side); `residual` is any further condition on both. With `left`, a row
     without a match appears once with NULLs; `single` is the same where more than one match is an error. `semi` and
     `anti` give the rows that have a match, or none; `mark` gives all, and tells which in a column named `mark`.
+    `gather` gives the rows that have a match once each, with the columns of all matches as arrays.
     """
 
     input: Node
@@ -285,6 +286,8 @@ def table_join_schema(stream: Schema, table: Schema, how: TableHow, mark: str) -
             return stream
         case "mark":
             return Schema((*stream.fields, Field(mark, BOOLEAN)))
+        case "gather":
+            return Schema((*stream.fields, *(Field(each.name, ARRAY(each.type)) for each in table)))
     return Schema(stream.fields + table.fields)
 
 

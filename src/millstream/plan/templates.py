@@ -25,9 +25,9 @@ from millstream.expressions.nodes import (
 from millstream.expressions.nodes import (
     walk as parts_of,
 )
-from millstream.plan.channels import channel_of
+from millstream.plan.channels import DURATION, channel_of, widest_duration
 from millstream.plan.event_joins import AsofJoin
-from millstream.plan.events.algebra import Fold, Next
+from millstream.plan.events.algebra import Fold, Next, Times
 from millstream.plan.node import Kind, Node, Pairs
 from millstream.plan.nodes import Filter, JoinTable, Project, TableHow, TableScan, passthrough
 from millstream.plan.patterns.search import Match, Reach
@@ -54,6 +54,8 @@ class ConstantsTable:
     key: str
     columns: Schema
     number: str
+    longest: tuple[tuple[str, int], ...] = ()
+    """of parameters that are whole numbers, the greatest value of queries that start together"""
 
     def rows(self, wanted: frozenset[str]) -> Node:
         """The table as plans read it: the number as `QUERY`, and the parameters that are wanted."""
@@ -87,14 +89,17 @@ SHARING = {
 those of the in-process host, as it adds a query to those that run"""
 
 
-def for_all(plan: Node, constants: ConstantsTable, without: frozenset[str] = frozenset()) -> Node:
+def for_all(plan: Node, constants: ConstantsTable, without: frozenset[str] = frozenset(), merged: bool = False) -> Node:
     """The plan that runs a template for every row of its constants, some rules of sharing left out; before its own
-    columns it has the number of the query and its key."""
+    columns it has the number of the query and its key. If `merged`, a row is there once for several queries where they
+    are looked up last, with their numbers and keys as arrays."""
     validity = plan if isinstance(plan, Validity) else None
     body = plan if validity is None else validity.input
     key = frozenset([constants.key])
     shared = _Sharing(constants, frozenset(SHARING) - without).lift(body, key)
     made = shared.plan if shared.is_apart else _paired(body, constants, (), key)
+    if merged and validity is None:
+        made = _gathered(made, constants.table) or made
     names = (QUERY, parameter_column(constants.key), *body.schema.names)
     made = Project(made, tuple((name, Column(made.schema[name].type, name)) for name in names))
     return made if validity is None else replace(validity, input=made)
@@ -198,14 +203,27 @@ class _Sharing:
     def _channel(self, node: Next | Fold, own: frozenset[str], above: frozenset[str]) -> _Lifted | None:
         """One operator for all queries, which choose among what it found; None if they differ in more than in what they
         choose of the first stream."""
-        if not {CHANNELS, LIFT, INDEX} <= self._rules or own or parameters_of(node.right):
+        if not {CHANNELS, LIFT, INDEX} <= self._rules or parameters_of(node.right):
             return None
         channel = channel_of(node.left, lambda expr: bool(_parameters_in(expr)))
-        if channel is None or not channel.asked or parameters_of(channel.plan):
+        if channel is None or parameters_of(channel.plan):
             return None
-        wanted = _paired(channel.plan, self._constants, channel.asked, frozenset(), "semi")
-        found = replace(node, left=wanted)
-        made = _paired(found, self._constants, channel.asked, above)
+        found: Node = node
+        lengths: tuple[Expr, ...] = ()
+        if own:
+            widest = widest_duration(node, dict(self._constants.longest))
+            if widest is None or _own_parameters(widest.node):
+                return None
+            found, lengths = widest.node, widest.asked
+        if not (channel.asked or lengths):
+            return None
+        left = channel.plan
+        if channel.asked:
+            left = _paired(left, self._constants, channel.asked, frozenset(), "semi")
+        found = found.with_inputs((left, node.right))
+        if lengths:
+            found = Times(found, ((DURATION, "duration"),), lengths[0].children()[0].type)
+        made = _paired(found, self._constants, (*channel.asked, *lengths), above)
         kept = (*node.schema.names, QUERY, *map(parameter_column, sorted(above)))
         return _Lifted(Project(made, tuple((name, Column(made.schema[name].type, name)) for name in kept)), True)
 
@@ -255,6 +273,29 @@ def _paired(
         return joined
     kept = {*plan.schema.names, QUERY, *map(parameter_column, above)}
     return Project(joined, tuple(column for column in passthrough(joined.schema) if column[0] in kept))
+
+
+def _gathered(node: Node, table: str) -> Node | None:
+    """The same rows, once each for all queries that they are for; None if something is done to them for each query."""
+    match node:
+        case JoinTable(table=Project(input=TableScan(table=name)), how="inner") if name == table:
+            return replace(node, how="gather")
+        case Times(input=below):
+            made = _gathered(below, table)
+            return made if made is None else node.with_inputs((made,))
+        case Project(input=below, columns=columns):
+            made = _gathered(below, table)
+            if made is None:
+                return None
+            nested = {field.name: field.type for field in made.schema if field.type != below.schema[field.name].type}
+            if any(columns_of(expr) & nested.keys() and not isinstance(expr, Column) for _, expr in columns):
+                return None
+            kept = (
+                (name, replace(expr, type=nested.get(expr.name, expr.type)) if isinstance(expr, Column) else expr)
+                for name, expr in columns
+            )
+            return Project(made, tuple(kept))
+    return None
 
 
 def _equality(part: Expr) -> tuple[Expr, Expr] | None:

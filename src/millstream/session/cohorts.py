@@ -49,13 +49,15 @@ class QuerySetDef:
     table: str | None = field(default=None, metadata={"later": True})
     """the stored table whose rows it follows"""
     sink: SinkDef | None = field(default=None, metadata={"later": True})
+    merged: bool = field(default=False, metadata={"later": True})
+    """whether a row is given once for all queries that emit it"""
 
 
 def is_open(plan: Physical, table: str) -> bool:
     """Whether no state is shared: every row that a kernel takes in is of one query, by the join with the constants."""
 
     def is_apart(node: Physical) -> bool:
-        if isinstance(node, TableJoin) and node.how == "inner" and node.table.table == table:
+        if isinstance(node, TableJoin) and node.how in ("inner", "gather") and node.table.table == table:
             return True
         below = [child for child in node.inputs if not isinstance(child, StoredTable)]
         return bool(below) and all(map(is_apart, below))

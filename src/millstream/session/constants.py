@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millstream.errors import DataError
+from millstream.schema import Schema
 from millstream.types import SqlType
 
 Rows = Any
 """constants: dicts, an Arrow table or a DataFrame"""
+
+Fixed = tuple[tuple[str, Any], ...]
+"""the parameters that a plan is made of, with their values"""
 
 _SAMPLES: dict[str, Any] = {
     "BOOLEAN": True, "DOUBLE": 1.0, "VARCHAR": "a", "DECIMAL": Decimal(1), "BLOB": b"a", "DATE": dt.date(2000, 1, 1),
@@ -26,6 +32,13 @@ _SAMPLES: dict[str, Any] = {
 def sample_of(type_: SqlType) -> Any:
     """A constant with which a plan can be tried."""
     return _SAMPLES.get(type_.name, 1)
+
+
+def longest_of(table: pa.Table, schema: Schema) -> tuple[tuple[str, int], ...]:
+    """The greatest values of columns with whole numbers."""
+    wanted = [each.name for each in schema if each.type.is_integer and each.name in table.column_names]
+    found = ((name, pc.max(table.column(name)).as_py()) for name in wanted)
+    return tuple((name, most) for name, most in found if most is not None)
 
 
 def put(array: Any, places: Any, values: Any) -> Any:
@@ -50,3 +63,26 @@ def as_table(rows: Rows) -> pa.Table:
         return pa.Table.from_pylist(list(rows))
     except (pa.ArrowInvalid, TypeError, AttributeError) as error:
         raise DataError(f"constants are dicts, an Arrow table or a DataFrame: {error}") from None
+
+
+def typed(rows: Rows, schema: Schema) -> pa.Table:
+    """Constants as a table with these columns."""
+    table = as_table(rows)
+    if missing := [field.name for field in schema if field.name not in table.column_names]:
+        raise DataError(f"the constants have no column {missing[0]}")
+    try:
+        return table.select(list(schema.names)).cast(schema.arrow)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise DataError(f"constants do not have the types of the first ones: {error}") from None
+
+
+def divided(table: pa.Table, fixed: tuple[str, ...]) -> Iterator[tuple[Fixed, Any]]:
+    """The places of the rows that have equal values for what plans are made of."""
+    if not fixed:
+        yield (), np.arange(table.num_rows)
+        return
+    places: dict[tuple[Any, ...], list[int]] = {}
+    for place, values in enumerate(zip(*(table.column(name).to_pylist() for name in fixed), strict=True)):
+        places.setdefault(values, []).append(place)
+    for values, own in places.items():
+        yield tuple(zip(fixed, values, strict=True)), np.array(own)

@@ -125,14 +125,15 @@ class Database(Guarded):
         return result
 
     @in_turn
-    def sql_many(self, text: str, rows: Any, key: str, name: str | None = None) -> QuerySet:
+    def sql_many(self, text: str, rows: Any, key: str, name: str | None = None, merged: bool = False) -> QuerySet:
         """Start many continuous queries of one shape: `text` with parameters, and a row of constants for each query.
 
         `rows` are dicts, an Arrow table or a DataFrame with a column for each `$parameter`; the column `key`
-        identifies each query. All queries run as one.
+        identifies each query. All queries run as one. If `merged`, a row that several queries emit is there once,
+        with the list of their keys as column `queries`.
         """
         self._require_open()
-        return self.sets.start(self.free_name(name), text, rows, key)
+        return self.sets.start(self.free_name(name), text, rows, key, merged)
 
     def query_set(self, name: str) -> QuerySet:
         """The set of queries of that name."""

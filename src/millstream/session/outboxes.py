@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millstream.kernels.batch import Ints
 from millstream.kernels.jit import compile_kernel, source_of
 from millstream.kernels.matching import tally_loops
 from millstream.session.constants import put
 
+_count_rows = compile_kernel(source_of(tally_loops), "count_rows")
 _admit_rows = compile_kernel(source_of(tally_loops), "admit_rows")
 
 
@@ -24,6 +26,7 @@ class Outboxes:
         self._most = most
         self._stops = stops
         self._turn = 1
+        self._closed = False
         self._live: Any = np.empty(0, dtype=np.bool_)
         self._emitted: Any = np.empty(0, dtype=np.int64)
         nothing = np.empty(0, dtype=np.int64)
@@ -38,11 +41,15 @@ class Outboxes:
     def close(self, numbers: Ints) -> None:
         """Queries go: rows of theirs that come later are for nobody."""
         self._live[numbers] = False
+        self._closed = True
 
     def admit(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows that are taken of those that came, which begin with the number of their query: those of queries that
-        are there, and have room for them."""
-        numbers, most = rows.column(0).to_numpy(), self._most()
+        """The rows that are taken of those that came, which begin with the number of their query, or the numbers of
+        their queries: those of queries that are there, and have room for them."""
+        numbers, most = _flat(rows.column(0)).to_numpy(), self._most()
+        if not most and not self._closed:
+            _count_rows(len(numbers), 0, len(numbers), numbers, self._emitted)
+            return rows
         if most and len(self._turns) < len(self._live):
             own = (self._turns, self._waiting, self._over)
             more = np.zeros(len(self._live) - len(self._turns), dtype=np.int64)
@@ -52,7 +59,14 @@ class Outboxes:
             len(numbers), 0, len(numbers), numbers, self._live, self._emitted, self._turns, self._waiting, self._turn,
             most, self._over, kept,
         )  # fmt: skip
-        return rows if made == len(numbers) else rows.take(pa.array(kept[:made]))
+        return rows if made == len(numbers) else _only(rows, kept[:made])
+
+    def only_open(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows without those of queries that are gone."""
+        if not self._closed:
+            return rows
+        alive = self._live[_flat(rows.column(0)).to_numpy()]
+        return rows if alive.all() else _only(rows, np.flatnonzero(alive))
 
     def fetched(self) -> Ints:
         """All rows that waited were fetched. The queries that stop, as they had too many."""
@@ -60,10 +74,6 @@ class Outboxes:
         if not len(self._over) or not self._stops():
             return np.empty(0, dtype=np.int64)
         return np.flatnonzero((self._over > 0) & self._live[: len(self._over)])
-
-    def is_open(self, numbers: Ints) -> Any:
-        """Whether each of these is a query that is there."""
-        return self._live[numbers]
 
     def emitted(self, numbers: Ints) -> Ints:
         """How many rows of each were taken."""
@@ -75,6 +85,32 @@ class Outboxes:
             return np.zeros(len(numbers), dtype=np.int64)
         known = numbers < len(self._over)
         return np.where(known, self._over[np.where(known, numbers, 0)], 0)
+
+
+def merged(rows: pa.Table) -> pa.Table:
+    """Rows that begin with the keys of their queries as an array, whether they came so or with one key each."""
+    if pa.types.is_list(rows.schema.field(0).type):
+        return rows
+    keys = rows.column(0).combine_chunks()
+    lists = pa.ListArray.from_arrays(pa.array(np.arange(len(keys) + 1), pa.int32()), keys)
+    return rows.set_column(0, rows.schema.names[0], lists)
+
+
+def _flat(numbers: pa.Array) -> pa.Array:
+    """The numbers of queries, of which a row has one or several."""
+    return numbers.flatten() if pa.types.is_list(numbers.type) else numbers
+
+
+def _only(rows: pa.RecordBatch, kept: Ints) -> pa.RecordBatch:
+    """Rows for fewer queries: for those at some places among the numbers of all. Numbers and keys come first."""
+    if not pa.types.is_list(rows.column(0).type):
+        return rows.take(pa.array(kept))
+    sizes = pc.list_value_length(rows.column(0)).to_numpy()
+    left = np.bincount(np.repeat(np.arange(len(sizes)), sizes)[kept], minlength=len(sizes))
+    offsets = pa.array(np.append(0, np.cumsum(left)), pa.int32())
+    lists = [pa.ListArray.from_arrays(offsets, column.flatten().take(pa.array(kept))) for column in rows.columns[:2]]
+    made = pa.RecordBatch.from_arrays([*lists, *rows.columns[2:]], names=rows.schema.names).cast(rows.schema)
+    return made.filter(pa.array(left > 0))
 
 
 def rows_in(numbers: Ints, cohorts: Any, met: Sequence[Ints | None], otherwise: Ints) -> Ints:

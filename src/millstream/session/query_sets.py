@@ -29,8 +29,8 @@ from millstream.physical.nodes import Apply, walk
 from millstream.plan.templates import CHANNELS, CannotShare, ConstantsTable, for_all, for_sink
 from millstream.schema import Field, Schema
 from millstream.session.cohorts import Cohort, CohortDef, QuerySetDef, is_open
-from millstream.session.constants import Rows, as_table, put, sample_of
-from millstream.session.outboxes import Outboxes, counters, rows_in
+from millstream.session.constants import Fixed, Rows, as_table, divided, longest_of, put, sample_of, typed
+from millstream.session.outboxes import Outboxes, counters, merged, rows_in
 from millstream.session.query import Query
 from millstream.session.turns import in_turn
 from millstream.sql.parameters import Symbol
@@ -50,13 +50,21 @@ class QuerySet:
     """Standing queries of one shape, made by `sql_many`. Their results carry the key of the query as column `query`."""
 
     def __init__(
-        self, database: Database, name: str, text: str, key: str, table: str | None = None, sink: SinkDef | None = None
+        self,
+        database: Database,
+        name: str,
+        text: str,
+        key: str,
+        table: str | None = None,
+        sink: SinkDef | None = None,
+        merged: bool = False,
     ) -> None:
         self.name = name
         self.sql = text
         self.key = key
         self.table = table
         self.sink = sink
+        self.merged = merged
         self._database = database
         self._cohorts: list[Cohort] = []
         self._made = 0
@@ -97,7 +105,7 @@ class QuerySet:
                 # all of them start, or none does
                 self._bound(dict(fixed))
         for fixed, places, running in divided:
-            cohort = running or self._start(fixed)
+            cohort = running or self._start(fixed, table.take(pa.array(places)))
             cohorts[places] = self._cohorts.index(cohort)
             self._database.perform(act.ChangeRows(cohort.table, numbered.take(pa.array(places)), None))
             cohort.size += len(places)
@@ -111,7 +119,7 @@ class QuerySet:
         self._number_of = put(self._number_of, slots, numbers)
         self._cohort_of = put(self._cohort_of, slots, cohorts)
 
-    def _open_for(self, fixed: tuple[tuple[str, Any], ...]) -> Cohort | None:
+    def _open_for(self, fixed: Fixed) -> Cohort | None:
         return next((each for each in self._cohorts if each.open and each.fixed == fixed and not each.ended), None)
 
     @in_turn
@@ -168,14 +176,15 @@ class QuerySet:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the results: the query's key first."""
+        """The columns of the results: the query's key first, or the keys of the queries."""
         hidden = 1 if self.sink is None else 0
         if self._cohorts:
-            return pa.schema(list(self._cohorts[0].query.schema)[hidden:])
+            return self._formed(pa.schema(list(self._cohorts[0].query.schema)[hidden:]).empty_table()).schema
         sample = {name: sample_of(self._schema[name].type) for name in self._fixed}
         bound = self._planned(sample, ConstantsTable("", self.key, self._columns, NUMBER))[1]
         types = (each.type.arrow for each in bound.plan.schema)
-        return pa.schema([pa.field(*each) for each in zip(bound.names, types, strict=True)][hidden:])
+        columns = [pa.field(*each) for each in zip(bound.names, types, strict=True)]
+        return self._formed(pa.schema(columns[hidden:]).empty_table()).schema
 
     def fetch(self) -> pa.Table:
         """The rows emitted since the last fetch. Rows of one query are in order, those of different queries in any."""
@@ -192,10 +201,12 @@ class QuerySet:
         rows = cohort.query.fetch()
         if self._is_saved:
             batches = [self._boxes.admit(batch) for batch in rows.to_batches()]
-            rows = pa.Table.from_batches(batches, rows.schema)
-        elif not (alive := self._boxes.is_open(rows.column(NUMBER).to_numpy())).all():
-            rows = rows.filter(pa.array(alive))
-        return rows.remove_column(0)
+        else:
+            batches = [self._boxes.only_open(batch) for batch in rows.to_batches()]
+        return self._formed(pa.Table.from_batches(batches, rows.schema).remove_column(0))
+
+    def _formed(self, rows: pa.Table) -> pa.Table:
+        return merged(rows) if self.merged else rows
 
     @property
     def _is_saved(self) -> bool:
@@ -339,14 +350,13 @@ class QuerySet:
     def definition(self) -> QuerySetDef:
         """What is kept of the set."""
         cohorts = tuple(CohortDef(each.fixed, each.table, each.query.name, each.open) for each in self._cohorts)
-        return QuerySetDef(
-            self.name, self.sql, self.key, self._schema, self._fixed, cohorts, self._made, self.table, self.sink
-        )
+        own = (self.name, self.sql, self.key, self._schema, self._fixed)
+        return QuerySetDef(*own, cohorts, self._made, self.table, self.sink, self.merged)
 
     @staticmethod
     def reopened(database: Database, kept: QuerySetDef) -> QuerySet:
         """The set that was kept: its programs run already, and its queries are what their tables hold."""
-        made = QuerySet(database, kept.name, kept.sql, kept.key, kept.table, kept.sink)
+        made = QuerySet(database, kept.name, kept.sql, kept.key, kept.table, kept.sink, kept.merged)
         made.hold()
         made._know(kept.schema)
         made._fixed, made._made = kept.fixed, kept.made
@@ -405,16 +415,17 @@ class QuerySet:
         if self.table is not None:
             # instances that queries share would be seen by those that come later: then each keeps its own
             without |= {CHANNELS}
-        made = for_all(plan, constants, without)
+        made = for_all(plan, constants, without, self.merged)
         if self.sink is not None:
             return action, Bound(for_sink(made, constants), ("query", *action.bound.names))
-        return action, Bound(made, (NUMBER, "query", *action.bound.names))
+        return action, Bound(made, (NUMBER, "queries" if self.merged else "query", *action.bound.names))
 
-    def _start(self, fixed: tuple[tuple[str, Any], ...]) -> Cohort:
+    def _start(self, fixed: Fixed, rows: pa.Table | None = None) -> Cohort:
         self._made += 1
         name = self.name if self._made == 1 else f"{self.name}${self._made}"
         table = f"{name}$constants"
-        constants = ConstantsTable(table, self.key, self._columns, NUMBER)
+        longest = () if rows is None else longest_of(rows, self._schema)
+        constants = ConstantsTable(table, self.key, self._columns, NUMBER, longest)
         action, bound = self._planned(dict(fixed), constants)
         self._database.perform(act.Define(TableDef(table, self._columns)))
         self._database.tables.tell_changes(table, NUMBER)
@@ -441,25 +452,11 @@ class QuerySet:
         cohort.size = 0
         cohort.ended = True
 
-    def _divided(self, table: pa.Table) -> Iterable[tuple[tuple[tuple[str, Any], ...], Any]]:
-        """The rows that have equal values for what plans are made of."""
-        if not self._fixed:
-            yield (), np.arange(table.num_rows)
-            return
-        places: dict[tuple[Any, ...], list[int]] = {}
-        for place, values in enumerate(zip(*(table.column(name).to_pylist() for name in self._fixed), strict=True)):
-            places.setdefault(values, []).append(place)
-        for values, own in places.items():
-            yield tuple(zip(self._fixed, values, strict=True)), np.array(own)
+    def _divided(self, table: pa.Table) -> Iterable[tuple[Fixed, Any]]:
+        return divided(table, self._fixed)
 
     def _table_of(self, rows: Rows) -> pa.Table:
-        table = as_table(rows)
-        if missing := [field.name for field in self._schema if field.name not in table.column_names]:
-            raise DataError(f"the constants have no column {missing[0]}")
-        try:
-            return table.select(list(self._schema.names)).cast(self._schema.arrow)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise DataError(f"constants do not have the types of the first ones: {error}") from None
+        return typed(rows, self._schema)
 
     def _known(self, keys: pa.Array) -> Any:
         """The slots of keys, -1 for those of no query."""

@@ -26,9 +26,9 @@ class QuerySets:
         self._database = database
         self._sets: dict[str, QuerySet] = {}
 
-    def start(self, name: str, text: str, rows: Rows, key: str) -> QuerySet:
+    def start(self, name: str, text: str, rows: Rows, key: str, merged: bool) -> QuerySet:
         """Start a set of queries."""
-        made = QuerySet(self._database, name, text, key)
+        made = QuerySet(self._database, name, text, key, merged=merged)
         made.begin(rows)
         return made
 

@@ -368,7 +368,7 @@ def table_joined(branch: Branch, node: TableJoin, table: SparkTable) -> Branch:
         rows = collected(table.df.select(*(f"d{i}" for i in range(len(node.table.schema)))), node.table.schema)
         return in_workers(branch).after(TableStep(node, rows), node.schema)
     branch = branch.settled()
-    if node.how in ("single", "mark"):
+    if node.how in ("single", "mark", "gather"):
         return _looked_up(branch, node, table)
     ours, theirs = node.input.schema, node.table.schema
     conditions = [f"{spark_sql(mine, ours)} = {spark_sql(other, theirs, 'd')}" for mine, other in node.pairs]
@@ -406,6 +406,10 @@ def _looked_up(branch: Branch, node: TableJoin, table: SparkTable) -> Branch:
         found = f"filter({found}, m -> {spark_sql(node.residual, node.both, 'c', len(ours), within='m')})"
     if node.how == "mark":
         made = [f"size({found}) > 0 AS c{len(ours)}"]
+    elif node.how == "gather":
+        df = df.where(f"size({found}) > 0")
+        kept = [name for name, other in zip(names, theirs.names, strict=True) if other in node.schema]
+        made = [f"transform({found}, m -> m.{name}) AS c{len(ours) + i}" for i, name in enumerate(kept)]
     else:
         first = f"CASE WHEN size({found}) > 1 THEN raise_error('{SEVERAL_ROWS}') ELSE get({found}, 0) END"
         made = [f"({first}).{name} AS c{len(ours) + i}" for i, name in enumerate(names)]

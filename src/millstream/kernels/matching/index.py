@@ -88,23 +88,36 @@ class Level:
         highs = self._highs[:, places] if self._is_bounded else np.full((len(self._lows), len(places)), MOST)
         return self.rows.take(pa.array(places)), self.numbers()[places], slots[places], self._lows[:, places], highs
 
-    def find(self, slots: Ints, usable: Bools, values: Ints) -> tuple[Ints, Ints]:
-        """The rows of the stream and the entries that match, in order of the former."""
+    def find(self, slots: Ints, usable: Bools, values: Ints, one: bool = False) -> tuple[Ints, Ints]:
+        """The rows of the stream and the entries that match, in order of the former; or `one` entry for each row."""
         if not len(self._lows):
             return self._whole_runs(np.where(usable & (slots < len(self._firsts)), slots, -1))
+        return self._found(slots, usable, values, True, one)[:2]
+
+    def find_sizes(self, slots: Ints, usable: Bools, values: Ints) -> tuple[Ints, Ints]:
+        """How many entries match each row of the stream, and these, in order of the rows."""
+        if not len(self._lows):
+            left, entries = self._whole_runs(np.where(usable & (slots < len(self._firsts)), slots, -1))
+            return np.bincount(left, minlength=len(slots)), entries
+        _, entries, ends = self._found(slots, usable, values, False, False)
+        return np.diff(ends, prepend=0), entries
+
+    def _found(self, slots: Ints, usable: Bools, values: Ints, tells_rows: bool, one: bool) -> tuple[Ints, Ints, Ints]:
         rows, row = len(slots), 0
         room = max(256, int(1.2 * self._pairs_per_row * rows))
-        out_row, out_entry = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
+        out_row, out_entry = np.empty(room if tells_rows else 0, dtype=np.int64), np.empty(room, dtype=np.int32)
         found, stack = np.zeros(1, dtype=np.int64), np.empty((_DEPTH, 3), dtype=np.int64)
+        ends = np.empty(rows, dtype=np.int64)
         while True:
             row = _find_matches(
                 rows, row, rows, slots, usable, values, self._firsts, self._counts, self._lows, self._highs, self._top,
-                self._is_bounded, self._alive, out_row, out_entry, found, stack,
+                self._is_bounded, self._alive, out_row, out_entry, found, stack, ends, one,
             )  # fmt: skip
             if row == rows:
-                self._pairs_per_row = max(found[0] / max(rows, 1), self._pairs_per_row / 2)
-                return out_row[: found[0]], out_entry[: found[0]]
-            _check_pairs(2 * len(out_row))
+                if not one:
+                    self._pairs_per_row = max(found[0] / max(rows, 1), self._pairs_per_row / 2)
+                return out_row[: found[0]], out_entry[: found[0]], ends
+            _check_pairs(2 * len(out_entry))
             out_row, out_entry = (np.concatenate([array, np.empty_like(array)]) for array in (out_row, out_entry))
 
     def _whole_runs(self, slots: Ints) -> tuple[Ints, Ints]:
@@ -168,22 +181,32 @@ class MatchIndex:
         kept = [_joined([level]) if level.is_thin else level for level in self._levels if len(level)]
         self._levels = sorted(kept, key=len, reverse=True)
 
+    def matched(self, rows: pa.RecordBatch) -> Bools:
+        """Which rows of the stream have a match."""
+        found = np.zeros(rows.num_rows, dtype=np.bool_)
+        asked = self._asked(rows)
+        for level in self._levels:
+            found[level.find(*asked, one=True)[0]] = True
+        return found
+
+    def lists(self, rows: pa.RecordBatch) -> tuple[Ints, pa.RecordBatch]:
+        """How many rows of the table match each row of the stream, and these, one after the other."""
+        asked = self._asked(rows)
+        if len(self._levels) != 1:
+            left, right = self.match(rows)
+            return np.bincount(left, minlength=rows.num_rows), right
+        sizes, entries = self._levels[0].find_sizes(*asked)
+        return sizes, self._levels[0].rows.take(pa.array(entries))
+
     def match(self, rows: pa.RecordBatch, in_order: bool = False) -> tuple[Ints, pa.RecordBatch]:
         """For each match the number of the stream's row, in order, and the table's row; the matches of one row are in
         order of the table, if asked for."""
-        pairs, values = self._parts(self._mine(rows))
-        usable = _all_valid([*pairs, *values], rows.num_rows)
-        slots = np.zeros(rows.num_rows, dtype=np.int64)
-        if self._keys is not None:
-            slots = self._keys.lookup(pairs).astype(np.int64)
-        words = np.empty((len(self._ranges), rows.num_rows), dtype=np.int64)
-        for lane, each in enumerate(self._ranges):
-            words[lane] = ordered_words(values[lane], each.value.type)
-        found = [(level, *level.find(slots, usable, words)) for level in self._levels]
+        asked = self._asked(rows)
+        found = [(level, *level.find(*asked)) for level in self._levels]
         found = [(level, left, entries) for level, left, entries in found if len(left)]
         if not found:
             return np.empty(0, dtype=np.int64), pa.RecordBatch.from_pylist([], schema=self._kept.arrow)
-        left = np.concatenate([left for _, left, _ in found])
+        left = found[0][1] if len(found) == 1 else np.concatenate([left for _, left, _ in found])
         right = [level.rows.take(pa.array(entries)) for level, _, entries in found]
         if in_order and (self._ranges or len(found) > 1):
             order = np.lexsort((np.concatenate([level.numbers()[entries] for level, _, entries in found]), left))
@@ -192,6 +215,18 @@ class MatchIndex:
         else:
             order = np.argsort(left, kind="stable")
         return left[order], one_batch(right).take(pa.array(order))
+
+    def _asked(self, rows: pa.RecordBatch) -> tuple[Ints, Bools, Ints]:
+        """What rows of the stream look for: the run of each, whether it can match, and its values by range."""
+        pairs, values = self._parts(self._mine(rows))
+        usable = _all_valid([*pairs, *values], rows.num_rows)
+        slots = np.zeros(rows.num_rows, dtype=np.int64)
+        if self._keys is not None:
+            slots = self._keys.lookup(pairs).astype(np.int64)
+        words = np.empty((len(self._ranges), rows.num_rows), dtype=np.int64)
+        for lane, each in enumerate(self._ranges):
+            words[lane] = ordered_words(values[lane], each.value.type)
+        return slots, usable, words
 
     def _parts(self, columns: list[pa.Array]) -> tuple[list[pa.Array], list[pa.Array]]:
         return columns[: len(self._types)], columns[len(self._types) :]

@@ -71,19 +71,25 @@ def find_matches(
     out_entry: Any,
     found: Any,
     stack: Any,
+    ends: Any,
+    one: bool,
 ) -> int:
-    """Pairs of rows and entries, from `row` on; returns the row before which the room for pairs ran out, or `rows`."""
+    """Pairs of rows and entries, from `row` on, or `one` of each row, and the `ends` of the pairs of each row, by which
+    `out_row` may be left out. Returns the row before which the room for pairs ran out, or `rows`."""
     ranges = len(values)
-    room = len(out_row)
+    room = len(out_entry)
+    tells_rows = len(out_row) == room
     made = found[0]
     while row < rows:
         slot = slots[place(row)]
         if slot < 0 or slot >= len(firsts) or not usable[place(row)]:
+            ends[place(row)] = made
             row += 1
             continue
+        sought = values[0, place(row)]
         first = firsts[slot]
         count = counts[slot]
-        if room - made < count and room - made < 64:
+        if room - made < count and not one and room - made < 64:
             found[0] = made
             return row
         begun = made
@@ -98,13 +104,12 @@ def find_matches(
             stop = stack[depth, 1]
             if stop - start > SMALL and bounded:
                 middle = (start + stop) >> 1
-                value = values[0, place(row)]
-                if top[middle] < value:
+                if top[middle] < sought:
                     continue
                 stack[depth, 0] = start
                 stack[depth, 1] = middle
                 depth += 1
-                if lows[0, middle] > value:
+                if lows[0, middle] > sought:
                     continue
                 stack[depth, 0] = middle + 1
                 stack[depth, 1] = stop
@@ -112,12 +117,11 @@ def find_matches(
                 start = middle
                 stop = middle + 1
             for entry in range(start, stop):
-                value = values[0, place(row)]
-                if lows[0, place(entry)] > value:
+                if lows[0, place(entry)] > sought:
                     break
                 fits = alive[place(entry)] != 0
                 if bounded:
-                    fits = fits and value <= highs[0, place(entry)]
+                    fits = fits and sought <= highs[0, place(entry)]
                 for each in range(1, ranges):
                     value = values[each, place(row)]
                     fits = fits and lows[each, place(entry)] <= value
@@ -127,15 +131,20 @@ def find_matches(
                     if made == room:
                         full = True
                         break
-                    out_row[made] = row
+                    if tells_rows:
+                        out_row[made] = row
                     out_entry[made] = entry
                     made += 1
+                    if one:
+                        depth = 0
+                        break
             if full:
                 break
         if full:
             # this row is done again with more room
             found[0] = begun
             return row
+        ends[place(row)] = made
         row += 1
     found[0] = made
     return row

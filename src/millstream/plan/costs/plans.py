@@ -158,7 +158,7 @@ def _join_table(
             kept = max(matches, LEAST)
         case "left":
             kept = max(matches, 1.0)
-        case "semi":
+        case "semi" | "gather":
             kept = min(max(matches, LEAST), 1.0)
         case "anti":
             kept = max(1.0 - matches, LEAST)
