@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import millstream as ms
-from millstream.errors import EngineError
+from millstream.errors import EngineError, UnsupportedError
 from millstream.hosts.spark.meters import numbers_of
 from millstream.spark import Millstream
 
@@ -182,6 +182,13 @@ def a_generator_without_end(spark: Any, folder: Path) -> None:
     columns = "(symbol VARCHAR, price DOUBLE, ts TIMESTAMP) ORDER BY ts"
     m.execute(f"CREATE STREAM quotes {columns} WITH (connector='quotes', symbols=5, rate=100)")
     counts = "SELECT symbol, count(*) OVER (PARTITION BY symbol ROWS UNBOUNDED PRECEDING) AS n FROM quotes"
+    if is_remote(spark):
+        try:
+            m.start({"counts": counts}, checkpoint=str(folder / "open"), open=True)
+        except UnsupportedError as error:
+            assert "Spark Connect" in error.message
+        else:
+            raise AssertionError("an open job on Spark Connect")
     spark.conf.set("spark.millstream.rowsPerTrigger", "600000")
     try:
         df = m.sql(f"SELECT symbol, n FROM ({counts}) WHERE n % 10000 = 0")

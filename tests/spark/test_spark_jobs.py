@@ -135,6 +135,21 @@ def test_equal_parts_of_queries_are_one_stage(spark: Any) -> None:
     assert graph.levels == 2
 
 
+def test_queries_that_come_later_share_work_that_keeps_nothing(spark: Any) -> None:
+    """Filters and expressions are those of the others, also before kernels; windows are their own, as they are empty."""
+    database = started(ms.connect(spark=spark), {})
+    text = "SELECT k, sum(y) OVER (PARTITION BY k ROWS 9 PRECEDING) AS total FROM (SELECT k, x * 2 AS y FROM s WHERE x > 1)"
+    inputs = database._host.inputs(Meters({}), streaming=True)
+    asked = [JobQuery(database.prepare(text, f"q{i}"), inputs, generation=i) for i in range(3)]
+    graph = GraphBuilder(streaming=True, buckets=2).build(asked)
+    assert len(graph.stages) == 3
+    fan, works = graph.sources[0].fan, 0
+    while fan.branches:
+        ((_, fan),) = fan.branches
+        works += 1
+    assert works and len(fan.leaves) == 3
+
+
 def test_a_query_keeps_its_stages_when_one_goes_that_shared_them(spark: Any) -> None:
     database = started(ms.connect(spark=spark), {})
     chained = "SELECT max(total) OVER (PARTITION BY k ROWS 1 PRECEDING) AS most FROM (SELECT k, sum(x) OVER " + (

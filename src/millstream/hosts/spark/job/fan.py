@@ -7,6 +7,7 @@ share it. What arrives at the leaves leaves the worker as packed rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import field
 from functools import lru_cache
 from typing import Any, Protocol
@@ -202,6 +203,20 @@ class Fan:
             yield from behind.all_leaves()
 
 
+@contextmanager
+def blaming(leaves: Iterable[Leaf], stage: int | None = None) -> Iterator[None]:
+    """Work for the queries behind these leaves, or behind a stage: if it fails, the error says whose it was."""
+    try:
+        yield
+    except Exception as error:
+        if not hasattr(error, "blamed"):
+            behind = list(leaves)
+            stages = [leaf.stage for leaf in behind if isinstance(leaf, ToStage)]
+            outlets = [leaf.outlet for leaf in behind if isinstance(leaf, ToOutlet)]
+            error.blamed = (stages if stage is None else [*stages, stage], outlets)  # type: ignore[attr-defined]
+        raise
+
+
 @dataclass(frozen=True)
 class Spread:
     """What packed rows need to know of the job: how many buckets there are, their numbers, whether time is told."""
@@ -271,7 +286,9 @@ class FanRun:
             # stages must hear how far time has come, also of those that let nothing through
             alone = (*alone, *(fan.branches[p] for p in group.members.values() if p not in parts and _beats(fan, p)))
         for work, behind in alone:
-            self._push(behind, _built(work)(batch), full)
+            with blaming(behind.all_leaves()):
+                made = _built(work)(batch)
+            self._push(behind, made, full)
 
     def _flush(self, leaf: Leaf) -> list[dict[str, Any]]:
         batch = self._gathering[leaf].taken()

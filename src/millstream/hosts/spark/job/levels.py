@@ -19,7 +19,7 @@ from pyspark.sql.streaming import StatefulProcessor
 from millstream.errors import StateError
 from millstream.hosts.spark import blobs
 from millstream.hosts.spark.carry import schemas_of
-from millstream.hosts.spark.job.fan import PACKED_SCHEMA, TOLD, Fan, FanRun, Spread, packed_rows
+from millstream.hosts.spark.job.fan import PACKED_SCHEMA, TOLD, Fan, FanRun, Spread, blaming, packed_rows
 from millstream.hosts.spark.stage import Stage
 from millstream.hosts.spark.state import Head, Store
 from millstream.hosts.spark.stateful import StageRun
@@ -294,7 +294,8 @@ class StreamingLevel:
         turn = run.begin(place, store.heads.get(own.name))
         for clock, upto in beats:
             turn.head.tick(clock, upto, now)
-        out, promise = run.advance(turn, store.of(own.name), arrived, 0, now)
+        with blaming((), number):
+            out, promise = run.advance(turn, store.of(own.name), arrived, 0, now)
         store.heads[own.name] = turn.head
         fan = FanRun(own.fan, self._spread, bucket)
         schema = own.stage.spec.output

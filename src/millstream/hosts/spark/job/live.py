@@ -6,7 +6,8 @@ is repeated runs with the queries that it had.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import logging
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +30,8 @@ from millstream.records import dataclass
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = logging.getLogger("millstream")
 
 MakeBuilder = Callable[[KeptJob | None], GraphBuilder]
 """A builder of graphs that goes on with the state of a job."""
@@ -57,6 +60,7 @@ class LiveQueries:
         builder: MakeBuilder,
         steering: Steering | None,
         outlets: Outlets,
+        isolates: bool = False,
     ) -> None:
         self._spark, self._checkpoint = spark, checkpoint
         self.inputs, self._streams, self._builder = inputs, streams, builder
@@ -64,6 +68,10 @@ class LiveQueries:
         self._local = Path(checkpoint.removeprefix("file://")).absolute()
         self.files = PlanFiles(self._local / PLACE)
         self.numbers = Numbers(), Numbers()
+        self.isolates = isolates
+        """whether queries that fail end alone"""
+        self.failed: dict[str, MillstreamError] = {}
+        """the queries that failed and ended, by name, and why"""
         self.asked: JobSet
         self._now: JobSet | None = None
 
@@ -85,17 +93,53 @@ class LiveQueries:
             raise EngineError("the micro-batch in progress takes too long")
         try:
             before = self.asked.kept
-            asked = [before.resumed(query) for query in queries]
-            graph = self._built(asked, before)
-            now = KeptJob.of(graph, self._streams, before, before.kept, before.levels, self._outlets.functions)
-            before.refuse_another(now)
-            new = [query.program.name for query in asked if before.find(query.program.name) is None]
-            found = self._set(now, graph)
+            found = self._changed(before, queries)
+            new = [query.program.name for query in queries if before.find(query.program.name) is None]
             self._open(found, new)
-            now.write(self._spark, self._checkpoint)
+            found.kept.write(self._spark, self._checkpoint)
             self.asked = found
+            for name in new:
+                self.failed.pop(name, None)
         finally:
             self._outlets.lock.release()
+
+    def _changed(self, before: KeptJob, queries: Sequence[JobQuery]) -> JobSet:
+        """Other queries on the state of a job."""
+        graph = self._built([before.resumed(query) for query in queries], before)
+        now = KeptJob.of(graph, self._streams, before, before.kept, before.levels, self._outlets.functions)
+        before.refuse_another(now)
+        return self._set(now, graph)
+
+    def isolate(self, batch: int) -> bool:
+        """A micro-batch failed. Whether queries are to blame: they end, and it can be tried again without them."""
+        now = self._now
+        failures = self.files.failures(batch)
+        if now is None or not self.isolates:
+            return False
+        blamed: dict[str, MillstreamError] = {}
+        for failure in failures:
+            for query, own in zip(now.graph.queries, now.graph.stages_of, strict=True):
+                stages = {now.graph.stages[place].number for place in own}
+                if self.numbers[1](query.key) in failure.outlets or stages & set(failure.stages):
+                    blamed.setdefault(query.program.name, failure.error)
+        if not blamed:
+            return False
+        if self.asked.digest != now.digest:
+            self.asked = self._less(self.asked, blamed)
+            found = self._less(now, blamed)
+        else:
+            found = self.asked = self._less(now, blamed)
+        self.asked.kept.write(self._spark, self._checkpoint)
+        self._turn_to(found, batch)
+        self.files.note(batch, found.digest)
+        self.failed |= blamed
+        for name, error in blamed.items():
+            log.warning("%s failed and was stopped; the other queries of the job go on: %s", name, error)
+        return True
+
+    def _less(self, found: JobSet, names: Container[str]) -> JobSet:
+        left = [query for query in found.graph.queries if query.program.name not in names]
+        return self._changed(found.kept, left)
 
     def queries(self) -> list[JobQuery]:
         return list(self.asked.graph.queries)

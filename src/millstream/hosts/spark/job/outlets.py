@@ -168,6 +168,8 @@ class Outlets:
     deliver: Callable[[str, pa.Table], None]
     functions: dict[str, TakeBatch] = field(default_factory=dict)
     prepare: Callable[[int], None] = lambda _: None
+    isolate: Callable[[int], bool] = lambda _: False
+    """called if a micro-batch fails: whether it can be tried again, without queries that are to blame"""
     rows: dict[int, int] = field(default_factory=dict)
     """how many rows of each outlet were committed"""
     late: dict[int, int] = field(default_factory=dict)
@@ -249,14 +251,22 @@ class Outlets:
         """A micro-batch, as `foreachBatch` hands it over."""
         with inside_a_micro_batch(), self.lock:
             self.prepare(batch)
-            self._take(packed, batch)
+            while not self._take(packed, batch):
+                pass
 
-    def _take(self, packed: DataFrame, batch: int) -> None:
+    def _take(self, packed: DataFrame, batch: int) -> bool:
+        """Whether it was done; if not, it is to be tried again, without the queries that failed."""
         by_spark = sorted(self._by_spark & (self.programs.keys() if self.at_work is None else self.at_work))
         if by_spark:
             packed = packed.persist()
         try:
-            self.commit(packed.mapInArrow(self.work, WRITTEN).toArrow(), batch)
+            try:
+                written = packed.mapInArrow(self.work, WRITTEN).toArrow()
+            except Exception:
+                if self.isolate(batch):
+                    return False
+                raise
+            self.commit(written, batch)
             for number in by_spark:
                 program = self.programs[number]
                 branch = outlet_branch(packed, number, program.plan.schema, streaming=False)
@@ -266,6 +276,7 @@ class Outlets:
                     function(frame, batch)
                 else:
                     self._write_remote(program, frame, batch)
+            return True
         finally:
             if by_spark:
                 packed.unpersist()

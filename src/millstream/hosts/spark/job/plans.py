@@ -18,8 +18,9 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from millstream import errors
 from millstream.durable import sync_directory
-from millstream.errors import StateError
+from millstream.errors import EngineError, MillstreamError, StateError
 from millstream.hosts.spark.job.control import RETAINED, batch_at_hand, note_name, put_whole
 from millstream.hosts.spark.job.fan import PACKED_SCHEMA, Fan
 from millstream.hosts.spark.job.sealed import new_key, opened, sealed
@@ -55,10 +56,37 @@ class AtEachBatch:
                     pass
                 return
             work = replace(self.pipeline, closing=work)
-        yield from work(given)
+        try:
+            yield from work(given)
+        except Exception as error:
+            if blamed := getattr(error, "blamed", None):
+                _tell_failure(Path(self.directory), batch_at_hand(), blamed, error)
+            raise
 
 
-@lru_cache(8)
+def _tell_failure(directory: Path, batch: int, blamed: tuple[list[int], list[int]], error: Exception) -> None:
+    """For the driver: work for some stages and outlets failed."""
+    known = isinstance(error, MillstreamError)
+    told = {
+        "stages": blamed[0],
+        "outlets": blamed[1],
+        "kind": type(error).__name__,
+        "message": error.message if known else f"{type(error).__name__}: {error}",
+        "detail": error.detail if known else None,
+        "hint": error.hint if known else None,
+    }
+    put_whole(directory / f"failed-{batch}-{uuid4().hex[:12]}.json", json.dumps(told).encode())
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Work that failed in a micro-batch: for which stages and outlets, and why."""
+
+    stages: tuple[int, ...]
+    outlets: tuple[int, ...]
+    error: MillstreamError
+
+
 def _work(directory: str, run: str, key: bytes, batch: int) -> Mapping[str, Any]:
     """What workers of a micro-batch do, by name."""
     noted = json.loads((Path(directory) / note_name(batch)).read_text())
@@ -87,8 +115,7 @@ class PlanFiles:
         self._directory = directory
         self._run, self._key = uuid4().hex[:12], new_key()
         directory.mkdir(parents=True, exist_ok=True)
-        for left in directory.glob("work-*"):
-            left.unlink()
+        _unlink([*directory.glob("work-*"), *directory.glob("failed-*")])
 
     def at_work(self, name: str) -> AtEachBatch:
         """What workers look up under that name."""
@@ -105,6 +132,18 @@ class PlanFiles:
         sync_directory(self._directory)
         if batch % 50 == 0:
             self._forget(batch - RETAINED, digest)
+
+    def failures(self, batch: int) -> list[Failure]:
+        """What workers told of a micro-batch that failed; it is told once."""
+        found = []
+        for place in sorted(self._directory.glob(f"failed-{batch}-*.json")):
+            told = json.loads(place.read_text())
+            kind = getattr(errors, told["kind"], None)
+            made = kind if isinstance(kind, type) and issubclass(kind, MillstreamError) else EngineError
+            error = made(told["message"], detail=told["detail"], hint=told["hint"])
+            found.append(Failure(tuple(told["stages"]), tuple(told["outlets"]), error))
+            place.unlink()
+        return found
 
     def forget_last(self) -> None:
         """Let the last micro-batch, if it runs again, run with the queries of then."""

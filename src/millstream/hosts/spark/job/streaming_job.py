@@ -63,6 +63,11 @@ class StreamingJob:
         """The names of its queries."""
         return [query.program.name for query in self.graph.queries]
 
+    @property
+    def failed(self) -> dict[str, MillstreamError]:
+        """The queries of an open job that failed, by name, and why. They ended; the others went on."""
+        return {} if self.live is None else dict(self.live.failed)
+
     def add(
         self, queries: Mapping[str, str] | None = None, *, foreach_batch: Mapping[str, TakeBatch] | None = None
     ) -> None:
@@ -79,6 +84,8 @@ class StreamingJob:
         for name in queries or {}:
             if name.lower() in map(str.lower, self.queries):
                 raise EngineError(f"the job has a query {name}", hint="drop it first, or choose another name")
+        for name in self.failed:
+            session.dropped(name)
         with session.asked(queries or {}, self.queries) as started:
             asked = [query.asked(live.inputs) for query in started]
             names = [query.program.name.lower() for query in asked]
@@ -281,7 +288,7 @@ def start_job(
         if opened is not None:
             opened.check(spark, checkpoint, kept)
             queries = opened.going_on(queries, kept, inputs, functions)
-            live = LiveQueries(spark, checkpoint, inputs, streams, builder, steering, outlets)
+            live = LiveQueries(spark, checkpoint, inputs, streams, builder, steering, outlets, opened.all_of)
         graph = builder(kept).build(queries)
         refuse_unfit(graph, kept)
         levels = 0 if opened is None else opened.exchanges
@@ -295,7 +302,7 @@ def start_job(
         )
         new = [query.program.name for query in queries if kept is None or kept.find(query.program.name) is None]
         if live is not None:
-            outlets.prepare = live.prepare
+            outlets.prepare, outlets.isolate = live.prepare, live.isolate
             live.begin(now, graph, new)
             writer = _writer(packed, outlets)
         else:
@@ -329,6 +336,12 @@ class HowOpen:
 
     def check(self, spark: SparkSession, checkpoint: str, kept: KeptJob | None) -> None:
         """Refuse what an open job cannot be."""
+        if not hasattr(spark, "_jsparkSession"):
+            raise UnsupportedError(
+                "an open job does not run on Spark Connect",
+                detail="a client of Spark Connect does not see micro-batches, between which queries come and go",
+                hint="start it in the driver of a classic session, or without open",
+            )
         if (kept_as(spark) if kept is None else kept.kept) != FILES:
             raise UnsupportedError(
                 "an open job keeps its state in files of the checkpoint",
