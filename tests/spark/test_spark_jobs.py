@@ -136,9 +136,10 @@ def test_equal_parts_of_queries_are_one_stage(spark: Any) -> None:
 
 
 def test_queries_that_come_later_share_work_that_keeps_nothing(spark: Any) -> None:
-    """Filters and expressions are those of the others, also before kernels; windows are their own, as they are empty."""
+    """Filters and expressions are those of the others; windows are their own, as they begin empty."""
     database = started(ms.connect(spark=spark), {})
-    text = "SELECT k, sum(y) OVER (PARTITION BY k ROWS 9 PRECEDING) AS total FROM (SELECT k, x * 2 AS y FROM s WHERE x > 1)"
+    doubled = "SELECT k, x * 2 AS y FROM s WHERE x > 1"
+    text = f"SELECT k, sum(y) OVER (PARTITION BY k ROWS 9 PRECEDING) AS total FROM ({doubled})"
     inputs = database._host.inputs(Meters({}), streaming=True)
     asked = [JobQuery(database.prepare(text, f"q{i}"), inputs, generation=i) for i in range(3)]
     graph = GraphBuilder(streaming=True, buckets=2).build(asked)
