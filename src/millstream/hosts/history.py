@@ -7,7 +7,7 @@ so a row is in a file of the checkpoint or in the journal after it, and never in
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -22,8 +22,8 @@ from millstream.arrays import from_numpy, one_batch, to_numpy
 from millstream.catalog import Clock, Retention, StreamDef
 from millstream.durable import sync_directory, write_durably
 from millstream.errors import StateError
-from millstream.hosts.arrivals import times_of
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, concat
+from millstream.kernels.keys.words import instants
 from millstream.records import dataclass
 
 if TYPE_CHECKING:
@@ -93,30 +93,33 @@ class StreamHistory:
         known = BEGIN if self.lost == BEGIN else self.lost + 1
         return known if since is None else max(known, since)
 
-    def pinned(self, number: int = 0, since: int | None = None, until: int = FOREVER) -> Pinned:
+    def pinned(
+        self, number: int = 0, since: int | None = None, until: int = FOREVER, columns: Collection[str] | None = None
+    ) -> Pinned:
         """The rows from a number on that are not before an instant, as they are now; segments after `until` are left
-        out."""
+        out, and of files columns that nobody asks for."""
         self._seal()
         wanted = [s for s in self._segments if s.end > number and (since is None or s.last >= since)]
         wanted = [segment for segment in wanted if segment.first <= until]
-        return Pinned(self, wanted, number, since)
+        return Pinned(self, wanted, number, since, columns)
 
-    def batches(self, segment: Segment) -> Iterator[tuple[int, Batch]]:
+    def batches(self, segment: Segment, columns: Collection[str] | None = None) -> Iterator[tuple[int, Batch]]:
         if segment.batch is not None:
             yield segment.start, segment.batch
             return
         import pyarrow.parquet as pq
 
-        at = segment.start
+        at, schema, timed = segment.start, self.stream.schema.arrow, self.stream.clock is not Clock.LATENT
+        clock = schema.names[self.stream.schema.index(self.stream.time_column or "")] if timed else None
+        if columns is not None:
+            schema = pa.schema([field for field in schema if field.name == clock or field.name in columns])
         with pq.ParquetFile(self._path(segment)) as file:
-            for rows in file.iter_batches(CHUNK_ROWS):
-                seq = to_numpy(rows.column(rows.num_columns - 1))
-                rows = pa.RecordBatch.from_arrays(rows.columns[:-1], schema=self.stream.schema.arrow)
-                yield at, Batch(rows, self._times(rows, seq), seq, BEGIN)
+            for rows in file.iter_batches(4 * CHUNK_ROWS, columns=[*schema.names, NUMBER]):
+                seq = to_numpy(rows.column(NUMBER))
+                rows = pa.RecordBatch.from_arrays([rows.column(name) for name in schema.names], schema=schema)
+                time = seq if clock is None else instants(rows.column(clock), self.stream.schema[clock].type)
+                yield at, Batch(rows, time, seq, BEGIN)
                 at += rows.num_rows
-
-    def _times(self, rows: pa.RecordBatch, seq: Any) -> Any:
-        return seq if self.stream.clock is Clock.LATENT else times_of(rows, self.stream)
 
     def dataset(self) -> Dataset:
         """The rows for the table store, which skips segments whose times a condition excludes; its files stay as long
@@ -300,7 +303,10 @@ class StreamHistory:
         schema = self.stream.schema.arrow.append(pa.field(NUMBER, pa.int64()))
         table = pa.Table.from_arrays([*rows.columns, from_numpy(seq)], schema=schema)
         buffer = pa.BufferOutputStream()
-        pq.write_table(table, buffer, row_group_size=CHUNK_ROWS)
+        texts = [field.name for field in schema if not _is_number(field.type) and not pa.types.is_nested(field.type)]
+        deltas = {field.name: "DELTA_BINARY_PACKED" for field in schema if _is_whole(field.type)}
+        # dictionaries of numbers that differ cost most of the time of writing and reading
+        pq.write_table(table, buffer, row_group_size=CHUNK_ROWS, use_dictionary=texts, column_encoding=deltas)
         data = bytes(buffer.getvalue())
         name = f"{segments[0].start:020d}-{uuid4().hex[:8]}.parquet"
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -318,6 +324,7 @@ class Pinned:
     segments: list[Segment]
     number: int
     since: int | None
+    columns: Collection[str] | None = None
 
     def __enter__(self) -> Pinned:
         self.history.pins += 1
@@ -331,14 +338,38 @@ class Pinned:
         return sum(segment.rows for segment in self.segments)
 
     def __iter__(self) -> Iterator[Batch]:
-        """The rows in order; each batch tells how far time has come."""
+        """The rows in order; each batch tells how far time has come. While one is used, the next is read."""
+        reading = self._read()
+        return read_ahead(reading) if any(segment.file for segment in self.segments) else reading
+
+    def _read(self) -> Iterator[Batch]:
         for segment in self.segments:
-            for at, batch in self.history.batches(segment):
+            for at, batch in self.history.batches(segment, self.columns):
                 skip = max(self.number - at, 0)
                 if self.since is not None:
                     skip = max(skip, int(np.searchsorted(batch.time, self.since)))
                 if skip < len(batch):
                     yield batch.slice(skip, len(batch)).with_upto(int(batch.time[-1]))
+
+
+def read_ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
+    """The same batches: while one is used, a thread reads the next."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1, thread_name_prefix="millstream-history") as reader:
+        coming = reader.submit(next, batches, None)
+        while (batch := coming.result()) is not None:
+            coming = reader.submit(next, batches, None)
+            yield batch
+
+
+def _is_whole(type_: pa.DataType) -> bool:
+    """Whether Parquet has its values as integers: numbers without fractions, dates and times."""
+    return pa.types.is_integer(type_) or pa.types.is_temporal(type_)
+
+
+def _is_number(type_: pa.DataType) -> bool:
+    return _is_whole(type_) or pa.types.is_floating(type_) or pa.types.is_boolean(type_)
 
 
 def _literal(time: int, type_: pa.DataType) -> pa.Scalar | None:

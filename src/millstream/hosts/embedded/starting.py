@@ -23,6 +23,7 @@ from millstream.hosts.embedded.graph_query import GraphQuery
 from millstream.hosts.embedded.streams import Stream
 from millstream.hosts.history import Pinned
 from millstream.hosts.results import ResultLog
+from millstream.kernels import jit
 from millstream.kernels.batch import BEGIN, FOREVER, Batch
 from millstream.physical import nodes as physical
 
@@ -150,16 +151,21 @@ class CatchUp:
         with ExitStack() as pins:
             with self._host.lock:
                 waiting = {
-                    name: pins.enter_context(history.pinned(self._seen[name], self._since, self.until))
+                    name: pins.enter_context(
+                        history.pinned(self._seen[name], self._since, self.until, self._columns_of(name))
+                    )
                     for name, history in self._stores.items()
                     if history is not None
                 }
                 self._seen = {name: stream.emitted for name, stream in self._streams.items()}
-            for name, batch in in_order(waiting):
-                if batch.upto > self.until:
-                    batch = batch.slice(0, int(np.searchsorted(batch.time, self.until, "right"))).with_upto(self.until)
-                self.rows += len(batch)
-                self._give(name, batch)
+            many = sum(pinned.rows for pinned in waiting.values()) >= jit.BULK_ROWS
+            with jit.using(bulk=many):
+                for name, batch in in_order(waiting):
+                    if batch.upto > self.until:
+                        end = int(np.searchsorted(batch.time, self.until, "right"))
+                        batch = batch.slice(0, end).with_upto(self.until)
+                    self.rows += len(batch)
+                    self._give(name, batch)
 
     def join(self) -> None:
         """In a turn of the host: what came meanwhile, and how far time is; from now on rows come by themselves."""
@@ -171,6 +177,11 @@ class CatchUp:
             if stream.frontier > BEGIN:
                 emit(vertex, vertex.operator.step(Batch.empty(vertex.inputs[0].operator.schema.arrow, stream.frontier)))
             plug(vertex)
+
+    def _columns_of(self, stream: str) -> set[str]:
+        """What the query reads of a stream."""
+        side = self._streams[stream].sides["main"]
+        return {name for vertex in self._sources if vertex.inputs[0] is side for name in vertex.operator.schema.names}
 
     def _give(self, stream: str, batch: Batch) -> None:
         side = self._streams[stream].sides["main"]

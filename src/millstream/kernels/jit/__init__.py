@@ -3,11 +3,12 @@
 Numba is imported here alone, and only once a kernel has rows enough to repay it.
 """
 
-from millstream.kernels.jit.compiled import Compiled, as_input, compile_kernel, source_of
+from millstream.kernels.jit.compiled import BULK_ROWS, Compiled, as_input, compile_kernel, source_of
 from millstream.kernels.jit.parallel import run_all
 from millstream.kernels.jit.policy import Mode, Policy, current, enter, leave, session_policy, threads, using
 
 __all__ = [
+    "BULK_ROWS",
     "Compiled",
     "Mode",
     "Policy",

@@ -29,7 +29,7 @@ _FUTURE = "from __future__ import annotations\n"
 _PRIMITIVES, _INTRINSICS = (f"millstream.kernels.jit.{name}" for name in ("primitives", "intrinsics"))
 
 
-_BULK = 100_000
+BULK_ROWS = 100_000
 """With so many rows at once, waiting for the compiler takes less time than running the Python body."""
 
 
@@ -92,6 +92,8 @@ class KernelModule:
         if wanted not in self._requested:
             self._requested.add(wanted)
             compiler().request(self, *wanted)
+        if policy.current().bulk:
+            compiler().settle()
 
     def wants_compiled(self, function: str, rows: int) -> bool:
         if self._compiled is not None:
@@ -151,7 +153,7 @@ class KernelModule:
             if module is None or chosen.mode != "auto" or not chosen.aside:
                 return compile_now(*args)
             module.request(function, args)
-            return module.python(function)
+            return compile_now(*args) if chosen.bulk else module.python(function)
 
         dispatcher._compile_for_args = compile_for
 
@@ -175,7 +177,7 @@ class Compiled:
         """The form that the policy picks for `rows` more rows, for callers that call it from several threads."""
         chosen, module = policy.current(), self._module
         if chosen.mode == "on" or (chosen.mode == "auto" and module.wants_compiled(self.name, rows)):
-            if chosen.mode == "auto" and chosen.aside and not module.is_loaded and rows < _BULK:
+            if chosen.mode == "auto" and chosen.aside and not module.is_loaded and rows < BULK_ROWS:
                 return self._meanwhile
             return self._compiled()
         return self._python()
@@ -194,7 +196,8 @@ class Compiled:
 
     def _meanwhile(self, *args: Any) -> Any:
         self._module.request(self.name, args)
-        return self._python()(*args)
+        waited = policy.current().bulk and self._module.is_loaded
+        return (self._compiled() if waited else self._python())(*args)
 
 
 _modules: weakref.WeakValueDictionary[str, KernelModule] = weakref.WeakValueDictionary()

@@ -19,12 +19,13 @@ Mode = Literal["auto", "on", "off"]
 class Policy:
     """`auto` runs a kernel's Python body until it has seen `threshold` rows, so that a small query never pays for
     importing and running the compiler; `on` compiles at once; `off` never does. `aside`: under `auto`, rows do not wait
-    for the compiler, but run the Python body meanwhile."""
+    for the compiler, but run the Python body meanwhile; `bulk`: so many rows are to come that they do wait for it."""
 
     mode: Mode
     threshold: int
     threads: int
     aside: bool = False
+    bulk: bool = False
 
     def __post_init__(self) -> None:
         if self.mode not in get_args(Mode):
@@ -77,10 +78,15 @@ def leave(token: Token[Policy]) -> None:
 
 @contextmanager
 def using(
-    mode: Mode | None = None, *, threads: int | None = None, threshold: int | None = None, aside: bool | None = None
+    mode: Mode | None = None,
+    *,
+    threads: int | None = None,
+    threshold: int | None = None,
+    aside: bool | None = None,
+    bulk: bool | None = None,
 ) -> Iterator[None]:
     """Another policy inside a `with` block, for this thread."""
-    given: dict[str, Any] = {"mode": mode, "threads": threads, "threshold": threshold, "aside": aside}
+    given: dict[str, Any] = {"mode": mode, "threads": threads, "threshold": threshold, "aside": aside, "bulk": bulk}
     token = enter(replace(current(), **{name: value for name, value in given.items() if value is not None}))
     try:
         yield
