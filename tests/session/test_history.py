@@ -123,6 +123,50 @@ def test_an_altered_query_keeps_readers_sink_and_results(tmp_path: Path) -> None
     assert text.split() == ['{"v":0}', '{"v":2}', '{"v":4}', '{"v":5}', '{"v":7}']
 
 
+@pytest.mark.parametrize("seed", range(examples(6)))
+def test_a_replaced_query_loses_and_doubles_no_row(seed: int, tmp_path: Path) -> None:
+    """Definitions that answer a row at once, when time has passed it, or when later rows have come, in turn."""
+    frames = (
+        "PARTITION BY k ROWS 2 PRECEDING", "PARTITION BY k RANGE 3 PRECEDING", "RANGE UNBOUNDED PRECEDING",
+        "PARTITION BY k RANGE BETWEEN 2 PRECEDING AND 4 FOLLOWING", "PARTITION BY k ROWS BETWEEN 1 PRECEDING AND 2 FOLLOWING",
+    )  # fmt: skip
+    texts = [f"SELECT n, sum(n) OVER (ORDER BY t {frame}) AS x FROM s" for frame in frames]
+    texts = [text.replace("ORDER BY t PARTITION BY k", "PARTITION BY k ORDER BY t") for text in texts]
+    chance = random.Random(seed)
+    directory = str(tmp_path / "session") if seed % 2 else None
+    declared = f"CREATE STREAM s (n INT, k INT, t INT) ORDER BY t SLACK {chance.choice((0, 2))} KEEP ALL"
+    with ms.connect(jit="off") as alone:
+        alone.execute(declared)
+        each = [alone.sql(text) for text in texts]
+        db = ms.connect(directory, jit="off") if directory else ms.connect(jit="off")
+        db.execute(declared)
+        db.execute(f"CREATE SINK o WITH (connector = 'file', path = '{tmp_path / 'out'}', format = 'csv')")
+        db.sql(f"INSERT INTO o {chance.choice(texts)}", name="q")
+        time, rows = 0, 0
+        for _ in range(40):
+            if chance.random() < 0.3:
+                db.execute(f"ALTER QUERY q AS {chance.choice(texts)}")
+            elif directory is not None and chance.random() < 0.2:
+                db.close()
+                db = ms.connect(directory, jit="off")
+            else:
+                made = []
+                for _ in range(chance.randint(1, 4)):
+                    time += chance.choice((0, 0, 1, 3))
+                    made.append((rows + len(made), chance.randrange(2), time))
+                rows += len(made)
+                db.push("s", made)
+                alone.push("s", made)
+        for session in (db, alone):
+            session.finish()
+        db.close()
+        known = {tuple(row.values()) for query in each for row in query.fetch().to_pylist()}
+    lines = [line for path in (tmp_path / "out").rglob("*.csv") for line in path.read_text().splitlines()[1:]]
+    given = [tuple(map(int, line.split(","))) for line in lines]
+    assert sorted(n for n, _ in given) == list(range(rows))
+    assert set(given) <= known
+
+
 def test_what_is_reused_is_told_before() -> None:
     with ms.connect() as db:
         db.execute("CREATE STREAM s (v INT, t INT) ORDER BY t")

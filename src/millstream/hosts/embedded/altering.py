@@ -20,6 +20,7 @@ from millstream.hosts.embedded.graph import nodes as vertex_nodes
 from millstream.hosts.embedded.graph_query import GraphQuery
 from millstream.hosts.embedded.starting import CatchUp, begin_apart, enter, opened, outlet_of
 from millstream.kernels.batch import BEGIN
+from millstream.kernels.over.spec import AheadSpec, OverSpec
 from millstream.physical import nodes as physical
 from millstream.records import dataclass
 
@@ -85,11 +86,13 @@ def alter(host: HostState, program: ReadyQuery) -> None:
     found = alteration(host, program)
     before = host.queries[program.name.lower()]
     check_columns(before, program)
+    cut = before.cut
     if found.replays:
-        catch_up = ahead or begin_apart(host, program, None)
+        catch_up = ahead or _begun(host, program)
         catch_up.join()
         after = catch_up.running
         after.is_muted = False
+        cut = _cut(host, before, after)
         _leave(host, before)
     else:
         after = opened(host, program, None)
@@ -107,6 +110,7 @@ def alter(host: HostState, program: ReadyQuery) -> None:
         after.covered = now if found.fresh else {name: before.covered.get(name, BEGIN) for name in now}
         after.held = before.held if found.reused and not found.fresh else ValidRows([], max(now.values()) - 1)
     _hand_over(host, before, after)
+    after.take_over(cut)
     for stream in before.streams:
         kept.release(stream, program.name)
     enter(host, after)
@@ -118,9 +122,55 @@ def alter_ahead(host: HostState, program: ReadyQuery) -> None:
         check_columns(host.queries[program.name.lower()], program)
         if not alteration(host, program).replays:
             return
-        catch_up = host.ahead[program.name.lower()] = begin_apart(host, program, None)
+        catch_up = host.ahead[program.name.lower()] = _begun(host, program)
     with host.lock.aside():
         catch_up.feed()
+
+
+def _begun(host: HostState, program: ReadyQuery) -> CatchUp:
+    before, catch_up = host.queries[program.name.lower()], begin_apart(host, program, None)
+    if _answers_rows(before) and _answers_rows(catch_up.running):
+        catch_up.running.muted_from = _given_before(host, before)
+    return catch_up
+
+
+def _cut(host: HostState, before: GraphQuery, after: GraphQuery) -> tuple[int, int] | None:
+    """Up to which row of its stream a query has given all its results, if each result belongs to such a row.
+
+    Definitions differ in when they do: with a row, when time has passed it, or when later rows have come. Those of
+    which the old one has not given the results get them from the new one.
+    """
+    if after.muted_from is None:
+        return None
+    instant, number = _given_before(host, before), 0
+    if not any(isinstance(node, physical.Apply) and _waits(node) for node in physical.walk(before.program.plan)):
+        number = host.arrivals
+    elif before.last is not None and before.last[0] == instant:
+        number = before.last[1] + 1
+    # what the one before that gave, it did not give again
+    return max((instant, number), before.cut or (BEGIN, 0))
+
+
+def _given_before(host: HostState, running: GraphQuery) -> int:
+    """The instant before which a query has given all its results."""
+    reached = {side: stream.frontier for stream in running.streams for side in stream.sides.values()}
+    told = [BEGIN]
+    tell_progress(running.top, reached, lambda batch: told.append(batch.upto))
+    return told[-1]
+
+
+def _answers_rows(running: GraphQuery) -> bool:
+    """Whether each result of a query belongs to one row of its stream, and has its arrival number."""
+    if running.program.relation or running.paused is not None or running.error is not None:
+        return False
+    nodes = vertex_nodes(running.program.plan)
+    return sum(isinstance(node, physical.Source) for node in nodes) == 1 and all(
+        isinstance(node.spec, OverSpec | AheadSpec) for node in nodes if isinstance(node, physical.Apply)
+    )
+
+
+def _waits(node: physical.Apply) -> bool:
+    return not isinstance(node.spec, OverSpec) or node.spec.waits
 
 
 def check_columns(before: GraphQuery, program: ReadyQuery) -> None:
@@ -148,7 +198,7 @@ def _leave(host: HostState, running: GraphQuery) -> None:
 
 def _hand_over(host: HostState, before: GraphQuery, after: GraphQuery) -> None:
     """Results that were not fetched, readers and the sink stay."""
-    after.sink, after.committed, after.rows = before.sink, before.committed, before.rows
+    after.sink, after.committed, after.rows, after.last = before.sink, before.committed, before.rows, before.last
     if _columns(before.program) == _columns(after.program) and not before.results.closed:
         after.results = before.results
         after.results.feeds = frozenset(host.behind(after.program.plan))

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 Saved = dict[str, Any]
 Blobs = Mapping[str, bytes]
 
+_PRODUCED = "produced-"
+
 
 class SavedStates:
     """The states that a checkpoint must have, by name, and those of them that no checkpoint has yet."""
@@ -42,6 +44,15 @@ class SavedStates:
         self.names = set(names)
         self.unsaved: dict[str, bytes] = {}
         self._owners: set[str] = set()
+        self._rows: dict[str, list[str]] = {}
+        """the pieces of unread rows that were there when it began, by owner"""
+
+    def begin(self) -> None:
+        """From now on it is told what is there."""
+        self._owners, self._rows = set(), {}
+        for name in self.names:
+            if name.startswith(_PRODUCED) and (owner := _owner(name)) != name:
+                self._rows.setdefault(owner, []).append(name)
 
     def put(self, name: str, state: bytes | None) -> None:
         """A state that is written whenever it is saved; None if there is none."""
@@ -67,7 +78,7 @@ class SavedStates:
         """Rows that somebody has yet to read, without those that were saved before."""
         self.put(owner, None)
         known = log.kept_from
-        for name in self._pieces(owner):
+        for name in sorted(self._rows.get(owner, ()), key=_bounds):
             start, end = _bounds(name)
             if start <= known < end <= log.end:
                 known = end
@@ -80,10 +91,6 @@ class SavedStates:
         """All that is there has been told: the rest is gone."""
         for name in [name for name in self.names if _owner(name) not in self._owners]:
             self._drop(name)
-        self._owners = set()
-
-    def _pieces(self, owner: str) -> list[str]:
-        return sorted((name for name in self.names if name != owner and _owner(name) == owner), key=_bounds)
 
     def _drop(self, name: str) -> None:
         self.names.discard(name)
@@ -104,7 +111,7 @@ def _vertex(vertex: str) -> str:
 
 
 def _produced(query: str) -> str:
-    return f"produced-{query.lower()}"
+    return f"{_PRODUCED}{query.lower()}"
 
 
 def _held(query: str) -> str:
@@ -140,6 +147,7 @@ def without_states(names: Iterable[str], queries: Iterable[Saved], lost: Iterabl
 
 def save(host: EmbeddedHost, states: SavedStates) -> Saved:
     """A description in plain values; `states` gets what changed. Sinks make safe what they have written so far."""
+    states.begin()
     streams: Saved = {}
     for key, stream in host.streams.items():
         streams[key] = {
@@ -188,6 +196,8 @@ def _description(host: EmbeddedHost, running: GraphQuery) -> Saved:
         "error": None if running.error is None else running.error.message,
         "covered": running.covered,
         "paused": running.paused,
+        "cut": running.cut,
+        "last": running.last,
         # the query ran on an earlier reading of a bounded source, which has ended
         "ended": not any(source in entries for vertex in placed for source in vertex.inputs),
     }
@@ -310,6 +320,7 @@ def restore_query(host: EmbeddedHost, program: ReadyQuery, saved: Saved, blobs: 
     if saved["ended"] or running.error is not None or all(stream.ended for stream in running.streams):
         running.results.close(running.error)
     running.held = ValidRows(_saved_rows(blobs, _held(program.name)), saved["held"])
+    running.cut, running.last = (None if found is None else tuple(found) for found in map(saved.get, ("cut", "last")))
     if saved.get("paused") is not None:
         running.paused = saved["paused"]
         for source in sources_of(running.top):

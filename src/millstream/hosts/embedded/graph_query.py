@@ -6,6 +6,8 @@ import logging
 from contextlib import nullcontext, suppress
 from dataclasses import field
 
+import numpy as np
+
 from millstream.connectors.contract import Offset, Sink
 from millstream.errors import LimitError, MillstreamError, ours
 from millstream.hosts.contract import ReadyQuery
@@ -42,6 +44,14 @@ class GraphQuery:
     """the stream that passes its rows on"""
     is_muted: bool = False
     """while what it gives was given before, by the query whose place it takes"""
+    muted_from: int | None = None
+    """while it is muted: from when on that may not have been given"""
+    kept_back: list[Batch] = field(default_factory=list)
+    """what it made meanwhile of those instants"""
+    cut: tuple[int, int] | None = None
+    """the instant, and the arrival number within it, before which the query whose place it took has given all"""
+    last: tuple[int, int] | None = None
+    """instant and arrival number of the last row that it gave"""
 
     @property
     def now(self) -> int:
@@ -51,6 +61,12 @@ class GraphQuery:
     def deliver(self, batch: Batch) -> None:
         if self.error is not None:
             return
+        if self.is_muted and self.muted_from is not None and len(batch):
+            self.kept_back.append(batch.slice(int(np.searchsorted(batch.time, self.muted_from)), len(batch)))
+        if self.cut is not None:
+            batch = self._after_cut(batch)
+        if len(batch):
+            self.last = int(batch.time[-1]), int(batch.seq[-1])
         if self.gives_to is not None:
             self.gives_to.take(batch)
         if self.program.relation:
@@ -76,6 +92,21 @@ class GraphQuery:
             log.warning("query %s: dropping the oldest rows that were not fetched", self.program.name)
         if batch.upto == FOREVER:
             self.results.close()
+
+    def take_over(self, cut: tuple[int, int] | None) -> None:
+        """From now on it gives what comes; before that, what the query before it has not given."""
+        waiting, self.kept_back, self.cut = self.kept_back, [], cut
+        for batch in waiting if cut is not None else ():
+            self.deliver(batch)
+
+    def _after_cut(self, batch: Batch) -> Batch:
+        assert self.cut is not None
+        time, number = self.cut
+        if batch.upto > time:
+            self.cut = None
+        if not len(batch) or batch.time[0] > time:
+            return batch
+        return batch.take(np.flatnonzero((batch.time > time) | ((batch.time == time) & (batch.seq >= number))))
 
     def prepare(self) -> Offset:
         """Make safe what the sink has; one that failed stays where it was."""

@@ -117,6 +117,7 @@ class RunKernel:
         self.kernel: Kernel = spec.build()
         self.state = self.kernel.open()
         self.touched = False
+        self._is_saved = False
         self._growth = Growth()
 
     def check_memory(self, allowed: Limits, taken: Batch) -> None:
@@ -125,6 +126,7 @@ class RunKernel:
     def step(self, batch: Batch) -> Batch:
         # how far time has come is told to every query, so it does not tell queries apart
         self.touched = self.touched or len(batch) > 0
+        self._is_saved = False
         return self.kernel.step(self.state, batch)
 
     def snapshot(self) -> bytes | None:
@@ -136,6 +138,9 @@ class RunKernel:
 
     def changes(self) -> dict[int, bytes | None]:
         """The pieces of the state that changed since the last call; None for one that is gone."""
+        if self._is_saved:
+            return {}
+        self._is_saved = True
         return saving.changes(self.kernel, self.state)
 
     def assemble(self, pieces: Mapping[int, bytes]) -> None:
