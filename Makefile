@@ -14,7 +14,7 @@ WORKERS ?= 3
 # Python keeps what it compiled: tests start some hundred processes, each of which needs a third of the time then.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test types all-tests check thorough bench bench-spark bench-aggregates bench-relations bench-patterns bench-nexmark bench-queries format docs clean setup help
+.PHONY: run test browser types all-tests check thorough bench bench-spark bench-aggregates bench-relations bench-patterns bench-nexmark bench-queries format docs clean setup help
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -50,6 +50,10 @@ check: $(STAMP) ## lint, types and the fast tests, under a minute or two
 	$(BIN)/ruff check src tests benchmarks examples
 	$(BIN)/mypy
 	MILLSTREAM_TIER=quick $(BIN)/python -m pytest -m 'not spark and not slow' -n 2
+
+browser: $(STAMP) ## the tests of the server's console, in Chromium (apt-get install chromium)
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[browser]'
+	$(BIN)/python -m pytest tests/server/test_console.py
 
 docs: $(STAMP) ## the documentation as web pages, in out/site
 	$(call INSTALL,docs)

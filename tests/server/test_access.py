@@ -11,7 +11,7 @@ import pytest
 
 import millstream as ms
 from millstream.server.access import Caller, Clients, ForbiddenError, names_of
-from millstream.server.accounts import Account
+from millstream.server.accounts import Account, Accounts
 from millstream.server.postgres.catalog import SystemCatalog
 from millstream.server.postgres.statements import ClientStatements, Live
 from tests.server.conftest import TOKEN, ServerProcess
@@ -246,3 +246,59 @@ def test_the_console_and_its_files_are_served_and_nothing_else(server: ServerPro
         assert raw(server, "GET", name)[0] in (404, 405), name
     told = json.loads(raw(server, "GET", "/v1/overview")[1])
     assert told["streams"] == [{"name": "s", "rows": 0}] and told["queries"][0]["uses"] == ["s"]
+
+
+def test_operators_rows_and_copies_over_http(server: ServerProcess) -> None:
+    db = server.client()
+    db.execute(
+        "CREATE STREAM s (v INT, t TIMESTAMP) ORDER BY t KEEP ALL; CREATE STREAM other (v INT, t INT) ORDER BY t"
+    )
+    db.execute("CREATE VIEW busy AS SELECT count(*) AS n FROM s [RANGE 5 SECONDS]")
+    db.sql("SELECT CAST('Infinity' AS DOUBLE) AS v FROM s WHERE v > 1", name="big")
+
+    def asked(path: str, method: str = "GET", body: object = None, token: str = TOKEN) -> tuple[int, Any]:
+        status, answer = raw(
+            server,
+            method,
+            path,
+            json.dumps(body).encode() if body is not None else b"",
+            Authorization=f"Bearer {token}",
+        )
+        return status, [json.loads(line) for line in answer.decode().splitlines()]
+
+    operators = asked("/v1/queries/big/operators")[1][0]["operators"]
+    assert [each["label"].split()[0] for each in operators] == ["Stream", "Source", "Compute"]
+    top = operators[-1]["id"]
+    assert asked(f"/v1/queries/big/operators/{top}/peek") == (200, [])
+    assert asked("/v1/streams/s/peek?side=late") == (200, [])
+    copy = asked("/v1/queries/big/copies", "POST")[1][0]["copy"]
+    db.push("s", [(1, "2026-01-01 00:00:05"), (2, "2026-01-01 00:00:05.5"), (3, "2020-01-01")])
+    # JSON has no number for it, and browsers take no other
+    assert asked(f"/v1/queries/big/operators/{top}/peek") == (200, [{"v": "Infinity"}])
+    assert asked("/v1/streams/s/peek?side=late") == (200, [{"v": 3, "t": "2020-01-01T00:00:00"}])
+    assert asked("/v1/streams/s")[1][0]["latest"] == "2026-01-01 00:00:05.500000"
+    told = asked("/v1/operators")[1][0]["operators"]
+    assert {each["upto"] for each in told if each["id"] in ("s", top)} == {"2026-01-01 00:00:05.500000"}
+    assert asked(f"/v1/copies/{copy}/step", "POST", {})[1][0]["waiting"] == 1
+    assert asked(f"/v1/copies/{copy}/step", "POST", {})[1][0]["passed"][top] == [{"v": "Infinity"}]
+    row = {"v": 7, "t": "2026-01-02"}
+    assert top in asked(f"/v1/copies/{copy}/step", "POST", {"stream": "s", "row": row})[1][0]["passed"]
+    assert asked(f"/v1/copies/{copy}/step", "POST", {"stream": "s", "row": {"v": "x"}})[0] == 400
+    assert asked(f"/v1/copies/{copy}/step", "POST", {"stream": "none", "row": row})[0] == 404
+
+    # what flows inside a view needs access to what the view reads
+    for name, streams in (("viewer", ["busy"]), ("elsewhere", ["other"])):
+        token = Accounts(server.directory).add(name, "reader", streams=streams)
+        assert asked("/v1/queries/busy/operators", token=token)[0] == (200 if name == "viewer" else 403)
+        assert asked("/v1/queries/busy/operators/s/peek", token=token)[0] == 403
+        assert asked("/v1/queries/busy/copies", "POST", token=token)[0] == 403
+        assert asked("/v1/operators", token=token)[0] == 403
+        assert asked("/v1/streams/s", token=token)[0] == asked("/v1/streams/s/peek", token=token)[0] == 403
+        assert asked(f"/v1/copies/{copy}/step", "POST", {}, token)[0] == 404
+        assert asked("/v1/explain", "POST", {"sql": "SELECT v FROM s"}, token)[0] == 403
+        assert asked("/v1/explain", "POST", {"sql": "SELECT v FROM other"}, token)[0] == (
+            200 if name == "elsewhere" else 403
+        )
+    assert asked("/v1/explain", "POST", {"sql": "ALTER QUERY big AS SELECT v FROM s WHERE v > 2"})[0] == 200
+    assert asked(f"/v1/copies/{copy}", "DELETE")[0] == 200
+    assert asked(f"/v1/copies/{copy}/step", "POST", {})[0] == 404

@@ -155,7 +155,7 @@ def test_a_connection_that_says_nothing_is_closed() -> None:
         took = await asyncio.gather(slow(head), slow(b""), slow(b"GET"))
         assert min(took) > 0.3 and max(took) < 10
         await asyncio.to_thread(db.push, "s", [(1, 1)])
-        assert b'{"v": 1}' in await asyncio.wait_for(subscribed.readuntil(b"}"), 20)
+        assert b'{"v":1}' in await asyncio.wait_for(subscribed.readuntil(b"}"), 20)
         asking.close()
         running.should_exit = True
         await serving

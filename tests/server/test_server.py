@@ -93,7 +93,7 @@ def test_rows_come_in_many_forms(server: ServerProcess) -> None:
         assert status in (200, 400)
         assert status == 400 or json.loads(told)["accepted"] == 0
     db.push("s", [(5, "b", 5)])
-    assert raw(server, "POST", f"/v1/queries/{q.name}/fetch", Accept="application/x-ndjson") == (200, b'{"v": 5}\n')
+    assert raw(server, "POST", f"/v1/queries/{q.name}/fetch", Accept="application/x-ndjson") == (200, b'{"v":5}\n')
 
 
 def test_only_who_has_the_token_comes_in(server: ServerProcess) -> None:

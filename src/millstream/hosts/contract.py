@@ -85,6 +85,91 @@ class Shared:
 
 
 @dataclass(frozen=True, slots=True)
+class OperatorFigures:
+    """An operator that runs, or the entry of a stream, and what has passed it since the session was opened."""
+
+    id: str
+    label: str
+    inputs: tuple[str, ...]
+    rows: int
+    """how many it has emitted"""
+    upto: int | None
+    """how far time has come behind it"""
+    behind: int | None
+    """how far that is behind the latest time of its streams"""
+    state: int | None
+    """about how many bytes it keeps; None if it keeps nothing"""
+    seconds: float
+    """how long it has worked"""
+    queries: int
+    """how many queries it works for"""
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFigures:
+    """What has become of the rows of a stream, and what is kept of them."""
+
+    counts: Counts
+    latest: int | None
+    """the latest time of a row or a heartbeat"""
+    upto: int | None
+    """how far rows are in order and have been passed on"""
+    waiting: int
+    """rows that wait to be put in order"""
+    kept: int
+    """rows that are there for queries that come later"""
+
+
+class Stepping(Protocol):
+    """A copy of a running query, with its state, that takes rows one by one and gives none to anybody."""
+
+    @property
+    def waiting(self) -> int:
+        """How many rows have come since that it has not taken."""
+        ...
+
+    @property
+    def has_missed(self) -> bool:
+        """Whether more rows came than may wait."""
+        ...
+
+    def push(self, stream: str, rows: pa.RecordBatch) -> dict[str, pa.Table]:
+        """Take rows that only the copy gets, before those that wait: what passed each operator, by its id."""
+        ...
+
+    def step(self) -> dict[str, pa.Table]:
+        """Take the next row: what passed each operator."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Inspector(Protocol):
+    """Looks at the operators of running queries, without any effect on them."""
+
+    def operators(self, query: str | None = None) -> list[OperatorFigures]:
+        """The operators of a query, or of all, each after those it takes from."""
+        ...
+
+    def stream(self, name: str) -> StreamFigures:
+        """What has become of the rows of a stream."""
+        ...
+
+    def peek(self, id: str) -> pa.Table:
+        """The latest rows that an operator, or a stream, has emitted since somebody looks; that ends by itself."""
+        ...
+
+    def copy(self, query: str) -> Stepping:
+        """A copy of a query to step through."""
+        ...
+
+    def catching_up(self) -> dict[str, tuple[int, int]]:
+        """Queries on their way through rows of the past, with how many of how many rows they have seen."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
 class Coverage:
     """Since when a query has seen all rows of its streams, and from when on its answers are complete: instants, None if
     unknown or never. `is_complete`: it has seen all rows that there ever were."""
@@ -239,6 +324,10 @@ class Host(Protocol):
 
     def sharing(self) -> list[Shared]:
         """The operators that run once for several queries."""
+        ...
+
+    def inspector(self) -> Inspector | None:
+        """Who looks at running operators; None if they run elsewhere."""
         ...
 
     def explain(self, program: ReadyQuery) -> str:

@@ -31,12 +31,15 @@ class Pace:
     def __init__(self) -> None:
         self.rows = 0
         """0: not known yet"""
+        self.seconds = 0.0
+        """how long it has worked on rows"""
 
     def piece(self, allowed: Limits) -> int:
         return self.rows or (_FIRST_LIMITED if allowed else _FIRST)
 
     def learn(self, rows: int, emitted: int, seconds: float, allowed: Limits) -> None:
         """It took so many rows, emitted so many, and needed so long."""
+        self.seconds += seconds
         fits = rows * (_SECONDS_LIMITED if allowed else _SECONDS) / max(seconds, 1e-6)
         if allowed.rows and emitted:
             fits = min(fits, rows * allowed.rows / emitted)

@@ -31,6 +31,7 @@ from millstream.server.access import Caller, Clients, ForbiddenError, TooFastErr
 from millstream.server.accounts import Account, Accounts, Role
 from millstream.server.metrics import prometheus
 from millstream.server.openapi import description
+from millstream.server.watching import Watching, roles
 from millstream.session.database import Database
 from millstream.session.query import Query, Result
 from millstream.wire import ARROW, CSV, JSON_LINES, error_form, from_arrow_bytes, plain, to_arrow_bytes
@@ -74,13 +75,22 @@ class Service:
 
     def app(self, *beside: Callable[[], Any]) -> Starlette:
         """The application that an ASGI server runs, and what runs beside it; when that ends, the session is closed."""
+        watching = Watching(self._database, self._find, _json)
         routes: list[BaseRoute] = [
             Route("/health", self._health),
             Route("/ready", self._readiness),
             Route("/openapi.json", self._openapi),
             Route("/", self._console),
             Mount("/console", StaticFiles(directory=CONSOLE)),
-            self._route("/v1/overview", self._overview, "GET"),
+            self._route("/v1/overview", watching.overview, "GET"),
+            self._route("/v1/operators", watching.operators, "GET"),
+            self._route("/v1/copies/{id}/step", watching.step, "POST"),
+            self._route("/v1/copies/{id}", watching.close_copy, "DELETE"),
+            self._route("/v1/streams/{name}", watching.stream, "GET"),
+            self._route("/v1/streams/{name}/peek", watching.peek_stream, "GET"),
+            self._route("/v1/queries/{name}/operators", watching.operators, "GET"),
+            self._route("/v1/queries/{name}/operators/{id}/peek", watching.peek, "GET"),
+            self._route("/v1/queries/{name}/copies", watching.copy, "POST"),
             self._route("/metrics", self._metrics, "GET"),
             self._route("/v1/execute", self._execute, "POST"),
             self._route("/v1/sql", self._sql, "POST"),
@@ -166,35 +176,6 @@ class Service:
 
     async def _console(self, _: Request) -> Response:
         return FileResponse(CONSOLE / "index.html", headers={"Content-Security-Policy": _PAGE_MAY})
-
-    async def _overview(self, _: Request, client: Caller) -> Response:
-        """What the console shows: all streams and queries that the account may use, with their counters."""
-        may_use = client.account.may_use
-
-        def work() -> dict[str, Any]:
-            progress = self._database.progress()
-            database = self._database
-            queries = [query for query in database.queries() if all(map(may_use, names_of(query, database)))]
-            return {
-                "uptime": round(time.monotonic() - self._begun, 3),
-                "account": client.account.name,
-                "role": client.account.role,
-                "late": progress.late,
-                "rejected": progress.rejected,
-                "streams": [{"name": name, "rows": rows} for name, rows in progress.rows_in.items() if may_use(name)],
-                "queries": [
-                    {
-                        "name": query.name,
-                        "sql": query.sql,
-                        "state": query.state,
-                        "rows": progress.rows_out.get(query.name, 0),
-                        "uses": sorted(query.uses),
-                    }
-                    for query in queries
-                ],
-            }
-
-        return JSONResponse(await run_in_threadpool(work))
 
     async def _metrics(self, _: Request, client: Caller) -> Response:
         text = await run_in_threadpool(prometheus, self._database, time.monotonic() - self._begun, self._pushed)
@@ -286,7 +267,8 @@ class Service:
         def work() -> dict[str, Any]:
             covered = query.coverage
             told = [covered.since, covered.complete_from, covered.is_complete]
-            return {"state": query.state, "metrics": query.metrics(), "coverage": plain(told)}
+            found = {"state": query.state, "metrics": query.metrics(), "coverage": plain(told)}
+            return {**found, "roles": roles(query, self._database)}
 
         return JSONResponse({**described(query), **await run_in_threadpool(work)})
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 from starlette.responses import Response, StreamingResponse
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from millstream.connectors.sinks.render import json_values, lines
 from millstream.errors import DataError, MillstreamError
 from millstream.records import dataclass
 from millstream.session.query import Query
@@ -28,6 +29,10 @@ KEEP_ALIVE = 10.0
 
 BUFFER = 100_000
 """rows that wait for a client before the oldest are dropped; a client may ask for fewer"""
+
+
+_WRITTEN_ROWS = 65_536
+"""rows that are written at once"""
 
 
 class EndingError(MillstreamError):
@@ -225,12 +230,24 @@ async def converse(socket: WebSocket, query: Query, asked: Asked, among: Subscri
 
 
 def json_rows(table: pa.Table) -> str:
-    return json.dumps(table.to_pylist(), default=str, ensure_ascii=False)
+    """Rows as a JSON list of objects."""
+    return f"[{_objects(table, ',')[:-1].decode()}]"
 
 
 def json_lines(table: pa.Table) -> bytes:
-    lines = (json.dumps(row, default=str, ensure_ascii=False) for row in table.to_pylist())
-    return "".join(f"{line}\n" for line in lines).encode()
+    """Rows as a JSON object a line."""
+    return _objects(table, "\n")
+
+
+def _objects(table: pa.Table, end: str) -> bytes:
+    names = [json.dumps(name, ensure_ascii=False) for name in table.column_names]
+    found = []
+    for batch in table.to_batches(max_chunksize=_WRITTEN_ROWS):
+        parts: list[pa.Array | str] = []
+        for place, (name, column) in enumerate(zip(names, batch.columns, strict=True)):
+            parts += [f"{',' if place else '{'}{name}:", json_values(column)]
+        found.append(lines([*parts, "}" + end]))
+    return b"".join(found)
 
 
 def answer_of(table: pa.Table, accept: str, arrow: Any) -> Response:

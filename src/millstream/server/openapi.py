@@ -40,6 +40,21 @@ _TOLD: dict[str, tuple[str, dict[str, Any] | None]] = {
         {"application/json": {"schema": {"type": "object", "required": ["to"], "properties": {"to": _TEXT}}}},
     ),
     "GET /v1/overview": ("Streams and queries with their counters", None),
+    "GET /v1/operators": ("The operators of all queries with their counters", None),
+    "GET /v1/queries/{name}/operators": ("The operators of a query with their counters", None),
+    "GET /v1/queries/{name}/operators/{id}/peek": ("The latest rows that an operator emitted", None),
+    "GET /v1/streams/{name}": ("What became of the rows of a stream", None),
+    "GET /v1/streams/{name}/peek": ("The latest rows of a stream", None),
+    "POST /v1/queries/{name}/copies": ("Copy a query with its state, to step through", None),
+    "POST /v1/copies/{id}/step": (
+        "Give a copy its next row, or a row of your own",
+        {
+            "application/json": {
+                "schema": {"type": "object", "properties": {"stream": _TEXT, "row": {"type": ["object", "array"]}}}
+            }
+        },
+    ),
+    "DELETE /v1/copies/{id}": ("Close a copy", None),
     "GET /v1/catalog": ("Streams, tables and views with their columns", None),
     "GET /v1/queries": ("The running queries", None),
     "GET /v1/queries/{name}": ("One query with its state and counters", None),
@@ -68,6 +83,8 @@ _TOLD: dict[str, tuple[str, dict[str, Any] | None]] = {
 _QUERY_PARAMETERS = {
     "/v1/queries/{name}/rows": ("since", "reader", "buffer", "positions"),
     "/v1/queries/{name}/snapshot": ("at",),
+    "/v1/overview": ("search", "uses"),
+    "/v1/streams/{name}/peek": ("side",),
     "/v1/queries/{name}/explain": ("mode", "format"),
 }
 

@@ -20,8 +20,8 @@ from millstream.bind.statements import bind
 from millstream.catalog import Catalog, Clock, FromHistory, SinkDef, StreamDef, TableDef
 from millstream.config import Config
 from millstream.connectors import rows as conversion
-from millstream.errors import BindError, CatalogError, DataError, StateError, refusing_depth
-from millstream.hosts.contract import Counts, Host, Once, Progress, ReadyQuery, Report
+from millstream.errors import BindError, CatalogError, DataError, StateError, UnsupportedError, refusing_depth
+from millstream.hosts.contract import Counts, Host, Inspector, Once, Progress, ReadyQuery, Report
 from millstream.hosts.tables import TableStore
 from millstream.kernels.programs.spec import why_slow
 from millstream.physical.nodes import Physical, Source, walk
@@ -168,7 +168,10 @@ class Database(Guarded):
     def explain(self, text: str, mode: str = "", params: Parameters | None = None) -> str:
         """How a query would run, as EXPLAIN shows it."""
         self._require_open()
-        return self._explain(*explainable(bind(sql.parse(text, params)[0].ast, self.catalog, text), mode.upper()), text)
+        query, mode = explainable(bind(sql.parse(text, params)[0].ast, self.catalog, text), mode.upper())
+        admitted = self.guard.admit(act.ExplainPlan(query, mode), self.catalog)
+        assert isinstance(admitted, act.ExplainPlan)
+        return self._explain(admitted.of, mode, text)
 
     @in_turn
     def perform(self, action: act.Action, text: str = "", name: str | None = None) -> Query | Result | None:
@@ -380,6 +383,14 @@ class Database(Guarded):
 
     def progress(self) -> Progress:
         return self._host.progress()
+
+    @property
+    def inspector(self) -> Inspector:
+        """Looks at running operators: their figures, the rows that pass them, and copies to step through."""
+        found = self._host.inspector()
+        if found is None:
+            raise UnsupportedError("this engine does not show its operators", hint="Spark's own pages show its stages")
+        return found
 
     def interrupt(self) -> None:
         """Ask a `run` in progress to end soon and cleanly."""

@@ -151,6 +151,6 @@ def explainable(action: act.Action, mode: str) -> tuple[act.StartQuery | act.Alt
             return query, said
         case act.Define(entry=DerivedDef(plan=plan), uses=uses):
             return act.StartQuery(Bound(plan, plan.schema.names), uses), mode
-        case act.StartQuery():
+        case act.StartQuery() | act.AlterQuery() | act.AlterWindow():
             return action, mode
     raise BindError("EXPLAIN takes a query over streams")

@@ -16,7 +16,7 @@ from millstream.catalog import StreamDef
 from millstream.errors import CatalogError, DataError, UnsupportedError
 from millstream.hosts.contract import Counts, Host, Left, ReadyQuery
 from millstream.hosts.results import ResultLog, WhenFull
-from millstream.physical.nodes import streams_of
+from millstream.physical.nodes import Physical, streams_of
 from millstream.session.display import SHOWN, Displayed, as_html, as_text
 from millstream.session.subscriptions import Reader, await_news
 from millstream.session.times import Completeness, Moment, completeness, instant_of
@@ -43,6 +43,11 @@ class Query(Displayed):
     @property
     def name(self) -> str:
         return self._program.name
+
+    @property
+    def plan(self) -> Physical:
+        """The operators that run."""
+        return self._program.plan
 
     @property
     def uses(self) -> frozenset[str]:

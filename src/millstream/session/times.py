@@ -56,12 +56,14 @@ class Completeness:
 def completeness(known: Coverage, stream: StreamDef) -> Completeness:
     """What a host knows, in the time of a stream."""
 
-    def told(instant: int | None) -> dt.datetime | int | None:
-        if instant is None or stream.is_by_number or stream.clock is Clock.LATENT:
-            return instant
-        return dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=instant)
+    return Completeness(told(known.since, stream), told(known.complete_from, stream), known.is_complete)
 
-    return Completeness(told(known.since), told(known.complete_from), known.is_complete)
+
+def told(instant: int | None, stream: StreamDef) -> dt.datetime | int | None:
+    """An instant in the time of a stream."""
+    if instant is None or stream.is_by_number or stream.clock is Clock.LATENT:
+        return instant
+    return dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=instant)
 
 
 def ordered_stream(name: str, schema: Schema, time: str, slack: str | dt.timedelta | int | None) -> StreamDef:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from threading import Lock
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -36,6 +37,14 @@ Deliver = Callable[[Batch], None]
 Fail = Callable[[MillstreamError], None]
 
 
+class Monitor(Protocol):
+    """Somebody who looks at the rows that a vertex emits, for a while."""
+
+    def take(self, batch: Batch) -> bool:
+        """Look at a batch; False if nobody looks any more."""
+        ...
+
+
 @dataclass(eq=False)
 class Vertex:
     """An operator in the graph with those that take its output: further operators (with port) and queries."""
@@ -53,6 +62,12 @@ class Vertex:
     error: MillstreamError | None = None
     """why it goes no further: it failed, or all queries behind it were cancelled"""
     work: Work = field(default_factory=Work)
+    rows: int = 0
+    """how many rows it has emitted"""
+    upto: int = BEGIN
+    """how far time has come behind it"""
+    monitors: list[Monitor] = field(default_factory=list)
+    """who looks at its rows at the moment"""
 
     @property
     def in_use(self) -> bool:
@@ -264,6 +279,10 @@ def vertices(top: Vertex, plan: Physical) -> list[Vertex]:
 
 def emit(vertex: Vertex, batch: Batch) -> None:
     """Hand a batch on to all who take it; one that fails is cut off with the queries behind it, others go on."""
+    vertex.rows += len(batch)
+    vertex.upto = batch.upto
+    if vertex.monitors:
+        vertex.monitors = [monitor for monitor in vertex.monitors if monitor.take(batch)]
     for outlet in list(vertex.outlets.values()):
         outlet.deliver(batch)
     alone, groups = vertex.consumers.dispatch()

@@ -48,7 +48,7 @@ class HostState:
     def _entry(self, node: physical.Source) -> tuple[Vertex, int]:
         """Where a stream enters the graph, and from which arrival on a query that starts now reads it."""
         stream = self.streams[node.stream.lower()]
-        return stream.sides[node.side], self.arrivals if node.side == "main" and stream.holds_rows else 0
+        return stream.sides[node.side], self.arrivals if node.side == "main" and stream.waiting else 0
 
     def behind(self, plan: physical.Physical) -> set[str]:
         """The streams that a query reads, and those that they are derived from."""

@@ -11,6 +11,7 @@ from millstream.hosts.contract import Coverage, ReadyQuery
 from millstream.hosts.embedded import altering, kept, starting
 from millstream.hosts.embedded.graph_query import GraphQuery
 from millstream.hosts.embedded.host_state import HostState
+from millstream.hosts.embedded.inspection import GraphInspector
 from millstream.kernels.batch import BEGIN, FOREVER
 from millstream.physical import nodes as physical
 
@@ -78,6 +79,9 @@ class Lifecycle(HostState):
         with self.lock.aside():
             again.feed()
         return again.running
+
+    def inspector(self) -> GraphInspector:
+        return GraphInspector(self)
 
     def sources_of_history(self, program: ReadyQuery) -> list[str]:
         """Where a query that starts now would take rows of the past from, stream by stream."""

@@ -30,17 +30,17 @@ def _was_seen(vertex: Vertex, seen: set[Vertex]) -> bool:
 
 
 def _of(vertex: Vertex, known: dict[Vertex, tuple[str, ...]]) -> Iterator[Shared]:
-    queries = _queries(vertex, known)
+    queries = queries_behind(vertex, known)
     if vertex.key is not None and not isinstance(vertex.key[0], Source) and len(queries) > 1:
         yield Shared(vertex.key[0].label(), queries, "the same operator")
     for group in vertex.consumers.dispatch()[1]:
-        members = dict.fromkeys(name for member in group.members.values() for name in _queries(member, known))
+        members = dict.fromkeys(name for member in group.members.values() for name in queries_behind(member, known))
         yield Shared(str(group.shape), tuple(members), BY_SHAPE)
 
 
-def _queries(vertex: Vertex, known: dict[Vertex, tuple[str, ...]]) -> tuple[str, ...]:
+def queries_behind(vertex: Vertex, known: dict[Vertex, tuple[str, ...]]) -> tuple[str, ...]:
     """The queries that a vertex feeds."""
     if vertex not in known:
-        below = (name for consumer, _ in vertex.consumers.all for name in _queries(consumer, known))
+        below = (name for consumer, _ in vertex.consumers.all for name in queries_behind(consumer, known))
         known[vertex] = tuple(dict.fromkeys((*vertex.outlets, *below)))
     return known[vertex]

@@ -117,7 +117,8 @@ class CatchUp:
         self, host: HostState, running: GraphQuery, seen: Mapping[str, int] | None = None, since: int | None = None
     ) -> None:
         self.running = running
-        self.rows = 0
+        self.rows = self.rows_kept = 0
+        """how many rows it has seen, and how many there were when it began"""
         self.until = FOREVER
         """the last instant whose rows it sees"""
         self._host = host
@@ -157,6 +158,7 @@ class CatchUp:
                     for name, history in self._stores.items()
                     if history is not None
                 }
+                self.rows_kept += sum(pinned.rows for pinned in waiting.values())
                 self._seen = {name: stream.emitted for name, stream in self._streams.items()}
             many = sum(pinned.rows for pinned in waiting.values()) >= jit.BULK_ROWS
             with jit.using(bulk=many):

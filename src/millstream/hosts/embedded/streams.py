@@ -53,9 +53,9 @@ class Stream:
         return self.progress == FOREVER
 
     @property
-    def holds_rows(self) -> bool:
-        """Whether rows wait to be put in order."""
-        return len(self._reorder.state.waiting) > 0
+    def waiting(self) -> int:
+        """How many rows wait to be put in order."""
+        return len(self._reorder.state.waiting)
 
     @property
     def late(self) -> int:
@@ -65,6 +65,15 @@ class Stream:
     def counts(self) -> Counts:
         """What became of all rows so far."""
         return Counts(self.rows - self.late, self.late, self.rejected)
+
+    def copied(self) -> Stream:
+        """An entry of the same stream that has come as far, keeps nothing of its past, and has no readers."""
+        copy = Stream(replace(self.definition, keep=None))
+        saved = self._reorder.snapshot()
+        if saved is not None:
+            copy._reorder.restore(saved)
+        copy.progress, copy.frontier, copy.latest, copy.rows = self.progress, self.frontier, self.latest, self.rows
+        return copy
 
     def arrive(self, rows: pa.RecordBatch, rejected: tuple[Rejected, ...], first: int, batch_rows: int) -> Counts:
         """Rows in order of arrival, numbered from `first`; refused ones go to the errors side."""
@@ -95,11 +104,12 @@ class Stream:
 
     def _enter(self, batch: Batch) -> None:
         # late rows are told by the same progress as rows in time, so it is kept once
-        before = replace(self._reorder.state.progress) if self.sides["late"].in_use else None
+        late = self.sides["late"]
+        before = replace(self._reorder.state.progress) if late.in_use or late.monitors else None
         ordered = self._reorder.step(batch)
         if before is not None:
             self._late.state = before
-            emit(self.sides["late"], self._late.step(batch))
+            emit(late, self._late.step(batch))
         self._pass(ordered)
 
     def take(self, batch: Batch) -> None:

@@ -478,6 +478,9 @@ class SparkHost(Programs):
         """What a job of all queries of this session evaluates together."""
         return shared_filters({query.program.name: query.program.plan for query in self._queries.values()})
 
+    def inspector(self) -> None:
+        """Operators run in Spark's workers; its own pages show them."""
+
     def close(self) -> None:
         """Forget everything; the Spark session stays, others may use it."""
         self.interrupt()

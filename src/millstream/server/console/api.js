@@ -28,14 +28,24 @@ async function asked(method, path, body, accept) {
 const place = (name) => encodeURIComponent(name);
 const lines = (text) => text.split("\n").filter((line) => line.trim()).map((line) => JSON.parse(line));
 
-export const overview = async () => (await asked("GET", "/v1/overview")).json();
-export const catalog = async () => (await asked("GET", "/v1/catalog")).json();
-export const query = async (name) => (await asked("GET", `/v1/queries/${place(name)}`)).json();
-export const explain = async (name, mode = "") => (await (await asked("GET", `/v1/queries/${place(name)}/explain?mode=${mode}`)).json()).plan;
-export const automaton = async (name) => (await (await asked("GET", `/v1/queries/${place(name)}/explain?format=svg`)).json()).plan;
-export const explainText = async (sql) => (await (await asked("POST", "/v1/explain", { sql })).json()).plan;
-export const snapshot = async (name) => lines(await (await asked("GET", `/v1/queries/${place(name)}/snapshot`)).text());
+const json = async (method, path, body) => (await asked(method, path, body)).json();
+const rows = async (method, path, body) => lines(await (await asked(method, path, body)).text());
+
+export const overview = (search = "", uses) => json("GET", `/v1/overview?${new URLSearchParams({ search, ...(uses === undefined ? {} : { uses }) })}`);
+export const catalog = () => json("GET", "/v1/catalog");
+export const query = (name) => json("GET", `/v1/queries/${place(name)}`);
+export const explain = async (name) => (await json("GET", `/v1/queries/${place(name)}/explain`)).plan;
+export const automaton = async (name) => (await json("GET", `/v1/queries/${place(name)}/explain?format=svg`)).plan;
+export const explainText = async (sql) => (await json("POST", "/v1/explain", { sql })).plan;
+export const snapshot = (name) => rows("GET", `/v1/queries/${place(name)}/snapshot`);
 export const stop = (name) => asked("DELETE", `/v1/queries/${place(name)}`);
+export const operators = (name) => json("GET", name === undefined ? "/v1/operators" : `/v1/queries/${place(name)}/operators`);
+export const peek = (name, id) => rows("GET", `/v1/queries/${place(name)}/operators/${place(id)}/peek`);
+export const stream = (name) => json("GET", `/v1/streams/${place(name)}`);
+export const peekStream = (name, side) => rows("GET", `/v1/streams/${place(name)}/peek?side=${side}`);
+export const copy = async (name) => (await json("POST", `/v1/queries/${place(name)}/copies`)).copy;
+export const step = (copy, body) => json("POST", `/v1/copies/${place(copy)}/step`, body);
+export const closeCopy = (copy) => asked("DELETE", `/v1/copies/${place(copy)}`);
 
 // One statement or several. A query that was started is told by its name; rows are a list.
 export async function execute(sql) {
@@ -45,21 +55,28 @@ export async function execute(sql) {
   return told.name ? { query: told } : {};
 }
 
-export async function start(sql, name) {
-  return (await asked("POST", "/v1/sql", { sql, name })).json();
-}
-
-// Rows as they are emitted. `take` gets lists of rows; aborting the signal ends it.
-export async function follow(name, take, signal) {
-  const answer = await fetch(`/v1/queries/${place(name)}/rows`, { headers: headers({ Accept: "application/x-ndjson" }), signal });
-  if (!answer.ok) throw new ServerError(answer.status, await answer.json().catch(() => ({})));
-  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-  for (let rest = ""; ;) {
-    const { value, done } = await reader.read();
-    if (done) return;
-    const parts = (rest + value).split("\n");
-    rest = parts.pop();
-    const rows = parts.filter((line) => line.trim()).map((line) => JSON.parse(line));
-    if (rows.length) take(rows);
+// Rows as they are emitted, from a position on: server-sent events. `take` gets lists of rows; aborting the signal ends
+// it. When the server restarts or the connection is lost, it returns the position to go on at.
+export async function follow(name, since, take, signal) {
+  let position = since ?? -1;
+  try {
+    const answer = await fetch(`/v1/queries/${place(name)}/rows${position < 0 ? "" : `?since=${position}`}`, { headers: headers({ Accept: "text/event-stream" }), signal });
+    if (!answer.ok) throw new ServerError(answer.status, await answer.json().catch(() => ({})));
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    for (let rest = ""; ;) {
+      const { value, done } = await reader.read();
+      if (done) return position;
+      const parts = (rest + value).split("\n\n");
+      rest = parts.pop();
+      for (const part of parts) {
+        const told = Object.fromEntries(part.split("\n").map((line) => line.split(/: (.*)/s, 2)));
+        if (told.id) { position = Number(told.id); take(JSON.parse(told.data)); }
+        else if (told.event === "error") throw new ServerError(400, JSON.parse(told.data));
+        else if (told.event === "end" && JSON.parse(told.data).reason === "query") return undefined;
+      }
+    }
+  } catch (error) {
+    if (error.name === "AbortError" || (error instanceof ServerError && error.status !== 503)) throw error;
+    return position;
   }
 }

@@ -1,5 +1,6 @@
 // The SQL editor: errors are underlined where they are, and names are offered while you type.
-import { html, useRef } from "./vendor/preact.js";
+import { html, useEffect, useRef, useState } from "./vendor/preact.js";
+import { catalog } from "./api.js";
 
 const WORDS = ["SELECT", "FROM", "WHERE", "GROUP BY", "HAVING", "PARTITION BY", "ORDER BY", "RANGE", "ROWS", "PRECEDING", "UNBOUNDED", "SECONDS", "MINUTES", "HOURS",
   "CREATE STREAM", "CREATE VIEW", "CREATE TABLE", "INSERT INTO", "VALUES", "MATCH_RECOGNIZE", "MEASURES", "PATTERN", "DEFINE", "TUMBLE", "HOP", "SESSION", "OVER", "JOIN",
@@ -7,7 +8,11 @@ const WORDS = ["SELECT", "FROM", "WHERE", "GROUP BY", "HAVING", "PARTITION BY", 
 
 const underlined = (text, span) => (span ? html`${text.slice(0, span[0])}<mark>${text.slice(span[0], span[1]) || " "}</mark>${text.slice(span[1])}\n` : "");
 
-export function Editor({ text, change, run, error, names }) {
+let known = [];  // names of streams, tables, views and columns
+
+export function Editor({ text, change, run, error, after }) {
+  const [names, setNames] = useState(known);
+  useEffect(() => { catalog().then((entries) => setNames(known = [...new Set(entries.flatMap((entry) => [entry.name, ...entry.columns.map((column) => column.name)]))]), () => {}); }, [after]);
   const area = useRef(null);
   const span = error?.told?.span && error.told.sql === text ? error.told.span : null;
   const end = area.current?.selectionStart ?? text.length;

@@ -1,69 +1,109 @@
-// Boxes and arrows: the whole server (streams and the queries that read them), and the plan of one query.
+// Boxes and arrows: streams and groups of queries, the operators of a query, and plans that do not run yet.
 import { html } from "./vendor/preact.js";
 
+const WIDTH = 210, HEIGHT = 48, GAP = 18, BETWEEN = 92;
+
 const cut = (text, most) => (text.length > most ? text.slice(0, most - 1) + "…" : text);
-const WIDTH = 230, HEIGHT = 44, GAP = 14;
-const MOST = 60;
+const scaled = (value, steps) => { const [size, unit] = steps.find(([each]) => value >= each) ?? steps.at(-1); return `${(value / size).toFixed(value / size < 10 && size !== 1 ? 1 : 0)} ${unit}`; };
+export const perSecond = (rate) => (rate === undefined ? "" : rate > 0 && rate < 10 ? `${rate.toFixed(1)}/s` : scaled(rate, [[1e6, "M/s"], [1e3, "K/s"], [1, "/s"]]).replace(" /s", "/s"));
+export const bytes = (size) => scaled(size, [[1 << 30, "GB"], [1 << 20, "MB"], [1024, "KB"], [1, "B"]]);
+export const count = (number) => Number(number).toLocaleString("en");
+const act = (work) => (event) => { if (event.type === "click" || event.key === "Enter" || event.key === " ") { event.preventDefault(); work(); } };
 
-export const perSecond = (rate) => (rate === undefined ? "" : rate >= 1e6 ? `${(rate / 1e6).toFixed(1)} M/s` : rate >= 1e3 ? `${(rate / 1e3).toFixed(1)} K/s` : `${rate.toFixed(rate < 10 ? 1 : 0)}/s`);
-
-function Box({ x, y, title, under, kind = "", href }) {
-  const box = html`<g class=${kind}><rect x=${x} y=${y} width=${WIDTH} height=${HEIGHT} rx="6"/>
-    <text x=${x + 10} y=${y + 18}>${cut(title, 32)}</text><text class="faint" x=${x + 10} y=${y + 35}>${cut(under, 36)}</text>
-    <title>${title}</title></g>`;
-  return href ? html`<a href=${href}>${box}</a>` : box;
+function Box({ x, y, node }) {
+  const box = html`<g class=${`box ${node.kind ?? ""}`} tabindex=${node.open ? 0 : undefined} role=${node.open ? "button" : undefined} aria-label=${node.open ? node.title : undefined}
+      onClick=${node.open && act(node.open)} onKeyDown=${node.open && act(node.open)}>
+    <rect x=${x} y=${y} width=${WIDTH} height=${HEIGHT} rx="6"/>
+    <svg x=${x} y=${y} width=${WIDTH - 8} height=${HEIGHT}><text x="10" y="19">${cut(node.title, 40)}</text><text class="faint" x="10" y="37">${cut(node.under ?? "", 50)}</text></svg>
+    <title>${node.told ?? node.title}</title></g>`;
+  return node.href ? html`<a href=${node.href} aria-label=${node.title}>${box}</a>` : box;
 }
 
-const arrow = (x1, y1, x2, y2) => html`<path d=${`M${x1} ${y1} C${(x1 + x2) / 2} ${y1} ${(x1 + x2) / 2} ${y2} ${x2} ${y2}`} marker-end="url(#tip)"/>`;
-const tip = html`<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0L8 4L0 8"/></marker></defs>`;
+function Arrow({ from, to, edge }) {
+  const [x1, y1, x2, y2] = [from.x + WIDTH, from.y + HEIGHT / 2, to.x, to.y + HEIGHT / 2];
+  const middle = Math.max(x1 + 20, x2 - BETWEEN / 2);
+  const path = `M${x1} ${y1} C${middle} ${y1} ${middle} ${y2} ${x2} ${y2}`;
+  return html`<g class=${`arrow ${edge.kind ?? ""}`} tabindex=${edge.open ? 0 : undefined} role=${edge.open ? "button" : undefined} aria-label=${edge.open ? edge.told : undefined}
+      onClick=${edge.open && act(edge.open)} onKeyDown=${edge.open && act(edge.open)}>
+    <path class="wide" d=${path}/><path d=${path} marker-end="url(#tip)"/>
+    ${edge.label && html`<text class="faint" text-anchor="middle" x=${x2 - BETWEEN / 2} y=${y2 - 7}>${edge.label}</text>`}
+    ${edge.under && html`<text class="faint" text-anchor="middle" x=${x2 - BETWEEN / 2} y=${y2 + 16}>${edge.under}</text>`}<title>${edge.told ?? ""}</title></g>`;
+}
 
-export function ServerGraph({ told, rates }) {
-  const queries = told.queries.slice(0, MOST);
-  const used = new Set(queries.flatMap((query) => query.uses));
-  const streams = told.streams.filter((stream) => used.has(stream.name) || told.queries.length <= MOST);
-  const at = (i) => 10 + i * (HEIGHT + GAP);
-  const height = Math.max(at(Math.max(streams.length, queries.length)), 70);
-  const place = new Map(streams.map((stream, i) => [stream.name.toLowerCase(), at(i) + HEIGHT / 2]));
-  const right = 380;
-  return html`<div class="scroll"><svg class="graph" viewBox=${`0 0 ${right + WIDTH + 10} ${height}`} style=${`min-width: 34rem; max-height: ${height}px`} role="img" aria-label="streams and the queries that read them">${tip}
-    ${queries.flatMap((query, i) => query.uses.filter((name) => place.has(name.toLowerCase())).map((name) => arrow(10 + WIDTH, place.get(name.toLowerCase()), right, at(i) + HEIGHT / 2)))}
-    ${streams.map((stream, i) => html`<${Box} kind="stream" x=${10} y=${at(i)} title=${stream.name} under=${`${stream.rows.toLocaleString()} rows  ${perSecond(rates[`s:${stream.name}`])}`}/>`)}
-    ${queries.map((query, i) => html`<${Box} kind=${query.state} x=${right} y=${at(i)} title=${query.name} href=${`#/queries/${encodeURIComponent(query.name)}`}
-      under=${`${query.state}, ${query.rows.toLocaleString()} rows  ${perSecond(rates[`q:${query.name}`])}`}/>`)}
-  </svg></div>${told.queries.length > MOST && html`<p>The first ${MOST} of ${told.queries.length.toLocaleString()} queries.</p>`}`;
+// Columns by the longest way from a source; within one, close to the boxes that a box takes from.
+function places(nodes, edges) {
+  const into = new Map(nodes.map((node) => [node.id, []]));
+  for (const edge of edges) into.get(edge.to)?.push(edge.from);
+  const level = new Map();
+  const levelOf = (id) => { if (!level.has(id)) { level.set(id, 0); level.set(id, Math.max(-1, ...into.get(id).filter((from) => into.has(from)).map(levelOf)) + 1); } return level.get(id); };
+  const columns = [];
+  for (const node of nodes) (columns[levelOf(node.id)] ??= []).push(node);
+  const at = new Map();
+  columns.forEach((column, depth) => {
+    const wish = (node) => { const rows = into.get(node.id).map((from) => at.get(from)?.row ?? 0); return rows.length ? rows.reduce((a, b) => a + b) / rows.length : 0; };
+    const order = depth ? [...column].sort((a, b) => wish(a) - wish(b)) : column;
+    let row = -1;
+    for (const node of order) {
+      row = Math.max(row + 1, depth && order.length === 1 ? wish(node) : row + 1);
+      at.set(node.id, { row, x: 10 + depth * (WIDTH + BETWEEN), y: 10 + row * (HEIGHT + GAP) });
+    }
+  });
+  return { at, width: 20 + columns.length * (WIDTH + BETWEEN) - BETWEEN, height: 20 + (Math.max(0, ...[...at.values()].map((each) => each.row)) + 1) * (HEIGHT + GAP) };
+}
+
+export function Graph({ nodes, edges, label }) {
+  const { at, width, height } = places(nodes, edges);
+  return html`<div class="scroll graphs" tabindex="0" aria-label=${label}><svg class="graph" width=${width} height=${height} viewBox=${`0 0 ${width} ${height}`} role="group" aria-label=${label}>
+    <defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0L8 4L0 8"/></marker></defs>
+    ${edges.filter((edge) => at.has(edge.from) && at.has(edge.to)).map((edge) => html`<${Arrow} from=${at.get(edge.from)} to=${at.get(edge.to)} edge=${edge}/>`)}
+    ${nodes.map((node) => html`<${Box} ...${at.get(node.id)} node=${node}/>`)}
+  </svg></div>`;
+}
+
+// The whole server: streams and the queries that read them. Many queries over the same streams are one box to zoom into.
+const FEW = 12;
+export function ServerGraph({ told, rates, zoom }) {
+  const shown = told.found <= FEW ? told.queries.map((query) => ({ id: `q:${query.name}`, title: query.name, kind: query.state, uses: query.uses, href: `#/queries/${encodeURIComponent(query.name)}`,
+    under: `${query.state}, ${count(query.rows)} rows  ${perSecond(rates[`q:${query.name}`])}` }))
+    : told.groups.map((group) => ({ id: `g:${group.uses}`, title: `${count(group.queries)} ${group.queries === 1 ? "query" : "queries"}`, kind: "group", uses: group.uses, open: () => zoom(group.uses.join(",")),
+      under: `${count(group.rows)} rows  ${perSecond(rates[`g:${group.uses}`])}`, told: `Queries over ${group.uses.join(", ")}: open` }));
+  const streams = told.streams.map((stream) => ({ id: `s:${stream.name.toLowerCase()}`, title: stream.name, kind: "stream", href: `#/streams/${encodeURIComponent(stream.name)}`, under: `${count(stream.rows)} rows` }));
+  const known = new Set(streams.map((each) => each.id));
+  const tables = [...new Set(shown.flatMap((each) => each.uses))].filter((name) => !known.has(`s:${name.toLowerCase()}`)).map((name) => ({ id: `s:${name.toLowerCase()}`, title: name, kind: "stream", under: "table, view or function" }));
+  const edges = shown.flatMap((each) => each.uses.map((name) => ({ from: `s:${name.toLowerCase()}`, to: each.id, label: perSecond(rates[`s:${name}`]) })));
+  return html`<${Graph} nodes=${[...streams, ...tables, ...shown]} edges=${edges} label="streams and the queries that read them"/>`;
+}
+
+// Operators that run: rows on the edges with rate and lag; state and work in the boxes. An edge opens its monitor.
+export function OperatorGraph({ operators, rates, busy, watched, watch, passed }) {
+  const nodes = operators.map((each) => {
+    const [, word, rest] = /^(Stream \S+|\S+)\s*(.*)$/s.exec(each.label);
+    const seen = passed?.[each.id];
+    return { id: each.id, title: word.startsWith("Stream ") ? word.slice(7) : word, told: each.label + (each.queries > 1 ? `\nshared by ${count(each.queries)} queries` : ""),
+      kind: `${each.error ? "failed" : word.startsWith("Stream ") ? "stream" : ""} ${seen ? "passed" : ""} ${each.id === watched ? "watched" : ""}`, open: watch && (() => watch(each.id)),
+      under: [each.state === null ? "" : bytes(each.state), busy[each.id] >= 0.005 ? `${Math.round(busy[each.id] * 100)} % busy` : "", each.queries > 1 ? `${count(each.queries)} queries` : "", rest].filter(Boolean).join(" · ") };
+  });
+  const by = new Map(operators.map((each) => [each.id, each]));
+  const edges = operators.flatMap((each) => each.inputs.filter((id) => by.has(id)).map((id) => {
+    const from = by.get(id), lag = from.behind ? `${from.behind < 10 ? +from.behind.toFixed(1) : count(Math.round(from.behind))} ${from.unit ?? ""} behind` : "";
+    return { from: id, to: each.id, kind: `${id === watched ? "watched" : ""} ${passed?.[id] ? "passed" : ""}`, label: passed ? (passed[id] ? `${passed[id].length} ${passed[id].length === 1 ? "row" : "rows"}` : "") : rates[id] ? perSecond(rates[id]) : count(from.rows), under: lag,
+      open: watch && (() => watch(id)), told: `${count(from.rows)} rows, time ${from.upto ?? "not known"}: show the rows on this arrow` };
+  }));
+  return html`<${Graph} nodes=${nodes} edges=${edges} label="operators; open one to see its rows"/>`;
 }
 
 // A plan as EXPLAIN prints it is a tree by its indentation.
-export function planTree(text) {
-  const part = text.split(/\n\n/).find((each) => each.startsWith("physical plan:")) ?? text;
-  const nodes = [];
+export function PlanGraph({ text }) {
+  const part = text.split(/\n\n/).find((each) => each.startsWith("physical plan:")) ?? "";
+  const nodes = [], edges = [];
   for (const line of part.split("\n").slice(1)) {
     const depth = line.search(/[^\s│└├─]/);
     if (depth < 0) continue;
     let parent = nodes.length - 1;
     while (parent >= 0 && nodes[parent].depth >= depth) parent = nodes[parent].parent;
-    nodes.push({ depth, parent, text: line.slice(depth) });
+    const [, word, rest] = line.slice(depth).match(/^(\S+)\s*(.*)$/);
+    nodes.push({ id: String(nodes.length), depth, parent, title: word, under: rest, told: line.slice(depth), kind: word === "Source" ? "stream" : "" });
+    if (parent >= 0) edges.push({ from: String(nodes.length - 1), to: String(parent) });
   }
-  return nodes;
-}
-
-export function PlanGraph({ text }) {
-  const nodes = planTree(text);
-  if (!nodes.length) return null;
-  const level = (node) => (node.parent < 0 ? 0 : 1 + level(nodes[node.parent]));
-  const deepest = Math.max(...nodes.map(level));
-  let rows = 0;
-  const places = nodes.map((node, i) => {
-    const first = i > 0 && nodes[i - 1] === nodes[node.parent];
-    if (i > 0 && !first) rows += 1;
-    return { x: 10 + (deepest - level(node)) * (WIDTH + 50), y: 10 + rows * (HEIGHT + GAP) };
-  });
-  const width = (deepest + 1) * (WIDTH + 50), height = 20 + (rows + 1) * (HEIGHT + GAP);
-  return html`<div class="scroll"><svg class="graph" viewBox=${`0 0 ${width} ${height}`} style=${`min-width: ${Math.min(width, 1200) * 0.7}px; max-height: ${height}px`} role="img" aria-label="the plan as boxes and arrows">${tip}
-    ${nodes.map((node, i) => node.parent >= 0 && arrow(places[i].x + WIDTH, places[i].y + HEIGHT / 2, places[node.parent].x, places[node.parent].y + HEIGHT / 2))}
-    ${nodes.map((node, i) => {
-      const [, word, rest] = node.text.match(/^(\S+)\s*(.*)$/);
-      return html`<${Box} kind=${word === "Source" ? "stream" : ""} x=${places[i].x} y=${places[i].y} title=${word} under=${rest || " "}/>`;
-    })}
-  </svg></div>`;
+  return nodes.length > 0 && html`<${Graph} nodes=${nodes} edges=${edges} label="the plan as boxes and arrows"/>`;
 }
