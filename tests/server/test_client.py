@@ -123,7 +123,7 @@ def test_a_server_that_ends_tells_its_clients(server: ServerProcess) -> None:
     events = get("/v1/queries/q/rows", Accept="text/event-stream")
     lines = get("/v1/queries/q/rows?positions=1")
     counted: list[Any] = []
-    many = pa.table({"v": range(50_000), "name": [""] * 50_000, "t": range(50_000)})
+    many = rows(0, 50_000)
     pushing = threading.Thread(target=lambda: counted.append(db.push("s", many)))
     pushing.start()
     server.ask_to_end()
