@@ -75,6 +75,14 @@ RELATIONS = {
     "what the last rows changed": """
         SELECT ISTREAM(symbol, count(venue)) FROM trades [PARTITION BY symbol ROWS 2] GROUP BY symbol
     """,
+    "groups that are joined": """
+        SELECT t.symbol, t.venue, t.window_start, n
+        FROM (SELECT symbol, venue, window_start, window_end FROM TUMBLE(trades, ts, 4 SECONDS)
+              GROUP BY symbol, venue, window_start, window_end) AS t
+        JOIN (SELECT symbol, window_start, window_end, count(*) AS n FROM TUMBLE(others, ts, 4 SECONDS)
+              GROUP BY symbol, window_start, window_end) AS o
+        ON t.symbol = o.symbol AND t.window_start = o.window_start AND t.window_end = o.window_end
+    """,
     "what one has and the other has not": """
         SELECT symbol, venue FROM trades [RANGE 5 SECONDS] EXCEPT ALL SELECT symbol, venue FROM others [RANGE 5 SECONDS]
     """,

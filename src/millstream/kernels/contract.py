@@ -86,7 +86,7 @@ class RowStage(Protocol):
 
 
 PARTIALS = 1
-"""The port of partials; a kernel that takes them has one input."""
+"""The port of partials for a kernel of one input; one of several has a port for each, after all inputs."""
 
 
 class Partials(Protocol):
@@ -139,7 +139,13 @@ class KernelSpec(Protocol):
         ...
 
 
-def partials_of(spec: KernelSpec) -> Partials | None:
-    """How rows for a kernel may be put together before they travel; None if it must see them."""
-    found: Partials | None = getattr(spec, "partials", None)
-    return found
+def partials_of(spec: KernelSpec) -> tuple[Partials | None, ...]:
+    """How the rows of each input may be put together before they travel; None if the kernel must see them."""
+    found: tuple[Partials | None, ...] | Partials | None = getattr(spec, "partials", None)
+    return found if isinstance(found, tuple) else (found, *(None for _ in spec.inputs[1:]))
+
+
+def keys_of(spec: KernelSpec, port: int) -> tuple[str, ...]:
+    """The key's columns of an input: they have the same names in all, unless the spec says otherwise."""
+    by_port: tuple[tuple[str, ...], ...] | None = getattr(spec, "keys_by_port", None)
+    return (spec.keys or ()) if by_port is None else by_port[port]

@@ -15,10 +15,13 @@ def with_partials(node: Physical) -> Physical:
     """The plan with rows put together below every kernel that can merge what was: its aggregates depend neither on the
     order of rows nor on how they are divided, and its rows come from one place each."""
     match node:
-        case Apply(over=(child,), spec=spec) if (partials := partials_of(spec)) is not None:
-            return replace(node, over=(Partial(child.schema, with_partials(child), partials),))
-        case Apply(over=over):
-            return replace(node, over=tuple(map(with_partials, over)))
+        case Apply(over=over, spec=spec):
+            below = [with_partials(child) for child in over]
+            put_together = (
+                child if own is None else Partial(child.schema, child, own)
+                for child, own in zip(below, partials_of(spec), strict=True)
+            )
+            return replace(node, over=tuple(put_together))
         case Compute() | Staged() | TableJoin() | NativeGroups():
             return replace(node, input=with_partials(node.input))
     return node

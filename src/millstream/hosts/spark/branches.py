@@ -27,7 +27,7 @@ from millstream.hosts.spark.steps import (
     Step,
     ToRows,
 )
-from millstream.kernels.contract import KernelSpec, Partials
+from millstream.kernels.contract import KernelSpec, Partials, keys_of
 from millstream.records import dataclass
 from millstream.schema import Schema
 
@@ -124,7 +124,7 @@ class Branch:
         number of its first clock, `partials` tells how rows may be put together for that stage."""
         pack = Pack(
             self.schema,
-            spec.keys or (),
+            keys_of(spec, port),
             buckets,
             port,
             self.lane << width,
@@ -133,6 +133,7 @@ class Branch:
             tick=1 if self.clockwork.latent else self.clockwork.micros,
             ids=bucket_ids(buckets) if self.clockwork.streaming else None,
             partials=partials,
+            partial_port=len(spec.inputs) + port,
             stage=stage,
         )
         df = self.mapped(pack, PACKED)

@@ -13,6 +13,7 @@ from millstream.expressions.sql.text import in_spark_sql
 from millstream.hosts.spark.arrive import ReadFiles
 from millstream.hosts.spark.blobs import SEQ, TIME
 from millstream.hosts.spark.branches import ORDER_BITS, Branch, Clockwork, merged, width_of
+from millstream.hosts.spark.feeds import fed
 from millstream.hosts.spark.meters import STAGE_METRICS, metered, metered_rows
 from millstream.hosts.spark.native import grouped_natively
 from millstream.hosts.spark.session import FILES, VARIABLES, check_streaming, cores_of, kept_in_frame
@@ -52,6 +53,9 @@ DEFAULT_BUCKETS = 8
 PUT_TOGETHER = "spark.millstream.partials"
 """Whether rows may be put together where they are read, so that the exchange carries partials."""
 
+FUSE_JOINS = "spark.millstream.fuseJoins"
+"""Whether joins share an exchange with the kernels below them, where both have the same key."""
+
 NATIVE = "spark.millstream.native"
 """Whether Spark's own operators may take the place of kernels."""
 
@@ -77,22 +81,24 @@ class BranchBuilder:
     """those that keep state, in the order they are built"""
     kept: str = VARIABLES
     """how they keep it"""
+    fed: bool = True
+    """whether joins share an exchange with the kernels below them"""
     _built: dict[Physical, tuple[Branch, ...]] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
     def build(self, plan: Physical, rows: bool = False) -> tuple[Branch, ...]:
         """The branches whose union is the plan's result; with `rows` they are to be Spark's, without hidden columns."""
-        plan = with_ends(plan)
+        plan = fused(with_ends(plan), joins=self.fed)
         if self.clockwork.streaming and self.clockwork.timed:
             if rows:
-                self.kept = kept_in_frame(self.spark, exchanges(fused(plan)), self.clockwork.watermarked)
+                self.kept = kept_in_frame(self.spark, exchanges(plan), self.clockwork.watermarked)
             if self.kept == VARIABLES:
                 check_streaming(self.spark)
-                last = arranged(with_last_columns(fused(plan)), self.spark)
+                last = arranged(with_last_columns(plan), self.spark)
                 if rows and isinstance(last, Apply) and is_exchange(last) and can_travel(last.schema, self.spark):
                     return (self._applied(last, wide=True),)
         native = rows and not self.clockwork.streaming
-        return self._node(arranged(fused(plan), self.spark, self.in_spark if native else None))
+        return self._node(arranged(plan, self.spark, self.in_spark if native else None))
 
     def _node(self, node: Physical) -> tuple[Branch, ...]:
         if self.kept == FILES and exchanges(node):
@@ -222,6 +228,11 @@ def buckets_of(spark: SparkSession) -> int:
     return int(spark.conf.get(STREAMING_BUCKETS, str(DEFAULT_BUCKETS)) or DEFAULT_BUCKETS)
 
 
+def fuses_joins(spark: SparkSession) -> bool:
+    """Whether joins share an exchange with the kernels below them, as the session says."""
+    return str(spark.conf.get(FUSE_JOINS, "true")).lower() != "false"
+
+
 def puts_together(spark: SparkSession) -> bool:
     """Whether rows may be put together before they travel, as the session says."""
     return str(spark.conf.get(PUT_TOGETHER, "true")).lower() != "false"
@@ -246,10 +257,10 @@ def idle_of(spark: SparkSession) -> int | None:
     return span
 
 
-def fused(node: Physical, shared: frozenset[Physical] = frozenset()) -> Physical:
+def fused(node: Physical, shared: frozenset[Physical] = frozenset(), joins: bool = True) -> Physical:
     """The plan with kernels that follow each other under the same key put into one: no exchange between them.
 
-    What is `shared` is read by others, too, and stays on its own.
+    What is `shared` is read by others, too, and stays on its own; so do the inputs of joins, unless `joins`.
     """
     from millstream.kernels.compute import ComputeStage
     from millstream.kernels.streams.chain import ChainSpec, why_not_chained
@@ -259,12 +270,14 @@ def fused(node: Physical, shared: frozenset[Physical] = frozenset()) -> Physical
 
     match node:
         case Compute() | Staged() | TableJoin():
-            return replace(node, input=fused(node.input, shared))
+            return replace(node, input=fused(node.input, shared, joins))
         case Apply():
             given = node.over
-            node = replace(node, over=tuple(fused(child, shared) for child in given))
-            if not is_exchange(node) or len(node.over) != 1:
+            node = replace(node, over=tuple(fused(child, shared, joins) for child in given))
+            if not is_exchange(node):
                 return node
+            if len(node.over) != 1:
+                return fed(node, given, shared) if joins else node
             between: list[ComputeStage] = []
             below, as_given = node.over[0], given[0]
             while isinstance(below, Compute) and isinstance(as_given, Compute):

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from millstream.hosts.spark import blobs
 from millstream.kernels.batch import BEGIN, Batch
-from millstream.kernels.contract import PARTIALS, KernelSpec, Partials, partials_of
+from millstream.kernels.contract import KernelSpec, Partials, partials_of
 from millstream.physical.partials import MOST_LEFT
 from millstream.records import dataclass
 from millstream.schema import Schema
@@ -49,8 +49,11 @@ class Carried:
 class Carrier:
     """What travels of the batches of a task to one input of a stage."""
 
-    def __init__(self, port: int, schema: Schema, partials: Partials | None, stage: int, fresh: bool) -> None:
+    def __init__(
+        self, port: int, schema: Schema, partials: Partials | None, partial_port: int, stage: int, fresh: bool
+    ) -> None:
         self._port, self._schema, self._partials = port, schema, partials
+        self._partial_port = partial_port
         self._stage, self._fresh = stage, fresh
 
     @cached_property
@@ -73,7 +76,7 @@ class Carrier:
             return
         made = partials.step(in_time)
         if len(made) <= MOST_LEFT * len(in_time):
-            yield Carried(PARTIALS, partials.output, made, len(in_time))
+            yield Carried(self._partial_port, partials.output, made, len(in_time))
         else:
             _as_rows[partials] = ROWS_FOR_A_WHILE
             yield self._rows(in_time)
@@ -85,13 +88,16 @@ class Carrier:
 def schemas_of(spec: KernelSpec) -> tuple[Schema, ...]:
     """What comes to a kernel on each port."""
     partials = partials_of(spec)
-    return spec.inputs if partials is None else (*spec.inputs, partials.output)
+    if all(own is None for own in partials):
+        return spec.inputs
+    each = zip(spec.inputs, partials, strict=True)
+    return (*spec.inputs, *(schema if own is None else own.output for schema, own in each))
 
 
 def counted(spec: KernelSpec, port: int, rows: pa.RecordBatch) -> int:
     """How many rows there are, or partials stand for."""
-    partials = partials_of(spec)
-    if partials is None or port != PARTIALS:
+    partials = None if port < len(spec.inputs) else partials_of(spec)[port - len(spec.inputs)]
+    if partials is None:
         return int(rows.num_rows)
     return partials.counted(blobs.to_batch(rows, partials.output, BEGIN, port).rows)
 
@@ -101,19 +107,16 @@ def stepped_with(
 ) -> Iterator[tuple[int, Schema, pa.RecordBatch | None]]:
     """What a kernel is stepped with, port by port: the parts in order, or nothing. Rows beside partials become
     partials, too, as both must come in order of time."""
-    partials = partials_of(spec)
-    if partials is not None:
-        rows, put_together = parts
-        if put_together:
-            layout = blobs.layout_of(partials.output)
-            schema = spec.inputs[0]
-            each = (partials.each(blobs.to_batch(part, schema, BEGIN, 0)) for part in rows)
-            made = [blobs.from_batch(batch, layout) for batch in each]
-            yield PARTIALS, partials.output, blobs.in_order([*put_together, *made], layout)
-            return
-        parts = [rows]
-    for port, (own, schema) in enumerate(zip(parts, spec.inputs, strict=True)):
-        yield port, schema, blobs.in_order(own, blobs.layout_of(schema)) if own else None
+    count = len(spec.inputs)
+    for port, (schema, partials) in enumerate(zip(spec.inputs, partials_of(spec), strict=True)):
+        rows, put_together = parts[port], parts[count + port] if len(parts) > count else []
+        if partials is None or not put_together:
+            yield port, schema, blobs.in_order(rows, blobs.layout_of(schema)) if rows else None
+            continue
+        layout = blobs.layout_of(partials.output)
+        each = (partials.each(blobs.to_batch(part, schema, BEGIN, 0)) for part in rows)
+        made = [blobs.from_batch(batch, layout) for batch in each]
+        yield count + port, partials.output, blobs.in_order([*put_together, *made], layout)
 
 
 # -- how far time may have come ----------------------------------------------------------------------------------------

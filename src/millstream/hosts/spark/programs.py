@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from millstream.hosts.contract import ReadyQuery
 from millstream.hosts.spark.branches import Branch
-from millstream.hosts.spark.build import BranchBuilder, arranged, fused
+from millstream.hosts.spark.build import BranchBuilder, arranged, fused, fuses_joins
 from millstream.hosts.spark.explain import explained
 from millstream.hosts.spark.failures import telling
 from millstream.hosts.spark.history import SparkHistory
@@ -33,7 +33,7 @@ class Programs(SparkHistory):
         return self._built(program, since, meters, dry, rows)[0]
 
     def _built(
-        self, program: ReadyQuery, since: int, meters: Meters | None, dry: bool, rows: bool
+        self, program: ReadyQuery, since: int, meters: Meters | None, dry: bool, rows: bool, fed: bool | None = None
     ) -> tuple[tuple[Branch, ...], list[Stage]]:
         """The branches of a program, and the stages among them that keep state."""
         send_whole(python_in(program.plan).values())
@@ -51,6 +51,7 @@ class Programs(SparkHistory):
             builder = BranchBuilder(
                 self.spark, clockwork, source, self._table, self.buckets, self._in_spark, self.allowed
             )
+            builder.fed = fuses_joins(self.spark) if fed is None else fed
             return builder.build(program.plan, rows), builder.stages
 
     def to_dataframe(self, program: ReadyQuery) -> DataFrame:
@@ -62,5 +63,6 @@ class Programs(SparkHistory):
         with telling():
             clockwork = self._clockwork(program.plan)
             df = surface(self.branches(program, dry=True, rows=True), program.columns)
-            plan = arranged(fused(program.plan), self.spark, None if clockwork.streaming else self._in_spark)
+            plan = fused(program.plan, joins=fuses_joins(self.spark))
+            plan = arranged(plan, self.spark, None if clockwork.streaming else self._in_spark)
             return explained(plan, clockwork, self._in_spark, df)

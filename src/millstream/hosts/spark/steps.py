@@ -24,7 +24,7 @@ from millstream.hosts.spark.carry import Carried, Carrier, schemas_of, stepped_w
 from millstream.hosts.table_join import FixedTable, TableMatches
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
 from millstream.kernels.compute import ComputeStage
-from millstream.kernels.contract import Kernel, KernelSpec, Partials, RowStage
+from millstream.kernels.contract import PARTIALS, Kernel, KernelSpec, Partials, RowStage
 from millstream.limits import NO_LIMITS, Limits
 from millstream.physical.nodes import TableJoin
 from millstream.records import dataclass
@@ -251,11 +251,13 @@ class Pack:
     """under which number Spark knows each bucket, if not under its own"""
     partials: Partials | None = None
     """how rows may be put together"""
+    partial_port: int = PARTIALS
+    """the input that takes what was"""
     stage: int = 0
     """the number of the stage that they go to"""
 
     def __call__(self, batches: Batches) -> Arrows:
-        carrier = Carrier(self.port, self.schema, self.partials, self.stage, self.fresh)
+        carrier = Carrier(self.port, self.schema, self.partials, self.partial_port, self.stage, self.fresh)
         reached: dict[int, int] = {}
         for batch in _gathered(batches, reached):
             latest = int(batch.time.max()) * self.tick
@@ -345,7 +347,8 @@ class KernelOpening:
         state = kernel.open()
         for port, schema, rows in stepped_with(self.spec, parts):
             given = Batch.empty(schema.arrow, BEGIN) if rows is None else blobs.to_batch(rows, schema, BEGIN, port)
-            yield bounded.step(kernel, state, given.with_upto(ends[port]).on_port(port))
+            upto = ends[port % len(self.spec.inputs)]
+            yield bounded.step(kernel, state, given.with_upto(upto).on_port(port))
 
     def _stepped(
         self,

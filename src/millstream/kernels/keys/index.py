@@ -16,6 +16,8 @@ Slots = npt.NDArray[np.int32]
 
 COUNT, NULL_SLOT, FREE, USED, ARENA = range(5)
 _PARALLEL_ROWS = 16_384
+_MOST_GROWTH = 16
+"""A table grows at most so many times at once: the first rows may have more new keys than the others."""
 _EMPTY, _VALUE, _NULL = 0, 1, 2
 
 
@@ -75,9 +77,11 @@ class SlotIndex:
         edges = [rows * part // parts for part in range(parts + 1)]
         tasks = [partial(find, *given, *index, slots, start, stop, *self._kept()) for start, stop in pairwise(edges)]
         if sum(run_all(tasks)) and add:
-            row = 0
+            row, before = 0, len(self)
             while (row := self._add(given, slots, row)) < rows:
-                self._grow()
+                # as if the rest of the rows had as many new keys as those so far
+                coming = (len(self) - before) * (rows - row) // max(row, 1)
+                self._grow(len(self) + coming)
                 self._make_room(row, given)
         return slots
 
@@ -93,12 +97,16 @@ class SlotIndex:
     def _make_room(self, row: int, given: tuple[Any, ...]) -> None:
         """A key had no room; subclasses whose keys are not of one size may need more than another slot."""
 
-    def _grow(self) -> None:
-        if 2 * self._meta[USED] >= len(self._index_slot):
-            self._reindex(2 * len(self._index_slot))
-        if self._meta[FREE] == 0 and self._meta[COUNT] == len(self._hash_of):
+    def _grow(self, wanted: int) -> None:
+        """Make room for a key that had none, and for so many in all if they are not far more."""
+        length = len(self._index_slot)
+        if 2 * self._meta[USED] >= length:
+            self._reindex(min(_MOST_GROWTH * length, max(2 * length, _index_length(wanted))))
+        room = len(self._hash_of)
+        if self._meta[FREE] == 0 and self._meta[COUNT] == room:
+            more = min((_MOST_GROWTH - 1) * room, max(room, wanted - room))
             for name in ("_hash_of", "_kind_of", "_free", *self._stored):
-                setattr(self, name, doubled(getattr(self, name)))
+                setattr(self, name, grown(getattr(self, name), more))
 
     def _reindex(self, length: int) -> None:
         slots = np.flatnonzero(self._kind_of[: self.size] == _VALUE).astype(np.int32)
@@ -112,7 +120,14 @@ _fill_index = compile_kernel(source_of(index_loops), "fill_index")
 
 def doubled(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """The array with as much room again, zeroed."""
-    return np.concatenate([array, np.zeros_like(array)])
+    return grown(array, len(array))
+
+
+def grown(array: npt.NDArray[Any], more: int) -> npt.NDArray[Any]:
+    """The array with room for so many more, zeroed."""
+    made = np.zeros((len(array) + more, *array.shape[1:]), dtype=array.dtype)
+    made[: len(array)] = array
+    return made
 
 
 def _index_length(keys: int) -> int:

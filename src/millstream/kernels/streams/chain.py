@@ -84,7 +84,7 @@ class ChainSpec:
     def partials(self) -> Partials | None:
         """Those of the first kernel, which alone meets the rows."""
         first = self.stages[0]
-        return None if isinstance(first, ComputeStage) else partials_of(first)
+        return None if isinstance(first, ComputeStage) else partials_of(first)[0]
 
     def state_signature(self) -> object:
         """That of the kernels; what is computed between them keeps nothing."""

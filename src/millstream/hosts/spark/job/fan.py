@@ -22,7 +22,7 @@ from millstream.hosts.spark.job.control import SteeredTable
 from millstream.hosts.spark.steps import PACK_ROWS, Arrows, Batches, Computed, divided, in_lane
 from millstream.hosts.table_join import FixedTable, TableMatches
 from millstream.kernels.batch import BEGIN, Batch, concat
-from millstream.kernels.contract import Partials
+from millstream.kernels.contract import PARTIALS, Partials
 from millstream.physical.nodes import TableJoin
 from millstream.records import dataclass
 from millstream.schema import Schema
@@ -135,9 +135,11 @@ class ToStage:
     clock: int
     partials: Partials | None = None
     """how rows may be put together"""
+    partial_port: int = PARTIALS
+    """the input that takes what was"""
 
     def packed(self, batch: Batch, _: int) -> list[dict[str, Any]]:
-        carrier = Carrier(self.port, self.schema, self.partials, self.stage, self.fresh)
+        carrier = Carrier(self.port, self.schema, self.partials, self.partial_port, self.stage, self.fresh)
         return [row for carried in carrier(in_lane(batch, self.lane)) for row in self._carried(carried)]
 
     def _carried(self, carried: Carried) -> Iterator[dict[str, Any]]:

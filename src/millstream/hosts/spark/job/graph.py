@@ -24,6 +24,7 @@ from millstream.hosts.spark.stage import LateRows, Stage
 from millstream.hosts.spark.steps import Computed, StageStep
 from millstream.kernels.batch import BEGIN, Batch
 from millstream.kernels.compute import ComputeStage
+from millstream.kernels.contract import keys_of
 from millstream.kernels.saving.signatures import signature_of
 from millstream.limits import Limits
 from millstream.physical.nodes import Apply, Compute, Partial, Physical, Source, Staged, StoredTable, TableJoin, walk
@@ -77,6 +78,8 @@ class JobQuery:
     """whether no rows reach it"""
     apart: tuple[int, ...] | None = None
     """which operators of its plan stay on their own because others read them, too; None if that is still open"""
+    fed: bool = True
+    """whether joins share an exchange with the kernels below them; those of older checkpoints do not"""
 
     @property
     def key(self) -> str:
@@ -212,7 +215,9 @@ class GraphBuilder:
             query if query.apart is not None else replace(query, apart=_places(plan, shared[query.sees]))
             for plan, query in zip(plans, queries, strict=True)
         ]
-        plans = [fused(plan, _at(plan, query.apart or ())) for plan, query in zip(plans, queries, strict=True)]
+        plans = [
+            fused(plan, _at(plan, query.apart or ()), query.fed) for plan, query in zip(plans, queries, strict=True)
+        ]
         if self.partials:
             plans = [with_partials(plan) for plan in plans]
         for node in self.known:
@@ -341,8 +346,9 @@ class GraphBuilder:
         for port, flows in enumerate(ports):
             for flow in flows:
                 lane = flow.lane << width
-                schema, joined = spec.inputs[port], partials[port]
-                leaf = ToStage(number, port, schema, keys, self.buckets, home, lane, flow.fresh, clocks, joined)
+                where = spec.inputs[port], keys_of(spec, port), self.buckets, home, lane
+                joined = partials[port], len(spec.inputs) + port
+                leaf = ToStage(number, port, *where, flow.fresh, clocks, *joined)
                 self._lead(flow, leaf)
                 clocks += flow.clocks
                 if flow.origin.is_stage:

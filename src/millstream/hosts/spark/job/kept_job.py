@@ -41,6 +41,7 @@ class KeptQuery:
     apart: tuple[int, ...] | None = None
     taken: bool = False
     """whether a function of the user's takes its rows"""
+    fed: bool = False
 
     @property
     def name(self) -> str:
@@ -56,6 +57,7 @@ class KeptQuery:
             after=self.after,
             paused=self.paused,
             apart=self.apart,
+            fed=self.fed,
         )
 
 
@@ -92,7 +94,7 @@ class KeptJob:
             stages = [graph.stages[number] for number in numbers]
             does = tuple(KeptStage(own.stage.spec.describe(), own.stage.signature) for own in stages)
             names, name = tuple(own.name for own in stages), query.program.name.lower()
-            more = query.after, query.paused, query.apart, name in taken
+            more = query.after, query.paused, query.apart, name in taken, query.fed
             queries.append(KeptQuery(query.program, names, does, query.generation, *more))
         levels = 0 if before is None else before.levels
         if before is None or before.kept == FILES:
@@ -151,7 +153,7 @@ class KeptJob:
         if program.bound is not None and program.bound == old.program.bound:
             program = replace(program, plan=old.program.plan)
         apart = old.apart if program.plan == old.program.plan else None
-        return replace(query, program=program, generation=old.generation, apart=apart)
+        return replace(query, program=program, generation=old.generation, apart=apart, fed=old.fed)
 
     def state_name(self, query: JobQuery, place: int) -> str:
         """The name of the state of a query's stage."""
