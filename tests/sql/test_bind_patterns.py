@@ -353,6 +353,7 @@ MEASURED = "SELECT * FROM t MATCH_RECOGNIZE (MEASURES price AS p PATTERN (A B) D
         ("SELECT X.pric FROM t AS (X, *Y)", "pric", "no column pric"),
         ("SELECT Q.price FROM t AS (X, *Y)", "Q.price", "no variable Q in the pattern"),
         ("SELECT LAST(Q).price FROM t AS (X, *Y)", "Q", "no variable Q in the pattern"),
+        ("SELECT LAST('x').price FROM t AS (X, *Y)", "'x'", "a variable of the sequence is expected here"),
         ("SELECT lower(Y).price FROM t AS (X, *Y)", "lower(Y).price", "a column of FIRST(…) or LAST(…) is expected"),
         ("SELECT avg(*Y) FROM t AS (X, *Y)", "avg(*Y)", "which column's avg?"),
         ("SELECT count(*Q) FROM t AS (X, *Y)", "Q", "no variable Q in the pattern"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
-
 from sqlglot import exp
 
 from millstream.bind.aggregates.groups import is_aggregate
@@ -191,16 +189,14 @@ class SequenceExpressions(MatchExpressions):
     def _whose(self, node: exp.Expr, final: bool) -> str:
         """The variable of `Y` or `*Y`."""
         inner = node.this if isinstance(node, Starred) else node
-        if not _is_variable(inner, self.variables):
-            self._refuse_variable(inner)
+        if not isinstance(inner, exp.Column) or inner.table:
+            self.context.fail(
+                "a variable of the sequence is expected here", inner, hint=f"one of {', '.join(self.order)}"
+            )
         variable = self._variable(inner, inner.name)
         if self.stars[variable] and (final or isinstance(node, Starred)):
             self.complete.add(variable)
         return variable
-
-    def _refuse_variable(self, node: exp.Expr) -> NoReturn:
-        self.variables.find(node, node.name or "this")
-        raise AssertionError
 
     def _mention_all(self, node: exp.Expr, final: bool) -> None:
         """Take note of the variables in an argument."""
