@@ -79,6 +79,7 @@ def test_queries_have_the_calls_of_a_session(server: ServerProcess) -> None:
     db.push("s", rows(2, 3))
     assert reader.next(20)["v"].to_pylist() == [2]
     later.cancel()
+    assert later.fetch()["v"].to_pylist() == [2]
     with pytest.raises(ms.CancelledError):
         later.fetch()
     q.stop()
