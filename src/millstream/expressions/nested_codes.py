@@ -52,6 +52,20 @@ def ordered(array: pa.Array, type_: SqlType) -> pa.Array:
     return _spread(_binary(np.concatenate([[0], np.cumsum(lengths)]), data), array)
 
 
+def sort_bytes(columns: list[tuple[pa.Array, SqlType, bool, bool]]) -> pa.Array:
+    """Of each row the bytes in the order of several columns; each may go downwards, and have NULLs first."""
+    rows = len(columns[0][0])
+    pieces: list[tuple[Ints, Bytes]] = []
+    for array, type_, down, nulls_first in columns:
+        (marks, valued), (lengths, data) = _apart(array, type_)
+        pieces += [
+            (marks, np.where(valued, 1, 0 if nulls_first else 2).astype(np.uint8)),
+            (lengths, ~data if down else data),
+        ]
+    lengths, written = _joined(rows, pieces)
+    return _binary(np.concatenate([[0], np.cumsum(lengths)]), written)
+
+
 def _binary(starts: npt.NDArray[Any], data: Bytes) -> pa.Array:
     buffers = [None, pa.py_buffer(starts.astype(np.int64)), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.large_binary(), len(starts) - 1, buffers).cast(pa.binary())
@@ -96,12 +110,17 @@ def _in_order(array: pa.Array, type_: SqlType) -> tuple[Ints, Bytes]:
 
 def _marked(array: pa.Array, type_: SqlType) -> tuple[Ints, Bytes]:
     """The bytes of values inside others, which may be NULL: that comes last."""
+    (marks, valid), values = _apart(array, type_)
+    return _joined(len(array), [(marks, np.where(valid, 1, 2).astype(np.uint8)), values])
+
+
+def _apart(array: pa.Array, type_: SqlType) -> tuple[tuple[Ints, npt.NDArray[np.bool_]], tuple[Ints, Bytes]]:
+    """A byte for each value and whether it is there; the bytes of those that are."""
     valid = to_numpy(array.is_valid()).astype(bool)
     lengths, data = _in_order(array.drop_null() if array.null_count else array, type_)
     every = np.zeros(len(array), dtype=np.int64)
     every[valid] = lengths
-    marks = np.ones(len(array), dtype=np.int64), np.where(valid, 1, 2).astype(np.uint8)
-    return _joined(len(array), [marks, (every, data)])
+    return (np.ones(len(array), dtype=np.int64), valid), (every, data)
 
 
 def _joined(rows: int, pieces: list[tuple[Ints, Bytes]]) -> tuple[Ints, Bytes]:

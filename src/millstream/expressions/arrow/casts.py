@@ -134,7 +134,7 @@ def _from_text(expr: Cast, arg: Node) -> Node:
         if not _is_doubtful(text, expr.type):
             try:
                 return text.cast(type_)
-            except pa.ArrowInvalid:
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
                 pass
         one = isinstance(text, pa.Scalar)
         texts = as_array(text, 1 if one else len(text))

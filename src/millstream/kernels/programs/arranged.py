@@ -53,7 +53,11 @@ class ArrangedEngine:
         self._made = [call.type.arrow for call in call.arrangement.calls]
         self._nothing = [pa.nulls(0, type_) for type_ in (*self._schema.types[: self._given], *self._made)]
         names = dict(zip(call.args, self._names, strict=True))
-        in_time = {arg for arg, type_ in zip(call.args, types, strict=True) if type_.is_temporal}
+        in_time = {
+            arg: "epoch_us({})" if type_.name == "TIME" else "epoch_us(CAST({} AS TIMESTAMP))"
+            for arg, type_ in zip(call.args, types, strict=True)
+            if type_.is_temporal
+        }
         self._query = _query(call.arrangement, names, in_time)
         self._first = _first_rows(call.arrangement, names, self._schema)
 
@@ -174,15 +178,10 @@ def _as(column: pa.ChunkedArray, type_: pa.DataType) -> pa.Array:
     return array if array.type == type_ else array.cast(type_)
 
 
-def _query(arrangement: Arrangement, names: dict[str, str], in_time: set[str]) -> str:
-    """The rows' numbers in order and the calls, for rows whose columns have these names, some of which are times."""
-    # distances in time are microseconds
-    order = [
-        _sorted(
-            key, f"epoch_us(CAST({names[key.column]} AS TIMESTAMP))" if key.column in in_time else names[key.column]
-        )
-        for key in arrangement.order
-    ]
+def _query(arrangement: Arrangement, names: dict[str, str], in_time: dict[str, str]) -> str:
+    """The rows' numbers in order and the calls, for rows whose columns have these names; of those that are times, the
+    microseconds, because distances in time are in microseconds."""
+    order = [_sorted(key, in_time.get(key.column, "{}").format(names[key.column])) for key in arrangement.order]
     ties = [f"{names[name]} NULLS LAST" for name in arrangement.ties if name in names]
     whole = ", ".join([*order, *ties, _NUMBER])
     calls = [_call(call, names, order, whole) for call in arrangement.calls]

@@ -1,12 +1,13 @@
 """Any aggregates over relations: programs run anew over the rows of each group that something happened to.
 
-What an instant costs grows with the rows of the groups that it touches.
+What an instant costs grows with the rows of the groups that it touches. ORDER BY … LIMIT is an exception: groups keep
+their rows in order (`top_rows.py`).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import field
 
 import numpy as np
@@ -20,6 +21,7 @@ from millstream.kernels.relations.groups import GROUP_LANES, SweptGroups
 from millstream.kernels.relations.held_rows import HeldRows
 from millstream.kernels.relations.signs import apart, with_signs
 from millstream.kernels.relations.summary import SummarySpec
+from millstream.kernels.relations.top_rows import OrderedRows, TopRows
 from millstream.kernels.saving import states as saving
 from millstream.kernels.saving.content import Content, Few, KeptRows, Ledger
 from millstream.kernels.saving.signatures import signature_of
@@ -53,6 +55,12 @@ class RowSummaryState:
     front: Front = field(default_factory=lambda: Front(3))
     live: dict[int, dict[int, int]] = field(default_factory=dict)
     """by group: the numbers of its rows in the order they came, each with its end"""
+    until: dict[int, int] = field(default_factory=dict)
+    """by group: when the last of its rows ends"""
+    ordered: dict[int, OrderedRows] = field(default_factory=dict)
+    """if only the first rows of a group are wanted: its rows in order"""
+    sort_keys: dict[int, bytes] = field(default_factory=dict)
+    """then, what each row is sorted by"""
     copies: dict[int, deque[int]] = field(default_factory=dict)
     """changes: by value the numbers of equal rows"""
     shown: dict[int, list[_Shown]] = field(default_factory=dict)
@@ -73,7 +81,9 @@ class RowSummaryKernel:
 
     def __init__(self, spec: SummarySpec) -> None:
         self.spec = spec
-        self.engine = engine_of_calls(spec.calls, spec.input, keyed=True) if spec.calls else None
+        self.top = TopRows.of(spec)
+        runs = spec.calls and self.top is None
+        self.engine = engine_of_calls(spec.calls, spec.input, keyed=True) if runs else None
         self._keys = [spec.input.index(key) for key in spec.by]
         self._args = [spec.input.index(arg) for call in spec.calls for arg in call.args]
         self._made = [field.type for field in spec.made.fields[len(spec.by) :]]
@@ -114,6 +124,7 @@ class RowSummaryKernel:
         """
         batches = state.front.ready(upto)
         time, slots, numbers, signs, codes = [], [], [], [], []
+        keys: Sequence[bytes] = []
         if batches:
             ready = concat(batches, upto)
             rows, ends = (ready.rows, ready.other) if ready.other is not None else apart(ready.rows)
@@ -122,6 +133,7 @@ class RowSummaryKernel:
             state.held.add(rows)
             time, slots, signs = ready.time.tolist(), own.tolist(), ends.tolist()
             numbers = list(range(first, first + len(ready)))
+            keys = [] if self.top is None else self.top.keys(rows)
             if state.values is not None:
                 codes = state.values.encode(rows.columns).tolist()
             else:
@@ -134,7 +146,7 @@ class RowSummaryKernel:
             touched: dict[int, None] = {}
             while j < len(gone_time) and gone_time[j] == now:
                 slot, _, number = gone[j]
-                del state.live[slot][number]
+                _go(state, slot, number)
                 touched[slot] = None
                 j += 1
             leaving = []
@@ -142,7 +154,7 @@ class RowSummaryKernel:
                 touched[slots[i]] = None
                 if state.values is None or signs[i] > 0:
                     end = FOREVER if state.values is not None else signs[i]
-                    state.live.setdefault(slots[i], {})[numbers[i]] = end
+                    _come(state, slots[i], numbers[i], end, keys[i] if keys else None)
                     if state.values is not None:
                         state.copies.setdefault(codes[i], deque()).append(numbers[i])
                 else:
@@ -151,14 +163,20 @@ class RowSummaryKernel:
             # What comes first, so that nothing goes that is not there.
             for k in leaving:
                 equal = state.copies[codes[k]]
-                del state.live[slots[k]][equal.popleft()]
+                _go(state, slots[k], equal.popleft())
                 if not equal:
                     del state.copies[codes[k]]
             for slot in touched:
                 own_rows = state.live[slot]
-                yield now, slot, list(own_rows), max(own_rows.values(), default=now)
+                chosen = list(own_rows) if self.top is None else self._first(state, slot)
+                yield now, slot, chosen, state.until[slot] if own_rows else now
                 if not own_rows:
-                    del state.live[slot]
+                    del state.live[slot], state.until[slot]
+                    state.ordered.pop(slot, None)
+
+    def _first(self, state: RowSummaryState, slot: int) -> list[int]:
+        assert self.top is not None
+        return state.ordered[slot].numbers(self.top.skip, self.top.count)
 
     # -- results ---------------------------------------------------------------------------------------------------
 
@@ -197,6 +215,15 @@ class RowSummaryKernel:
         """The result rows of groups as numbers, in order."""
         there = [place for place, flush in enumerate(flushes) if flush[2]]
         results: list[list[int]] = [[] for _ in flushes]
+        if self.top is not None and there:
+            numbers = np.concatenate([np.array(flushes[place][2], dtype=np.int64) for place in there])
+            assert state.results is not None
+            codes = state.results.encode(state.held.columns(numbers, self.top.given)).tolist()
+            begin = 0
+            for place in there:
+                end = begin + len(flushes[place][2])
+                results[place], begin = sorted(codes[begin:end]), end
+            return results
         if self.engine is None or not there:
             for place in there:
                 results[place] = [0]
@@ -289,8 +316,9 @@ class RowSummaryKernel:
         slots = state.groups.slots([rows.column(index) for index in self._keys], len(rows))
         state.held.add(rows, lasting)
         numbers = np.arange(len(rows))
-        for slot, number, end in zip(slots.tolist(), numbers.tolist(), ends.tolist(), strict=True):
-            state.live.setdefault(slot, {})[number] = end
+        keys = [None] * len(rows) if self.top is None else self.top.keys(rows)
+        for slot, number, end, key in zip(slots.tolist(), numbers.tolist(), ends.tolist(), keys, strict=True):
+            _come(state, slot, number, end, key)
         if state.values is None:
             state.front.ends.add(ends, np.stack([slots, ends, numbers], axis=1))
             return
@@ -308,3 +336,19 @@ class RowSummaryKernel:
             (slot, _Shown(code, start, horizon, None if end == _OPEN else end))
             for (start, end, horizon), slot, code in zip(times, slots, codes, strict=True)
         ]
+
+
+def _come(state: RowSummaryState, slot: int, number: int, end: int, key: bytes | None) -> None:
+    """A row of a group begins; with `key`, its place among the others."""
+    state.live.setdefault(slot, {})[number] = end
+    # rows go when they end, so the latest end of all that came is that of one that is there
+    state.until[slot] = max(state.until.get(slot, end), end)
+    if key is not None:
+        state.sort_keys[number] = key
+        state.ordered.setdefault(slot, OrderedRows()).add((key, number))
+
+
+def _go(state: RowSummaryState, slot: int, number: int) -> None:
+    del state.live[slot][number]
+    if slot in state.ordered:
+        state.ordered[slot].remove((state.sort_keys.pop(number), number))
