@@ -49,7 +49,8 @@ class Level:
         slots = slots[order]
         # without upper bounds there is nothing to look for: what begins below a value holds it
         self._is_bounded = bool((highs < MOST).any())
-        self._lows, self._highs = lows[:, order], highs[:, order] if self._is_bounded else highs[:, :0]
+        self._lows = np.ascontiguousarray(lows[:, order])
+        self._highs = np.ascontiguousarray(highs[:, order] if self._is_bounded else highs[:, :0])
         self._alive = np.ones(len(order), dtype=np.uint8)
         self.dead = 0
         edges = np.searchsorted(slots, np.arange(int(slots[-1]) + 2 if len(order) else 1))

@@ -77,6 +77,10 @@ def find_matches(
     """Pairs of rows and entries, from `row` on, or `one` of each row, and the `ends` of the pairs of each row, by which
     `out_row` may be left out. Returns the row before which the room for pairs ran out, or `rows`."""
     ranges = len(values)
+    # the first two ranges are those of most queries
+    second = min(ranges - 1, 1)
+    low, other_low = lows[0], lows[second]
+    high, other_high = highs[0], highs[second]
     room = len(out_entry)
     tells_rows = len(out_row) == room
     made = found[0]
@@ -87,6 +91,7 @@ def find_matches(
             row += 1
             continue
         sought = values[0, place(row)]
+        other = values[second, place(row)]
         first = firsts[slot]
         count = counts[slot]
         if room - made < count and not one and room - made < 64:
@@ -109,7 +114,7 @@ def find_matches(
                 stack[depth, 0] = start
                 stack[depth, 1] = middle
                 depth += 1
-                if lows[0, middle] > sought:
+                if low[place(middle)] > sought:
                     continue
                 stack[depth, 0] = middle + 1
                 stack[depth, 1] = stop
@@ -117,12 +122,12 @@ def find_matches(
                 start = middle
                 stop = middle + 1
             for entry in range(start, stop):
-                if lows[0, place(entry)] > sought:
+                if low[place(entry)] > sought:
                     break
-                fits = alive[place(entry)] != 0
+                fits = alive[place(entry)] != 0 and other_low[place(entry)] <= other
                 if bounded:
-                    fits = fits and sought <= highs[0, place(entry)]
-                for each in range(1, ranges):
+                    fits = fits and sought <= high[place(entry)] and other <= other_high[place(entry)]
+                for each in range(2, ranges):
                     value = values[each, place(row)]
                     fits = fits and lows[each, place(entry)] <= value
                     if bounded:
@@ -132,8 +137,8 @@ def find_matches(
                         full = True
                         break
                     if tells_rows:
-                        out_row[made] = row
-                    out_entry[made] = entry
+                        out_row[place(made)] = row
+                    out_entry[place(made)] = entry
                     made += 1
                     if one:
                         depth = 0
