@@ -85,8 +85,10 @@ bench-nexmark: $(STAMP) ## measure NEXMark q5 and q8 embedded, on Spark, and by 
 	$(BIN)/python benchmarks/nexmark_spark.py
 
 bench-queries: $(STAMP) ## measure one to a million standing queries, the papers' workloads and Esper
-	$(BIN)/python benchmarks/queries.py
+	$(BIN)/python benchmarks/queries.py --plots
 	$(BIN)/python benchmarks/queries_workloads.py --ablations --plots
+	$(BIN)/python benchmarks/queries_channels.py
+	$(BIN)/python benchmarks/queries_spark.py
 	$(BIN)/python benchmarks/queries_esper.py
 
 format: $(STAMP) ## format the code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ def draw(
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(7, 4.5))
-    for (name, values), marker in zip(lines.items(), "osD^vPX", strict=False):
+    for (name, values), marker in zip(lines.items(), cycle("osD^vPX"), strict=False):
         points = [(place, value) for place, value in zip(places, values, strict=True) if value is not None]
         if points:
             axes.plot(*zip(*points, strict=True), marker=marker, label=name)

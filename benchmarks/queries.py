@@ -3,12 +3,12 @@
 Each event matches about five queries, however many there are. Compared in one run, on one thread of Python each:
 
 - one: a single query that gives as many rows (every event, five times);
-- alone: the same queries, each evaluated by itself on the same engine (up to 1,000);
+- alone: the same queries, each evaluated by itself on the same engine (up to 10,000);
 - DuckDB: a join of each batch with the table of constants.
 
 Throughput is by processor time, which a busy machine changes less than wall time.
 
-    python benchmarks/queries.py [--most 1000000] [--events 400000]
+    python benchmarks/queries.py [--most 1000000] [--events 400000] [--plots]
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def alone(rows: pa.Table, data: list[pa.Table]) -> float:
             db.push("quotes", batch)
             return sum(query.fetch().num_rows for query in queries)
 
-        return throughput(data[:3], step, warm=1)[0]
+        return throughput(data[: 3 if rows.num_rows <= 1_000 else 2], step, warm=1)[0]
     finally:
         consumers.LEAST_MEMBERS = least
 
@@ -138,8 +138,15 @@ def resident() -> float:
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * resource.getpagesize()
 
 
+def told(what: str, seen: float, wanted: float, at_most: bool = False) -> None:
+    """A line about what is wanted, and what was seen."""
+    holds = seen <= wanted if at_most else seen >= wanted
+    bound = "at most" if at_most else "at least"
+    print(f"{'ok  ' if holds else 'MISS'} {what}: {seen:,.4g} (wanted: {bound} {wanted:,})", flush=True)
+
+
 def changes(count: int, draw: np.random.Generator) -> None:
-    """What it takes to add and drop one query among many, and the first event after it."""
+    """What it takes to add and drop one query among many, and the first event after it; then a tenth of them."""
     db = session()
     many = db.sql_many(TEXT, constants(count, draw), key="id")
     event = [("S0", 9.5, 0)]
@@ -157,13 +164,20 @@ def changes(count: int, draw: np.random.Generator) -> None:
         db.push("quotes", event)
         spent["drop"].append(time.process_time() - begun)
     for what, times in spent.items():
-        print(f"{what} one among {count:,}: median {np.median(times) * 1e3:.1f} ms, longest {max(times) * 1e3:.1f} ms")
+        told(f"{what} one among {count:,}, median ms", float(np.median(times)) * 1e3, 5, at_most=True)
+        told(f"{what} one among {count:,}, longest pause in ms", max(times) * 1e3, 100, at_most=True)
+    tenth = max(count // 10, 1)
+    begun = time.process_time()
+    many.drop(range(tenth))
+    db.push("quotes", event)
+    told("dropped/s in bulk", tenth / (time.process_time() - begun), 10_000)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--most", type=int, default=1_000_000)
     parser.add_argument("--events", type=int, default=400_000)
+    parser.add_argument("--plots", action="store_true", help="write the curves to docs/images")
     given = parser.parse_args()
     titles = zip(
         (9, 11, 5, 7, 8, 8, 9, 6),
@@ -171,17 +185,37 @@ def main() -> None:
         strict=True,
     )
     print(*(f"{title:>{width}}" for width, title in titles))
+    counts: list[int] = []
+    curves: dict[str, list[float | None]] = {"as one set": [], "one query": [], "one by one": [], "DuckDB": []}
     count = 1
     while count <= given.most:
         draw = np.random.default_rng(count)
         rows, data = constants(count, draw), batches(count, given.events, draw)
         rate, out, added, memory = shared(rows, data)
-        ratio = rate / one(data, out)
-        times = f"{rate / alone(rows, data):8.1f}" if count <= 1_000 else f"{'':8}"
-        duck = rate / by_duckdb(rows, data)
-        print(f"{count:9,} {rate:11,.0f} {out:5.1f} {ratio:7.2f} {times} {duck:8.1f} {added:9,.0f} {memory:6.0f}")
+        single, duck = one(data, out), by_duckdb(rows, data)
+        separate = alone(rows, data) if count <= 10_000 else None
+        times = f"{rate / separate:8.1f}" if separate else f"{'':8}"
+        print(
+            f"{count:9,} {rate:11,.0f} {out:5.1f} {rate / single:7.2f} {times} {rate / duck:8.1f} {added:9,.0f} "
+            f"{memory:6.0f}",
+            flush=True,
+        )
+        counts.append(count)
+        for curve, value in zip(curves.values(), (rate, single, separate, duck), strict=True):
+            curve.append(value)
+        if count == 10_000 and separate:
+            told("10,000 queries, times one by one", rate / separate, 1_000)
         count *= 10
+    told(f"{counts[-1]:,} queries, throughput of one query with as many rows", rate / single, 0.5)
+    told(f"{counts[-1]:,} queries, events/s", rate, 100_000)
+    told(f"{counts[-1]:,} queries, bytes for each", memory, 200, at_most=True)
+    told("added/s in bulk", added, 10_000)
     changes(given.most, np.random.default_rng(1))
+    if given.plots:
+        from aggregates_plots import draw as drawn
+
+        place = Path(__file__).parent.parent / "docs" / "images" / "many_selections.png"
+        drawn(place, "Selections of one shape, five matches an event", "queries", "events/s", tuple(counts), curves)
 
 
 if __name__ == "__main__":

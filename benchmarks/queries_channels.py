@@ -1,4 +1,4 @@
-"""RUMOR's third workload: ten streams with the same content, as one stream that carries them all (a channel) and as ten.
+"""RUMOR's third workload: ten streams with the same content, as one that carries them all (a channel) and as ten.
 
     python benchmarks/queries_channels.py [--counts 10,100,1000] [--rounds 12]
 
@@ -105,7 +105,7 @@ def main() -> None:
                 seen[form] = rate / apart
             print(
                 f"{count:7,} queries {expected:7.1f} results a round   apart {apart:10,.0f}/s   channel: "
-                f"{seen['merged']:5.1f}x with the queries of each row, {seen['rows']:5.1f}x with a row for each query   "
+                f"{seen['merged']:5.1f}x with the queries of each row, {seen['rows']:5.1f}x with a row for each query "
                 f"(wanted {WANTED}x)",
                 flush=True,
             )

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 import millstream as ms
 from aggregates_plots import draw
+from queries import told
 
 BATCH = 10_000
 Random = np.random.Generator
@@ -181,9 +182,62 @@ def measure(workload: Workload, rows: pa.Table, events: int, off: str = "", alon
         return counted / (time.process_time() - begun), found
 
 
+# -- windows of different lengths and groupings ------------------------------------------------------------------------
+
+LENGTHS = 10
+GROUPINGS = ("g", "g % 10", "0")
+WINDOWS = (
+    "SELECT window_end, {0} AS grouping, sum(v) AS total FROM TUMBLE(TABLE w, DESCRIPTOR(t), $length) "
+    "WHERE k = $k GROUP BY window_start, window_end, {0}"
+)
+
+
+def windows(count: int, events: int) -> None:
+    """So many windows: of each key, ten lengths, and one of three groupings; against one query that puts as many pairs
+    of events and windows into as many groups."""
+    keys, draws = max(count // LENGTHS, 1), np.random.default_rng(count)
+    number = np.arange(count)
+    rows = pa.table(
+        {
+            "id": number,
+            "k": pa.array(number // LENGTHS, pa.int32()),
+            "length": 20_000 + 4_000 * (number % LENGTHS),
+            "how": pa.array(number % len(GROUPINGS), pa.int32()),
+        }
+    )
+    grouping = f"CASE WHEN $how = 0 THEN {GROUPINGS[0]} WHEN $how = 1 THEN {GROUPINGS[1]} ELSE {GROUPINGS[2]} END"
+    data = []
+    for begin in range(0, events, BATCH):
+        columns = {"k": draws.integers(0, keys, BATCH), "g": draws.integers(0, 100, BATCH)}
+        typed = {name: pa.array(values, pa.int32()) for name, values in columns.items()}
+        data.append(pa.table({**typed, "v": draws.uniform(0, 1, BATCH), "t": np.arange(begin, begin + BATCH)}))
+    rates = []
+    for is_set in (True, False):
+        with ms.connect(threads=1, jit="on") as db:
+            db.execute("CREATE STREAM w (k INT, g INT, v DOUBLE, t BIGINT) ORDER BY t; CREATE TABLE copies (n INT)")
+            if is_set:
+                query: Any = db.sql_many(WINDOWS.format(grouping), rows, key="id")
+            else:
+                db.execute("INSERT INTO copies VALUES " + ", ".join(f"({n})" for n in range(LENGTHS)))
+                pairs = "(SELECT n, k, g, v, t FROM w, copies)"
+                query = db.sql(
+                    f"SELECT window_end, n, k, g, sum(v) AS total FROM TUMBLE(TABLE {pairs}, DESCRIPTOR(t), 40000) "
+                    "GROUP BY window_start, window_end, n, k, g"
+                )
+            spent, warm = 0.0, len(data) // 5
+            for place, batch in enumerate(data):
+                begun = time.process_time()
+                db.push("w", batch)
+                query.fetch()
+                spent += time.process_time() - begun if place >= warm else 0.0
+            rates.append(BATCH * (len(data) - warm) / spent)
+    print(f"windows\n  {count:9,} queries {rates[0]:12,.0f} events/s", flush=True)
+    told(f"{count:,} windows, throughput of one query with as many groups", rates[0] / rates[1], 0.5)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default=",".join(WORKLOADS))
+    parser.add_argument("--only", default=",".join([*WORKLOADS, "windows"]))
     parser.add_argument("--counts", default="100,1000,10000,100000,400000,1000000")
     parser.add_argument("--events", type=int, default=100_000)
     parser.add_argument("--alone", type=int, default=100)
@@ -193,11 +247,14 @@ def main() -> None:
     counts = tuple(map(int, given.counts.split(",")))
     curves: dict[str, list[float | None]] = {}
     for name in given.only.split(","):
+        if name == "windows":
+            windows(min(max(counts), 100_000), given.events)
+            continue
         workload = WORKLOADS[name]
         print(name, flush=True)
         # what is compiled once is not measured
         measure(workload, workload[2](10, np.random.default_rng(1)), 2 * BATCH)
-        curves[name] = []
+        curves[name], is_cayuga = [], workload[2] is cayuga_constants
         for count in counts:
             if count > LARGEST.get(name, count):
                 curves[name].append(None)
@@ -205,6 +262,8 @@ def main() -> None:
             rate, found = measure(workload, workload[2](count, np.random.default_rng(count)), given.events)
             curves[name].append(rate)
             print(f"  {count:9,} queries {rate:12,.0f} events/s   {found:,} found", flush=True)
+            if is_cayuga and count == 400_000:
+                told(f"{name} at 400,000 queries, events/s", rate, 100_000)
         few = workload[2](given.alone, np.random.default_rng(given.alone))
         together, found = measure(workload, few, given.events)
         apart, same = measure(workload, few, given.events, alone=True)

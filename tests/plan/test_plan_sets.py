@@ -66,7 +66,7 @@ def test_every_rule_over_sets_is_shown() -> None:
     assert rules == {*SHARING}
     assert [path.stem for path in FILES] == sorted(
         ["s_select", "s_aggregate", "s_join", "s_sequence", "s_iterate"]
-        + ["c_select", "c_project", "c_aggregate", "c_join", "c_sequence", "c_iterate"]
+        + ["default", "c_select", "c_project", "c_aggregate", "c_join", "c_sequence", "c_iterate"]
     )
 
 

@@ -100,12 +100,12 @@ def widest_duration(node: Next | Fold, longest: Mapping[str, int]) -> Widest | N
     kept: list[Expr] = []
     for part in () if node.condition is None else conjuncts(node.condition):
         match part:
-            case Call(fn="<=" | "<", args=(Column(name=name), Cast(arg=Parameter()) | Parameter() as length)) if (
-                name == DUR and (parameter := _parameter(length)).name in longest
-            ):
+            case Call(
+                fn="<=" | "<", args=(Column(name=name) as duration, (Cast(arg=Parameter()) | Parameter()) as length)
+            ) if name == DUR and (parameter := _parameter(length)).name in longest:
                 most = Literal(parameter.type, longest[parameter.name])
-                asked.append(replace(part, args=(replace(part.args[0], name=DURATION), length)))
-                kept.append(replace(part, args=(part.args[0], transform(length, lambda e, m=most: _put(e, m)))))
+                asked.append(replace(part, args=(Column(duration.type, DURATION), length)))
+                kept.append(replace(part, args=(duration, _with(length, most))))
             case _:
                 kept.append(part)
     return Widest(replace(node, condition=conjunction(tuple(kept))), tuple(asked)) if asked else None
@@ -117,5 +117,6 @@ def _parameter(length: Expr) -> Parameter:
     return made
 
 
-def _put(expr: Expr, literal: Literal) -> Expr:
-    return literal if isinstance(expr, Parameter) else expr
+def _with(length: Expr, most: Literal) -> Expr:
+    """A length with a value for its parameter."""
+    return transform(length, lambda part: most if isinstance(part, Parameter) else part)

@@ -66,7 +66,7 @@ class PlanStep:
                     for how, value in _HALVES
                 )
             )
-        assert how != "single"
+        assert how != "single" and how != "gather"
         return R.Join(plan, right, pairs, residual, how)
 
 

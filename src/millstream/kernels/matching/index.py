@@ -9,6 +9,7 @@ comes near its size. So a row costs O(log n) to add, amortised, and one that goe
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -106,7 +107,8 @@ class Level:
     def _found(self, slots: Ints, usable: Bools, values: Ints, tells_rows: bool, one: bool) -> tuple[Ints, Ints, Ints]:
         rows, row = len(slots), 0
         room = max(256, int(1.2 * self._pairs_per_row * rows))
-        out_row, out_entry = np.empty(room if tells_rows else 0, dtype=np.int64), np.empty(room, dtype=np.int32)
+        out_row: Any = np.empty(room if tells_rows else 0, dtype=np.int64)
+        out_entry: Any = np.empty(room, dtype=np.int32)
         found, stack = np.zeros(1, dtype=np.int64), np.empty((_DEPTH, 3), dtype=np.int64)
         ends = np.empty(rows, dtype=np.int64)
         while True:

@@ -66,14 +66,15 @@ class AtEachBatch:
 
 def _tell_failure(directory: Path, batch: int, blamed: tuple[list[int], list[int]], error: Exception) -> None:
     """For the driver: work for some stages and outlets failed."""
-    known = isinstance(error, MillstreamError)
+    kind = type(error).__name__
+    known = error if isinstance(error, MillstreamError) else EngineError(f"{kind}: {error}")
     told = {
         "stages": blamed[0],
         "outlets": blamed[1],
-        "kind": type(error).__name__,
-        "message": error.message if known else f"{type(error).__name__}: {error}",
-        "detail": error.detail if known else None,
-        "hint": error.hint if known else None,
+        "kind": kind,
+        "message": known.message,
+        "detail": known.detail,
+        "hint": known.hint,
     }
     put_whole(directory / f"failed-{batch}-{uuid4().hex[:12]}.json", json.dumps(told).encode())
 
