@@ -6,6 +6,7 @@ import datetime as dt
 import random
 import shutil
 import threading
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,22 @@ def test_segments_are_files_that_conditions_on_time_skip(tmp_path: Path, monkeyp
         assert db.sql(f"{count} TIMESTAMP '2026-01-18'").fetch().to_pylist() == [{"n": 92}]
         with pytest.raises(ms.MillstreamError):
             db.sql(f"{count} TIMESTAMP '2026-01-02'").fetch()
+
+
+def test_values_of_all_types_come_back_from_files(tmp_path: Path) -> None:
+    day, noon = dt.date(2026, 1, 31), dt.datetime(2026, 1, 31, 12)
+    numbers = (noon, 1, -(2**63), 2**64 - 1, 1.5, True, Decimal("1.25"))
+    row = (*numbers, "x", b"\x00", day, dt.time(1, 2), [1, None], {"a": 1})
+    types = "ts TIMESTAMP, a TINYINT, b BIGINT, c UBIGINT, d DOUBLE, e BOOLEAN, f DECIMAL(9, 2), g VARCHAR, h BLOB"
+    types += ", i DATE, j TIME, l INT[], m STRUCT(a INT)"
+    with ms.connect(str(tmp_path)) as db:
+        db.execute(f"CREATE STREAM s ({types}) ORDER BY ts KEEP ALL")
+        db.push("s", [row, (noon, *[None] * 12)])
+    with ms.connect(str(tmp_path)) as db:
+        found = [tuple(each.values()) for each in db.sql("SELECT * FROM s WITH HISTORY").fetch().to_pylist()]
+        assert found == [row, (noon, *[None] * 12)]
+        # the column that orders the stream is read, also for queries that do not
+        assert db.sql("SELECT g FROM s [ROWS 1] WITH HISTORY").snapshot().to_pylist() == [{"g": None}]
 
 
 def test_small_files_are_written_together_and_old_ones_go(tmp_path: Path) -> None:
@@ -126,12 +143,15 @@ def test_an_altered_query_keeps_readers_sink_and_results(tmp_path: Path) -> None
 @pytest.mark.parametrize("seed", range(examples(6)))
 def test_a_replaced_query_loses_and_doubles_no_row(seed: int, tmp_path: Path) -> None:
     """Definitions that answer a row at once, when time has passed it, or when later rows have come, in turn."""
+    by_key = "PARTITION BY k ORDER BY t"
     frames = (
-        "PARTITION BY k ROWS 2 PRECEDING", "PARTITION BY k RANGE 3 PRECEDING", "RANGE UNBOUNDED PRECEDING",
-        "PARTITION BY k RANGE BETWEEN 2 PRECEDING AND 4 FOLLOWING", "PARTITION BY k ROWS BETWEEN 1 PRECEDING AND 2 FOLLOWING",
-    )  # fmt: skip
-    texts = [f"SELECT n, sum(n) OVER (ORDER BY t {frame}) AS x FROM s" for frame in frames]
-    texts = [text.replace("ORDER BY t PARTITION BY k", "PARTITION BY k ORDER BY t") for text in texts]
+        f"{by_key} ROWS 2 PRECEDING",
+        f"{by_key} RANGE 3 PRECEDING",
+        "ORDER BY t RANGE UNBOUNDED PRECEDING",
+        f"{by_key} RANGE BETWEEN 2 PRECEDING AND 4 FOLLOWING",
+        f"{by_key} ROWS BETWEEN 1 PRECEDING AND 2 FOLLOWING",
+    )
+    texts = [f"SELECT n, sum(n) OVER ({frame}) AS x FROM s" for frame in frames]
     chance = random.Random(seed)
     directory = str(tmp_path / "session") if seed % 2 else None
     declared = f"CREATE STREAM s (n INT, k INT, t INT) ORDER BY t SLACK {chance.choice((0, 2))} KEEP ALL"
@@ -235,26 +255,30 @@ def test_a_paused_query_catches_up_with_what_is_kept() -> None:
         assert skipped.coverage.since == 4
 
 
-def test_pushes_go_on_while_a_query_is_filled() -> None:
-    """Rows that come while history passes through a new query are seen once, too."""
+def test_pushes_go_on_while_a_query_is_filled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that come while history passes through a new query are seen once, too; and how far it has come is known."""
+    monkeypatch.setattr(history, "CHUNK_ROWS", 4_000)
     with ms.connect(jit="off") as db:
         db.execute(STREAM)
-        db.push("s", rows(0, 40_000))
+        for first in range(0, 40_000, 4_000):
+            db.push("s", rows(first, first + 4_000))
         done = threading.Event()
-        pushed = [40_000]
+        pushed, shares = [40_000], []
 
         def push() -> None:
             while not done.is_set():
                 db.push("s", rows(pushed[0], pushed[0] + 7))
                 pushed[0] += 7
+                shares.extend(db.progress().backfilling.items())
 
         thread = threading.Thread(target=push)
         thread.start()
-        late = db.sql("SELECT v, count(*) OVER (ROWS UNBOUNDED PRECEDING) AS n FROM s WITH HISTORY")
+        late = db.sql("SELECT v, count(*) OVER (ROWS UNBOUNDED PRECEDING) AS n FROM s WITH HISTORY", name="late")
         done.set()
         thread.join()
         found = late.fetch()
         assert pushed[0] > 40_000
+        assert any(name == "late" and 0 < share < 1 for name, share in shares) and not db.progress().backfilling
         assert found["v"].to_pylist() == list(range(pushed[0]))
         assert found["n"].to_pylist() == list(range(1, pushed[0] + 1))
 

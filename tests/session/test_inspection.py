@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -139,24 +138,6 @@ def test_a_copy_that_nobody_steps_is_bounded(db: ms.Database, monkeypatch: pytes
     copy.close()
     db.push("a", [("x", 1, 30)])
     assert copy.waiting == 5
-
-
-def test_backfill_tells_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with ms.connect() as db:
-        db.execute("CREATE STREAM a (s VARCHAR, v INT, t INT) ORDER BY t KEEP ALL")
-        db.push("a", [("x", at, at) for at in range(1000)])
-        seen: list[dict[str, tuple[int, int]]] = []
-        from millstream.hosts.embedded.starting import CatchUp
-
-        give = CatchUp._give
-
-        def noted(self: CatchUp, stream: str, batch: Any) -> None:
-            seen.append(db.inspector.catching_up())
-            give(self, stream, batch)
-
-        monkeypatch.setattr(CatchUp, "_give", noted)
-        db.sql("SELECT s, sum(v) OVER (ROWS 2 PRECEDING) AS total FROM a", name="late_comer", history=True)
-        assert seen[0] == {"late_comer": (1000, 1000)} and db.inspector.catching_up() == {}
 
 
 def test_what_is_not_there(db: ms.Database) -> None:

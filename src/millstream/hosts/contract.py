@@ -45,6 +45,8 @@ class Progress:
     rejected: int = 0
     late: int = 0
     total: int | None = None
+    backfilling: Mapping[str, float] = field(default_factory=dict)
+    """queries that are about to start, or to change, and how much of the kept rows they have seen: 0 to 1"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,10 +164,6 @@ class Inspector(Protocol):
 
     def copy(self, query: str) -> Stepping:
         """A copy of a query to step through."""
-        ...
-
-    def catching_up(self) -> dict[str, tuple[int, int]]:
-        """Queries on their way through rows of the past, with how many of how many rows they have seen."""
         ...
 
 

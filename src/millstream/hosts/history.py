@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import suppress
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -54,6 +53,9 @@ class Segment:
     @property
     def end(self) -> int:
         return self.start + self.rows
+
+
+_SAVED = ("start", "rows", "first", "last", "size", "file")
 
 
 class StreamHistory:
@@ -263,7 +265,7 @@ class StreamHistory:
                     f"cannot save the history of {self.stream.name}: {error.strerror or error}",
                     hint="the last checkpoint and the journal are still valid; free some space, or check the disk",
                 ) from error
-        saved = [{k: v for k, v in asdict(replace(s, batch=None)).items() if k != "batch"} for s in self._segments]
+        saved = [{name: getattr(segment, name) for name in _SAVED} for segment in self._segments]
         return {"end": self.end, "lost": self.lost, "segments": saved}
 
     def restore(self, saved: dict[str, Any]) -> None:

@@ -25,6 +25,10 @@ def _lines(database: Database, uptime: float, pushed: int) -> Iterator[str]:
     emitted = progress.rows_out
     yield from _one("millstream_rows_emitted_total", "counter", "Rows emitted by all queries", sum(emitted.values()))
     yield from _many("millstream_stream_rows_total", "counter", "Rows of a stream", "stream", progress.rows_in)
+    shares = dict(progress.backfilling)
+    yield from _many(
+        "millstream_query_backfilled", "gauge", "Share of history that a new query has read", "query", shares
+    )
     if len(queries) <= MOST_QUERIES:
         yield from _many("millstream_query_rows_total", "counter", "Rows emitted by a query", "query", emitted)
         failed = {query.name: int(query.state == "failed") for query in queries}

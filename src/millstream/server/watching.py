@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 
 from millstream.catalog import StreamDef
 from millstream.connectors.rows import to_batch
-from millstream.errors import CatalogError, DataError, UnsupportedError
+from millstream.errors import CatalogError, DataError
 from millstream.hosts.contract import OperatorFigures, Stepping
 from millstream.hosts.embedded.inspection import COPY_SECONDS
 from millstream.physical.nodes import Physical, Source, StoredTable, walk
@@ -97,16 +97,10 @@ class Watching:
                 "found": len(found),
                 "groups": list(groups.values()),
                 "queries": shown,
-                "starting": self._starting() if client.account.streams is None else {},
+                "starting": dict(progress.backfilling) if client.account.streams is None else {},
             }
 
         return JSONResponse(await run_in_threadpool(work))
-
-    def _starting(self) -> dict[str, tuple[int, int]]:
-        try:
-            return self._database.inspector.catching_up()
-        except UnsupportedError:
-            return {}
 
     async def stream(self, request: Request, client: Caller) -> Response:
         """One stream: what became of its rows, and what is kept."""

@@ -353,7 +353,9 @@ class EmbeddedHost(Lifecycle):
 
     def progress(self) -> Progress:
         with self.lock:
-            return progress_of(self.streams.values(), self.queries.values(), self.sources.values())
+            return progress_of(
+                self.streams.values(), self.queries.values(), self.sources.values(), list(self.ahead.values())
+            )
 
     # -- output ----------------------------------------------------------------------------------------------------
 

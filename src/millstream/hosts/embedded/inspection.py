@@ -68,9 +68,6 @@ class GraphInspector:
         with self._host.lock:
             return GraphCopy(self._host, self._host._running(query))
 
-    def catching_up(self) -> dict[str, tuple[int, int]]:
-        return {each.running.program.name: (each.rows, each.rows_kept) for each in list(self._host.ahead.values())}
-
     def _tops(self) -> list[Vertex]:
         return [running.top for running in self._host.queries.values()]
 

@@ -134,7 +134,7 @@ class RunKernel:
 
     def restore(self, saved: bytes) -> None:
         self.state = saving.restore(self.kernel, saved)
-        self.touched = True
+        self.touched, self._is_saved = True, False
 
     def changes(self) -> dict[int, bytes | None]:
         """The pieces of the state that changed since the last call; None for one that is gone."""

@@ -117,8 +117,8 @@ class CatchUp:
         self, host: HostState, running: GraphQuery, seen: Mapping[str, int] | None = None, since: int | None = None
     ) -> None:
         self.running = running
-        self.rows = self.rows_kept = 0
-        """how many rows it has seen, and how many there were when it began"""
+        self.rows = 0
+        self._rows_kept = 0
         self.until = FOREVER
         """the last instant whose rows it sees"""
         self._host = host
@@ -147,6 +147,11 @@ class CatchUp:
             return before
         return history.begins(self._since)
 
+    @property
+    def share(self) -> float:
+        """How much of the kept rows it has seen, about."""
+        return self.rows / self._rows_kept if self._rows_kept else 0.0
+
     def feed(self) -> None:
         """Let all rows that are kept now, and were not seen, pass through the query."""
         with ExitStack() as pins:
@@ -158,10 +163,10 @@ class CatchUp:
                     for name, history in self._stores.items()
                     if history is not None
                 }
-                self.rows_kept += sum(pinned.rows for pinned in waiting.values())
                 self._seen = {name: stream.emitted for name, stream in self._streams.items()}
-            many = sum(pinned.rows for pinned in waiting.values()) >= jit.BULK_ROWS
-            with jit.using(bulk=many):
+            rows = sum(pinned.rows for pinned in waiting.values())
+            self._rows_kept += rows
+            with jit.using(bulk=rows >= jit.BULK_ROWS):
                 for name, batch in in_order(waiting):
                     if batch.upto > self.until:
                         end = int(np.searchsorted(batch.time, self.until, "right"))

@@ -53,10 +53,10 @@ function Change({ name, sql, progress, done }) {
   return html`<${Editor} text=${text} change=${change} run=${dryRun} error=${shifted}/>
     <div class="row"><button disabled=${busy} onClick=${dryRun}>Dry run</button>
       <button class="main" disabled=${busy} onClick=${() => attempt(async () => { await api.execute(statement); done(); })}>Change it</button></div>
-    ${progress && html`<${Progress} name=${name} progress=${progress}/>`}<${Fault} error=${error}/>${dry && html`<pre class="plan" role="status">${dry}</pre>`}`;
+    ${progress !== undefined && html`<${Progress} name=${name} progress=${progress}/>`}<${Fault} error=${error}/>${dry && html`<pre class="plan" role="status">${dry}</pre>`}`;
 }
 
-export const Progress = ({ name, progress: [seen, all] }) => html`<p class="row" role="status"><span>${name}: ${count(seen)} of ${count(all)} rows of history</span><progress max=${Math.max(all, 1)} value=${seen}/></p>`;
+export const Progress = ({ name, progress }) => html`<p class="row" role="status"><span>${name}: ${Math.round(100 * progress)} % of history</span><progress value=${progress}/></p>`;
 
 function Operators({ name, sql, paused }) {
   const [error, fail] = useState(null);
