@@ -272,8 +272,10 @@ class StreamHistory:
         """What a checkpoint says is there."""
         self.end, self.lost = saved["end"], saved["lost"]
         self._segments = [Segment(**each) for each in saved["segments"]]
+        assert self.directory is not None
+        there = {path.name for path in self.directory.glob("*.parquet")}
         for segment in self._segments:
-            if not self._path(segment).exists():
+            if segment.file not in there:
                 raise StateError(
                     f"history of stream {self.stream.name} is missing",
                     detail=f"the checkpoint names {self._path(segment)}",
