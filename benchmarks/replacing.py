@@ -87,7 +87,7 @@ def main() -> None:
         pushing.join()
         db.finish()
         db.close()
-        warm = changes[0][0] - given.seconds / 2
+        warm = changes[0][0] - given.seconds * 0.8
         others = [(b, e) for b, e in pushing.spans if b > warm and not any(b < y and e > x for x, y in changes)]
         during = [(b, e) for b, e in pushing.spans if any(b < y and e > x for x, y in changes)]
         print(f"{given.queries} queries, {pushing.pushed} rows, {given.changes} changes of {_mean(changes):.1f} ms")

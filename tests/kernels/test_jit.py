@@ -186,13 +186,18 @@ with jit.using(aside=True):
     print(grow(5000, ints, 2), len(grow._compiled().signatures))
     aside.compiler().settle()
     print(len(grow._compiled().signatures), floats[0], ints[0])
+    # many rows are to come: they wait, also for arguments of another kind
+    with jit.using(bulk=True):
+        other = jit.compile_kernel(SOURCE.replace("* factor", "* factor * 1"), "grow")
+        other(5000, floats, 2.0)
+        print(other.is_compiled(), other(5000, ints, 2), len(other._compiled().signatures))
 """
 )
 
 
 def test_rows_do_not_wait_for_the_compiler(tmp_path: Path) -> None:
     lines = run_python(ASIDE, tmp_path).splitlines()
-    assert lines == ["False False", "False", "True 1", "5000 1", "2 4.0 2"]
+    assert lines == ["False False", "False", "True 1", "5000 1", "2 4.0 2", "True 5000 2"]
 
 
 def test_a_process_may_end_while_it_compiles(tmp_path: Path) -> None:

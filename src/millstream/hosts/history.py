@@ -369,11 +369,11 @@ def read_ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
 
 def _is_whole(type_: pa.DataType) -> bool:
     """Whether Parquet has its values as integers: numbers without fractions, dates and times."""
-    return pa.types.is_integer(type_) or pa.types.is_temporal(type_)
+    return bool(pa.types.is_integer(type_) or pa.types.is_temporal(type_))
 
 
 def _is_number(type_: pa.DataType) -> bool:
-    return _is_whole(type_) or pa.types.is_floating(type_) or pa.types.is_boolean(type_)
+    return bool(_is_whole(type_) or pa.types.is_floating(type_) or pa.types.is_boolean(type_))
 
 
 def _literal(time: int, type_: pa.DataType) -> pa.Scalar | None:
