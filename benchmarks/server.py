@@ -55,6 +55,11 @@ class Server:
         connection.request("POST", "/v1/streams/s/rows", body, headers)
         return int(json.loads(connection.getresponse().read())["accepted"])
 
+    def cpu_seconds(self) -> float:
+        """The processor time that it has used (Linux)."""
+        told = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(told[11]) + int(told[12])) / os.sysconf("SC_CLK_TCK")
+
     def end(self) -> None:
         self._process.terminate()
         self._process.wait()
@@ -105,6 +110,11 @@ def copies(server: Server) -> None:
             count = cursor.fetch_arrow_table().num_rows
             took = time.perf_counter() - begun
     print(f"binary COPY into Arrow (ADBC): {count / took / 1e6:.2f} M rows/s")
+    command = ["psql", f"postgresql://admin:{TOKEN}@{place}", "-c", f"COPY ({asked}) TO STDOUT (FORMAT binary)"]
+    before, begun = server.cpu_seconds(), time.perf_counter()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    took, spent = time.perf_counter() - begun, server.cpu_seconds() - before
+    print(f"binary COPY read by psql: {count / took / 1e6:.2f} M rows/s; {spent:.2f} s of the server's processor time")
     with psycopg.connect(f"postgresql://admin:{TOKEN}@{place}", autocommit=True) as db, db.cursor() as cursor:
         begun, size = time.perf_counter(), 0
         with cursor.copy(f"COPY ({asked}) TO STDOUT") as copy:

@@ -13,8 +13,10 @@ import time
 from typing import Any
 
 import psycopg
+import pyarrow as pa
 import pytest
 
+from millstream.server.postgres import copying
 from tests.server.conftest import TOKEN, ServerProcess
 
 DECLARED = """
@@ -232,3 +234,14 @@ def test_bytes_that_are_no_protocol_end_their_connection_only(declared: ServerPr
                 pass
     with connected(declared) as db:
         assert db.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_rows_of_one_length_are_written_as_others_are() -> None:
+    times = [dt.datetime(1999, 1, 1, 1), dt.datetime(2026, 1, 1)]
+    columns = {"a": pa.array([1, -2], pa.int16()), "t": pa.array(times, pa.timestamp("us")), "x": [1.5, float("nan")]}
+    batch = pa.RecordBatch.from_pydict({**columns, "d": pa.array([each.date() for each in times])})
+    encode = copying._binary_encoder(batch.schema)
+    assert encode is not None
+    assert copying._fixed(batch) == copying.framed(encode(batch), copying._binary_sizes(batch))
+    for other in (pa.array([1, None]), pa.array(["a", "b"])):
+        assert copying._fixed(pa.RecordBatch.from_pydict({"a": other})) is None

@@ -342,9 +342,16 @@ class Conversation:
         self._send(M.copy_begins(b"H", len(copy.rows.schema), copy.form == "binary"))
 
         async def send(table: pa.Table) -> None:
+            # the next piece is written while the client reads this one
+            sending: asyncio.Task[None] | None = None
             for piece in pieces(table):
-                self._send(await _in_thread(lambda piece=piece: outgoing.messages(piece)))  # type: ignore[misc]
-                await self._writer.drain()
+                rows = await _in_thread(lambda piece=piece: outgoing.messages(piece))  # type: ignore[misc]
+                if sending is not None:
+                    await sending
+                self._send(rows)
+                sending = asyncio.ensure_future(self._writer.drain())
+            if sending is not None:
+                await sending
 
         if isinstance(copy.rows, Live):
             sent = await self._stream(copy.rows, send)

@@ -43,7 +43,9 @@ class Outgoing:
         match self._copy.form:
             case "binary" if self._encode is not None:
                 rows = b"".join(
-                    framed(self._encode(batch), _binary_sizes(batch)) for batch in table.to_batches() if batch.num_rows
+                    _fixed(batch) or framed(self._encode(batch), _binary_sizes(batch))
+                    for batch in table.to_batches()
+                    if batch.num_rows
                 )
             case "binary":
                 width = struct.pack("!h", table.num_columns)
@@ -78,6 +80,26 @@ class Outgoing:
 
 def _messages(rows: Iterable[bytes]) -> bytes:
     return b"".join(b"d" + (len(row) + 4).to_bytes(4) + row for row in rows)
+
+
+_FIXED = {V.INT2: ">i2", V.INT4: ">i4", V.INT8: ">i8", V.FLOAT8: ">f8", V.TIMESTAMP: ">i8", V.DATE: ">i4"}
+"""values of one length"""
+
+
+def _fixed(batch: pa.RecordBatch) -> bytes | None:
+    """Rows of values of one length, without NULL, as messages: all rows are one array. None if there are others."""
+    kinds = [V.oid_of(column.type) for column in batch.columns]
+    if not all(kind in _FIXED and not column.null_count for kind, column in zip(kinds, batch.columns, strict=True)):
+        return None
+    layout: list[tuple[str, str]] = [("mark", "u1"), ("length", ">u4"), ("columns", ">i2")]
+    for place, kind in enumerate(kinds):
+        layout += [(f"size{place}", ">i4"), (f"value{place}", _FIXED[kind])]
+    rows = np.empty(batch.num_rows, np.dtype(layout))
+    rows["mark"], rows["length"], rows["columns"] = ord("d"), rows.itemsize - 1, batch.num_columns
+    for place, (kind, column) in enumerate(zip(kinds, batch.columns, strict=True)):
+        rows[f"size{place}"] = np.dtype(_FIXED[kind]).itemsize
+        rows[f"value{place}"] = to_numpy(V.since_2000(column) if kind in (V.TIMESTAMP, V.DATE) else column)
+    return rows.tobytes()
 
 
 def framed(data: bytes, sizes: Any) -> bytes:

@@ -162,10 +162,9 @@ def _as_binary(column: pa.Array) -> Encoded:
         case _ if oid == BOOL:
             return [None if value is None else bytes((value,)) for value in column.to_pylist()]
         case _ if oid == DATE:
-            return _fixed(pc.cast(column, pa.date32()).view(pa.int32()), ">i4", -_EPOCH_DAYS)
+            return _fixed(since_2000(column), ">i4")
         case _ if oid in (TIMESTAMP, TIMESTAMPTZ):
-            micros = pc.cast(column, pa.timestamp("us", column.type.tz)).view(pa.int64())
-            return _fixed(micros, ">i8", -_EPOCH_MICROS)
+            return _fixed(since_2000(column), ">i8")
         case _ if oid == TIME:
             return _fixed(pc.cast(column, pa.time64("us")).view(pa.int64()), ">i8")
         case _ if oid == INTERVAL:
@@ -180,11 +179,16 @@ def _as_binary(column: pa.Array) -> Encoded:
     return as_text(column)
 
 
-def _fixed(column: pa.Array, form: str, offset: int = 0) -> Encoded:
+def since_2000(column: pa.Array) -> pa.Array:
+    """Days or microseconds since PostgreSQL's first day."""
+    if pa.types.is_date(column.type):
+        return pc.subtract(pc.cast(column, pa.date32()).view(pa.int32()), pa.scalar(_EPOCH_DAYS, pa.int32()))
+    return pc.subtract(pc.cast(column, pa.timestamp("us", column.type.tz)).view(pa.int64()), _EPOCH_MICROS)
+
+
+def _fixed(column: pa.Array, form: str) -> Encoded:
     valid = column.is_valid().to_pylist() if column.null_count else None
     values = to_numpy(column.fill_null(0) if column.null_count else column)
-    if offset:
-        values = values + offset
     data, size = values.astype(np.dtype(form)).tobytes(), np.dtype(form).itemsize
     encoded: Encoded = [data[at : at + size] for at in range(0, len(data), size)]
     if valid is not None:
