@@ -66,7 +66,7 @@ const Queries = ({ told, sought, seek }) => html`<section><h2>Queries <small>${c
 // What runs once for several queries, the largest first.
 function Sharing() {
   const [error, fail] = useState(null);
-  const rows = usePolled(async () => ((await api.execute("SHOW SHARING")).rows ?? []).sort((a, b) => b.queries - a.queries), 5000, [], fail);
+  const rows = usePolled(async () => ((await api.execute("SHOW SHARING")).rows ?? []).sort((a, b) => b.queries - a.queries), 15000, [], fail);
   const most = Math.max(1, ...(rows ?? []).map((row) => row.queries));
   return html`<section><h2>What queries share <small>operators and templates that run once for several queries</small></h2><${Fault} error=${error}/>
     ${rows && !rows.length && html`<p>No operator works for more than one query.</p>`}
