@@ -1,12 +1,14 @@
 """NEXMark q5 and q8 embedded, on the Spark host, and by Spark's own streaming operators: the same files, one run.
 
-    python benchmarks/nexmark_spark.py [--sizes 10000,100000,400000,1000000,5000000] [--files 10] [--only q5,overlap]
+    python benchmarks/nexmark_spark.py [--sizes 10000,100000,400000,1000000,5000000] [--files 10] [--warm 1]
+        [--only q5,overlap]
     python benchmarks/nexmark_spark.py --memory 20000000
 
-Spark runs on local[2] and reads one file per micro-batch, for each size of micro-batches. Queries run once to warm up,
-then in turn; the rate is that of the median micro-batch, without the first of each run. Spark's own operators run on
-both of its state stores, and the better one counts. Embedded reads all files from beginning to end, the best of some
-runs. Read the ratios, not the rates. With --memory, only the embedded engine runs, and tells how much memory it has.
+Spark runs on local[2] and reads one file per micro-batch, for each size of micro-batches. Queries run to warm up, once
+or as often as --warm says (Java spends about half of its first dozens of micro-batches compiling), then in turn; the
+rate is that of the median micro-batch, without the first of each run. Spark's own operators run on both of its state
+stores, and the better one counts. Embedded reads all files from beginning to end, the best of some runs. Read the
+ratios, not the rates. With --memory, only the embedded engine runs, and tells how much memory it has.
 """
 
 from __future__ import annotations
@@ -93,6 +95,7 @@ class Bench:
     data: Path
     files: int
     rounds: int
+    warm: int
     counts: Mapping[str, int]
     rates: dict[str, float] = field(default_factory=dict)
 
@@ -131,7 +134,7 @@ class Bench:
     def streaming(self, work: Workload, variants: Mapping[str, Callable[[], Any]]) -> None:
         """Rows per second of streaming queries."""
         rows = self.rows(work) / self.files
-        for name, seconds in in_turn(variants, self.rounds).items():
+        for name, seconds in in_turn(variants, self.rounds, self.warm).items():
             self.note(name, rows / seconds, f"{seconds:.3f} s per micro-batch of {rows:,.0f}")
 
     def note(self, name: str, rate: float, how: str) -> None:
@@ -172,6 +175,7 @@ def main() -> None:
     )
     parser.add_argument("--files", type=int, default=10, help="micro-batches of a run")
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--warm", type=int, default=1, help="runs of each query before those that count")
     parser.add_argument("--only", default="")
     parser.add_argument("--memory", type=int, default=0, metavar="ROWS")
     arguments = parser.parse_args()
@@ -191,7 +195,7 @@ def main() -> None:
                 print(
                     f"\nmicro-batches of {size:,} bids, or quotes; {0.87 * size:,.0f} people and auctions", flush=True
                 )
-                bench = Bench(spark, Path(data), files, arguments.rounds, counts)
+                bench = Bench(spark, Path(data), files, arguments.rounds, arguments.warm, counts)
                 run(bench, lambda name: name in works)
     finally:
         spark.stop()

@@ -45,14 +45,14 @@ def micro_batches(df: Any) -> list[float]:
     return [entry["durationMs"]["triggerExecution"] / 1000 for entry in entries if entry["numInputRows"]]
 
 
-def in_turn(variants: Mapping[str, Make], rounds: int) -> dict[str, float]:
-    """The median seconds of a micro-batch of each query. All run once to warm up, then in turn, so that other work of
-    the machine meets all of them; the first micro-batch of each run does not count."""
+def in_turn(variants: Mapping[str, Make], rounds: int, warm: int = 1) -> dict[str, float]:
+    """The median seconds of a micro-batch of each query. All run `warm` times to warm up, and then count, always in
+    turn, so that other work of the machine meets all of them; the first micro-batch of each run does not count."""
     spent: dict[str, list[float]] = {name: [] for name in variants}
-    for number in range(rounds + 1):
+    for number in range(warm + rounds):
         for name, make in variants.items():
             seconds = micro_batches(make())[1:]
-            if number:
+            if number >= warm:
                 spent[name] += seconds
     return {name: statistics.median(seconds) for name, seconds in spent.items()}
 

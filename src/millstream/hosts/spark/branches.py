@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from millstream.hosts.spark.blobs import SEQ, TIME
-from millstream.hosts.spark.meters import metered_told
+from millstream.hosts.spark.meters import TELLS_COLUMN, metered_told
 from millstream.hosts.spark.stage import bucket_ids
 from millstream.hosts.spark.steps import (
     ARRIVAL_BITS,
@@ -151,7 +151,7 @@ class Branch:
 
         assert isinstance(self.opening, StageOpening)
         work = Telling(self.opening, self.steps, closing)
-        return metered_told(self.df.mapInArrow(work, f"{columns}, told STRING"), self.metrics)
+        return metered_told(self.df.mapInArrow(work, f"{columns}, {TELLS_COLUMN}"), self.metrics)
 
     def closed(self, closing: ClosingStep) -> Pipeline:
         """All the work of the workers that take the rows as they are in `df`."""

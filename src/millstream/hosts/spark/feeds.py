@@ -144,8 +144,9 @@ def _feed(
         if given in shared or names is None:
             return None
         if isinstance(node, Compute):
-            work: Work = Computed(ComputeStage(node.input.schema, node.predicate, node.columns))
-            names = _computed_from(names, work.stage)
+            stage = ComputeStage(node.input.schema, node.predicate, node.columns)
+            work: Work = Computed(stage)
+            names = _computed_from(names, stage)
         else:
             work = StageStep(node.stage)
             names = names if _keeps_columns(node) else None
@@ -154,9 +155,9 @@ def _feed(
         node, given = node.input, given.input
     if not isinstance(node, Apply) or isinstance(node.spec, MergeSpec) or len(node.over) != 1 or given in shared:
         return None
-    for stage in _stages(node.spec):
+    for part in _stages(node.spec):
         if names is not None:
-            names = _computed_from(names, stage) if isinstance(stage, ComputeStage) else _keyed_by(names, stage)
+            names = _computed_from(names, part) if isinstance(part, ComputeStage) else _keyed_by(names, part)
     if names is None:
         return None
     schema = node.spec.inputs[0]

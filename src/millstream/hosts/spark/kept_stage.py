@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import field
 from time import time_ns
@@ -11,10 +10,13 @@ from typing import Any
 import pyarrow as pa
 
 from millstream.hosts.spark import blobs
+from millstream.hosts.spark.meters import TELLS
 from millstream.hosts.spark.stage import Stage, bucket_ids
 from millstream.hosts.spark.steps import Arrows, Batches, ClosingStep, Pipeline, Step
 from millstream.kernels.batch import BEGIN, Batch
 from millstream.records import dataclass
+
+TELLS_TYPE = pa.struct([(name, pa.int64()) for name in TELLS])
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class Telling:
 
     def __call__(self, arrows: Arrows) -> Arrows:
         for rows in Pipeline(self.opening, self.steps, self.closing)(arrows):
-            yield rows.append_column("told", pa.nulls(rows.num_rows, pa.string()))
+            yield rows.append_column("told", pa.nulls(rows.num_rows, TELLS_TYPE))
         nothing = [pa.nulls(1, field.type) for field in self.closing.columns]
-        told = pa.array([json.dumps(self.opening.told)])
+        told = pa.array([{name: self.opening.told[name] for name in TELLS}], TELLS_TYPE)
         yield pa.RecordBatch.from_arrays([*nothing, told], names=[*self.closing.columns.names, "told"])

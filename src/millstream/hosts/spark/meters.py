@@ -53,19 +53,21 @@ class Meters:
         return self.by_stream.get(stream.lower(), StreamMeter())
 
 
-_TOLD = ("rows", "late", "waiting", "state")
-_IN_JSON = [f"CAST(get_json_object(told, '$.{metric}') AS BIGINT)" for metric in _TOLD]
+TELLS = ("rows", "late", "waiting", "state")
+"""What stages tell."""
+TELLS_COLUMN = f"told STRUCT<{', '.join(f'{metric}: BIGINT' for metric in TELLS)}>"
+_IN_JSON = [f"CAST(get_json_object(told, '$.{metric}') AS BIGINT)" for metric in TELLS]
 
 
 def metered(output: DataFrame, name: str) -> DataFrame:
     """The packed output of a stage; its metrics are observed under that name."""
-    return output.observe(name, *_sums(_TOLD)).select("bucket", "upto", "blob")
+    return output.observe(name, *_sums(TELLS)).select("bucket", "upto", "blob")
 
 
 def metered_stages(packed: DataFrame, numbers: Sequence[int]) -> DataFrame:
     """The packed output of a job's level; the metrics of its stages are observed, each under the stage's number."""
     for number in numbers:
-        told = [f"CASE WHEN port = -1 AND stage = {number} THEN {metric} END" for metric in _TOLD]
+        told = [f"CASE WHEN port = -1 AND stage = {number} THEN {metric} END" for metric in TELLS]
         packed = packed.observe(f"{STAGE_METRICS}{number + 1}", *_sums(told))
     return packed
 
@@ -77,13 +79,13 @@ def metered_rows(output: DataFrame, name: str, columns: list[str]) -> DataFrame:
 
 def metered_told(output: DataFrame, name: str) -> DataFrame:
     """What a worker made of a stage's rows; the metrics, in rows of their own, are observed under that name."""
-    return output.observe(name, *_sums(_IN_JSON)).where("told IS NULL").drop("told")
+    return output.observe(name, *_sums([f"told.{metric}" for metric in TELLS])).where("told IS NULL").drop("told")
 
 
 def _sums(columns: Sequence[str]) -> list[Column]:
     from pyspark.sql import functions as F
 
-    return [F.expr(f"coalesce(sum({sql}), 0L)").alias(name) for name, sql in zip(_TOLD, columns, strict=True)]
+    return [F.expr(f"coalesce(sum({sql}), 0L)").alias(name) for name, sql in zip(TELLS, columns, strict=True)]
 
 
 def late_rows(observed: Mapping[str, Any]) -> int:
