@@ -18,7 +18,8 @@ from millstream.catalog import Catalog
 from millstream.hosts.spark.build import exchanges, fused
 from millstream.hosts.spark.feeds import FedSpec
 from millstream.hosts.spark.spans import with_ends
-from millstream.kernels.batch import FOREVER, Batch
+from millstream.hosts.spark.stage import Stage
+from millstream.kernels.batch import BEGIN, FOREVER, Batch
 from millstream.kernels.contract import keys_of
 from millstream.kernels.saving import states as saving
 from millstream.physical.nodes import Apply, Physical, walk
@@ -129,3 +130,11 @@ def test_the_same_rows_as_apart(seed: int, steps: int, restart: bool) -> None:
             state = saving.assemble(kernel, {number: piece for number, piece in pieces.items() if piece is not None})
     assert sorted((row["P.id"], row["P.name"], row["A.n"]) for row in found) == expected
     assert len(expected) > 5
+
+
+def test_a_row_is_late_by_the_clocks_of_its_own_input() -> None:
+    [node] = [node for node in walk(fused(plan_of(BY_ID))) if isinstance(node, Apply)]
+    stage = Stage(node.spec, 4, (True, True, True), ports=(0, 1, 1))
+    assert stage.passed([50, 30, 40], 20) == (50, 30)
+    assert stage.passed([50, BEGIN, 40], 20) == (50, 20)
+    assert Stage(node.spec, 4, (True, True, True)).passed([50, 30, 40], 20) == (20, 20)

@@ -146,11 +146,13 @@ class BranchBuilder:
             )
         packed: list[DataFrame] = []
         beating: list[bool] = []
+        of_port: list[int] = []
         for port, branches in enumerate(ports):
             for branch in branches:
                 own = replace(branch, schema=spec.inputs[port])
                 packed.append(own.packed(spec, port, buckets, width, len(beating), partials[port], number))
                 beating += [branch.beating] * branch.clocks
+                of_port += [port] * branch.clocks
         rows = reduce(lambda a, b: a.unionAll(b), packed)
         if not self.clockwork.streaming:
             return Branch(
@@ -172,6 +174,7 @@ class BranchBuilder:
             idle=idle,
             number=number,
             allowed=self.allowed,
+            ports=tuple(of_port),
         )
         if self.kept == FILES:
             return self._in_files(rows, stage, bits)

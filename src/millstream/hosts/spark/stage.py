@@ -91,11 +91,21 @@ class Stage:
     """its place in the program, where it is told apart from the others"""
     allowed: Limits = NO_LIMITS
     """what its kernel may cost, for each batch of a bucket"""
+    ports: tuple[int, ...] = ()
+    """of each clock, the input whose time it tells"""
 
     @property
     def signature(self) -> str:
         """Equal for stages that can continue each other's state."""
         return f"{self.buckets} buckets, {len(self.beating)} clocks, {signature_of(self.spec).digest}"
+
+    def passed(self, clocks: list[int], upto: int) -> tuple[int, ...]:
+        """Before which time rows of each input are late: where its own clocks stand, though others may be behind."""
+        count = len(self.spec.inputs)
+        if count == 1 or self.watermarked or not self.ports:
+            return (upto,) * count
+        own = [[clock for clock, of in zip(clocks, self.ports, strict=True) if of == port] for port in range(count)]
+        return tuple(max(upto, min(clocks, default=upto)) for clocks in own)
 
     def reached(self, clocks: Ints, moved: Ints, watermark: int, now: int) -> int:
         """How far time has come: the slowest of the clocks that still move."""

@@ -45,6 +45,8 @@ class Turn:
     ready: list[list[pa.RecordBatch]]
     """of each port, the rows whose time has come"""
     late: list[pa.RecordBatch]
+    passed: tuple[int, ...]
+    """of each input, the time before which rows are late"""
     rows: int = 0
 
     @property
@@ -70,7 +72,7 @@ class StageRun:
     def begin(self, bucket: int, head: Head | None) -> Turn:
         head = head or Head.first(self.stage, time_ns() // 1000)
         head.check(self.stage)
-        return Turn(bucket, head, [[] for _ in self._layouts], [])
+        return Turn(bucket, head, [[] for _ in self._layouts], [], self.stage.passed(head.clocks, head.upto))
 
     def advance(
         self, turn: Turn, store: Store, arrived: list[tuple[int, bool, bytes]], watermark: int, now: int
@@ -95,7 +97,7 @@ class StageRun:
 
     def _in_time(self, turn: Turn, port: int, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows whose time had not passed when they came; the others are put aside."""
-        in_time = blobs.times(rows) >= turn.head.upto
+        in_time = blobs.times(rows) >= turn.passed[port % len(turn.passed)]
         if in_time.all():
             return rows
         if port >= len(self.stage.spec.inputs):

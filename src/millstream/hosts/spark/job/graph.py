@@ -342,20 +342,27 @@ class GraphBuilder:
             )
         number, keys = len(self._stages), spec.keys or ()
         home = int(signature_of(spec).digest[:8], 16) % self.buckets
-        clocks, level = 0, 1
+        of_port: list[int] = []
+        level = 1
         for port, flows in enumerate(ports):
             for flow in flows:
                 lane = flow.lane << width
                 where = spec.inputs[port], keys_of(spec, port), self.buckets, home, lane
                 joined = partials[port], len(spec.inputs) + port
-                leaf = ToStage(number, port, *where, flow.fresh, clocks, *joined)
+                leaf = ToStage(number, port, *where, flow.fresh, len(of_port), *joined)
                 self._lead(flow, leaf)
-                clocks += flow.clocks
+                of_port += [port] * flow.clocks
                 if flow.origin.is_stage:
                     level = max(level, self._stages[flow.origin.number].level + 1)
         allowed = query.around.allowed
         stage = Stage(
-            spec, self.buckets if keys else 1, (True,) * clocks, idle=self.idle, number=number, allowed=allowed
+            spec,
+            self.buckets if keys else 1,
+            (True,) * len(of_port),
+            idle=self.idle,
+            number=number,
+            allowed=allowed,
+            ports=tuple(of_port),
         )
         self._stages.append(JobStage(stage, level, number, home=home))
         below = (*_passed([flow for flows in ports for flow in flows]), number)
