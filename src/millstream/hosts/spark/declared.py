@@ -5,22 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from time import time_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
 from millstream.catalog import Clock, StreamDef
-from millstream.connectors.contract import Rejected, RowSource
+from millstream.connectors.contract import Divisible, Rejected, RowSource
+from millstream.connectors.files.source import FileSource
+from millstream.connectors.registry import make_source
 from millstream.errors import CatalogError, DataError, EngineError, UnsupportedError
 from millstream.hosts.contract import Counts, Once
 from millstream.hosts.spark.arrive import stamped
 from millstream.hosts.spark.branches import Clockwork
 from millstream.hosts.spark.build import is_exchange, needs_watermark
-from millstream.hosts.spark.inputs import bounded_input, input_of
 from millstream.hosts.spark.job.surroundings import SessionInputs
 from millstream.hosts.spark.meters import Meters
-from millstream.hosts.spark.sources import DriverSource, Input, PushedRows, PushedUntil, RegisteredFrame
+from millstream.hosts.spark.sources import (
+    DriverSource,
+    Files,
+    FollowedFiles,
+    Input,
+    Parts,
+    PushedRows,
+    PushedUntil,
+    RegisteredFrame,
+)
 from millstream.hosts.spark.spool import Spooled
 from millstream.hosts.spark.tables import SparkTable, brought_table, collected, registered_table, stored_table
 from millstream.hosts.spark.times import is_ticks
@@ -70,11 +81,11 @@ class DeclaredInputs:
             )
         if self._follow and stream.source is not None and str(stream.source.get("connector")).startswith("file"):
             stream = replace(stream, source={**stream.source, "follow": True})
-        self._inputs[stream.name.lower()] = input_of(stream, self.checkpoint)
+        self._inputs[stream.name.lower()] = _input_of(stream, self.checkpoint)
 
     def bind_source(self, stream: str, source: RowSource) -> None:
         """Let a stream's rows come from `source`, which must be bounded."""
-        self._inputs[stream.lower()] = bounded_input(self.find(stream).stream, source)
+        self._inputs[stream.lower()] = _bounded_input(self.find(stream).stream, source)
 
     def register_stream(self, stream: StreamDef, df: DataFrame) -> None:
         """A stream whose rows are those of a DataFrame with the same columns, static or streaming."""
@@ -215,3 +226,22 @@ def pushed_to(entry: Input) -> PushedRows | None:
     if isinstance(entry, Spooled):
         return entry.pushed
     return entry if isinstance(entry, PushedRows) else None
+
+
+def _input_of(stream: StreamDef, kept: str | None) -> Input:
+    """Where the rows of a declaration come from; `kept` is the directory of checkpoints, if there is one."""
+    source = None if stream.source is None else make_source(stream.source, stream.given, stream.name)
+    if source is None or stream.source is None:
+        return PushedRows(stream)
+    if isinstance(source, FileSource) and not source.bounded:
+        return FollowedFiles(stream, stream.source)
+    if hasattr(source, "read_part"):
+        return Parts(stream, cast(Divisible, source), source.bounded)
+    if not source.bounded:
+        return Spooled(stream, source, None if kept is None else Path(kept) / "spool" / stream.name)
+    return _bounded_input(stream, source)
+
+
+def _bounded_input(stream: StreamDef, source: RowSource) -> Input:
+    """A stream whose rows end by themselves."""
+    return Files(stream, source) if isinstance(source, FileSource) else DriverSource(stream, source)
