@@ -9,7 +9,7 @@ INSTALL = $(BIN)/python -m uv pip install --quiet --python $(BIN)/python -c cons
 	|| $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[$(1)]'
 ROWS ?= 200000
 # a worker that waits for Spark leaves its core to another
-WORKERS ?= 4
+WORKERS ?= 3
 
 # Python keeps what it compiled: tests start some hundred processes, each of which needs a third of the time then.
 unexport PYTHONDONTWRITEBYTECODE

@@ -7,6 +7,7 @@ import pty
 import re
 import select
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from cli_tools import Invoke, Spawn
@@ -270,7 +271,8 @@ def test_watch_fetches_until_interrupted(invoke: Invoke, monkeypatch: pytest.Mon
         if len(waits) == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("millstream.cli.shell.backslash.time.sleep", sleep)
+    # not time.sleep itself, which other threads call
+    monkeypatch.setattr("millstream.cli.shell.backslash.time", SimpleNamespace(sleep=sleep))
     script = "CREATE STREAM s (a INT, t INT) ORDER BY t;\nSELECT a FROM s;\n\\watch q1 0.5\n"
     result = invoke("shell", input=script)
     assert (result.exit_code, waits) == (0, [0.5, 0.5])

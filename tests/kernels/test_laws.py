@@ -239,7 +239,7 @@ def check_sharding(scenario: Scenario, inputs: list[Batch], wanted: Any, data: s
 def test_partials(name: str, data: st.DataObject) -> None:
     """Rows that were put together where several tasks read them, mixed with rows that were not."""
     scenario = data.draw(SCENARIOS[name])
-    partials = partials_of(scenario.spec)
+    partials = partials_of(scenario.spec)[0]
     inputs = data.draw(batches(scenario))
     if partials is None:
         return

@@ -379,6 +379,7 @@ def test_who_reads_a_derived_stream_fails_with_its_query() -> None:
         reader, other = db.sql("SELECT x FROM d"), db.sql("SELECT v FROM s")
         db.push("s", [("1", 1), ("two", 2)])
         assert other.fetch()["v"].to_pylist() == ["1", "two"]
+        assert reader.fetch()["x"].to_pylist() == [1]
         with pytest.raises(ms.MillstreamError, match="two"):
             reader.fetch()
 

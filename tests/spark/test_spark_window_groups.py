@@ -193,7 +193,7 @@ def test_only_rows_that_are_in_time_are_put_together(monkeypatch: pytest.MonkeyP
     def carried(bound: int | None, keys: Any, fresh: bool = True) -> list[tuple[int, int, int]]:
         monkeypatch.setattr(carry, "bound_of", lambda stage: bound)
         batch = Batch(pa.RecordBatch.from_arrays([pa.array(keys)], schema=schema.arrow), time, time, BEGIN)
-        found = carry.Carrier(0, schema, spec.partials, 0, fresh)(batch)
+        found = carry.Carrier(0, schema, spec.partials, PARTIALS, 0, fresh)(batch)
         return [(part.port, len(part.batch), part.counted) for part in found]
 
     few, many = np.zeros(100, dtype=np.int64), np.arange(100)
