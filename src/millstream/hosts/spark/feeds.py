@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from millstream.expressions.nodes import Column
 from millstream.hosts.spark.spans import EndedStage
 from millstream.hosts.spark.steps import Computed, StageStep
 from millstream.kernels.batch import Batch
 from millstream.kernels.compute import ComputeStage
-from millstream.kernels.contract import PARTIALS, Kernel, KernelSpec, Partials, partials_of
+from millstream.kernels.contract import PARTIALS, KernelSpec, Partials, partials_of
 from millstream.kernels.relations.stages import CoarsenStage, PeriodStage, RangeStage
-from millstream.kernels.saving.content import Content, within
-from millstream.kernels.saving.snapshots import Saved
-from millstream.kernels.streams.chain import ChainSpec, StagesState
+from millstream.kernels.streams.chain import ChainSpec, StagedKernel, StagesState
 from millstream.kernels.streams.merge import MergeSpec
 from millstream.physical.nodes import Apply, Compute, Physical, Staged
 from millstream.records import dataclass
@@ -86,7 +83,7 @@ class FedSpec:
         return f"{self.spec.describe()} of [{below}]"
 
 
-class FedKernel:
+class FedKernel(StagedKernel):
     """Runs a FedSpec. Partials of an input come on the port that follows all inputs by as many."""
 
     def __init__(self, spec: FedSpec) -> None:
@@ -94,10 +91,7 @@ class FedKernel:
         self._first = [None if feed.spec is None else feed.spec.build() for feed in spec.feeds]
         self._works = [[work.build() for work in feed.works] for feed in spec.feeds]
         self._last = spec.spec.build()
-        self._kernels: list[Kernel] = [*(kernel for kernel in self._first if kernel is not None), self._last]
-
-    def open(self) -> StagesState:
-        return StagesState([kernel.open() for kernel in self._kernels])
+        self._kernels = [*(kernel for kernel in self._first if kernel is not None), self._last]
 
     def step(self, state: StagesState, batch: Batch) -> Batch:
         put_together, port = divmod(batch.port, len(self.spec.feeds))
@@ -108,16 +102,6 @@ class FedKernel:
         for work in self._works[port]:
             batch = work(batch)
         return self._last.step(state.states[-1], batch.on_port(port))
-
-    def export(self, state: StagesState) -> Content:
-        content: dict[str, Any] = {}
-        for i, (kernel, own) in enumerate(zip(self._kernels, state.states, strict=True)):
-            content |= within(f"stage{i}", kernel.export(own), kernel.spec)
-        return content
-
-    def load(self, parts: Saved) -> StagesState:
-        states = [kernel.load(parts.within(f"stage{i}", kernel.spec)) for i, kernel in enumerate(self._kernels)]
-        return StagesState(states)
 
 
 def fed(node: Apply, given: tuple[Physical, ...], shared: frozenset[Physical]) -> Apply:

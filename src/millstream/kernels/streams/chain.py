@@ -105,22 +105,13 @@ class StagesState:
     ledger: Ledger = field(default_factory=Ledger)
 
 
-class ChainKernel:
-    """Runs a ChainSpec."""
+class StagedKernel:
+    """What keeps a state for each of several kernels: how these are opened, saved and restored."""
 
-    def __init__(self, spec: ChainSpec) -> None:
-        self.spec = spec
-        self._stages: list[Kernel | Computation] = [stage.build() for stage in spec.stages]
-        self._kernels = [stage for stage in self._stages if not isinstance(stage, Computation)]
+    _kernels: list[Kernel]
 
     def open(self) -> StagesState:
         return StagesState([kernel.open() for kernel in self._kernels])
-
-    def step(self, state: StagesState, batch: Batch) -> Batch:
-        states = iter(state.states)
-        for stage in self._stages:
-            batch = stage.step(batch) if isinstance(stage, Computation) else stage.step(next(states), batch)
-        return batch
 
     def export(self, state: StagesState) -> Content:
         content: dict[str, Any] = {}
@@ -131,3 +122,18 @@ class ChainKernel:
     def load(self, parts: Saved) -> StagesState:
         states = [kernel.load(parts.within(f"stage{i}", kernel.spec)) for i, kernel in enumerate(self._kernels)]
         return StagesState(states)
+
+
+class ChainKernel(StagedKernel):
+    """Runs a ChainSpec."""
+
+    def __init__(self, spec: ChainSpec) -> None:
+        self.spec = spec
+        self._stages: list[Kernel | Computation] = [stage.build() for stage in spec.stages]
+        self._kernels = [stage for stage in self._stages if not isinstance(stage, Computation)]
+
+    def step(self, state: StagesState, batch: Batch) -> Batch:
+        states = iter(state.states)
+        for stage in self._stages:
+            batch = stage.step(batch) if isinstance(stage, Computation) else stage.step(next(states), batch)
+        return batch
