@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import re
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -266,6 +268,55 @@ def test_a_set_survives_closing_and_a_crash(tmp_path: Any) -> None:
     db.close()
     db = ms.connect(tmp_path / "kept")
     assert db.query_sets() == [] and db.queries() == []
+
+
+@pytest.mark.parametrize("shape", ["selection", "lengths", "tumble", "having", "join", "pattern", "next of lengths"])
+@pytest.mark.parametrize("seed", range(examples(4)))
+def test_rows_that_wait_outlive_dropped_queries_and_restarts(shape: str, seed: int, tmp_path: Path) -> None:
+    """A saved set that is closed, or crashes, at any moment gives what one in memory gives that goes on."""
+    draw, text = random.Random(f"{shape} {seed}"), SHAPES[shape]
+    columns = ["id", *sorted(set(re.findall(r"\$([a-z]\w*)", text)))]
+
+    def rows_of(keys: list[int]) -> list[dict[str, Any]]:
+        return [{name: value for name, value in constants(draw, key).items() if name in columns} for key in keys]
+
+    home, first = tmp_path / "0", rows_of([1, 2, 3, 4])
+    steady, saved = ms.connect(), ms.connect(home)
+    for db in (steady, saved):
+        db.execute(STREAMS)
+        db.sql_many(text, first, key="id", name="m", merged=seed % 2 == 1)
+    got: list[dict[int, list[tuple[Any, ...]]]] = [{}, {}]
+    time, fresh = 0, 5
+    for step in range(6):
+        s, r, time = some_rows(draw, time)
+        known = sorted(steady.query_set("m").keys())
+        gone = draw.sample(known, draw.randint(0, max(0, len(known) - 1)))
+        added = rows_of(list(range(fresh, fresh + draw.randint(0, 2))))
+        looks, how = draw.random() < 0.3, draw.choice(["go on", "close", "crash"])
+        fresh += len(added)
+        for db, seen in zip((steady, saved), got, strict=True):
+            many = db.query_set("m")
+            db.push("s", s)
+            db.push("r", r)
+            many.drop(gone)
+            if looks or step == 5:
+                for key, rows in by_query(many.fetch()).items():
+                    seen.setdefault(key, []).extend(rows)
+            many.add(added)
+        if how == "crash":
+            left, home = home, tmp_path / str(step + 1)
+            shutil.copytree(left, home)
+        if how != "go on":
+            saved.close()
+            saved = ms.connect(home)
+            assert sorted(saved.query_set("m").keys()) == sorted(steady.query_set("m").keys())
+    assert {key: sorted(rows, key=repr) for key, rows in got[0].items()} == {
+        key: sorted(rows, key=repr) for key, rows in got[1].items()
+    }
+    for db in (steady, saved):
+        db.query_set("m").stop()
+        assert not db.sql("SHOW TABLES").arrow().num_rows - 1  # nothing is left but the table of kinds
+        db.close()
 
 
 def test_constants_that_do_not_fit_are_refused() -> None:

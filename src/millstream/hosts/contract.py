@@ -284,6 +284,10 @@ class Host(Protocol):
         """Let a query's results only have the rows that `admit` leaves of them."""
         ...
 
+    def unfetched(self, name: str) -> tuple[int, int]:
+        """Between which positions of what a query has produced so far the rows are that wait to be fetched."""
+        ...
+
     def results(self, name: str) -> ResultLog:
         """All that a query produces, for readers."""
         ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.errors import DataError
-from millstream.schema import Schema
-from millstream.types import SqlType
+from millstream.errors import BindError, DataError
+from millstream.schema import Field, Schema
+from millstream.types import SqlType, from_arrow
 
 Rows = Any
 """constants: dicts, an Arrow table or a DataFrame"""
@@ -65,9 +65,32 @@ def as_table(rows: Rows) -> pa.Table:
         raise DataError(f"constants are dicts, an Arrow table or a DataFrame: {error}") from None
 
 
+def schema_of(table: pa.Table, key: str, used: Sequence[str]) -> Schema:
+    """The columns that the constants of a set have: the key of its queries, and the parameters that they use."""
+    available = f"available: {', '.join(table.column_names)}"
+    if key not in table.column_names:
+        raise BindError(f"the constants have no column {key}", hint=available)
+    if table.num_rows == 0:
+        raise BindError("a set needs at least one query", hint="the first row of constants gives their types")
+    fields = []
+    for column in table.schema:
+        if column.name != key and column.name not in used:
+            continue
+        type_ = from_arrow(column.type)
+        if type_ is None or type_.name == "NULL":
+            raise BindError(f"constants {column.name} have the type {column.type}, which parameters cannot have")
+        fields.append(Field(column.name, type_))
+    if missing := [name for name in used if name not in table.column_names]:
+        raise BindError(f"no constants for the parameter ${missing[0]}", hint=available)
+    return Schema(tuple(fields))
+
+
 def typed(rows: Rows, schema: Schema) -> pa.Table:
     """Constants as a table with these columns."""
     table = as_table(rows)
+    if not table.num_columns:
+        # of no rows it is not known which columns they would have
+        table = schema.arrow.empty_table()
     if missing := [field.name for field in schema if field.name not in table.column_names]:
         raise DataError(f"the constants have no column {missing[0]}")
     try:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,9 @@ _count_rows = compile_kernel(source_of(tally_loops), "count_rows")
 _admit_rows = compile_kernel(source_of(tally_loops), "admit_rows")
 
 
+_NO_END = np.iinfo(np.int64).max
+
+
 class Outboxes:
     """The outboxes of the queries of a set, by the numbers of queries. A query of which `most` rows wait to be fetched
     loses those that come then, or stops with `stops`, while the others go on."""
@@ -27,7 +31,9 @@ class Outboxes:
         self._stops = stops
         self._turn = 1
         self._closed = False
-        self._live: Any = np.empty(0, dtype=np.bool_)
+        self._until: Any = np.empty(0, dtype=np.int64)
+        """the place in the results up to which rows are of each query"""
+        self._ends: set[int] = set()
         self._emitted: Any = np.empty(0, dtype=np.int64)
         nothing = np.empty(0, dtype=np.int64)
         self._turns, self._waiting, self._over = nothing, nothing, nothing
@@ -35,45 +41,54 @@ class Outboxes:
 
     def open(self, numbers: Ints) -> None:
         """Queries come."""
-        self._live = put(self._live, numbers, True)
+        self._until = put(self._until, numbers, _NO_END)
         self._emitted = put(self._emitted, numbers, 0)
 
-    def close(self, numbers: Ints) -> None:
-        """Queries go: rows of theirs that come later are for nobody."""
-        self._live[numbers] = False
+    def close(self, numbers: Ints, place: Any) -> None:
+        """Queries go: rows of theirs from a place in the results on are for nobody."""
+        self._until[numbers] = place
+        self._ends.update(np.unique(place).tolist())
         self._closed = True
 
-    def admit(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def make_room(self, numbered: int) -> None:
+        """So many queries have been there; those that were not opened again are gone."""
+        if numbered > len(self._until):
+            last = np.array([numbered - 1])
+            self._until, self._emitted = put(self._until, last, 0), put(self._emitted, last, 0)
+        self._closed = self._closed or bool((self._until[:numbered] != _NO_END).any())
+
+    def admit_from(self, rows: pa.Table, first: int) -> Iterator[pa.RecordBatch]:
+        """The rows that are taken of those at a place in the results and after it."""
+        last = first + rows.num_rows
+        for start, end in pairwise([first, *sorted(place for place in self._ends if first < place < last), last]):
+            for batch in rows.slice(start - first, end - start).to_batches():
+                yield self.admit(batch, start)
+        self._ends = {place for place in self._ends if place > last}
+
+    def admit(self, rows: pa.RecordBatch, place: int = 0) -> pa.RecordBatch:
         """The rows that are taken of those that came, which begin with the number of their query, or the numbers of
-        their queries: those of queries that are there, and have room for them."""
+        their queries: those of queries that are there at this place, and have room for them."""
         numbers, most = _flat(rows.column(0)).to_numpy(), self._most()
         if not most and not self._closed:
             _count_rows(len(numbers), 0, len(numbers), numbers, self._emitted)
             return rows
-        if most and len(self._turns) < len(self._live):
+        if most and len(self._turns) < len(self._until):
             own = (self._turns, self._waiting, self._over)
-            more = np.zeros(len(self._live) - len(self._turns), dtype=np.int64)
+            more = np.zeros(len(self._until) - len(self._turns), dtype=np.int64)
             self._turns, self._waiting, self._over = (np.concatenate([array, more]) for array in own)
         kept = np.empty(len(numbers), dtype=np.int64)
         made = _admit_rows(
-            len(numbers), 0, len(numbers), numbers, self._live, self._emitted, self._turns, self._waiting, self._turn,
-            most, self._over, kept,
+            len(numbers), 0, len(numbers), numbers, self._until, place, self._emitted, self._turns, self._waiting,
+            self._turn, most, self._over, kept,
         )  # fmt: skip
         return rows if made == len(numbers) else _only(rows, kept[:made])
-
-    def only_open(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows without those of queries that are gone."""
-        if not self._closed:
-            return rows
-        alive = self._live[_flat(rows.column(0)).to_numpy()]
-        return rows if alive.all() else _only(rows, np.flatnonzero(alive))
 
     def fetched(self) -> Ints:
         """All rows that waited were fetched. The queries that stop, as they had too many."""
         self._turn += 1
         if not len(self._over) or not self._stops():
             return np.empty(0, dtype=np.int64)
-        return np.flatnonzero((self._over > 0) & self._live[: len(self._over)])
+        return np.flatnonzero((self._over > 0) & (self._until[: len(self._over)] == _NO_END))
 
     def emitted(self, numbers: Ints) -> Ints:
         """How many rows of each were taken."""

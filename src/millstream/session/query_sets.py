@@ -28,22 +28,29 @@ from millstream.kernels.keys import KeyTable
 from millstream.physical.nodes import Apply, walk
 from millstream.plan.templates import CHANNELS, CannotShare, ConstantsTable, for_all, for_sink
 from millstream.schema import Field, Schema
-from millstream.session.cohorts import Cohort, CohortDef, QuerySetDef, is_open
-from millstream.session.constants import Fixed, Rows, as_table, divided, longest_of, put, sample_of, typed
+from millstream.session.cohorts import (
+    NUMBER,
+    Cohort,
+    CohortDef,
+    QuerySetDef,
+    endings,
+    is_open,
+    note_end,
+    tables_of,
+    waits,
+)
+from millstream.session.constants import Fixed, Rows, as_table, divided, longest_of, put, sample_of, schema_of, typed
 from millstream.session.outboxes import Outboxes, counters, merged, rows_in
 from millstream.session.query import Query
 from millstream.session.turns import in_turn
 from millstream.sql.parameters import Symbol
-from millstream.types import BIGINT, from_arrow
+from millstream.types import BIGINT
 
 if TYPE_CHECKING:
     from millstream.session.database import Database
 
 _MANY = 1 << 16
 """so many queries at once need memory for a moment that is worth giving back"""
-
-NUMBER = "$number"
-"""the column of a table of constants that tells queries apart: a key that comes again is another query"""
 
 
 class QuerySet:
@@ -139,18 +146,23 @@ class QuerySet:
         slots = np.unique(self._slots_of(gone))
         for place in np.unique(self._cohort_of[slots]):
             cohort = self._cohorts[place]
-            self._kept.append(self._fetched(cohort))
-            mine = slots[self._cohort_of[slots] == place]
-            going = pa.RecordBatch.from_arrays([pa.array(self._number_of[mine])], names=[NUMBER])
+            numbers = self._number_of[slots[self._cohort_of[slots] == place]]
+            # what they emitted up to here still waits to be fetched
+            self._boxes.close(numbers, note_end(self._database, cohort, numbers))
+            going = pa.RecordBatch.from_arrays([pa.array(numbers)], names=[NUMBER])
             self._database.perform(act.ChangeRows(cohort.table, None, going))
-            cohort.size -= len(mine)
-            if not cohort.size and not cohort.open:
-                self._end(cohort)
-        self._boxes.close(self._number_of[slots])
+            cohort.size -= len(numbers)
+        self._end_unused()
         # their slots stay theirs: to release a few costs as much as to release half of them
         self._cohort_of[slots] = -1
         if len(self._keys) > 2 * max(len(self), 1_024):
             self._keys.release(np.flatnonzero(self._cohort_of < 0))
+
+    def _end_unused(self) -> None:
+        """Programs end that have no query, and can get none, once all of their rows are fetched."""
+        for cohort in self._cohorts:
+            if not (cohort.ended or cohort.size or cohort.open or waits(self._database, cohort)):
+                self._end(cohort)
 
     def __len__(self) -> int:
         """The number of queries."""
@@ -187,22 +199,34 @@ class QuerySet:
         return self._formed(pa.schema(columns[hidden:]).empty_table()).schema
 
     def fetch(self) -> pa.Table:
-        """The rows emitted since the last fetch. Rows of one query are in order, those of different queries in any."""
-        parts = [*self._kept, *(self._fetched(cohort) for cohort in self._cohorts if not cohort.ended)]
-        self._kept = []
+        """The rows emitted since the last fetch. Rows of one query are in order, those of different queries in any.
+        If a program of the set failed, its error is raised once all rows are fetched."""
+        parts, self._kept, failed = self._kept, [], None
+        for cohort in self._cohorts:
+            try:
+                parts += [] if cohort.ended or self.sink is not None else [self._fetched(cohort)]
+            except MillstreamError as error:
+                failed = failed or error
         if len(over := self._boxes.fetched()):
             self._stop_alone(over)
-        return pa.concat_tables([part for part in parts if part.num_rows] or [self.schema.empty_table()])
+        elif any(not (each.size or each.open or each.ended) for each in self._cohorts):
+            with self.turn:
+                self._end_unused()
+        parts = [part for part in parts if part.num_rows]
+        if failed is not None and not parts:
+            raise failed
+        return pa.concat_tables(parts or [self.schema.empty_table()])
 
     def _fetched(self, cohort: Cohort) -> pa.Table:
-        """What a program produced for queries that are still there: windows go on for a while without their query."""
-        if self.sink is not None:
-            return self.schema.empty_table()
-        rows = cohort.query.fetch()
+        """What a program produced for queries that were there: windows go on for a while without their query."""
         if self._is_saved:
-            batches = [self._boxes.admit(batch) for batch in rows.to_batches()]
+            with self.turn:
+                rows = cohort.query.fetch()
+                fetched, _ = self._database._host.unfetched(cohort.query.name)
+                batches = list(self._boxes.admit_from(rows, fetched - rows.num_rows))
         else:
-            batches = [self._boxes.only_open(batch) for batch in rows.to_batches()]
+            rows = cohort.query.fetch()
+            batches = rows.to_batches()
         return self._formed(pa.Table.from_batches(batches, rows.schema).remove_column(0))
 
     def _formed(self, rows: pa.Table) -> pa.Table:
@@ -258,27 +282,8 @@ class QuerySet:
 
     def begin(self, rows: Rows) -> None:
         """The first queries of the set: their constants decide about the types of parameters."""
-        table = as_table(rows)
-        if self.key not in table.column_names:
-            raise BindError(
-                f"the constants have no column {self.key}", hint=f"available: {', '.join(table.column_names)}"
-            )
-        if table.num_rows == 0:
-            raise BindError("a set needs at least one query", hint="the first row of constants gives their types")
-        fields = []
-        used = self._used = sql.parameter_names(self.sql)
-        for column in table.schema:
-            if column.name != self.key and column.name not in used:
-                continue
-            type_ = from_arrow(column.type)
-            if type_ is None or type_.name == "NULL":
-                raise BindError(f"constants {column.name} have the type {column.type}, which parameters cannot have")
-            fields.append(Field(column.name, type_))
-        self._know(Schema(tuple(fields)))
-        if missing := [name for name in used if name not in table.column_names]:
-            raise BindError(
-                f"no constants for the parameter ${missing[0]}", hint=f"available: {', '.join(table.column_names)}"
-            )
+        table, used = as_table(rows), sql.parameter_names(self.sql)
+        self._know(schema_of(table, self.key, used))
         self._fixed = self._structural({name: table.column(name)[0].as_py() for name in used})
         self.add(table)
 
@@ -351,7 +356,7 @@ class QuerySet:
         """What is kept of the set."""
         cohorts = tuple(CohortDef(each.fixed, each.table, each.query.name, each.open) for each in self._cohorts)
         own = (self.name, self.sql, self.key, self._schema, self._fixed)
-        return QuerySetDef(*own, cohorts, self._made, self.table, self.sink, self.merged)
+        return QuerySetDef(*own, cohorts, self._made, self.table, self.sink, self.merged, self._numbered)
 
     @staticmethod
     def reopened(database: Database, kept: QuerySetDef) -> QuerySet:
@@ -359,11 +364,12 @@ class QuerySet:
         made = QuerySet(database, kept.name, kept.sql, kept.key, kept.table, kept.sink, kept.merged)
         made.hold()
         made._know(kept.schema)
-        made._fixed, made._made = kept.fixed, kept.made
+        made._fixed, made._made, made._numbered = kept.fixed, kept.made, kept.numbered
         running = {query.name.lower(): query for query in database.queries()}
         for each in kept.cohorts:
             if each.query.lower() in running:
                 made._go_on(Cohort(each.fixed, each.table, running[each.query.lower()], each.open))
+        made._boxes.make_room(made._numbered)
         return made
 
     def _go_on(self, cohort: Cohort) -> None:
@@ -372,6 +378,12 @@ class QuerySet:
         self._database.tables.tell_changes(cohort.table, NUMBER)
         self._join(cohort)
         cohort.size = rows.num_rows
+        ended = endings(self._database, cohort)
+        if ended.num_rows:
+            numbers = ended.column(0).to_numpy()
+            self._numbered = max(self._numbered, int(numbers.max()) + 1)
+            self._boxes.make_room(self._numbered)
+            self._boxes.close(numbers, ended.column(1).to_numpy())
         if rows.num_rows:
             numbers = rows.column(0).to_numpy()
             slots = self._keys.encode([rows.column(1).combine_chunks()])
@@ -448,7 +460,8 @@ class QuerySet:
 
     def _end(self, cohort: Cohort) -> None:
         self._database.perform(act.StopQuery(cohort.query.name))
-        self._database.perform(act.Remove(cohort.table, (TableDef,)))
+        for table in tables_of(self._database, cohort):
+            self._database.perform(act.Remove(table, (TableDef,)))
         cohort.size = 0
         cohort.ended = True
 

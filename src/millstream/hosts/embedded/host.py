@@ -428,6 +428,10 @@ class EmbeddedHost(Lifecycle):
     def admit(self, name: str, admit: Admit) -> None:
         self._running(name).results.admit = admit
 
+    def unfetched(self, name: str) -> tuple[int, int]:
+        log = self._look(name).results
+        return log.fetched_to, log.end
+
     def results(self, name: str) -> ResultLog:
         self.is_watched = True
         self.settle()

@@ -451,6 +451,10 @@ class SparkHost(Programs):
     def admit(self, name: str, admit: Admit) -> None:
         self._running(name).results.admit = admit
 
+    def unfetched(self, name: str) -> tuple[int, int]:
+        log = self._running(name).results
+        return log.fetched_to, log.end
+
     def results(self, name: str) -> ResultLog:
         return self._running(name).results
 

@@ -14,15 +14,15 @@ def count_rows(start: int, rows: int, numbers: Any, counts: Any) -> None:
 
 
 def admit_rows(
-    start: int, rows: int, numbers: Any, live: Any, counts: Any, turns: Any, waiting: Any, turn: int, most: int,
-    over: Any, kept: Any,
+    start: int, rows: int, numbers: Any, until: Any, at: int, counts: Any, turns: Any, waiting: Any, turn: int,
+    most: int, over: Any, kept: Any,
 ) -> int:  # fmt: skip
-    """The rows of queries that are there, at most so many of each in a turn; returns how many they are. Those that are
-    too many are counted in `over`."""
+    """The rows of queries that end after this place in the results, at most so many of each in a turn; returns how many
+    they are. Those that are too many are counted in `over`."""
     made = 0
     for row in range(start, rows):
         number = numbers[place(row)]
-        if not live[number]:
+        if until[number] <= at:
             continue
         if most > 0:
             if turns[number] != turn:
