@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import millstream
 
@@ -44,10 +46,26 @@ ONLY_IN = {
 """Packages that few places may import."""
 
 
-def sources() -> Iterator[tuple[str, ast.Module]]:
+class SourceFile(NamedTuple):
+    """What the rules look at in a file of the package."""
+
+    path: str
+    length: int
+    imported: list[tuple[int, str]]
+    classes: list[tuple[int, str]]
+
+
+@cache
+def sources() -> list[SourceFile]:
     """Every file of the package by its path in it."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        yield path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+    return [source_file(path) for path in sorted(PACKAGE.rglob("*.py"))]
+
+
+def source_file(path: Path) -> SourceFile:
+    text = path.read_text(encoding="utf-8")
+    tree = ast.parse(text)
+    classes = [(node.lineno, node.name) for node in tree.body if isinstance(node, ast.ClassDef)]
+    return SourceFile(path.relative_to(PACKAGE).as_posix(), len(text.splitlines()), list(imported(tree)), classes)
 
 
 def imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -73,14 +91,14 @@ def layer_meant(name: str) -> str:
 
 
 def test_every_folder_and_file_has_a_layer() -> None:
-    assert {layer_of(path) for path, _ in sources()} == set(LAYERS)
+    assert {layer_of(file.path) for file in sources()} == set(LAYERS)
 
 
 def test_folders_import_only_from_lower_ones() -> None:
     wrong = [
         f"{path}:{line} imports {name}"
-        for path, tree in sources()
-        for line, name in imported(tree)
+        for path, _, imports, _ in sources()
+        for line, name in imports
         if name.split(".")[0] == "millstream" and LAYERS.index(layer_meant(name)) > LAYERS.index(layer_of(path))
     ]
     assert not wrong, "\n".join(("from a higher layer:", *wrong))
@@ -89,8 +107,8 @@ def test_folders_import_only_from_lower_ones() -> None:
 def test_few_places_import_what_is_not_always_there() -> None:
     wrong = [
         f"{path}:{line} imports {name}"
-        for path, tree in sources()
-        for line, name in imported(tree)
+        for path, _, imports, _ in sources()
+        for line, name in imports
         if not path.startswith(ONLY_IN.get(name.split(".")[0], ("",)))
     ]
     assert not wrong, "\n".join(wrong)
@@ -99,10 +117,10 @@ def test_few_places_import_what_is_not_always_there() -> None:
 def test_no_public_class_name_stands_twice() -> None:
     """But for the dialect's, which is the name that sqlglot knows it by."""
     places = defaultdict(list)
-    for path, tree in sources():
-        for node in tree.body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and path != "sql/dialect.py":
-                places[node.name].append(f"{path}:{node.lineno}")
+    for path, _, _, classes in sources():
+        for line, name in classes:
+            if not name.startswith("_") and path != "sql/dialect.py":
+                places[name].append(f"{path}:{line}")
     twice = {name: where for name, where in places.items() if len(where) > 1}
     assert not twice, "\n".join(f"{name}: {', '.join(where)}" for name, where in sorted(twice.items()))
 
@@ -111,8 +129,8 @@ def test_dataclasses_are_those_of_records() -> None:
     """The standard decorator refuses to derive a frozen class from one of `millstream.records`."""
     wrong = [
         f"{path}:{line}: use millstream.records.dataclass"
-        for path, tree in sources()
-        for line, name in imported(tree)
+        for path, _, imports, _ in sources()
+        for line, name in imports
         if name == "dataclasses.dataclass" and path != "records.py"
     ]
     assert not wrong, "\n".join(wrong)
@@ -120,7 +138,7 @@ def test_dataclasses_are_those_of_records() -> None:
 
 def test_files_are_concepts_and_folders_are_rooms() -> None:
     """A file has at most 500 lines, a folder at most 45 files: beyond that it holds several things."""
-    long = [path for path, _ in sources() if len((PACKAGE / path).read_text(encoding="utf-8").splitlines()) > 500]
+    long = [file.path for file in sources() if file.length > 500]
     assert not long
     full = [str(folder) for folder in PACKAGE.rglob("*") if folder.is_dir() and len(list(folder.glob("*.py"))) > 45]
     assert not full

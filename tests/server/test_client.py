@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import http.client
+import json
 import signal
-import threading
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -123,18 +122,24 @@ def test_a_server_that_ends_tells_its_clients(server: ServerProcess) -> None:
     assert get("/ready").status == 200
     events = get("/v1/queries/q/rows", Accept="text/event-stream")
     lines = get("/v1/queries/q/rows?positions=1")
-    counted: list[Any] = []
-    many = rows(0, 50_000)
-    pushing = threading.Thread(target=lambda: counted.append(db.push("s", many)))
-    pushing.start()
+    body = json.dumps([[v, str(at)] for v, at in rows(0, 50_000)]).encode()
+    pushing = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    pushing.putrequest("POST", "/v1/streams/s/rows")
+    for name, value in {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}.items():
+        pushing.putheader(name, value)
+    pushing.putheader("Content-Length", str(len(body)))
+    pushing.putheader("Expect", "100-continue")
+    pushing.endheaders()
+    # now the server waits for the rows, and must not end without them
+    assert pushing.sock.recv(100).startswith(b"HTTP/1.1 100 Continue")
     server.ask_to_end()
     assert events.read().endswith(b'event: end\ndata: {"reason": "server"}\n\n')
     assert b'"ended": "server"' in lines.read()
     # it answers a little longer, and says that it is not ready
     assert get("/ready").status == 503
     assert get("/v1/queries/q/rows").status == 503
-    pushing.join()
-    assert counted == [ms.Counts(50_000, 0, 0)]
+    pushing.send(body)
+    assert json.loads(pushing.getresponse().read()) == {"accepted": 50_000, "late": 0, "rejected": 0}
     assert server.ended() == -signal.SIGTERM
     server.start()
     seen: list[int] = []
