@@ -59,8 +59,8 @@ docs: $(STAMP) ## the documentation as web pages, in out/site
 	$(call INSTALL,docs)
 	$(BIN)/mkdocs build --strict
 
-thorough: $(STAMP) ## the random tests on forty times as many examples (hours)
-	MILLSTREAM_TIER=thorough $(BIN)/python -m pytest -m 'not spark' -n $(WORKERS)
+thorough: $(STAMP) ## all cases, the random tests on sixty times as many examples (hours)
+	MILLSTREAM_TIER=thorough $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 bench: $(STAMP) ## measure: ratios against DuckDB, Polars and bare loops in one run
 	$(BIN)/python benchmarks/over.py

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from typing import TypeVar
 
 from hypothesis import settings
 
-_TIERS = {"quick": 0.25, "usual": 0.5, "thorough": 20.0}
+_Case = TypeVar("_Case")
+
+_TIERS = {"quick": 0.25, "usual": 0.3, "thorough": 20.0}
 _TIER = os.environ.get("MILLSTREAM_TIER", "usual")
 _FACTOR = _TIERS[_TIER]
 
@@ -19,5 +23,10 @@ THOROUGH = _TIER == "thorough"
 
 
 def examples(count: int) -> int:
-    """How many random examples a property is tested on: half as many as it names, twenty times as many if thorough."""
+    """How many random examples a property is tested on: a third of what it names, twenty times as many if thorough."""
     return max(2, round(count * _FACTOR))
+
+
+def costly(cases: Iterable[_Case]) -> list[_Case]:
+    """Of cases that take seconds each, such as loops that are compiled, every second one; all of them if thorough."""
+    return list(cases)[:: 1 if THOROUGH else 2]

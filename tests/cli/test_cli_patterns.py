@@ -12,6 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from cli_tools import ROOT, Invoke, Spawn
 
+from tiers import THOROUGH
+
 PIPELINE = ROOT / "examples/patterns/pipeline.sql"
 MINUTE = dt.timedelta(minutes=1)
 
@@ -61,6 +63,7 @@ def test_purchases_and_abandoned_carts(invoke: Invoke) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.skipif(not THOROUGH, reason="starts Spark for what the main job shows too; `make thorough` runs it")
 def test_the_pipeline_on_both_engines(invoke: Invoke, spawn: Spawn) -> None:
     make_clicks(invoke, 6_000)
     on_spark = spawn("run", PIPELINE, "--var", "data=data", "--var", "out=spark", "--master", "local[2]")

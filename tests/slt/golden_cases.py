@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from millstream.testing.slt import Script, SltConfig, SltError, load_configs, parse, run
-from tiers import THOROUGH
+from tiers import THOROUGH, costly
 
 HERE = Path(__file__).parent
 CONFIGS = load_configs(HERE / "configs.toml")
@@ -25,9 +25,10 @@ def cases(engine: str) -> Iterator[object]:
         if config.engine != engine or (config.name == "jit-thorough" and not THOROUGH):
             continue
         marks = [pytest.mark.spark] if engine == "spark" else []
-        for script in SCRIPTS:
-            if config.runs(script):
-                yield pytest.param(script, config, id=f"{name_of(script)}-{config.name}", marks=marks)
+        scripts = [script for script in SCRIPTS if config.runs(script)]
+        # each starts and restarts a streaming query of its own
+        for script in costly(scripts) if config.name == "spark-streaming" else scripts:
+            yield pytest.param(script, config, id=f"{name_of(script)}-{config.name}", marks=marks)
 
 
 def play(script: Script, config: SltConfig) -> None:

@@ -19,6 +19,7 @@ from millstream.hosts.spark.job import bounded
 from millstream.hosts.spark.job.graph import GraphBuilder, JobGraph, JobQuery
 from millstream.hosts.spark.meters import Meters
 from millstream.spark import Millstream
+from tiers import costly
 
 pytestmark = pytest.mark.spark
 
@@ -301,7 +302,7 @@ STREAMED = {
 }
 
 
-@pytest.mark.parametrize("kept", ["files", "value"])
+@pytest.mark.parametrize("kept", costly(["files", "value"]))
 def test_a_streaming_job_serves_every_sink_and_resumes(
     spark: Any, feed: Feed, tmp_path: Path, expected: dict[str, list[Any]], changes: list[Any], kept: str
 ) -> None:
