@@ -37,7 +37,7 @@ class Server:
         subprocess.run(command, check=True, user=self._user, cwd=self.home, stdout=subprocess.DEVNULL, timeout=120)
 
     def start(self) -> None:
-        settings = f"-p {self.port} -k {self.home} -c fsync=off -c listen_addresses=127.0.0.1"
+        settings = f"-p {self.port} -k {self.home} -c fsync=off -c wal_level=logical -c listen_addresses=127.0.0.1"
         self.run("pg_ctl", "-D", str(self.home / "data"), "-l", str(self.home / "log"), "-w", "-o", settings, "start")
 
     def stop(self) -> None:

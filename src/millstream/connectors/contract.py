@@ -81,6 +81,16 @@ class Watched(Protocol):
         ...
 
 
+@runtime_checkable
+class Acknowledged(Protocol):
+    """A source that holds rows back until it is told that nobody will read them again."""
+
+    def kept(self, offset: Offset) -> None:
+        """Rows up to this offset are safe: in a checkpoint, or taken by a session that keeps nothing. Called with the
+        host's lock held, so what takes time is left to the thread that reads."""
+        ...
+
+
 class Divisible(Protocol):
     """A source whose rows between two offsets can be read in parts, independently and anywhere: it is sent to tasks."""
 

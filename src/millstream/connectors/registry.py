@@ -11,7 +11,7 @@ from millstream.connectors.options import Options, OptionValue, closest, upsert_
 from millstream.errors import ConnectorError
 from millstream.schema import Schema
 
-SOURCES = ("file", "port", "generator", "nexmark", "quotes", "clicks", "kafka", "memory")
+SOURCES = ("file", "port", "generator", "nexmark", "quotes", "clicks", "kafka", "postgres", "memory")
 SINKS = ("file", "kafka", "postgres", "webhook", "terminal", "memory", "blackhole", "table")
 _ALIASES = {
     "files": "file", "filesystem": "file", "socket": "port", "tcp": "port", "quote": "quotes", "stocks": "quotes",
@@ -43,6 +43,10 @@ def make_source(options: Mapping[str, OptionValue], schema: Schema, stream: str)
         from millstream.connectors.kafka.source import KafkaSource
 
         return KafkaSource.from_options(options, schema)
+    if connector == "postgres":
+        from millstream.connectors.postgres.source import PostgresSource
+
+        return PostgresSource.from_options(reader, schema)
     from millstream.connectors.generators.source import GeneratorSource
 
     return GeneratorSource.from_options(reader, None if connector == "generator" else connector, schema, stream)

@@ -321,6 +321,7 @@ class SessionKeeper:
             self._owed = False
             # what sinks have written is seen once it is known that it was: it is never taken back
             self._host.publish()
+            self._host.acknowledge_sources()
             sweep(self._host)
 
     def backup(self, target: Path) -> None:
@@ -349,6 +350,7 @@ class SessionKeeper:
         with self._host.lock:
             if manifest is not None:
                 self._restore(manifest, blobs)
+                self._host.acknowledge_sources()
             sweep(self._host)
             self._states = SavedStates(blobs)
             for note, rows in notes:

@@ -6,36 +6,26 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.connectors.addresses import POSTGRES, Url
+from millstream.connectors.addresses import Url
 from millstream.connectors.options import Options, OptionValue, upsert_keys
-from millstream.connectors.packages import needed
+from millstream.connectors.postgres.client import connected, is_transient, library, place_from, quoted, told
 from millstream.connectors.sinks.sending import Again, Sending, SendingSink, missing_rows
 from millstream.connectors.sinks.writers import open_writer
-from millstream.errors import ConnectorError
 from millstream.schema import Schema, unique_names
 from millstream.types import SqlType
 
-_EXAMPLE = "postgresql://user@localhost/db"
 _NOTES = "millstream_sinks"
 """the table that says how many rows of each query are in the target"""
-_TRANSIENT = ("08", "40", "53", "55", "57")
-"""classes of errors that pass: lost connections, conflicts, too little of something, locks, a server that restarts"""
 _TYPES = {
     "NULL": "text", "TINYINT": "smallint", "DOUBLE": "double precision", "VARCHAR": "text", "BLOB": "bytea",
     "ARRAY": "jsonb", "STRUCT": "jsonb", "MAP": "jsonb",
 }  # fmt: skip
 _DOMAINS = {"JSON": "jsonb", "UUID": "uuid"}
-
-
-def library() -> Any:
-    """The package psycopg."""
-    return needed("psycopg", "postgres")
 
 
 class PostgresSink(SendingSink):
@@ -51,16 +41,13 @@ class PostgresSink(SendingSink):
     @staticmethod
     def from_options(given: Mapping[str, OptionValue]) -> PostgresSink:
         options = Options("connector postgres", given)
-        address = Url.parsed(options.required("url", f"'{_EXAMPLE}'"), POSTGRES, _EXAMPLE)
-        table = tuple(options.required("table", "'results'").split("."))
+        address, table = place_from(options, "results")
         sending = Sending.from_options(options, 50_000)
         options.choice("mode", ("append", "upsert"))
         keys = upsert_keys(given)
         if keys is not None:
             options.text("key")
         options.finish()
-        if not all(table) or len(table) > 2 or "\0" in "".join(table):
-            raise ConnectorError("connector postgres: this is not a table", hint="table = 'name' or 'schema.name'")
         library()
         return PostgresSink(address, table, keys, sending)
 
@@ -78,7 +65,7 @@ class PostgresSink(SendingSink):
             if rows.num_rows == 0:
                 return
             if self._keys is None:
-                self._copy(cursor, rows, self._named(self._table), self._names)
+                self._copy(cursor, rows, quoted(*self._table), self._names)
             else:
                 self._upsert(cursor, rows, self._keys)
             self._note(cursor, end)
@@ -102,7 +89,7 @@ class PostgresSink(SendingSink):
             columns = [_spelled(column) for column in batch.columns]
             writer.write(pa.RecordBatch.from_arrays(columns, names=[str(place) for place in range(len(columns))]))
         writer.finish()
-        listed = ", ".join(map(_quoted, names))
+        listed = ", ".join(map(quoted, names))
         with cursor.copy(f"COPY {table} ({listed}) FROM STDIN WITH (FORMAT csv, ENCODING 'UTF8')") as copying:
             copying.write(text.getbuffer())
 
@@ -116,8 +103,8 @@ class PostgresSink(SendingSink):
         numbered = pa.table(columns, names=[*(f"k{place}" for place in places), "row"])
         last = numbered.group_by([f"k{place}" for place in places]).aggregate([("row", "max")]).column("row_max")
         rows = rows.take(pa.array(np.sort(last.to_numpy())))
-        *values, op = (_quoted(name) for name in self._names)
-        target, key = self._named(self._table), [_quoted(self._names[place]) for place in places]
+        *values, op = (quoted(name) for name in self._names)
+        target, key = quoted(*self._table), [quoted(self._names[place]) for place in places]
         cursor.execute("DROP TABLE IF EXISTS pg_temp.millstream_changes")
         cursor.execute(
             f"CREATE TEMPORARY TABLE millstream_changes ON COMMIT DROP AS "
@@ -151,16 +138,7 @@ class PostgresSink(SendingSink):
     def _connected(self) -> Any:
         """A connection on which the tables are known to be there."""
         if self._connection is None or self._connection.closed:
-            at, seconds = self._address, max(1, round(self._sending.timeout))
-            usual = {"application_name": "millstream", "connect_timeout": seconds, "tcp_user_timeout": 1000 * seconds}
-            given = {"user": at.user, "password": at.password, "dbname": unquote(at.path.strip("/")) or None}
-            place = {"host": at.host, "port": at.port, **{name: value for name, value in given.items() if value}}
-            psycopg = library()
-            # it knows the parameters of libpq, and no others
-            info = psycopg.conninfo.make_conninfo(**(usual | at.parameters | place))
-            self._connection = psycopg.connect(info, autocommit=True)
-            limit = str(round(1000 * self._sending.timeout))
-            self._connection.execute("SELECT set_config('statement_timeout', %s, false)", (limit,))
+            self._connection = connected(self._address, self._sending.timeout)
             self._declare()
         return self._connection
 
@@ -168,10 +146,10 @@ class PostgresSink(SendingSink):
         self._names = unique_names(field.name for field in self._schema.fields)
         lower = [name.lower() for name in self._names]
         fields = list(zip(self._names, (field.type for field in self._schema.fields), strict=True))
-        columns = [f"{_quoted(name)} {_column_type(type_)}" for name, type_ in fields[: -1 if self._keys else None]]
+        columns = [f"{quoted(name)} {_column_type(type_)}" for name, type_ in fields[: -1 if self._keys else None]]
         if self._keys:
             columns.append(
-                f"PRIMARY KEY ({', '.join(_quoted(self._names[lower.index(k.lower())]) for k in self._keys)})"
+                f"PRIMARY KEY ({', '.join(quoted(self._names[lower.index(k.lower())]) for k in self._keys)})"
             )
         with self._connection.transaction(), self._connection.cursor() as cursor:
             # two sinks that begin at the same time would both create the tables
@@ -180,28 +158,18 @@ class PostgresSink(SendingSink):
                 ((_NOTES,), "id text PRIMARY KEY, rows bigint NOT NULL, target text NOT NULL"),
                 (self._table, ", ".join(columns)),
             ):
-                found = cursor.execute("SELECT to_regclass(%s)", (self._named(name),)).fetchone()
+                found = cursor.execute("SELECT to_regclass(%s)", (quoted(*name),)).fetchone()
                 if found[0] is None:
-                    cursor.execute(f"CREATE TABLE {self._named(name)} ({content})")
+                    cursor.execute(f"CREATE TABLE {quoted(*name)} ({content})")
             cursor.execute(
                 f"INSERT INTO {_NOTES} VALUES (%s, 0, %s) ON CONFLICT DO NOTHING", (self._id, ".".join(self._table))
             )
-            known = ", ".join(map(_quoted, self._names[: -1 if self._keys else None]))
-            cursor.execute(f"SELECT {known} FROM {self._named(self._table)} LIMIT 0")
+            known = ", ".join(map(quoted, self._names[: -1 if self._keys else None]))
+            cursor.execute(f"SELECT {known} FROM {quoted(*self._table)} LIMIT 0")
 
     def _failure(self, error: Exception) -> Exception:
         """What an error of PostgreSQL means to the host."""
-        text = " ".join(str(error).split())
-        state = getattr(error, "sqlstate", None)
-        if isinstance(error, library().OperationalError) and (state is None or state[:2] in _TRANSIENT):
-            return Again(text)
-        if state is not None and state[:2] in _TRANSIENT:
-            return Again(text)
-        return self._cannot(text)
-
-    @staticmethod
-    def _named(table: Sequence[str]) -> str:
-        return ".".join(map(_quoted, table))
+        return Again(told(error)) if is_transient(error) else self._cannot(told(error))
 
     def _disconnect(self) -> None:
         if self._connection is not None:
@@ -222,7 +190,3 @@ def _column_type(type_: SqlType) -> str:
     if type_.name == "DECIMAL":
         return f"numeric({type_.precision}, {type_.scale})"
     return _DOMAINS.get(type_.domain) or _TYPES.get(type_.name) or type_.name.lower()
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from millstream.catalog import Clock, StreamDef
 from millstream.config import Config
-from millstream.connectors.contract import MissingSource, Offset, Rejected, RowSource
+from millstream.connectors.contract import Acknowledged, MissingSource, Offset, Rejected, RowSource
 from millstream.connectors.convert.common import DEFAULT_RULES
 from millstream.connectors.convert.records import rows_to_batch
 from millstream.connectors.registry import make_source
@@ -246,13 +246,22 @@ class EmbeddedHost(Lifecycle):
             with self.lock:
                 if self.sources.get(stream) is not source:
                     return  # the stream was dropped
-                if rows.num_rows or rejected:
+                moved = isinstance(source, Acknowledged) and offset != self.offsets[stream]
+                if rows.num_rows or rejected or moved:
                     self.take(stream, rows, rejected, offset)
+                    if self.save is None and isinstance(source, Acknowledged):
+                        source.kept(offset)
                 elif self._find(stream).definition.clock is Clock.INTERNAL:
                     self._tick()
                 self._pass_idle()
 
         return take
+
+    def acknowledge_sources(self) -> None:
+        """All that was read so far is safe."""
+        for stream, source in self.sources.items():
+            if isinstance(source, Acknowledged):
+                source.kept(self.offsets[stream])
 
     def _tick(self) -> None:
         """An idle moment: streams stamped by the clock advance with it."""

@@ -16,7 +16,7 @@ from time import monotonic, time_ns
 import pyarrow as pa
 
 from millstream.catalog import Clock, StreamDef
-from millstream.connectors.contract import Chunk, Rejected, RowSource
+from millstream.connectors.contract import Acknowledged, Chunk, Offset, Rejected, RowSource
 from millstream.errors import ConnectorError, MillstreamError
 from millstream.hosts.spark.arrive import Entry, local_path, stamped
 from millstream.hosts.spark.branches import Branch
@@ -92,17 +92,29 @@ class Spooled:
     def _read(self) -> None:
         try:
             by_clock = self.stream.clock is Clock.INTERNAL
-            for rows, rejected in gathered(self.source.read({}, self._stop.is_set), self.stream.given.arrow, by_clock):
+            chunks = self.source.read(self._begun(), self._stop.is_set)
+            for rows, rejected, offset in gathered(chunks, self.stream.given.arrow, by_clock):
                 now = time_ns() // 1000
                 # an idle moment of a stream that is stamped here is news: a file without rows that tells the time
-                self._write(stamped(rows, self.stream, now), rejected, now if by_clock else BEGIN)
+                self._write(stamped(rows, self.stream, now), rejected, now if by_clock else BEGIN, offset)
+                if isinstance(self.source, Acknowledged):
+                    self.source.kept(offset)
         except Exception as error:
             self.error = error
 
-    def _write(self, rows: pa.RecordBatch, rejected: list[Rejected], upto: int) -> None:
+    def _begun(self) -> Offset:
+        """Where reading goes on: after the last file, if the source holds back what came after it."""
+        files = sorted(self._home().glob("*.arrow")) if isinstance(self.source, Acknowledged) else []
+        if not files:
+            return {}
+        with pa.memory_map(str(files[-1])) as file:
+            begun: Offset = json.loads((pa.ipc.open_file(file).schema.metadata or {})[b"offset"])
+            return begun
+
+    def _write(self, rows: pa.RecordBatch, rejected: list[Rejected], upto: int, offset: Offset) -> None:
         """A file that appears whole; its name tells the order of arrival. No later row is below `upto`."""
         notes = json.dumps([[row.error, row.row, row.origin, row.count] for row in rejected])
-        schema = rows.schema.with_metadata({"rejected": notes, "upto": str(upto)})
+        schema = rows.schema.with_metadata({"rejected": notes, "upto": str(upto), "offset": json.dumps(offset)})
         name = f"{time_ns():020d}.arrow"
         hidden = self._home() / f".{name}"
         with pa.OSFile(str(hidden), "wb") as file, pa.ipc.new_file(file, schema) as writer:
@@ -112,8 +124,9 @@ class Spooled:
 
 def gathered(
     chunks: Iterator[Chunk], schema: pa.Schema, idle: bool = False
-) -> Iterator[tuple[pa.RecordBatch, list[Rejected]]]:
-    """Chunks put together while they come quickly; with `idle` also nothing, from time to time while nothing comes."""
+) -> Iterator[tuple[pa.RecordBatch, list[Rejected], Offset]]:
+    """Chunks put together while they come quickly, with the offset after them; with `idle` also nothing, from time to
+    time while nothing comes."""
     parts: list[pa.RecordBatch] = []
     rejected: list[Rejected] = []
     since = told = monotonic()
@@ -125,13 +138,13 @@ def gathered(
         rejected += chunk.rejected
         if idle and not parts and not rejected and monotonic() - told >= TICK_SECONDS:
             told = monotonic()
-            yield _one([], schema), []
+            yield _one([], schema), [], chunk.offset
         full = sum(part.num_rows for part in parts) >= GATHER_ROWS
         if (parts or rejected) and (full or monotonic() - since >= GATHER_SECONDS):
-            yield _one(parts, schema), rejected
+            yield _one(parts, schema), rejected, chunk.offset
             parts, rejected, told = [], [], monotonic()
     if parts or rejected:
-        yield _one(parts, schema), rejected
+        yield _one(parts, schema), rejected, chunk.offset
 
 
 def _one(parts: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:

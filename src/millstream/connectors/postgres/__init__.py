@@ -1,0 +1,1 @@
+"""PostgreSQL: what the sink and the source share, and the source."""
