@@ -37,7 +37,13 @@ class Reader:
     """Reads a table until so many rows have come, again and again."""
 
     def __init__(self, server: Server, table: str, schema: Schema = CHANGES, **options: Any) -> None:
-        given = {"connector": "postgres", "url": server.url, "table": table, "slot": f"of_{table}", "poll_ms": 10}
+        given: dict[str, Any] = {
+            "connector": "postgres",
+            "url": server.url,
+            "table": table,
+            "slot": f"of_{table}",
+            "poll_ms": 10,
+        }
         self.source: Any = make_source({**given, **options}, schema, table)
         self.offset: Offset = {}
         self.errors: list[str] = []
@@ -59,6 +65,11 @@ class Reader:
 
 def declared(server: Server, name: str) -> str:
     return f"WITH (connector = 'postgres', url = '{server.url}', table = '{name}', slot = '{name}', poll_ms = 10)"
+
+
+def fetched(query: Any, into: list[Any]) -> list[Any]:
+    into += query.fetch().to_pylist()
+    return into
 
 
 def ends(found: Callable[[], bool]) -> None:
@@ -87,9 +98,9 @@ def test_rows_and_changes_of_every_type(server: Server) -> None:
         )
         rows = db.sql("SELECT * FROM s")
         found: list[dict[str, Any]] = []
-        ends(lambda: len(found.extend(rows.fetch().to_pylist()) or found) == 2)
+        ends(lambda: len(fetched(rows, found)) == 2)
         server.ask(f"INSERT INTO types VALUES {values}")
-        ends(lambda: len(found.extend(rows.fetch().to_pylist()) or found) == 4)
+        ends(lambda: len(fetched(rows, found)) == 4)
     *first, op, at = found[0].values()
     assert first[:7] == [True, -5, 2**40, 1.5, pytest.approx(12.25), 'a "b",\n\\.\\N', b"\x00\xff"]
     assert first[7:9] == [dt.datetime(2024, 1, 1, 1, 2, 3, 4), dt.datetime(2023, 12, 31, 23, 2, 3, tzinfo=dt.UTC)]
@@ -213,14 +224,9 @@ def test_every_change_once_whatever_happens(server: Server, tmp_path: Path) -> N
         db = ms.connect(tmp_path / str(turn + 1), checkpoint_seconds=3600)
     last = next(numbers)
     server.ask(f"INSERT INTO counted VALUES (77, {last})")
-    rows: list[tuple[Any, ...]] = []
-    ends(
-        lambda: (
-            (rows.extend(map(tuple, (r.values() for r in db.query("all").fetch().to_pylist()))), rows)[1][-1:]
-            == [(77, last, "c")]
-        )
-    )
-    assert [v for _, v, op in rows if op != "d"] == list(range(last + 1))
+    rows: list[dict[str, Any]] = []
+    ends(lambda: fetched(db.query("all"), rows)[-1:] == [{"id": 77, "v": last, "op": "c"}])
+    assert [row["v"] for row in rows if row["op"] != "d"] == list(range(last + 1))
     content = db.query("now").snapshot().select(["id", "v"]).to_pylist()
     assert sorted(tuple(row.values()) for row in content) == sorted(server.ask("SELECT id, v FROM counted"))
     db.checkpoint()
@@ -256,7 +262,7 @@ def test_a_spool_goes_on_after_its_last_file(server: Server, tmp_path: Path) -> 
     from millstream.hosts.spark.spool import Spooled
 
     server.ask("CREATE TABLE spooled (id int PRIMARY KEY, v text); INSERT INTO spooled VALUES (1, 'a')")
-    stream = StreamDef("spooled", CHANGES, "ts_ms", Clock.EXTERNAL)
+    stream = StreamDef("spooled", CHANGES, Clock.EXTERNAL, "ts_ms")
     for count in (1, 2):
         spool = Spooled(stream, Reader(server, "spooled").source, tmp_path)
         spool.begin()

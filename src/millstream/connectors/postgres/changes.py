@@ -318,10 +318,10 @@ class _Piece:
 
     def of_table(self, oid: int, first: int, last: int) -> Ints:
         places = first + np.flatnonzero(self.is_row[first:last])
-        return places[_number(self.data, self.starts[places] + 1, 4) == oid]
+        return np.asarray(places[_number(self.data, self.starts[places] + 1, 4) == oid], np.int64)
 
     def transactions(self, places: Ints) -> Ints:
-        return np.searchsorted(self._begins, places, side="right") - 1
+        return np.asarray(np.searchsorted(self._begins, places, side="right") - 1, np.int64)
 
     def transaction(self, place: int) -> BegunTransaction:
         return self.begun[int(self.transactions(np.array([place]))[0])]
