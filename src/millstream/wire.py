@@ -34,10 +34,11 @@ def from_arrow_bytes(body: bytes) -> pa.Table:
 
 
 def error_form(error: MillstreamError) -> dict[str, Any]:
-    """An error as JSON."""
+    """An error as JSON, by the nearest of its classes that clients know."""
     span = None if error.span is None else [error.span.start, error.span.end]
     told = {"message": error.message, "detail": error.detail, "hint": error.hint, "span": span, "sql": error.sql}
-    return {"error": type(error).__name__, **{name: value for name, value in told.items() if value is not None}}
+    known = next(kind.__name__ for kind in type(error).__mro__ if hasattr(errors, kind.__name__))
+    return {"error": known, **{name: value for name, value in told.items() if value is not None}}
 
 
 def error_of(form: dict[str, Any]) -> MillstreamError:

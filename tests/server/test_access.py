@@ -5,14 +5,19 @@ from __future__ import annotations
 import http.client
 import json
 import re
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from typer.testing import CliRunner
 
 import millstream as ms
-from millstream.server.access import Caller, Clients, ForbiddenError, names_of
-from millstream.server.accounts import Account, Accounts
+from millstream.cli.main import app as cli
+from millstream.server.access import Caller, Clients, ForbiddenError, QuotaError, TooFastError, names_of
+from millstream.server.accounts import Account, Accounts, Quota
 from millstream.server.postgres.catalog import SystemCatalog
+from millstream.server.postgres.messages import failure
 from millstream.server.postgres.statements import ClientStatements, Live
 from tests.server.conftest import TOKEN, ServerProcess
 from tests.server.test_server import STREAM, raw
@@ -128,7 +133,8 @@ def test_limits_of_an_account(server: ServerProcess) -> None:
     server.client().execute(STREAM)
     server.end()
     accounts = Accounts(server.directory)
-    accounts.add("slow", "writer", "slow secret", rows_a_second=10, most_queries=1)
+    accounts.limit("writer", Quota(queries=1, rows_a_second=1_000_000))
+    accounts.add("slow", "writer", "slow secret", quota=Quota(rows_a_second=10))
     server.start()
     slow = server.client("slow secret")
     slow.sql("SELECT v FROM s", name="one")
@@ -142,6 +148,12 @@ def test_limits_of_an_account(server: ServerProcess) -> None:
     given = {"Authorization": "Bearer slow secret"}
     assert pushed(server, rows, **given)[0] == 200
     assert pushed(server, rows, **given)[0] == 429
+    body = json.dumps({"sql": "SELECT v + 1 FROM s"}).encode()
+    status, told = raw(server, "POST", "/v1/sql", body, **given)
+    assert status == 429 and b"has 1 queries running" in told
+    # a running server needs no restart
+    accounts.limit("writer", Quota(queries=2, statements_a_second=1))
+    assert [raw(server, "POST", "/v1/sql", body, **given)[0] for _ in range(3)][-1] == 429
     status, told = raw(server, "POST", "/v1/finish", b"{}", **given)
     assert status == 403 and b"needs the role admin" in told
 
@@ -198,7 +210,7 @@ def test_grants_count_for_what_is_replaced_and_changed_and_not_for_what_follows_
 def test_a_subscription_to_a_query_of_its_own_counts_among_the_queries_of_an_account() -> None:
     with ms.connect() as db:
         db.execute("CREATE STREAM s (v INT, t INT) ORDER BY t")
-        caller = Caller(Account("one", "writer", most_queries=1), "here", Clients())
+        caller = Caller(Account("one", "writer", quota=Quota(queries=1)), "here", Clients())
         statements = ClientStatements(db, caller, SystemCatalog(db.catalog), "pg_1")
         first = statements.perform("SUBSCRIBE TO (SELECT v FROM s)")
         assert isinstance(first, Live)
@@ -208,6 +220,63 @@ def test_a_subscription_to_a_query_of_its_own_counts_among_the_queries_of_an_acc
         again = statements.perform("SUBSCRIBE TO (SELECT v + 1 FROM s)")
         assert isinstance(again, Live)
         again.close()
+
+
+def test_an_account_keeps_only_so_much_state() -> None:
+    """Its views and queries together; the largest end, with the reason, and those of others go on."""
+    with ms.connect() as db:
+        db.execute("CREATE STREAM s (v INT, t INT) ORDER BY t")
+        clients, small = Clients(), Account("small", "writer", quota=Quota(state_bytes=1 << 20))
+        caller = Caller(small, "here", clients)
+        with caller.at_work(db, ""):
+            db.execute("CREATE VIEW mine AS SELECT v, count(*) AS n FROM s [RANGE 1000000000] GROUP BY v")
+            caller.started(db.sql("SELECT sum(v) OVER (ROWS 1 PRECEDING) AS v FROM s", name="little").name)
+        db.sql("SELECT v, count(*) AS n FROM s [RANGE 1000000000] GROUP BY v", name="theirs")
+        clients.bound_state(small, db)
+        assert set(clients.state(small, db)) == {"mine", "little"}
+        db.push("s", pa.table({"v": range(100_000), "t": range(100_000)}))
+        with pytest.raises(ms.LimitError, match="keep more than 1,048,576 bytes of state"), caller.at_work(db, ""):
+            db.sql("SELECT v FROM s")
+        clients.bound_state(small, db)
+        assert {query.name: query.state for query in db.queries()} == {
+            "mine": "failed", "little": "running", "theirs": "running",
+        }  # fmt: skip
+        with pytest.raises(ms.LimitError, match="the queries of account small keep more than"):
+            db.sql("SELECT * FROM mine").fetch()
+        with caller.at_work(db, ""):
+            db.sql("SELECT v FROM s")
+
+
+def test_limits_are_told_to_postgresql_clients() -> None:
+    assert all(b"\0C53400\0" in failure(error) for error in (TooFastError("too fast"), QuotaError("too many")))
+
+
+def test_accounts_have_the_limits_of_their_role(tmp_path: Path) -> None:
+    accounts = Accounts(tmp_path)
+    accounts.add("own", "reader", "some secret", quota=Quota(queries=7))
+    accounts.add("other", "reader", "some secret")
+    accounts.limit("reader", Quota(queries=1, statements_a_second=5))
+    again = Accounts(tmp_path)
+    assert [(each.name, each.quota) for each in again] == [
+        ("other", Quota(queries=1, statements_a_second=5)), ("own", Quota(queries=7, statements_a_second=5)),
+    ]  # fmt: skip
+    again.limit("reader", Quota())
+    assert [each.quota.queries for each in accounts] == [None, 7] and accounts.limits() == {}
+    with pytest.raises(ms.BindError, match="no role boss"):
+        accounts.limit("boss", Quota())
+    listed = CliRunner().invoke(
+        cli, ["account", "limit", str(tmp_path), "writer", "--state-mb", "64", "--queries", "3"]
+    )
+    assert listed.exit_code == 0 and accounts.limits() == {"writer": Quota(queries=3, state_bytes=64 << 20)}
+    shown = CliRunner().invoke(cli, ["account", "list", str(tmp_path)]).output
+    assert "each writer" in shown and "64" in shown
+    # a file of an older version
+    told = json.loads((tmp_path / "accounts.json").read_text())
+    del told["roles"]
+    for each in told["accounts"]:
+        del each["state_bytes"], each["statements_a_second"]
+    (tmp_path / "accounts.json").write_text(json.dumps(told))
+    assert [each.quota.queries for each in Accounts(tmp_path)] == [None, 7]
 
 
 def test_clients_only_read_the_system_catalog() -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from millstream.catalog import FromHistory, SinkDef, StreamDef
 from millstream.connectors.contract import Rejected, RowSource
-from millstream.errors import CatalogError
+from millstream.errors import CatalogError, MillstreamError
 from millstream.hosts.results import Admit, ResultLog
 from millstream.physical.nodes import Physical
 from millstream.plan.costs.statistics import Statistics
@@ -316,8 +316,8 @@ class Host(Protocol):
         """Ask a `run` in progress to come to an orderly end soon; safe from a signal handler."""
         ...
 
-    def cancel(self, name: str) -> None:
-        """Let a query end soon, with a CancelledError; safe from any thread."""
+    def cancel(self, name: str, error: MillstreamError | None = None) -> None:
+        """Let a query end soon, with a CancelledError unless another is given; safe from any thread."""
         ...
 
     def statistics(self) -> Statistics:

@@ -37,49 +37,95 @@ class ForbiddenError(MillstreamError):
     """The account may not do this."""
 
 
-class TooFastError(LimitError):
-    """More rows than the account may push; `seconds` until it may again."""
+class QuotaError(LimitError):
+    """The account uses as much as it may."""
+
+
+class TooFastError(QuotaError):
+    """More than the account may do in a second; `seconds` until it may again."""
 
     seconds = 1.0
 
 
 class Clients:
-    """What the accounts of a server have running, and how fast they push."""
+    """What the accounts of a server have running, and how fast they push and ask."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = Lock()
         self._owned: dict[str, set[str]] = {}
-        self._spent: dict[str, tuple[float, float]] = {}
+        self._spent: dict[tuple[str, str], tuple[float, float]] = {}
 
-    def running(self, account: Account, database: Database) -> int:
-        """How many of the queries that it has started since the server did still run."""
-        names = {query.name for query in database.queries()}
+    def running(self, account: Account, database: Database) -> set[str]:
+        """The queries that it has started since the server did, and that still run."""
+        names = {query.name.lower() for query in database.queries() if query.state != "failed"}
         with self._lock:
             mine = self._owned.setdefault(account.name, set())
             mine &= names
-            return len(mine)
+            return set(mine)
 
     def started(self, account: Account, name: str) -> None:
         with self._lock:
-            self._owned.setdefault(account.name, set()).add(name)
+            self._owned.setdefault(account.name, set()).add(name.lower())
 
-    def spend(self, account: Account, rows: int) -> None:
-        """Rows that an account pushes. It has up to a second's worth saved, and may go into debt with one push."""
-        rate = account.rows_a_second
+    def spend(self, account: Account, what: str, count: int) -> None:
+        """Rows that an account pushes, or statements that it sends. It has up to a second's worth saved, and may go
+        into debt with one push."""
+        rate = account.quota.rows_a_second if what == "rows" else account.quota.statements_a_second
         if rate is None:
             return
         now = self._clock()
         with self._lock:
-            left, then = self._spent.get(account.name, (float(rate), now))
+            left, then = self._spent.get((account.name, what), (float(rate), now))
             left = min(float(rate), left + (now - then) * rate)
             if left <= 0:
                 error = TooFastError(
-                    f"account {account.name} pushes more than {rate:,} rows a second", hint="try again"
+                    f"account {account.name} sends more than {rate:,} {what} a second", hint="try again"
                 )
-                error.seconds = -left / rate + 0.01
+                error.seconds = -left / rate + 0.01 if rate else 1.0
                 raise error
-            self._spent[account.name] = (left - rows, now)
+            self._spent[account.name, what] = (left - count, now)
+
+    def state(self, account: Account, database: Database) -> dict[str, int]:
+        """How many bytes each of its queries keeps; what several share counts for the first."""
+        found: dict[str, int] = {}
+        seen: set[str] = set()
+        for name in sorted(self.running(account, database)):
+            try:
+                operators = database.inspector.operators(name)
+            except MillstreamError:
+                continue  # it ended, or its operators run elsewhere
+            found[name] = sum(each.state or 0 for each in operators if each.id not in seen)
+            seen |= {each.id for each in operators}
+        return found
+
+    def may_start(self, account: Account, database: Database) -> None:
+        """An error if it has as many queries, or as much state, as it may."""
+        quota = account.quota
+        if quota.queries is not None and len(self.running(account, database)) >= quota.queries:
+            raise QuotaError(f"account {account.name} has {quota.queries} queries running", hint="stop one: STOP q")
+        if quota.state_bytes is not None and sum(self.state(account, database).values()) >= quota.state_bytes:
+            raise too_much_state(account)
+
+    def bound_state(self, account: Account, database: Database) -> None:
+        """End the largest queries of an account that keeps more than it may."""
+        most = account.quota.state_bytes
+        if most is None:
+            return
+        sizes = self.state(account, database)
+        for name in sorted(sizes, key=lambda name: sizes[name], reverse=True):
+            if sum(sizes.values()) <= most:
+                return
+            del sizes[name]
+            database.query(name).cancel(too_much_state(account))
+            Caller(account, "", self).note("query ended", query=name, error="too much state")
+
+
+def too_much_state(account: Account) -> QuotaError:
+    return QuotaError(
+        f"the queries of account {account.name} keep more than {account.quota.state_bytes:,} bytes of state",
+        hint="stop a query, or use shorter windows or fewer keys",
+    )
 
 
 class Caller:
@@ -99,6 +145,7 @@ class Caller:
 
         begun = time.monotonic()
         try:
+            self._clients.spend(self.account, "statements", 1)
             with (
                 spans.span("statement", db__query__text=text[:_AUDIT_TEXT], enduser__id=self.account.name),
                 database.guard.permitting(permit),
@@ -121,10 +168,10 @@ class Caller:
 
     def push(self, database: Database, stream: str, rows: Any, once: tuple[str, int] | None = None) -> Counts:
         """Push its rows, which count towards what it may push."""
-        self._clients.spend(self.account, 0)
+        self._clients.spend(self.account, "rows", 0)
         with spans.span("push", stream=stream, enduser__id=self.account.name):
             counts = database.push(stream, rows, once)
-        self._clients.spend(self.account, counts.accepted + counts.late + counts.rejected)
+        self._clients.spend(self.account, "rows", counts.accepted + counts.late + counts.rejected)
         return counts
 
     def started(self, query: str) -> None:
@@ -162,11 +209,13 @@ class Caller:
             case _:
                 role, names = "admin", frozenset()
         self.require(role, *(name for name in names if isinstance(catalog.find(name), _GRANTED)))  # type: ignore[arg-type]
-        most = self.account.most_queries
-        if not isinstance(action, act.StartQuery) or most is None:
-            return
-        if self._clients.running(self.account, database) >= most:
-            raise LimitError(f"account {self.account.name} has {most} queries running", hint="stop one: STOP q")
+        match action:
+            case act.StartQuery():
+                self._clients.may_start(self.account, database)
+            case act.Define(entry=DerivedDef(name=name) | ViewDef(name=name)):
+                # it runs, too; if it is only a name for its query, or was not made, there is none of this name
+                self._clients.may_start(self.account, database)
+                self._clients.started(self.account, name)
 
 
 def names_of(query: Query, database: Database) -> frozenset[str]:

@@ -12,6 +12,7 @@ import hmac
 import json
 import secrets
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from typing import Any, Literal, cast, get_args
@@ -30,6 +31,45 @@ _VERSION = 1
 
 
 @dataclass(frozen=True)
+class Quota:
+    """What an account may use; None is no limit."""
+
+    queries: int | None = None
+    """how many queries it may have running"""
+    rows_a_second: int | None = None
+    """how many rows it may push in a second, on average"""
+    statements_a_second: int | None = None
+    state_bytes: int | None = None
+    """how much state its queries may keep together"""
+
+    def or_else(self, other: Quota) -> Quota:
+        """With another's limits where this one has none."""
+        return Quota(
+            *(mine if mine is not None else theirs for mine, theirs in zip(self._all, other._all, strict=True))
+        )
+
+    @property
+    def _all(self) -> tuple[int | None, ...]:
+        return self.queries, self.rows_a_second, self.statements_a_second, self.state_bytes
+
+    @staticmethod
+    def read(told: dict[str, Any]) -> Quota:
+        return Quota(*(_count(told.get(name)) for name in _WRITTEN))
+
+    def written(self) -> dict[str, int | None]:
+        return dict(zip(_WRITTEN, self._all, strict=True))
+
+
+_WRITTEN = ("most_queries", "rows_a_second", "statements_a_second", "state_bytes")
+
+
+def _count(told: Any) -> int | None:
+    if told is not None and (not isinstance(told, int) or isinstance(told, bool) or told < 0):
+        raise ValueError(f"{told!r} is not a limit")
+    return told
+
+
+@dataclass(frozen=True)
 class Account:
     """One who may connect. `streams` are the streams, tables and views it may use; None: all of them."""
 
@@ -39,10 +79,7 @@ class Account:
     verifier: Verifier | None = None
     token: bytes | None = None
     """the hash of its token"""
-    most_queries: int | None = None
-    """how many queries it may have running"""
-    rows_a_second: int | None = None
-    """how many rows it may push in a second, on average"""
+    quota: Quota = Quota()
 
     def may_use(self, name: str) -> bool:
         return self.streams is None or name.lower() in self.streams
@@ -60,17 +97,23 @@ class Accounts:
         self._kept: dict[str, Account] = {}
         self._given: dict[str, Account] = {}
         """those that are not in the file"""
+        self._roles: dict[Role, Quota] = {}
         self._version: tuple[int, int, int] | None = None
         self._known()
 
     def _known(self) -> dict[str, Account]:
-        """All accounts by name, as the file is now."""
+        """All accounts by name, as the file is now, with the limits that they and their roles have."""
         version = _version_of(self._path)
         if version != self._version:
             assert self._path is not None
-            self._kept = {} if version is None else {each.name: each for each in _read(self._path)}
+            accounts, self._roles = ([], {}) if version is None else _read(self._path)
+            self._kept = {each.name: each for each in accounts}
             self._version = version
-        return {**self._kept, **self._given}
+        limited = {
+            name: replace(each, quota=each.quota.or_else(self._roles.get(each.role, Quota())))
+            for name, each in self._kept.items()
+        }
+        return {**limited, **self._given}
 
     def __iter__(self) -> Iterator[Account]:
         return iter(sorted(self._known().values(), key=lambda each: each.name))
@@ -95,8 +138,7 @@ class Accounts:
         role: str,
         secret: str | None = None,
         streams: Iterable[str] | None = None,
-        most_queries: int | None = None,
-        rows_a_second: int | None = None,
+        quota: Quota = Quota(),
         keep: bool = True,
     ) -> str:
         """Add or replace an account. Its secret is both its password and its token; without one it gets one.
@@ -105,21 +147,29 @@ class Accounts:
         """
         if not name or not name.isprintable() or len(name) > 63:
             raise BindError(f"{name!r} is not a valid name of an account", hint="1 to 63 printable characters")
-        if role not in get_args(Role):
-            raise BindError(f"no role {role}", hint=f"one of {', '.join(get_args(Role))}")
+        role = _role(role)
         secret = secrets.token_urlsafe(24) if secret is None else secret
         if len(secret) < LEAST_SECRET:
             raise BindError(f"a password needs at least {LEAST_SECRET} characters")
         granted = None if streams is None else frozenset(each.lower() for each in streams)
-        account = Account(
-            name, cast(Role, role), granted, Verifier.of(secret), _hashed(secret), most_queries, rows_a_second
-        )
+        account = Account(name, role, granted, Verifier.of(secret), _hashed(secret), quota)
         with self._lock:
             if keep:
                 self._save({**self._known_kept(), name: account})
             else:
                 self._given = {**self._given, name: account}
         return secret
+
+    def limit(self, role: str, quota: Quota) -> None:
+        """The limits of each account with a role, as far as it has none of its own."""
+        with self._lock:
+            self._known()
+            self._roles = {**self._roles, _role(role): quota}
+            self._save(self._kept)
+
+    def limits(self) -> dict[Role, Quota]:
+        self._known()
+        return {role: quota for role, quota in self._roles.items() if quota != Quota()}
 
     def remove(self, name: str) -> None:
         with self._lock:
@@ -141,7 +191,8 @@ class Accounts:
         self._kept = accounts
         if self._path is None:
             return
-        told = {"version": _VERSION, "accounts": [_written(each) for each in accounts.values()]}
+        roles = {role: quota.written() for role, quota in self._roles.items()}
+        told = {"version": _VERSION, "roles": roles, "accounts": [_written(each) for each in accounts.values()]}
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft = self._path.with_suffix(".new")
         write_durably(draft, json.dumps(told, indent=1).encode())
@@ -176,17 +227,23 @@ def _written(account: Account) -> dict[str, Any]:
             "server_key": base64.b64encode(verifier.server_key).decode(),
             "iterations": verifier.iterations,
         },
-        "most_queries": account.most_queries,
-        "rows_a_second": account.rows_a_second,
+        **account.quota.written(),
     }
 
 
-def _read(path: Path) -> list[Account]:
+def _role(name: str) -> Role:
+    if name not in get_args(Role):
+        raise BindError(f"no role {name}", hint=f"one of {', '.join(get_args(Role))}")
+    return cast(Role, name)
+
+
+def _read(path: Path) -> tuple[list[Account], dict[Role, Quota]]:
     try:
         told = json.loads(path.read_bytes())
         if told["version"] != _VERSION:
             raise ValueError(f"it has version {told['version']}, and this server supports {_VERSION}")
-        return [_account(each) for each in told["accounts"]]
+        roles = {cast(Role, role): Quota.read(each) for role, each in told.get("roles", {}).items()}
+        return [_account(each) for each in told["accounts"]], roles
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StateError(
             f"the accounts in {path.name} cannot be read: {error}", hint="restore the file from a backup"
@@ -209,6 +266,5 @@ def _account(told: dict[str, Any]) -> Account:
         None if told["streams"] is None else frozenset(told["streams"]),
         verifier,
         None if told["token"] is None else bytes.fromhex(told["token"]),
-        told["most_queries"],
-        told["rows_a_second"],
+        Quota.read(told),
     )

@@ -27,7 +27,7 @@ from millstream import spans
 from millstream.connectors.text.pushed import TextRows
 from millstream.errors import CancelledError, CatalogError, DataError, LimitError, MillstreamError, ours
 from millstream.server import live
-from millstream.server.access import Caller, Clients, ForbiddenError, TooFastError, names_of
+from millstream.server.access import Caller, Clients, ForbiddenError, QuotaError, TooFastError, names_of
 from millstream.server.accounts import Account, Accounts, Role
 from millstream.server.metrics import prometheus
 from millstream.server.openapi import description
@@ -371,7 +371,7 @@ def _status(error: MillstreamError) -> int:
             return 403
         case CatalogError() if error.message.startswith("no "):
             return 404
-        case TooFastError():
+        case QuotaError():
             return 429
         case LimitError():
             return 413

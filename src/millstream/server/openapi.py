@@ -90,7 +90,8 @@ _QUERY_PARAMETERS = {
 
 _ANSWERS = {
     "200": "done", "400": "the request or the statement is wrong", "401": "no valid token", "403": "not allowed",
-    "404": "no such thing", "409": "cancelled", "413": "a limit was reached", "429": "too fast: see Retry-After",
+    "404": "no such thing", "409": "cancelled", "413": "a limit was reached",
+    "429": "too fast (see Retry-After), or as many queries or as much state as the account may have",
 }  # fmt: skip
 
 

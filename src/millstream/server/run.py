@@ -9,13 +9,17 @@ from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import millstream
 from millstream import spans
-from millstream.errors import BindError, ConnectorError, EngineError
+from millstream.errors import BindError, ConnectorError, EngineError, MillstreamError
 from millstream.records import dataclass
 from millstream.server.accounts import LEAST_SECRET, Accounts
+from millstream.session.database import Database
+
+if TYPE_CHECKING:
+    from millstream.server.access import Clients
 
 OPERATOR = "admin"
 """the account whose token and password the operator gives at the start"""
@@ -25,6 +29,9 @@ _THREADS = 64
 
 _FINISH_SECONDS = 30
 """how long calls that run when the server ends may take"""
+
+_STATE_SECONDS = 2.0
+"""how often the state of queries is measured for accounts with a limit"""
 
 DRAIN_SECONDS = 1.0
 """how long a server that was asked to end still answers, so that balancers see it is not ready"""
@@ -97,6 +104,14 @@ def serve(
             yield
 
     @asynccontextmanager
+    async def bounded() -> AsyncIterator[None]:
+        watch = asyncio.create_task(_bound_state(clients, accounts, database))
+        try:
+            yield
+        finally:
+            watch.cancel()
+
+    @asynccontextmanager
     async def postgres() -> AsyncIterator[None]:
         from millstream.server.postgres.listening import PostgresServer
 
@@ -110,7 +125,7 @@ def serve(
         finally:
             await listening.stop()
 
-    beside: list[type | object] = [threads]
+    beside: list[type | object] = [threads, bounded]
     if address.postgres:
         beside.append(postgres)
     service = Service(database, known, clients)
@@ -136,6 +151,18 @@ def serve(
         timeout_keep_alive=75,
     )
     Server(config).run()
+
+
+async def _bound_state(clients: Clients, accounts: Accounts, database: Database) -> None:
+    """Look now and then at what the queries of accounts keep that may not keep everything."""
+    while True:
+        await asyncio.sleep(_STATE_SECONDS)
+        for account in [each for each in accounts if each.quota.state_bytes is not None]:
+            try:
+                await asyncio.to_thread(clients.bound_state, account, database)
+            except MillstreamError:
+                # a query that was there a moment ago was stopped
+                continue
 
 
 def check(address: Address, token: str | None, has_accounts: bool = False) -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from millstream.bind.actions import PauseQuery
 from millstream.catalog import StreamDef
-from millstream.errors import CatalogError, DataError, UnsupportedError
+from millstream.errors import CatalogError, DataError, MillstreamError, UnsupportedError
 from millstream.hosts.contract import Counts, Host, Left, ReadyQuery
 from millstream.hosts.results import ResultLog, WhenFull
 from millstream.physical.nodes import Physical, streams_of
@@ -295,12 +295,13 @@ class Query(Displayed):
         """End the query. You can still fetch the remaining rows from this object."""
         self._database.stop(self.name)
 
-    def cancel(self) -> None:
-        """Cancel the query, from any thread: readers get a CancelledError, and it processes no more rows.
+    def cancel(self, error: MillstreamError | None = None) -> None:
+        """Cancel the query, from any thread: readers get a CancelledError, or the given error, and it processes no more
+        rows.
 
         `stop` removes the query.
         """
-        self._host.cancel(self.name)
+        self._host.cancel(self.name, error)
 
     def __repr__(self) -> str:
         return f"<query {self.name}: {' '.join(self.sql.split())[:60]}>"

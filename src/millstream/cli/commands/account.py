@@ -16,6 +16,15 @@ app = typer.Typer(no_args_is_help=True, help="Add, list and remove the accounts 
 
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The directory of the server's session.")]
 
+Queries = Annotated[int | None, typer.Option("--queries", min=0, help="How many queries an account may run at once.")]
+Rows = Annotated[int | None, typer.Option("--rows-per-second", min=1, help="Rows per second that an account may push.")]
+Statements = Annotated[
+    int | None, typer.Option("--statements-per-second", min=1, help="Statements per second that an account may send.")
+]
+State = Annotated[
+    int | None, typer.Option("--state-mb", min=1, help="MB of state that the queries of an account may keep together.")
+]
+
 
 @app.command("add")
 def add(
@@ -29,19 +38,18 @@ def add(
         str | None,
         typer.Option("--password", envvar="MILLSTREAM_PASSWORD", help="Default: generate one and print it."),
     ] = None,
-    queries: Annotated[
-        int | None, typer.Option("--queries", min=0, help="How many queries the account may run at once.")
-    ] = None,
-    rows: Annotated[
-        int | None, typer.Option("--rows-per-second", min=1, help="Rows per second that the account may push.")
-    ] = None,
+    queries: Queries = None,
+    rows: Rows = None,
+    statements: Statements = None,
+    state: State = None,
     debug: Debug = False,
 ) -> None:
     """Add an account, or replace one. The password is also its token. A running server needs no restart."""
     with explained(debug):
-        from millstream.server.accounts import Accounts
+        from millstream.server.accounts import Accounts, Quota
 
-        secret = Accounts(directory).add(name, role, password, stream, queries, rows)
+        quota = Quota(queries, rows, statements, None if state is None else state << 20)
+        secret = Accounts(directory).add(name, role, password, stream, quota)
         if password is None:
             typer.echo(f"token and password of {name}: {secret}")
 
@@ -50,14 +58,42 @@ def add(
 def list_(directory: Directory, debug: Debug = False) -> None:
     """List the accounts of a server."""
     with explained(debug):
-        from millstream.server.accounts import Accounts
+        from millstream.server.accounts import Accounts, Quota
 
-        table = Table("name", "role", "streams", "queries", "rows/s")
-        for each in Accounts(directory):
+        def told(quota: Quota) -> list[str]:
+            state = None if quota.state_bytes is None else quota.state_bytes >> 20
+            limits = (quota.queries, quota.rows_a_second, quota.statements_a_second, state)
+            return ["" if limit is None else str(limit) for limit in limits]
+
+        accounts = Accounts(directory)
+        table = Table("name", "role", "streams", "queries", "rows/s", "statements/s", "state MB")
+        for each in accounts:
             streams = "all" if each.streams is None else ", ".join(sorted(each.streams)) or "none"
-            limits = ("" if limit is None else str(limit) for limit in (each.most_queries, each.rows_a_second))
-            table.add_row(each.name, each.role, streams, *limits)
+            table.add_row(each.name, each.role, streams, *told(each.quota))
+        for role, quota in sorted(accounts.limits().items()):
+            table.add_row(f"each {role}", role, "", *told(quota))
         Console().print(table)
+
+
+@app.command("limit")
+def limit(
+    directory: Directory,
+    role: Annotated[str, typer.Argument(metavar="ROLE", help="reader, writer or admin")],
+    queries: Queries = None,
+    rows: Rows = None,
+    statements: Statements = None,
+    state: State = None,
+    debug: Debug = False,
+) -> None:
+    """Set the limits of each account that has a role. Limits of an account go before them. Without options, none.
+
+    A running server needs no restart.
+    """
+    with explained(debug):
+        from millstream.server.accounts import Accounts, Quota
+
+        quota = Quota(queries, rows, statements, None if state is None else state << 20)
+        Accounts(directory).limit(role, quota)
 
 
 @app.command("remove")

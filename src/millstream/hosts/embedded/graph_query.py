@@ -16,7 +16,6 @@ from millstream.hosts.embedded.graph import Graph, Vertex, cut_behind
 from millstream.hosts.embedded.streams import Stream
 from millstream.hosts.results import ResultLog
 from millstream.kernels.batch import FOREVER, Batch
-from millstream.limits import cancelled
 from millstream.records import dataclass
 
 log = logging.getLogger("millstream")
@@ -136,10 +135,10 @@ class GraphQuery:
         with suppress(MillstreamError, OSError) if self.error is not None else nullcontext():
             self.sink.close()
 
-    def cancel(self, graph: Graph) -> None:
+    def cancel(self, graph: Graph, error: MillstreamError) -> None:
         """From any thread."""
-        self.fail(cancelled())
-        graph.give_up(self.program.name, self.top, cancelled())
+        self.fail(error)
+        graph.give_up(self.program.name, self.top, error)
 
     def fail(self, error: MillstreamError) -> None:
         if self.error is None:

@@ -15,7 +15,7 @@ from millstream.connectors.contract import Acknowledged, MissingSource, Offset, 
 from millstream.connectors.convert.common import DEFAULT_RULES
 from millstream.connectors.convert.records import rows_to_batch
 from millstream.connectors.registry import make_source
-from millstream.errors import ConnectorError, DataError, ours
+from millstream.errors import ConnectorError, DataError, MillstreamError, ours
 from millstream.hosts.contract import Counts, Left, Once, Progress, ReadyQuery, Report, Shared
 from millstream.hosts.embedded import altering, kept, starting
 from millstream.hosts.embedded.content import still_to_come
@@ -34,6 +34,7 @@ from millstream.hosts.results import Admit, ResultLog
 from millstream.hosts.tables import TableStore
 from millstream.hosts.validity import valid_at
 from millstream.kernels.batch import FOREVER
+from millstream.limits import cancelled
 from millstream.physical import nodes as physical
 from millstream.plan.costs.statistics import Statistics
 
@@ -356,9 +357,9 @@ class EmbeddedHost(Lifecycle):
     def interrupt(self) -> None:
         self._stop.set()
 
-    def cancel(self, name: str) -> None:
+    def cancel(self, name: str, error: MillstreamError | None = None) -> None:
         """Without waiting for a turn: the query may be what takes so long."""
-        self._running(name).cancel(self.graph)
+        self._running(name).cancel(self.graph, error or cancelled())
 
     def progress(self) -> Progress:
         with self.lock:

@@ -398,10 +398,10 @@ class SparkHost(Programs):
         self._interrupted = True
         self._stop.set()
 
-    def cancel(self, name: str) -> None:
+    def cancel(self, name: str, error: MillstreamError | None = None) -> None:
         """Spark's jobs of a run are cancelled together: those of other queries begin anew, from their checkpoint."""
         query = self._running(name)
-        query.fail(cancelled())
+        query.fail(error or cancelled())
         if query in self._at_work:
             self._change([each for each in self._at_work if each is not query])
 
