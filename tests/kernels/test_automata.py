@@ -201,6 +201,8 @@ def test_pictures() -> None:
         assert '"0.q1" -> "0.q1" [style=dashed, label="unless\\n(e.k = q.$.k)"];' in dot
         assert '"0.q1" -> "0.q1" [label="(e.v > q.$.v)"];' in dot
         assert len(minidom.parseString(query.explain(format="svg")).getElementsByTagName("circle")) == 4
+        drawn = db.explain("SELECT k FROM s NEXT{$2.v > $1.v} s", format="svg")
+        assert len(minidom.parseString(drawn).getElementsByTagName("circle")) == 4
         with pytest.raises(ms.MillstreamError, match="no automaton"):
             db.sql("SELECT k FROM s").explain(format="dot")
         with pytest.raises(ms.MillstreamError, match="cannot draw as png"):

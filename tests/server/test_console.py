@@ -84,6 +84,10 @@ def test_a_first_query_is_plotted_live(console: tuple[ServerProcess, Any, Path],
     page.locator("textarea").fill("SELECT symbol, price, ts FROM quotes WHERE price > 10")
     page.get_by_role("button", name="Explain").click()
     page.get_by_label("the plan as boxes and arrows").first.get_by_text("Compute", exact=True).wait_for()
+    assert page.get_by_alt_text("the automaton of this query").count() == 0
+    page.locator("textarea").fill(VEES)
+    page.get_by_role("button", name="Explain").click()
+    page.get_by_alt_text("the automaton of this query").wait_for()
     run(page, "SELECT symbol, price, ts FROM quotes WHERE price > 10")
     page.get_by_text("waiting for rows").wait_for()
     server.client().push("quotes", quotes(0, PRICES))
@@ -105,6 +109,7 @@ def test_matches_are_marked_and_operators_have_monitors(console: tuple[ServerPro
     db.push("quotes", quotes(100, PRICES))
     db.push("quotes", quotes(110, [20]))
     page.get_by_text("2 matches marked").wait_for()
+    page.get_by_alt_text("the automaton of this query").wait_for()
     page.get_by_text("the latest 11").wait_for()
     page.screenshot(path=console[2] / "matches.png", full_page=True)
 

@@ -51,9 +51,9 @@ class RemoteDatabase:
         assert made is not None
         return made
 
-    def explain(self, text: str, mode: str = "", params: Any = None) -> str:
+    def explain(self, text: str, mode: str = "", params: Any = None, format: str = "text") -> str:
         """How a query would run."""
-        asked = {"sql": text, "mode": mode, "params": plain(params)}
+        asked = {"sql": text, "mode": mode, "params": plain(params), "format": format}
         return str(json.loads(self._post("/v1/explain", asked)[0])["plan"])
 
     def query(self, name: str) -> RemoteQuery:
@@ -220,9 +220,10 @@ class RemoteQuery:
     def _told(self) -> Any:
         return self._database.json("GET", self._path)
 
-    def explain(self, mode: str = "") -> str:
+    def explain(self, mode: str = "", format: str = "text") -> str:
         """How the query runs."""
-        return str(self._database.json("GET", f"{self._path}/explain?{urlencode({'mode': mode})}")["plan"])
+        asked = urlencode({"mode": mode, "format": format})
+        return str(self._database.json("GET", f"{self._path}/explain?{asked}")["plan"])
 
     def stop(self) -> None:
         """End the query."""

@@ -233,7 +233,8 @@ class Service:
 
         def work() -> str:
             with client.at_work(self._database, text):
-                return self._database.explain(text, str(asked.get("mode", "")), asked.get("params"))
+                mode, form = str(asked.get("mode", "")), str(asked.get("format", "text"))
+                return self._database.explain(text, mode, asked.get("params"), form)
 
         return JSONResponse({"plan": await run_in_threadpool(work)})
 

@@ -32,7 +32,23 @@ _TOLD: dict[str, tuple[str, dict[str, Any] | None]] = {
     "GET /metrics": ("Counters for Prometheus", None),
     "POST /v1/execute": ("Run statements", {"application/json": {"schema": _SQL}}),
     "POST /v1/sql": ("Start a query, or answer an ad-hoc one", {"application/json": {"schema": _SQL}}),
-    "POST /v1/explain": ("How a query would run", {"application/json": {"schema": _SQL}}),
+    "POST /v1/explain": (
+        "How a query would run",
+        {
+            "application/json": {
+                "schema": {
+                    "type": "object",
+                    "required": ["sql"],
+                    "properties": {
+                        "sql": _TEXT,
+                        "params": {"type": ["object", "array", "null"]},
+                        "mode": {"enum": ["", "VERBOSE", "RULES", "COST"]},
+                        "format": {"enum": ["text", "dot", "svg"]},
+                    },
+                }
+            }
+        },
+    ),
     "POST /v1/finish": ("End all inputs", None),
     "POST /v1/checkpoint": ("Take a checkpoint now", None),
     "POST /v1/backup": (

@@ -70,13 +70,17 @@ def perform(db: Database, action: Alteration, planned: Planned | None) -> Query 
 
 
 def explained_statement(
-    db: Database, asked: act.StartQuery | act.AlterQuery | act.AlterWindow, mode: str, text: str
+    db: Database, asked: act.StartQuery | act.AlterQuery | act.AlterWindow, mode: str, text: str, format: str
 ) -> str:
     """How a query would run; of ALTER QUERY, what it would reuse and compute anew: a dry run."""
     asked = settled(db, asked)  # type: ignore[assignment]
     if isinstance(asked, act.StartQuery):
         planned = db.plan("query", asked.bound, asked.sink, text=text, history=asked.history)
-        return explained(planned, mode, db.catalog, db._host)
+        if format == "text":
+            return explained(planned, mode, db.catalog, db._host)
+        from millstream.session.drawing import drawn
+
+        return drawn(planned.program.plan, format)
     assert isinstance(asked, act.AlterQuery)
     planned = planned_alteration(db, asked)
     return "state:\n" + "\n".join(f"  {line}" for line in db._host.explain_alteration(planned.program))

@@ -165,13 +165,13 @@ class Database(Guarded):
         return self.plan(name, action.bound, action.sink).program
 
     @in_turn
-    def explain(self, text: str, mode: str = "", params: Parameters | None = None) -> str:
-        """How a query would run, as EXPLAIN shows it."""
+    def explain(self, text: str, mode: str = "", params: Parameters | None = None, format: str = "text") -> str:
+        """How a query would run, as EXPLAIN shows it; "dot" or "svg" draw its automata and row patterns."""
         self._require_open()
         query, mode = explainable(bind(sql.parse(text, params)[0].ast, self.catalog, text), mode.upper())
         admitted = self.guard.admit(act.ExplainPlan(query, mode), self.catalog)
         assert isinstance(admitted, act.ExplainPlan)
-        return self._explain(admitted.of, mode, text)
+        return self._explain(admitted.of, mode, text, format)
 
     @in_turn
     def perform(self, action: act.Action, text: str = "", name: str | None = None) -> Query | Result | None:
@@ -252,8 +252,10 @@ class Database(Guarded):
         return plan_query(name, bound, sink, how, rules, uses=uses, text=text, view=view, history=history)
 
     @refusing_depth()
-    def _explain(self, query: act.StartQuery | act.AlterQuery | act.AlterWindow, mode: str, text: str = "") -> str:
-        return altering.explained_statement(self, query, mode, text)
+    def _explain(
+        self, query: act.StartQuery | act.AlterQuery | act.AlterWindow, mode: str, text: str = "", format: str = "text"
+    ) -> str:
+        return altering.explained_statement(self, query, mode, text, format)
 
     # -- queries ---------------------------------------------------------------------------------------------------
 

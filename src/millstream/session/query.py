@@ -277,7 +277,7 @@ class Query(Displayed):
     def explain(self, mode: str = "", format: str = "text") -> str:
         """How the query runs; mode VERBOSE adds the plan after every rule, RULES the reasons.
 
-        With `format` "dot" or "svg", it draws the automata of NEXT and FOLD instead.
+        With `format` "dot" or "svg", it draws the automata of NEXT and FOLD and the row patterns instead.
         """
         if format != "text":
             from millstream.session.drawing import drawn

@@ -36,7 +36,7 @@ export const catalog = () => json("GET", "/v1/catalog");
 export const query = (name) => json("GET", `/v1/queries/${place(name)}`);
 export const explain = async (name) => (await json("GET", `/v1/queries/${place(name)}/explain`)).plan;
 export const automaton = async (name) => (await json("GET", `/v1/queries/${place(name)}/explain?format=svg`)).plan;
-export const explainText = async (sql) => (await json("POST", "/v1/explain", { sql })).plan;
+export const explainText = async (sql, format = "text") => (await json("POST", "/v1/explain", { sql, format })).plan;
 export const snapshot = (name) => rows("GET", `/v1/queries/${place(name)}/snapshot`);
 export const stop = (name) => asked("DELETE", `/v1/queries/${place(name)}`);
 export const operators = (name) => json("GET", name === undefined ? "/v1/operators" : `/v1/queries/${place(name)}/operators`);

@@ -93,6 +93,9 @@ export function OperatorGraph({ operators, rates, busy, watched, watch, passed }
 }
 
 // A plan as EXPLAIN prints it is a tree by its indentation.
+// The automata and row patterns of a query, as the server draws them.
+export const Picture = ({ svg }) => svg?.startsWith("<svg") && html`<section><h2>Automaton</h2><div class="scroll"><img class="paper" alt="the automaton of this query" src=${`data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`}/></div></section>`;
+
 export function PlanGraph({ text }) {
   const part = text.split(/\n\n/).find((each) => each.startsWith("physical plan:")) ?? "";
   const nodes = [], edges = [];

@@ -2,7 +2,7 @@
 import { html, useEffect, useState } from "./vendor/preact.js";
 import * as api from "./api.js";
 import { Editor, Fault } from "./editor.js";
-import { OperatorGraph, PlanGraph, count } from "./graphs.js";
+import { OperatorGraph, Picture, PlanGraph, count } from "./graphs.js";
 import { Figures, Live, Monitor, State, quoted, usePolled, useRates } from "./parts.js";
 import { RowTable } from "./tables.js";
 
@@ -36,7 +36,7 @@ export function OneQuery({ name, starting }) {
     ${held && html`<section><h2>Current content</h2><${RowTable} rows=${held}/></section>`}
     <${Live} key=${`${name} ${told.columns.map((column) => column.name)}`} name=${name} known=${told.roles}/>
     <${Operators} key=${name} name=${name} sql=${told.sql} paused=${told.state === "paused"}/>
-    ${picture.startsWith("<svg") && html`<section><h2>Automaton</h2><div class="scroll"><img class="paper" alt="the automaton of this query" src=${`data:image/svg+xml;charset=utf-8,${encodeURIComponent(picture)}`}/></div></section>`}`;
+    <${Picture} svg=${picture}/>`;
 }
 
 // Another definition: first what it would reuse and compute again, then the change, with how far it has come.
