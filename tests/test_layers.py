@@ -27,7 +27,7 @@ LAYERS = (
     "physical",  # plans → kernels
     "plan_form",  # plans as data
     "config", "hosts",  # where kernels run
-    "session", "spark", "remote", "__init__", "dbapi", "magic",  # what users hold
+    "session", "spark", "remote", "__init__", "dbapi", "live_table", "magic",  # what users hold
     "server", "cli", "testing", "__main__",  # what is made with it
 )  # fmt: skip
 """Folders and files of the package, the lowest first: each imports only from those before it, even inside functions."""
@@ -40,6 +40,7 @@ ONLY_IN = {
     "uvicorn": ("server/",),
     "pgpq": ("server/",),
     "IPython": ("magic.py",),
+    "anywidget": ("live_table.py",),
     "hypothesis": (),
     "pytest": (),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import re
 import shlex
@@ -22,12 +23,12 @@ _LOOK_SECONDS = 0.25
 
 class _Options(argparse.ArgumentParser):
     def error(self, message: str) -> Any:
-        raise BindError(f"%%millstream: {message}", hint="%%millstream [name] [--live SECONDS]")
+        raise BindError(f"%%millstream: {message}", hint="%%millstream [name] [--live [SECONDS]]")
 
 
 _OPTIONS = _Options(add_help=False)
 _OPTIONS.add_argument("name", nargs="?")
-_OPTIONS.add_argument("--live", type=float, metavar="SECONDS")
+_OPTIONS.add_argument("--live", type=float, metavar="SECONDS", nargs="?", const=math.inf)
 
 
 class Magic:
@@ -72,12 +73,22 @@ class Magic:
                 self.session.stop(options.name)
             made = self.session.sql(text, name=options.name, params=names or None)
         if options.live is not None and made is not None and not isinstance(made, Result):
-            _show_live(made, options.live)
+            return _show_live(made, options.live)
         return made
 
 
-def _show_live(query: Any, seconds: float) -> None:
-    """Show the latest rows of a query as they come, so long or until the cell is interrupted."""
+def _show_live(query: Any, seconds: float) -> Any:
+    """Show the latest rows of a query as they come, for so long: in a table that goes on while other cells run, or
+    without anywidget in this cell, until it is interrupted."""
+    try:
+        from millstream.live_table import LiveTable
+    except ModuleNotFoundError:
+        _show_here(query, seconds)
+        return query
+    return LiveTable(query, None if math.isinf(seconds) else seconds)
+
+
+def _show_here(query: Any, seconds: float) -> None:
     from IPython.display import HTML, DisplayHandle
 
     rows = query.schema.empty_table()

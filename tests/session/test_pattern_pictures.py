@@ -19,6 +19,7 @@ def graph_of(pattern: str, define: str = "") -> PatternGraph:
     with ms.connect() as db:
         db.execute(STREAM)
         query = db.sql(asked(pattern, define))
+        assert isinstance(query, ms.Query)
         return PatternGraph(search_of(query))
 
 
@@ -82,6 +83,7 @@ def test_a_picture_of_a_query_that_runs_or_would() -> None:
     with ms.connect() as db:
         db.execute(STREAM)
         query = db.sql(text)
+        assert isinstance(query, ms.Query)
         assert query.explain(format="svg") == db.explain(text, format="svg")
         picture = minidom.parseString(query.explain(format="svg"))
         assert len(picture.getElementsByTagName("circle")) == 6

@@ -76,6 +76,13 @@ def as_html(rows: pa.Table, limit: int) -> str:
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 
 
+def shown_cells(rows: pa.Table) -> tuple[list[str], list[bool], list[list[str]]]:
+    """The names of columns, which of them are numbers, and the rows as text."""
+    columns = [[_text(value) for value in column.to_pylist()] for column in rows.columns]
+    lines = [list(row) for row in zip(*columns, strict=True)]
+    return rows.column_names, [_is_number(field.type) for field in rows.schema], lines
+
+
 def _text(value: object) -> str:
     text = "NULL" if value is None else str(value)
     return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
