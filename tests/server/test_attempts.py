@@ -32,6 +32,7 @@ STATEMENTS = [
     "CREATE SINK w WITH (connector = 'webhook', url = 'http://169.254.169.254/')",
     "CREATE SINK w WITH (connector = 'file', path = '{folder}/out')",
     "CREATE SINK w WITH (connector = 'postgres', url = 'postgresql://localhost/x', table = 't')",
+    "CREATE STREAM p (a INT) WITH (connector = 'postgres', url = 'postgresql://localhost/x', table = 't', slot = 's')",
     "CREATE SINK w WITH (connector = 'delta', path = '{folder}/table')",
     "COPY (SELECT 1) TO '{folder}/out'",
     "COPY t TO PROGRAM 'id'",
@@ -64,6 +65,10 @@ PATHS = [
     "/console/....//....//etc/passwd", "/console/%2e%2e%2f%2e%2e%2f%2e%2e%2fpyproject.toml", "/console//etc/passwd",
     "/v1/queries/..%2f..%2faccounts.json", "/console/%00", "/console/vendor/../../accounts.py",
 ]  # fmt: skip
+
+
+GENERAL = {"/metrics", "/v1/overview", "/v1/catalog", "/v1/queries"}
+"""routes that show an account what it was granted, perhaps nothing"""
 
 
 def asked(server: ServerProcess, method: str, path: str, headers: dict[str, str] | None = None) -> tuple[int, bytes]:
@@ -111,6 +116,37 @@ def test_what_clients_try_is_refused(server: ServerProcess) -> None:
             psycopg.connect(server.conninfo(password=password))
     noted = [json.loads(line)["what"] for line in (server.directory / "audit.log").read_text().splitlines()]
     assert noted.count("wrong token") == 2 and noted.count("wrong password") >= 2 and noted.count("failed") > 40
+
+
+def test_no_route_is_open_to_strangers_or_tells_more_than_was_granted(server: ServerProcess) -> None:
+    """All routes of the description, and those of the page's own."""
+    db, secret = server.client(), "kept_from_all"
+    db.execute(f"CREATE STREAM s (v INT, {secret} INT, t INT) ORDER BY t KEEP ALL")
+    db.sql(f"SELECT v, {secret} FROM s", name="q")
+    db.push("s", [(1, 4711, 1)])
+    copy = json.loads(asked(server, "POST", "/v1/queries/q/copies", {"Authorization": f"Bearer {TOKEN}"})[1])["copy"]
+    nobody = Accounts(server.directory).add("nobody", "writer", streams=[])
+    described = json.loads(asked(server, "GET", "/openapi.json")[1])["paths"]
+    routes = [(method.upper(), path) for path, methods in described.items() for method in methods]
+    assert len(routes) > 28
+    body = json.dumps({"sql": f"SELECT {secret} FROM s", "to": "backups/x", "position": 1, "time": 5}).encode()
+    for method, path in routes:
+        place = path.replace("{name}", "s" if "/streams/" in path else "q").replace("{reader}", "r")
+        place = place.replace("{id}", str(copy) if "/copies/" in path else "s")
+        for token in ("", TOKEN[:-1], nobody):
+            refused = 401
+            if token == TOKEN[:-1] and path != "/v1/catalog":
+                continue  # a wrong one takes time
+            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+            connection.request(method, place, body, {"Authorization": f"Bearer {token}"} if token else {})
+            answer = connection.getresponse()
+            if token == nobody:
+                # copies of others are not there
+                refused = 200 if path in GENERAL else 404 if "/copies/{" in path else 403
+            assert answer.status == refused, (method, place)
+            told = answer.read()
+            assert secret.encode() not in told and b"4711" not in told, (method, place)
+    assert db.query("q").state == "running" and db.query("q").fetch().num_rows == 1
 
 
 def test_a_connection_that_says_nothing_is_closed() -> None:
