@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from pathlib import Path
 
 import yaml
@@ -44,6 +45,16 @@ def test_commands_have_options_that_exist() -> None:
         command = text[text.rindex("CMD [") :] if file == "Containerfile" else text[text.index("ExecStart=") :]
         used = set(re.findall(r"--[a-z]+", command))
         assert used and all(option in known for option in used), (file, used)
+
+
+def test_the_image_copies_what_exists_and_installs_extras_that_exist() -> None:
+    text = (DEPLOY / "Containerfile").read_text()
+    copied = [line.split()[1:-1] for line in text.splitlines() if line.startswith("COPY") and "--from" not in line]
+    assert copied and all((ROOT / path).exists() for paths in copied for path in paths)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (extras,) = re.findall(r"'/src\[([a-z,]+)\]'", text)
+    assert {project["readme"], "constraints.txt", "src"} <= {path for paths in copied for path in paths}
+    assert set(extras.split(",")) <= set(project["optional-dependencies"])
 
 
 def test_files_that_others_read_are_whole() -> None:
