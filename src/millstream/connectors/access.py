@@ -9,16 +9,14 @@ from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from millstream.connectors.addresses import POSTGRES, WEBHOOKS, Url
-from millstream.connectors.options import OptionValue
+from millstream.connectors.options import WITHIN, OptionValue
+from millstream.connectors.past import PAST
 from millstream.connectors.registry import connector_of
 from millstream.errors import BindError, ConnectorError
 from millstream.records import dataclass
 
 Profile = Literal["default", "untrusted"]
 PROFILES: tuple[Profile, ...] = ("default", "untrusted")
-
-WITHIN = "$within"
-"""The option that a granted declaration carries: the directory that its files must lie in. SQL cannot write it."""
 
 _READS_FILES = ("location", "keytab")
 """Ends of the names of Kafka properties that are paths of files"""
@@ -64,15 +62,19 @@ class Access:
                 raise ConnectorError(f"no option {name}")
         given = {name.lower(): value for name, value in options.items()}
         connector = connector_of(given, is_sink=is_sink)
-        if connector == "file":
-            return self._file(given, is_sink, free)
-        if "location" in given:
+        files = (["path"] if connector == "file" else []) + ([PAST] if PAST in given and not is_sink else [])
+        if files:
+            given = self._files(given, files, is_sink, free)
+        elif "location" in given:
             raise ConnectorError(f"connector {connector} has no option location", hint="it is for files")
         if not free:
             self._check(connector, given)
         return given
 
-    def _file(self, given: dict[str, OptionValue], is_sink: bool, free: bool) -> dict[str, OptionValue]:
+    def _files(
+        self, given: dict[str, OptionValue], names: list[str], is_sink: bool, free: bool
+    ) -> dict[str, OptionValue]:
+        """Options whose paths, under these names, may be read or written."""
         name = given.get("location")
         if name is None:
             if not free:
@@ -83,8 +85,8 @@ class Access:
             raise ConnectorError(f"no location {name}", hint=self._known())
         if is_sink and location.read_only:
             raise ConnectorError(f"location {name} is read-only")
-        path = location.directory / inside(str(given.get("path", "")))
-        return {**given, "path": str(path), WITHIN: str(location.directory)}
+        paths = {each: str(location.directory / inside(str(given.get(each, "")))) for each in names}
+        return {**given, **paths, WITHIN: str(location.directory)}
 
     def _check(self, connector: str, given: Mapping[str, OptionValue]) -> None:
         match connector:

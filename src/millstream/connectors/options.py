@@ -11,7 +11,10 @@ from millstream.errors import ConnectorError, nearest
 
 OptionValue = str | int | float | bool
 
-_OURS = ("connector", "location", "$within")
+WITHIN = "$within"
+"""The option that a granted declaration carries: the directory that its files must lie in. SQL cannot write it."""
+
+_OURS = ("connector", "location", WITHIN)
 """what is settled before a connector reads its options"""
 
 
@@ -49,7 +52,7 @@ class Options:
     def __init__(self, owner: str, options: Mapping[str, OptionValue]) -> None:
         self.owner = owner
         self._values = {name.lower(): value for name, value in options.items() if name.lower() not in _OURS}
-        within = options.get("$within")
+        within = options.get(WITHIN)
         self.within = None if within is None else str(within)
         """the directory that files must lie in: that of a location"""
         self._known: list[str] = []

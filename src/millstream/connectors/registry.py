@@ -6,8 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from millstream.catalog import StreamDef
 from millstream.connectors.contract import RowSource, Sink
 from millstream.connectors.options import Options, OptionValue, closest, upsert_keys
+from millstream.connectors.past import with_past, without_past
 from millstream.errors import ConnectorError
 from millstream.schema import Schema
 
@@ -24,8 +26,16 @@ _PORT = re.compile(r"\s*port\s*[:=]?\s*(\d{1,5})\s*", re.IGNORECASE)
 _WITH_HINT = "use WITH (connector = '...'), with a connector of {}"
 
 
+def source_of(stream: StreamDef) -> RowSource | None:
+    """The source that a stream is declared with; None if its rows are pushed."""
+    if stream.source is None:
+        return None
+    live = make_source(without_past(stream.source), stream.given, stream.name)
+    return with_past(live, stream.source, stream.given, stream.name, stream.time_column)
+
+
 def make_source(options: Mapping[str, OptionValue], schema: Schema, stream: str) -> RowSource | None:
-    """The source of a stream; None if its rows are pushed."""
+    """The source that options mean, without what came before it; None if rows are pushed."""
     connector = _connector(options, SOURCES, f"stream {stream}")
     reader = Options(f"connector {connector}", options)
     if connector == "memory":

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from millstream.bind import statements as act
 from millstream.catalog import AggregateDef, Catalog, DerivedDef, FunctionDef, SinkDef, StreamDef, TableDef, ViewDef
-from millstream.connectors.access import WITHIN
+from millstream.connectors.options import WITHIN
 from millstream.errors import BindError, CatalogError
 from millstream.hosts.contract import Host, Shared
 from millstream.session.query import Query, Result

@@ -14,7 +14,8 @@ from millstream.config import Config
 from millstream.connectors.contract import Acknowledged, MissingSource, Offset, Rejected, RowSource
 from millstream.connectors.convert.common import DEFAULT_RULES
 from millstream.connectors.convert.records import rows_to_batch
-from millstream.connectors.registry import make_source
+from millstream.connectors.past import PAST
+from millstream.connectors.registry import source_of
 from millstream.errors import ConnectorError, DataError, MillstreamError, ours
 from millstream.hosts.contract import Counts, Left, Once, Progress, ReadyQuery, Report, Shared
 from millstream.hosts.embedded import altering, kept, starting
@@ -65,9 +66,9 @@ class EmbeddedHost(Lifecycle):
     def declare(self, stream: StreamDef) -> None:
         with self.lock:
             self.streams[stream.name.lower()] = kept.declared(stream, self.home)
-            if stream.source is not None and stream.source.get("connector", "memory") != "memory":
+            if stream.source is not None and not stream.source.keys().isdisjoint(("connector", PAST)):
                 try:
-                    source: RowSource | None = make_source(stream.source, stream.given, stream.name)
+                    source: RowSource | None = source_of(stream)
                 except ConnectorError as error:
                     if not self.paused:
                         raise

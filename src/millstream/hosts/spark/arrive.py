@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import field, replace
 from time import time_ns
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,7 @@ from millstream.catalog import ERRORS_SCHEMA, Clock, StreamDef
 from millstream.connectors.contract import Chunk, Divisible, Rejected
 from millstream.connectors.files.source import FileSource
 from millstream.connectors.files.wanted import Wanted
+from millstream.connectors.past import DivisiblePastAndLive
 from millstream.connectors.registry import make_source
 from millstream.expressions.nodes import Expr
 from millstream.hosts.arrivals import refuse_untimed, times_of
@@ -26,6 +28,8 @@ from millstream.hosts.spark.steps import Arrows, Batches
 from millstream.kernels.batch import BEGIN, Batch
 from millstream.records import dataclass
 from millstream.schema import Schema
+
+Narrows = TypeVar("Narrows", FileSource, DivisiblePastAndLive)
 
 FILE_BITS = 36
 """Bits of a row's number within its file, or part of a generator."""
@@ -47,7 +51,7 @@ class Entry:
         own_time = self.stream.time_column if self.stream.clock is Clock.EXTERNAL else None
         return Wanted.of(self.wanted.names, own_time)
 
-    def narrowed(self, source: FileSource) -> FileSource:
+    def narrowed(self, source: Narrows) -> Narrows:
         """The source without the columns that nobody reads."""
         wanted = self.wants()
         return source if wanted is None else source.narrowed(wanted)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from millstream.catalog import Clock, StreamDef
 from millstream.connectors.contract import Divisible, Rejected, RowSource
 from millstream.connectors.files.source import FileSource
-from millstream.connectors.registry import make_source
+from millstream.connectors.registry import source_of
 from millstream.errors import CatalogError, DataError, EngineError, UnsupportedError
 from millstream.hosts.contract import Counts, Once
 from millstream.hosts.spark.arrive import stamped
@@ -230,7 +230,7 @@ def pushed_to(entry: Input) -> PushedRows | None:
 
 def _input_of(stream: StreamDef, kept: str | None) -> Input:
     """Where the rows of a declaration come from; `kept` is the directory of checkpoints, if there is one."""
-    source = None if stream.source is None else make_source(stream.source, stream.given, stream.name)
+    source = source_of(stream)
     if source is None or stream.source is None:
         return PushedRows(stream)
     if isinstance(source, FileSource) and not source.bounded:

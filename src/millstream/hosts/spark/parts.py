@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from millstream import plan_form
 from millstream.catalog import StreamDef
 from millstream.connectors.contract import Divisible
-from millstream.connectors.registry import make_source
+from millstream.connectors.registry import source_of
 from millstream.hosts.spark.session import register_source
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class PartsSource(DataSource):  # type: ignore[misc]
     def streamReader(self, schema: Any) -> PartsReader:
         stream: StreamDef = plan_form.loads(self.options["stream"])
         rows = self.options.get("rows")
-        source = make_source(stream.source or {}, stream.given, stream.name)
+        source = source_of(stream)
         return PartsReader(cast(Divisible, source), None if rows is None else int(rows))
 
 

@@ -14,6 +14,7 @@ from millstream.catalog import Clock, Options, StreamDef
 from millstream.connectors.contract import Chunk, Divisible, Offset, Rejected
 from millstream.connectors.contract import RowSource as BoundSource
 from millstream.connectors.files.source import FileSource
+from millstream.connectors.past import DivisiblePastAndLive
 from millstream.connectors.registry import make_source
 from millstream.hosts.arrivals import refuse_untimed, times_of
 from millstream.hosts.contract import Counts
@@ -281,15 +282,17 @@ class Parts:
     def branch(self, node: Source, reading: Reading) -> Branch:
         if node.side == "late":
             return no_rows(reading, node.schema)
-        entry = reading.entry(self.stream, node)
+        entry, source = reading.entry(self.stream, node), self.source
+        if isinstance(source, DivisiblePastAndLive):
+            source = entry.narrowed(source)
         if not self.bounded:
             from millstream.hosts.spark.parts import followed_parts
 
             df = followed_parts(reading.spark, self.stream)
-            return fresh(df, node.schema, reading.clockwork, self.stream, ReadParts(entry, self.source))
+            return fresh(df, node.schema, reading.clockwork, self.stream, ReadParts(entry, source))
         parts = () if reading.dry else tuple(map(json.dumps, self._all_parts()))
         df = reading.spark.range(0, len(parts), 1, tasks_for(reading.spark, len(parts)))
-        read = ReadParts(entry, self.source, parts)
+        read = ReadParts(entry, source, parts)
         return Branch(df, node.schema, reading.clockwork, read, bits=FILE_BITS + len(parts).bit_length())
 
     def _all_parts(self) -> list[Offset]:
