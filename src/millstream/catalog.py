@@ -47,6 +47,8 @@ class Retention:
 
     unit: Literal["all", "rows", "bytes", "time"]
     amount: int = 0
+    key: str = ""
+    """the storage key: the column by which the rows of a file are sorted; without one they are in order of time"""
 
     def __post_init__(self) -> None:
         if self.unit != "all" and self.amount <= 0:

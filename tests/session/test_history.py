@@ -8,7 +8,9 @@ import shutil
 import threading
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 import millstream as ms
@@ -64,6 +66,63 @@ def test_segments_are_files_that_conditions_on_time_skip(tmp_path: Path, monkeyp
         assert db.sql(f"{count} TIMESTAMP '2026-01-18'").fetch().to_pylist() == [{"n": 92}]
         with pytest.raises(ms.MillstreamError):
             db.sql(f"{count} TIMESTAMP '2026-01-02'").fetch()
+
+
+def test_files_are_sorted_by_a_storage_key_and_conditions_on_it_skip_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "SEGMENT_ROWS", 100)
+    monkeypatch.setattr(history, "CHUNK_ROWS", 10)
+    given = [(v * 37 % 100 // 5 + 100 * (v >= 300), f"n{v % 7}", v // 3) for v in range(500)]
+    with ms.connect(tmp_path / "kept") as db:
+        db.execute("CREATE STREAM s (k INT, name VARCHAR, t INT) ORDER BY t KEEP ALL BY k")
+        before = db.sql("SELECT name, t, count(*) OVER (ROWS UNBOUNDED PRECEDING) AS n FROM s WHERE k = 107")
+        for start in range(0, 500, 50):
+            db.push("s", given[start : start + 50])
+            db.checkpoint()
+        first, *files = sorted((tmp_path / "kept" / "history" / "s-s").iterdir())
+        assert len(files) == 4
+        assert pq.read_table(files[0])["k"].to_pylist() == sorted(k for k, _, _ in given[100:200])
+        late = db.sql("SELECT k, name, t FROM s WITH HISTORY").fetch().to_pylist()
+        assert [tuple(row.values()) for row in late] == given
+        expected = before.fetch().to_pylist()
+        assert len(expected) == 10
+    with ms.connect(tmp_path / "kept") as db:
+        # rows of the other files have smaller keys
+        for file in (first, *files[:2]):
+            file.write_bytes(b"not looked at")
+        wanted = "SELECT count(*) AS n FROM HISTORY(s) WHERE k = "
+        assert db.sql(f"{wanted} 107").fetch().to_pylist() == [{"n": 10}]
+        text = "SELECT name, t, count(*) OVER (ROWS UNBOUNDED PRECEDING) AS n FROM s WHERE k = 107 WITH HISTORY"
+        assert "in Parquet files by k" in str(db.sql(f"EXPLAIN {text}").fetch()["plan"].to_pylist())
+        assert db.sql(text).fetch().to_pylist() == expected
+        # and few row groups of these files
+        read = []
+        monkeypatch.setattr(pq.ParquetFile, "read_row_groups", _noting(pq.ParquetFile.read_row_groups, read))
+        assert db.sql("SELECT t FROM s WHERE k IN (107, 300) WITH HISTORY").fetch().num_rows == 10
+        assert 2 <= sum(map(len, read)) <= 4
+        with pytest.raises(ms.MillstreamError):
+            db.sql(f"{wanted} 7").fetch()
+        with pytest.raises(ms.MillstreamError):
+            db.sql("SELECT t FROM s WHERE k = 7 OR t = 3 WITH HISTORY")
+        db.execute("ALTER STREAM s KEEP 1000 ROWS BY name")
+        db.push("s", [(1, f"n{v}", 200 + v) for v in range(30)])
+        db.checkpoint()
+        last = sorted((tmp_path / "kept" / "history" / "s-s").iterdir())[-1]
+        assert pq.read_table(last)["name"].to_pylist() == sorted(f"n{v}" for v in range(30))
+        assert db.sql("SELECT t FROM HISTORY(s) WHERE name = 'n12' AND t >= 200").fetch().num_rows == 1
+        with pytest.raises(ms.BindError, match="no column nme"):
+            db.execute("ALTER STREAM s KEEP ALL BY nme")
+        with pytest.raises(ms.BindError, match="cannot be a storage key"):
+            db.execute("CREATE STREAM z (v DOUBLE, t INT) ORDER BY t KEEP ALL BY v")
+
+
+def _noting(read: Any, noted: list[Any]) -> Any:
+    def reading(self: Any, groups: Any, **more: Any) -> Any:
+        noted.append(groups)
+        return read(self, groups, **more)
+
+    return reading
 
 
 def test_values_of_all_types_come_back_from_files(tmp_path: Path) -> None:

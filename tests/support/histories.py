@@ -174,7 +174,9 @@ class Life:
     def __init__(self, chance: random.Random, directory: str | None) -> None:
         self.chance, self.directory = chance, directory
         derived = chance.random() < 0.5
-        self.db = declared(ms.connect(directory, jit="off") if directory else ms.connect(jit="off"), "ALL", derived)
+        self.db = declared(
+            ms.connect(directory, jit="off") if directory else ms.connect(jit="off"), "ALL BY k", derived
+        )
         self.twin = declared(ms.connect(jit="off"), "ALL", derived)
         self.given: dict[str, list[str]] = {family: [] for family in FAMILIES}
         for family, text in FAMILIES.items():

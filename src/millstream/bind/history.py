@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -13,9 +14,11 @@ from millstream.bind.reads import is_kept
 from millstream.bind.scope import did_you_mean
 from millstream.catalog import Catalog, Clock, FromHistory, Retention, StreamDef
 from millstream.plan.nodes import Node, Scan, walk
+from millstream.schema import Schema
 from millstream.sql import duration_us, parse, to_sql
 from millstream.sql import history as H
 from millstream.sql.relations import StreamWindow, Windowed
+from millstream.types import DATE, TIMESTAMP, TIMESTAMPTZ, VARCHAR
 
 if TYPE_CHECKING:
     from millstream.bind.actions import StartQuery
@@ -23,8 +26,27 @@ if TYPE_CHECKING:
 _LONGEST = 2**62
 
 
-def retention_of(node: H.Keep, clock: Clock, is_by_number: bool, context: Context) -> Retention:
-    """How much of its past a stream keeps."""
+def retention_of(node: H.Keep, stream: StreamDef, context: Context) -> Retention:
+    """How much of its past a stream keeps, and by which column."""
+    key = node.args.get("key")
+    amount = _amount_of(node, stream.clock, stream.is_by_number, context)
+    return amount if key is None else replace(amount, key=_storage_key(key, stream.schema, context))
+
+
+def _storage_key(node: exp.Expr, schema: Schema, context: Context) -> str:
+    if node.name not in schema:
+        context.fail(f"no column {node.name}", node, hint=did_you_mean(node.name, list(schema.names)))
+    field = schema[node.name]
+    if not (field.type.is_integer or field.type in (VARCHAR, DATE, TIMESTAMP, TIMESTAMPTZ)):
+        context.fail(
+            f"{field.name} is {field.type}, which cannot be a storage key",
+            node,
+            hint="KEEP … BY an integer, text or time",
+        )
+    return field.name
+
+
+def _amount_of(node: H.Keep, clock: Clock, is_by_number: bool, context: Context) -> Retention:
     size = node.args.get("size")
     if node.kind == "ALL" or size is None:
         return Retention("all")
@@ -130,7 +152,7 @@ def bind_alter_stream(node: H.StreamAlteration, context: Context) -> AlterStream
         )
         context.fail(f"{node.name} is not a declared stream", node.this, hint=hint)
     keep = node.args.get("keep")
-    wanted = None if keep is None else retention_of(keep, entry.clock, entry.is_by_number, context)
+    wanted = None if keep is None else retention_of(keep, entry, context)
     return AlterStream(entry.name, wanted)
 
 

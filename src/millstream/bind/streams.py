@@ -67,7 +67,7 @@ def create_stream(node: CreateStream, context: Context) -> Define:
     untyped = tuple(column.name for column in declared if column.args.get("kind") is None and column.name != time)
     stream = StreamDef(name, schema, clock, time, slack, _source(node, context), since, until, key, untyped)
     if isinstance(node.keep, H.Keep):
-        stream = dataclasses.replace(stream, keep=retention_of(node.keep, clock, stream.is_by_number, context))
+        stream = dataclasses.replace(stream, keep=retention_of(node.keep, stream, context))
     return Define(stream, replace, quiet)
 
 
@@ -82,7 +82,7 @@ def _kept(name: str, bound: Bound, keep: H.Keep, context: Context) -> StreamDef:
         hint = "select the column that the stream is ordered by, or window_end"
         context.refuse("a derived stream with KEEP must select its time column", keep, hint=hint)
     entry = StreamDef(name, bound.plan.schema, Clock.EXTERNAL, times[0], plan=bound.plan)
-    return dataclasses.replace(entry, keep=retention_of(keep, entry.clock, entry.is_by_number, context))
+    return dataclasses.replace(entry, keep=retention_of(keep, entry, context))
 
 
 def _timed(node: CreateStream, columns: list[exp.ColumnDef]) -> list[exp.ColumnDef]:

@@ -96,8 +96,8 @@ class PastAndLive:
 class DivisiblePastAndLive(PastAndLive):
     """The same where live rows can be read in parts, which files always can.
 
-    The first offset that is reached has the list of files, and where live rows began; so the same parts are read again if
-    that is repeated, whatever has become of the directory and of the live source since.
+    The first offset that is reached has the list of files, and where live rows began; so the same parts are read
+    again if that is repeated, whatever has become of the directory and of the live source since.
     """
 
     def __init__(

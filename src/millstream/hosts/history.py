@@ -1,14 +1,18 @@
 """The kept past of a stream: its rows in order of time, in memory or as Parquet files.
 
 Rows are numbered from the first that the stream ever gave. They are kept in segments, each with the bounds of its times
-(its zone map). A session in a directory writes segments as files when it takes a checkpoint, whose manifest lists them:
-so a row is in a file of the checkpoint or in the journal after it, and never in both.
+and of its storage key, if it has one (its zone map). With a storage key, the rows of a file are sorted by it, so that
+the bounds of row groups tell them apart; when they are read, they are put in order of time again. A session in a
+directory writes segments as files when it takes a checkpoint, whose manifest lists them: so a row is in a file of the
+checkpoint or in the journal after it, and never in both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
+from functools import reduce
+from operator import and_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -19,11 +23,15 @@ import pyarrow as pa
 
 from millstream.arrays import from_numpy, one_batch, to_numpy
 from millstream.catalog import Clock, Retention, StreamDef
+from millstream.connectors.files.row_groups import bounds_of
+from millstream.connectors.files.wanted import Bounds, excludes
 from millstream.durable import sync_directory, write_durably
 from millstream.errors import StateError
+from millstream.expressions.nodes import Expr
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, concat
 from millstream.kernels.keys.words import instants
 from millstream.records import dataclass
+from millstream.schema import Schema
 
 if TYPE_CHECKING:
     from pyarrow.dataset import Dataset
@@ -34,6 +42,8 @@ SEGMENT_ROWS = 1 << 20
 """rows of a file, at most"""
 MOST_PARTS = 512
 """small batches that are put together at the latest"""
+LONGEST_KEY = 100
+"""characters of texts that bound a storage key in a checkpoint"""
 NUMBER = "__arrival"
 """the column of a file that has the arrival numbers, which order rows of one time"""
 
@@ -49,6 +59,11 @@ class Segment:
     size: int
     file: str | None = None
     batch: Batch | None = None
+    key: str = ""
+    """the storage key that its file is sorted by"""
+    low: int | str | None = None
+    high: int | str | None = None
+    """the bounds of that; None if they are not known, or some values are NULL"""
 
     @property
     def end(self) -> int:
@@ -56,6 +71,10 @@ class Segment:
 
 
 _SAVED = ("start", "rows", "first", "last", "size", "file")
+_SAVED_KEY = ("key", "low", "high")
+
+Conditions = tuple[tuple[Expr, ...], ...]
+"""Rows are left out that no reader needs: each has conditions all of which a row must meet."""
 
 
 class StreamHistory:
@@ -96,16 +115,27 @@ class StreamHistory:
         return known if since is None else max(known, since)
 
     def pinned(
-        self, number: int = 0, since: int | None = None, until: int = FOREVER, columns: Collection[str] | None = None
+        self,
+        number: int = 0,
+        since: int | None = None,
+        until: int = FOREVER,
+        columns: Collection[str] | None = None,
+        conditions: Conditions = (),
     ) -> Pinned:
         """The rows from a number on that are not before an instant, as they are now; segments after `until` are left
-        out, and of files columns that nobody asks for."""
+        out, and of files columns that nobody asks for, and most rows that meet no reader's conditions."""
         self._seal()
         wanted = [s for s in self._segments if s.end > number and (since is None or s.last >= since)]
         wanted = [segment for segment in wanted if segment.first <= until]
-        return Pinned(self, wanted, number, since, columns)
+        if conditions:
+            wanted = [s for s in wanted if not excluded(conditions, self._zone(s), self.stream.schema)]
+        return Pinned(self, wanted, number, since, columns, conditions)
 
-    def batches(self, segment: Segment, columns: Collection[str] | None = None) -> Iterator[tuple[int, Batch]]:
+    def batches(
+        self, segment: Segment, columns: Collection[str] | None = None, conditions: Conditions = ()
+    ) -> Iterator[tuple[int, Batch]]:
+        """The rows of a segment in order, each batch with its place. Where conditions leave rows out of a file that is
+        sorted by a key, the places of others are not known."""
         if segment.batch is not None:
             yield segment.start, segment.batch
             return
@@ -115,13 +145,28 @@ class StreamHistory:
         clock = schema.names[self.stream.schema.index(self.stream.time_column or "")] if timed else None
         if columns is not None:
             schema = pa.schema([field for field in schema if field.name == clock or field.name in columns])
+
+        def batch_of(rows: pa.RecordBatch) -> Batch:
+            seq = to_numpy(rows.column(NUMBER))
+            rows = pa.RecordBatch.from_arrays([rows.column(name) for name in schema.names], schema=schema)
+            time = seq if clock is None else instants(rows.column(clock), self.stream.schema[clock].type)
+            return Batch(rows, time, seq, BEGIN)
+
+        names = [*schema.names, NUMBER]
         with pq.ParquetFile(self._path(segment)) as file:
-            for rows in file.iter_batches(4 * CHUNK_ROWS, columns=[*schema.names, NUMBER]):
-                seq = to_numpy(rows.column(NUMBER))
-                rows = pa.RecordBatch.from_arrays([rows.column(name) for name in schema.names], schema=schema)
-                time = seq if clock is None else instants(rows.column(clock), self.stream.schema[clock].type)
-                yield at, Batch(rows, time, seq, BEGIN)
-                at += rows.num_rows
+            runs = list(wanted_groups(file, conditions, self.stream.schema))
+            if segment.key:
+                groups = [group for _, run in runs for group in run]
+                sorted_ = batch_of(one_batch(file.read_row_groups(groups, columns=names).to_batches()))
+                batch = sorted_.take(np.lexsort((sorted_.seq, sorted_.time)))
+                for begin in range(0, len(batch), 4 * CHUNK_ROWS):
+                    yield at + begin, batch.slice(begin, min(begin + 4 * CHUNK_ROWS, len(batch)))
+                return
+            for begin, run in runs:
+                at = segment.start + begin
+                for rows in file.iter_batches(4 * CHUNK_ROWS, row_groups=run, columns=names):
+                    yield at, batch_of(rows)
+                    at += rows.num_rows
 
     def dataset(self) -> Dataset:
         """The rows for the table store, which skips segments whose times a condition excludes; its files stay as long
@@ -156,14 +201,21 @@ class StreamHistory:
         """The zone map of a file, as a condition that its rows meet."""
         import pyarrow.compute as pc
 
-        column = self.stream.time_column
-        if column is None:
-            return pc.scalar(True)
-        type_ = self.stream.schema[column].type
-        first, last = (_literal(time, type_.arrow) for time in (segment.first, segment.last))
-        if first is None or last is None:
-            return pc.scalar(True)
-        return (pc.field(column) >= first) & (pc.field(column) <= last)
+        zones = self._zone(segment).items()
+        known = [(pc.field(name) >= zone.low[0]) & (pc.field(name) <= zone.high[0]) for name, zone in zones]
+        return reduce(and_, known) if known else pc.scalar(True)
+
+    def _zone(self, segment: Segment) -> dict[str, Bounds]:
+        """What is known of the values in a segment, by column: none of them is NULL."""
+        known = {self.stream.time_column: (segment.first, segment.last), segment.key: (segment.low, segment.high)}
+        zone: dict[str, Bounds] = {}
+        for column, ends in known.items():
+            if column:
+                type_ = self.stream.schema[column].type.arrow
+                low, high = (None if end is None else _value(end, type_) for end in ends)
+                if low is not None and high is not None:
+                    zone[column] = Bounds(low, high, 0, segment.rows)
+        return zone
 
     # -- what comes and goes -------------------------------------------------------------------------------------------
 
@@ -265,7 +317,10 @@ class StreamHistory:
                     f"cannot save the history of {self.stream.name}: {error.strerror or error}",
                     hint="the last checkpoint and the journal are still valid; free some space, or check the disk",
                 ) from error
-        saved = [{name: getattr(segment, name) for name in _SAVED} for segment in self._segments]
+        saved = [
+            {name: getattr(segment, name) for name in (*_SAVED, *(_SAVED_KEY if segment.key else ()))}
+            for segment in self._segments
+        ]
         return {"end": self.end, "lost": self.lost, "segments": saved}
 
     def restore(self, saved: dict[str, Any]) -> None:
@@ -299,6 +354,7 @@ class StreamHistory:
 
     def _write(self, segments: list[Segment]) -> None:
         """Make one file of the last segments."""
+        import pyarrow.compute as pc
         import pyarrow.parquet as pq
 
         assert self.directory is not None
@@ -306,6 +362,9 @@ class StreamHistory:
         rows, seq = one_batch([batch.rows for batch in batches]), np.concatenate([batch.seq for batch in batches])
         schema = self.stream.schema.arrow.append(pa.field(NUMBER, pa.int64()))
         table = pa.Table.from_arrays([*rows.columns, from_numpy(seq)], schema=schema)
+        key = self.keep.key
+        if key:
+            table = table.take(pc.sort_indices(table.column(self.stream.schema.index(key))))
         buffer = pa.BufferOutputStream()
         texts = [field.name for field in schema if not _is_number(field.type) and not pa.types.is_nested(field.type)]
         deltas = {field.name: "DELTA_BINARY_PACKED" for field in schema if _is_whole(field.type)}
@@ -316,7 +375,9 @@ class StreamHistory:
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_durably(self.directory / name, data)
         sync_directory(self.directory)
-        made = Segment(segments[0].start, rows.num_rows, segments[0].first, segments[-1].last, len(data), file=name)
+        low, high = _ends(table.column(self.stream.schema.index(key))) if key else (None, None)
+        first, last = segments[0].first, segments[-1].last
+        made = Segment(segments[0].start, rows.num_rows, first, last, len(data), name, None, key, low, high)
         self._segments[-len(segments) :] = [made]
 
 
@@ -329,6 +390,7 @@ class Pinned:
     number: int
     since: int | None
     columns: Collection[str] | None = None
+    conditions: Conditions = ()
 
     def __enter__(self) -> Pinned:
         self.history.pins += 1
@@ -348,7 +410,9 @@ class Pinned:
 
     def _read(self) -> Iterator[Batch]:
         for segment in self.segments:
-            for at, batch in self.history.batches(segment, self.columns):
+            # where a part of a segment is left out, it is known by its place
+            conditions = self.conditions if self.number <= segment.start else ()
+            for at, batch in self.history.batches(segment, self.columns, conditions):
                 skip = max(self.number - at, 0)
                 if self.since is not None:
                     skip = max(skip, int(np.searchsorted(batch.time, self.since)))
@@ -367,6 +431,40 @@ def read_ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
             yield batch
 
 
+def excluded(conditions: Conditions, zone: Mapping[str, Bounds], schema: Schema) -> bool:
+    """Whether no reader needs rows with values within these bounds."""
+    bounds = {name.lower(): each for name, each in zone.items()}
+    return bool(conditions) and all(excludes(each, bounds, schema) for each in conditions)
+
+
+def wanted_groups(file: Any, conditions: Conditions, schema: Schema) -> Iterator[tuple[int, list[int]]]:
+    """The row groups of a file that a reader needs, in runs of neighbours, each with the place of its first row."""
+    begin, run, at = 0, [], 0
+    for number in range(file.metadata.num_row_groups):
+        group = file.metadata.row_group(number)
+        if conditions and excluded(conditions, bounds_of(group, schema), schema):
+            if run:
+                yield begin, run
+            run = []
+        else:
+            begin = begin if run else at
+            run = [*run, number]
+        at += group.num_rows
+    if run:
+        yield begin, run
+
+
+def _ends(keys: pa.ChunkedArray) -> tuple[int | str | None, int | str | None]:
+    """The bounds of a storage key's values, which are sorted, as a checkpoint has them."""
+    if keys.null_count or not len(keys) or pa.types.is_date(keys.type):
+        return None, None
+    if pa.types.is_timestamp(keys.type):
+        keys = keys.cast(pa.int64())
+    low, high = keys[0].as_py(), keys[-1].as_py()
+    is_long = isinstance(low, str) and max(len(low), len(high)) > LONGEST_KEY
+    return (None, None) if is_long else (low, high)
+
+
 def _is_whole(type_: pa.DataType) -> bool:
     """Whether Parquet has its values as integers: numbers without fractions, dates and times."""
     return bool(pa.types.is_integer(type_) or pa.types.is_temporal(type_))
@@ -376,8 +474,8 @@ def _is_number(type_: pa.DataType) -> bool:
     return bool(_is_whole(type_) or pa.types.is_floating(type_) or pa.types.is_boolean(type_))
 
 
-def _literal(time: int, type_: pa.DataType) -> pa.Scalar | None:
-    """A time of a zone map as a value of the column, if it is one as it stands."""
+def _value(end: int | str, type_: pa.DataType) -> pa.Array | None:
+    """A bound of a zone map as a value of the column, if it is one as it stands."""
     if pa.types.is_timestamp(type_) and type_.unit == "us":
-        return pa.scalar(time, pa.int64()).cast(type_)
-    return pa.scalar(time, type_) if pa.types.is_integer(type_) else None
+        return pa.array([end], pa.int64()).view(type_)
+    return pa.array([end], type_) if pa.types.is_integer(type_) or isinstance(end, str) else None

@@ -20,16 +20,19 @@ BYTES = {"B": 1, "BYTES": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12
 
 
 class Keep(exp.Expression):
-    """KEEP of a stream; `kind` is ALL, ROWS, BYTES or TIME, `size` a number or an Interval, `unit` that of bytes."""
+    """KEEP of a stream; `kind` is ALL, ROWS, BYTES or TIME, `size` a number or an Interval, `unit` that of bytes,
+    `key` a column after BY."""
 
-    arg_types: ClassVar[dict[str, bool]] = {"kind": True, "size": False, "unit": False}
+    arg_types: ClassVar[dict[str, bool]] = {"kind": True, "size": False, "unit": False, "key": False}
 
     kind = Arg[str]()
 
     @property
     def text(self) -> str:  # type: ignore[override]
         unit = {"ROWS": " ROWS", "BYTES": f" {self.args.get('unit')}"}.get(self.kind, "")
-        return "ALL" if self.kind == "ALL" else f"{self.args['size'].sql(dialect='millstream')}{unit}"
+        amount = "ALL" if self.kind == "ALL" else f"{self.args['size'].sql(dialect='millstream')}{unit}"
+        key = self.args.get("key")
+        return amount if key is None else f"{amount} BY {key.sql(dialect='millstream')}"
 
 
 class WithHistory(exp.Expression):
@@ -116,6 +119,8 @@ class HistoryParser(EventParser):
     def _parse_keep(self) -> Keep:
         first = self._curr
         node = self._parse_kept()
+        if self._match_text_seq("BY"):
+            node.set("key", self._parse_name("the name of a column"))
         cover(node, first, self._prev)
         return node
 

@@ -107,6 +107,7 @@ def told(stream: Stream) -> str:
     if history is None:
         return f"{name}: no rows are kept; KEEP, or a running RANGE window, would keep some"
     kind = "its store" if stream.definition.keep is not None else "what live windows hold"
-    where = "in memory" if history.directory is None else "in Parquet files"
+    by = f" by {history.keep.key}" if history.keep.key else ""
+    where = "in memory" if history.directory is None else f"in Parquet files{by}"
     whole = "all rows since the stream began" if history.lost == BEGIN else "not since the stream began"
     return f"{name}: {history.rows} rows from {kind}, {where}, {whole}"

@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from millstream.connectors.contract import Offset
+from millstream.connectors.files.wanted import Wanted
 from millstream.connectors.registry import make_sink
 from millstream.errors import MillstreamError, StateError
+from millstream.expressions.nodes import Expr
 from millstream.hosts.contract import ReadyQuery
 from millstream.hosts.embedded import kept
 from millstream.hosts.embedded.graph import Outlet, emit, plug, sources_of, tell_progress
 from millstream.hosts.embedded.graph_query import GraphQuery
 from millstream.hosts.embedded.streams import Stream
-from millstream.hosts.history import Pinned
+from millstream.hosts.history import Conditions, Pinned
 from millstream.hosts.results import ResultLog
 from millstream.kernels import jit
 from millstream.kernels.batch import BEGIN, FOREVER, Batch
@@ -158,7 +160,9 @@ class CatchUp:
             with self._host.lock:
                 waiting = {
                     name: pins.enter_context(
-                        history.pinned(self._seen[name], self._since, self.until, self._columns_of(name))
+                        history.pinned(
+                            self._seen[name], self._since, self.until, self._columns_of(name), self._conditions_on(name)
+                        )
                     )
                     for name, history in self._stores.items()
                     if history is not None
@@ -189,6 +193,17 @@ class CatchUp:
         """What the query reads of a stream."""
         side = self._streams[stream].sides["main"]
         return {name for vertex in self._sources if vertex.inputs[0] is side for name in vertex.operator.schema.names}
+
+    def _conditions_on(self, stream: str) -> Conditions:
+        """What the readers of a stream in the query's plan ask of its rows before all else."""
+        found: dict[physical.Physical, tuple[Expr, ...]] = {}
+        plan = self.running.program.plan
+        for node in physical.walk(physical.Compute(plan.schema, plan, None, None)):
+            for source in node.inputs:
+                if isinstance(source, physical.Source) and source.stream.lower() == stream and source.side == "main":
+                    predicate = node.predicate if isinstance(node, physical.Compute) else None
+                    found[node] = Wanted(frozenset(), predicate).conditions
+        return tuple(found.values())
 
     def _give(self, stream: str, batch: Batch) -> None:
         side = self._streams[stream].sides["main"]
