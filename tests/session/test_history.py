@@ -15,6 +15,7 @@ import pytest
 
 import millstream as ms
 from millstream.hosts import history
+from millstream.hosts.embedded import starting
 from tests.support.histories import FAMILIES, declared, late_case, random_life
 from tiers import examples
 
@@ -492,3 +493,45 @@ def test_what_uses_a_replaced_stream_follows_it_also_after_a_crash(tmp_path: Pat
             db.execute("CREATE OR REPLACE STREAM d AS SELECT CAST(v + 1 AS INT) AS v, t FROM s")
             db.push("s", [(5, 5)])
             assert db.query("q").fetch()["v"].to_pylist() == [6]
+
+
+def test_states_of_a_query_that_starts_or_changes_are_shown_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread's SHOW QUERIES waits for no statement and no lock."""
+    monkeypatch.setattr(history, "CHUNK_ROWS", 10)
+    shown: list[str] = []
+
+    def looking(method: Any) -> Any:
+        def look() -> None:
+            found = db.sql("SHOW QUERIES").fetch().to_pylist()
+            shown.extend(row["status"] for row in found if row["name"] == "late")
+
+        def called(*args: Any) -> Any:
+            thread = threading.Thread(target=look)
+            thread.start()
+            thread.join(20)
+            assert not thread.is_alive()
+            return method(*args)
+
+        return called
+
+    with ms.connect(jit="off") as db:
+        db.execute(STREAM)
+        db.push("s", rows(0, 20))
+        db.push("s", rows(20, 40))
+        monkeypatch.setattr(db._host.graph, "make_ready", looking(db._host.graph.make_ready))
+        monkeypatch.setattr(starting.CatchUp, "_give", looking(starting.CatchUp._give))
+        feed = starting.CatchUp.feed
+
+        def feeding(self: Any) -> None:
+            feed(self)
+            if not self._joins:
+                db.push("s", rows(40, 41))
+
+        monkeypatch.setattr(starting.CatchUp, "feed", feeding)
+        db.sql("SELECT sum(v) OVER (ROWS UNBOUNDED PRECEDING) AS x FROM s WITH HISTORY", name="late")
+        assert shown == ["planning", "backfilling 50 %", "backfilling 100 %", "synchronising"]
+        shown.clear()
+        db.execute("ALTER QUERY late AS SELECT sum(v + 1) OVER (ROWS UNBOUNDED PRECEDING) AS x FROM s")
+        assert shown[:2] == ["running, change: planning", "running, change: backfilling 49 %"]
+        assert shown[-1] == "running, change: synchronising"
+        assert db.sql("SHOW QUERIES").fetch()["status"].to_pylist() == ["running"]

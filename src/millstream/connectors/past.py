@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -122,7 +122,7 @@ class DivisiblePastAndLive(PastAndLive):
         return {**self._first, "live": self._parts.latest(self._first["from"], rows)}
 
     def parts(self, start: Offset, end: Offset) -> list[Offset]:
-        begin = start.get("live", end.get("from", {}))
+        begin: Offset = start["live"] if "live" in start else end["from"]
         files = [] if "live" in start else list(end.get("past", ()))
         size = -(-len(files) // _MOST_PARTS) or 1
         pieces: list[Offset] = [{"files": files[at : at + size]} for at in range(0, len(files), size)]
@@ -173,5 +173,5 @@ def with_past(
             )
         until = values[0]
     if hasattr(live, "read_part"):
-        return DivisiblePastAndLive(past, live, live, schema, time, until)
+        return DivisiblePastAndLive(past, live, cast(Divisible, live), schema, time, until)
     return PastAndLive(past, live, schema, time, until)

@@ -300,6 +300,10 @@ class Host(Protocol):
         """What is wrong, by the names (in small letters) of queries that failed and of streams no longer read."""
         ...
 
+    def phase(self, name: str) -> str:
+        """How far a query is that is about to start or to change; safe from any thread."""
+        ...
+
     def waits(self, name: str) -> bool:
         """Whether rows that are pushed feed the query, so that it goes on when declared sources have ended."""
         ...

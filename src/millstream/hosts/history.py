@@ -201,8 +201,10 @@ class StreamHistory:
         """The zone map of a file, as a condition that its rows meet."""
         import pyarrow.compute as pc
 
-        zones = self._zone(segment).items()
-        known = [(pc.field(name) >= zone.low[0]) & (pc.field(name) <= zone.high[0]) for name, zone in zones]
+        ends = [(pc.field(name), zone.low, zone.high) for name, zone in self._zone(segment).items()]
+        known = [
+            (field >= low[0]) & (field <= high[0]) for field, low, high in ends if low is not None and high is not None
+        ]
         return reduce(and_, known) if known else pc.scalar(True)
 
     def _zone(self, segment: Segment) -> dict[str, Bounds]:
@@ -439,7 +441,8 @@ def excluded(conditions: Conditions, zone: Mapping[str, Bounds], schema: Schema)
 
 def wanted_groups(file: Any, conditions: Conditions, schema: Schema) -> Iterator[tuple[int, list[int]]]:
     """The row groups of a file that a reader needs, in runs of neighbours, each with the place of its first row."""
-    begin, run, at = 0, [], 0
+    begin, at = 0, 0
+    run: list[int] = []
     for number in range(file.metadata.num_row_groups):
         group = file.metadata.row_group(number)
         if conditions and excluded(conditions, bounds_of(group, schema), schema):

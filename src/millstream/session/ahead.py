@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 @refusing_depth()
 def planned_ahead(db: Database, action: act.Action, text: str, name: str | None) -> Planned | None:
     """The query that a statement starts, or that takes the place of another by ALTER QUERY, if it has one."""
+    if isinstance(action, act.StartQuery | act.AlterQuery):
+        db.coming = action.name if isinstance(action, act.AlterQuery) else name or "", text
     planned = _planned(db, action, text, name)
     if planned is not None:
+        db.coming = planned.program.name, planned.text
         db._host.prepare(planned.program)
     return planned
 

@@ -32,7 +32,7 @@ from millstream.session.ahead import planned_ahead
 from millstream.session.explain import explainable, explained
 from millstream.session.guard import Guarded
 from millstream.session.listener import Listener, heard
-from millstream.session.listings import listed
+from millstream.session.listings import listed, showing_at_once
 from millstream.session.planned import Planned, Planning, errors_of, plan_query
 from millstream.session.publishing import publish
 from millstream.session.query import Query, Result, text_table
@@ -61,6 +61,8 @@ class Database(Guarded):
         self.listener: Listener | None = None
         self._queries: dict[str, Query] = {}
         self._planned: dict[str, Planned] = {}
+        self.coming: tuple[str, str] | None = None
+        """the name and text of the query that a statement is about to start or to change"""
         self.views: set[str] = set()
         self.numbered = 0
         """how many queries got their names from the session"""
@@ -70,6 +72,7 @@ class Database(Guarded):
 
     # -- SQL -------------------------------------------------------------------------------------------------------
 
+    @showing_at_once
     @in_turn
     def execute(self, text: str, params: Parameters | None = None) -> Query | Result | None:
         """Run one or more statements separated by `;`, and return the result of the last one, if it has any.
@@ -95,7 +98,8 @@ class Database(Guarded):
         self, text: str, name: None = None, replace: bool = False, params: Parameters | None = None,
         history: altering.HistoryAsked = None,
     ) -> Query | Result: ...  # fmt: skip
-    @in_turn  # type: ignore[misc]
+    @showing_at_once  # type: ignore[misc]
+    @in_turn
     def sql(
         self, text: str, name: str | None = None, replace: bool = False, params: Parameters | None = None,
         history: altering.HistoryAsked = None,
@@ -185,11 +189,14 @@ class Database(Guarded):
         if following:
             assert isinstance(action, act.Define)
             action = replaced(action, in_use=True, followers=tuple(follower for follower, _ in following))
-        planned = planned_ahead(self, action, text, name)
-        do = partial(self._do, action, text, name, planned, following)
-        with self.guard.permitting(None):
-            result = heard(self.listener if act.changes(action) else None, action, text, planned, do)
-            return self._stored.followed(action, result) if isinstance(action, act.OnTables) else result
+        try:
+            planned = planned_ahead(self, action, text, name)
+            do = partial(self._do, action, text, name, planned, following)
+            with self.guard.permitting(None):
+                result = heard(self.listener if act.changes(action) else None, action, text, planned, do)
+                return self._stored.followed(action, result) if isinstance(action, act.OnTables) else result
+        finally:
+            self.coming = None
 
     def _do(
         self, action: act.Action, text: str, name: str | None, planned: Planned | None, following: list[Follower]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from functools import wraps
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 import pyarrow as pa
 
@@ -24,6 +26,11 @@ if TYPE_CHECKING:
 _SECRET = re.compile(r"password|\.pem$|secret|token|^header\.")
 _PASSWORD = re.compile(r"(?<=://)([^/@]*):[^@]*@")
 """options whose values are not shown"""
+LOOK_SECONDS = 0.02
+"""after which SHOW QUERIES, which waits for another statement, looks at what that is doing"""
+_SHOW_QUERIES = re.compile(r"\s*SHOW\s+QUERIES\s*;?\s*", re.IGNORECASE)
+_Given = ParamSpec("_Given")
+_Value = TypeVar("_Value")
 
 
 def listed(database: Database, host: Host, action: act.ShowList | act.DescribeEntry) -> Result:
@@ -34,6 +41,39 @@ def listed(database: Database, host: Host, action: act.ShowList | act.DescribeEn
         case act.ShowList(kind="SHARING"):
             return sharing(host.sharing(), database.query_sets())
     return listing(action.kind, database.catalog, database.queries(), host.trouble())
+
+
+def showing_at_once(
+    method: Callable[Concatenate[Database, str, _Given], _Value],
+) -> Callable[Concatenate[Database, str, _Given], _Value | Result]:
+    """A method for statements: while one starts or changes a query, SHOW QUERIES of another thread does not wait."""
+
+    @wraps(method)
+    def performed(self: Database, text: str, /, *args: _Given.args, **named: _Given.kwargs) -> _Value | Result:
+        if _SHOW_QUERIES.fullmatch(text) is None:
+            return method(self, text, *args, **named)
+        while not self.turn.take_within(LOOK_SECONDS):
+            if (coming := self.coming) is not None:
+                self.guard.admit(act.ShowList("QUERIES"), self.catalog)
+                return queries_now(self.queries(), coming, self._host.phase(coming[0]))
+        with ExitStack() as turn:
+            turn.push(self.turn)
+            return method(self, text, *args, **named)
+
+    return performed
+
+
+def queries_now(queries: Sequence[Query], coming: tuple[str, str], phase: str) -> Result:
+    """SHOW QUERIES while a query is about to start, or to change: how far it has come."""
+    name, text = coming
+    shown = []
+    for query in queries:
+        with suppress(CatalogError):  # it has just been stopped
+            changes = query.name.lower() == name.lower()
+            shown.append((query.name, query.sql, f"{query.state}, change: {phase}" if changes else query.state))
+    if name.lower() not in {query.name.lower() for query in queries}:
+        shown.append((name, text, phase))
+    return _rows(("name", "sql", "status"), shown)
 
 
 def listing(kind: str, catalog: Catalog, queries: Sequence[Query], trouble: Mapping[str, str]) -> Result:

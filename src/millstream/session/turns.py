@@ -35,6 +35,12 @@ class StatementTurn:
         self._taken -= 1
         self._lock.release()
 
+    def take_within(self, seconds: float) -> bool:
+        """Take it if that is possible in so many seconds; whether it was."""
+        taken = self._lock.acquire(timeout=seconds)
+        self._taken += taken
+        return taken
+
     @contextmanager
     def let_others(self) -> Iterator[None]:
         """Who has it lets others have it meanwhile."""

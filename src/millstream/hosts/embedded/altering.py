@@ -18,7 +18,7 @@ from millstream.hosts.embedded.content import ValidRows
 from millstream.hosts.embedded.graph import Vertex, plug, sources_of, tell_progress, vertices
 from millstream.hosts.embedded.graph import nodes as vertex_nodes
 from millstream.hosts.embedded.graph_query import GraphQuery
-from millstream.hosts.embedded.starting import CatchUp, begin_apart, enter, opened, outlet_of
+from millstream.hosts.embedded.starting import CatchUp, begin_apart, enter, opened, outlet_of, went_ahead
 from millstream.kernels.batch import BEGIN
 from millstream.kernels.over.spec import AheadSpec, OverSpec
 from millstream.physical import nodes as physical
@@ -82,7 +82,11 @@ def alteration(host: HostState, program: ReadyQuery) -> Alteration:
 
 def alter(host: HostState, program: ReadyQuery) -> None:
     """Let a program take the place of the running query of its name, at the instant that its streams have reached."""
-    ahead = host.ahead.pop(program.name.lower(), None)
+    with went_ahead(host, program) as ahead:
+        _alter(host, program, ahead)
+
+
+def _alter(host: HostState, program: ReadyQuery, ahead: CatchUp | None) -> None:
     found = alteration(host, program)
     before = host.queries[program.name.lower()]
     check_columns(before, program)

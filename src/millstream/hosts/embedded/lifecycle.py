@@ -61,6 +61,10 @@ class Lifecycle(HostState):
             return "paused"
         return "ended" if running.results.closed else "running"
 
+    def phase(self, name: str) -> str:
+        ahead = self.ahead.get(name.lower())
+        return "planning" if ahead is None else ahead.phase
+
     def coverage(self, name: str) -> Coverage:
         """From when on a query has seen all rows, and its answers are complete."""
         with self.lock:

@@ -8,7 +8,7 @@ sees every row once. A query that goes on after a pause catches up in the same w
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 def start(host: HostState, program: ReadyQuery, ids: list[str] | None, committed: Offset) -> None:
     """In a turn of the host: start a query, on saved vertices if `ids` are given; its sink goes on after
     `committed`."""
-    ahead = host.ahead.pop(program.name.lower(), None)
     if ids is None and program.history is not None:
-        catch_up = ahead or begin_apart(host, program, committed)
-        catch_up.join()
-        running = catch_up.running
+        with went_ahead(host, program) as ahead:
+            catch_up = ahead or begin_apart(host, program, committed)
+            catch_up.join()
+            running = catch_up.running
     else:
         if ids is None:
             _rewind(host, program)
@@ -104,6 +104,15 @@ def begin_ahead(host: HostState, program: ReadyQuery) -> None:
         catch_up.feed()
 
 
+@contextmanager
+def went_ahead(host: HostState, program: ReadyQuery) -> Iterator[CatchUp | None]:
+    """What has been done ahead for a query that starts now; others see how far it is until it has."""
+    try:
+        yield host.ahead.get(program.name.lower())
+    finally:
+        host.ahead.pop(program.name.lower(), None)
+
+
 def forget_ahead(host: HostState, name: str) -> None:
     """A query that was about to start does not."""
     found = host.ahead.pop(name.lower(), None)
@@ -121,6 +130,7 @@ class CatchUp:
         self.running = running
         self.rows = 0
         self._rows_kept = 0
+        self._joins = False
         self.until = FOREVER
         """the last instant whose rows it sees"""
         self._host = host
@@ -154,6 +164,10 @@ class CatchUp:
         """How much of the kept rows it has seen, about."""
         return self.rows / self._rows_kept if self._rows_kept else 0.0
 
+    @property
+    def phase(self) -> str:
+        return "synchronising" if self._joins else f"backfilling {self.share:.0%}".replace("%", " %")
+
     def feed(self) -> None:
         """Let all rows that are kept now, and were not seen, pass through the query."""
         with ExitStack() as pins:
@@ -180,6 +194,7 @@ class CatchUp:
 
     def join(self) -> None:
         """In a turn of the host: what came meanwhile, and how far time is; from now on rows come by themselves."""
+        self._joins = True
         self.feed()
         for vertex in self._sources:
             node = vertex.key[0] if vertex.key is not None else None

@@ -219,6 +219,10 @@ class SparkHistory(DeclaredInputs):
             query.job = next(iter(places))
         return True
 
+    def phase(self, name: str) -> str:
+        """A query that starts with history has a job of its own, which runs like any other."""
+        return "planning"
+
     def state(self, name: str) -> str:
         query = self._queries[name.lower()]
         if query.error is not None:
