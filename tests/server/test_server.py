@@ -41,6 +41,7 @@ def test_clients_share_a_session(server: ServerProcess) -> None:
     two.push("s", [(5, "d", 6)])
     two.advance("s", 7)
     assert held.snapshot().to_pylist() == [{"n": 1}]
+    assert [held.snapshot(7, window=f"RANGE {n}").to_pylist() for n in (1, 2)] == [[], [{"n": 1}]]
     q.stop()
     assert [each.name for each in two.queries()] == ["held"]
     one.execute("CREATE TABLE t (a INT); INSERT INTO t VALUES (1), (2)")

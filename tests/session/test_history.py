@@ -495,6 +495,75 @@ def test_what_uses_a_replaced_stream_follows_it_also_after_a_crash(tmp_path: Pat
             assert db.query("q").fetch()["v"].to_pylist() == [6]
 
 
+def test_kept_rows_answer_any_window_that_they_cover(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one window holds answers shorter ones, without a query for each; only rows of the window asked for pass."""
+    monkeypatch.setattr(history, "CHUNK_ROWS", 50)
+    given = [(v * 7 % 10, v, v // 2) for v in range(1000)]
+    passed: list[int] = []
+    give = starting.CatchUp._give
+
+    def noting(self: Any, stream: str, batch: Any) -> None:
+        passed.append(len(batch))
+        give(self, stream, batch)
+
+    monkeypatch.setattr(starting.CatchUp, "_give", noting)
+    text = "SELECT k, count(*) AS n, max(v) AS top FROM s [RANGE {}] GROUP BY k"
+    with ms.connect(jit="off") as db, ms.connect(jit="off") as kept:
+        for session, keep in ((db, ""), (kept, " KEEP ALL")):
+            session.execute(f"CREATE STREAM s (k INT, v INT, t INT) ORDER BY t{keep}")
+        query, past = db.sql(text.format(100)), kept.sql(text.format(100))
+        for first in range(0, 1000, 50):
+            db.push("s", given[first : first + 50])
+            kept.push("s", given[first : first + 50])
+
+        def expected(size: int, at: int) -> list[tuple[int, ...]]:
+            held: dict[int, list[int]] = {}
+            for k, v, t in given:
+                if at - size < t <= at:
+                    held.setdefault(k, []).append(v)
+            return sorted((k, len(values), max(values)) for k, values in held.items())
+
+        def found(table: Any) -> list[tuple[int, ...]]:
+            return sorted(tuple(row.values()) for row in table.to_pylist())
+
+        for size in (1, 2, 17, 60, 100):
+            passed.clear()
+            assert found(query.snapshot(window=f"RANGE {size}")) == expected(size, 499)
+            assert sum(passed) <= 2 * size + 4
+            assert found(past.snapshot(321, window=f"ON s RANGE {size}")) == expected(size, 321)
+        passed.clear()
+        assert found(past.snapshot(200)) == expected(100, 200)
+        assert sum(passed) <= 204
+        assert found(past.snapshot(450, "RANGE 300")) == expected(300, 450)
+        with pytest.raises(ms.DataError, match="no longer known"):
+            query.snapshot(window="RANGE 400")
+        for wrong in ("ROWS", "RANGE 3; SELECT 1", "5 MINUTES"):
+            with pytest.raises(ms.MillstreamError):
+                query.snapshot(window=wrong)
+        assert db.queries() == [query]
+
+
+def test_an_altered_query_is_computed_from_rows_that_still_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "CHUNK_ROWS", 50)
+    text = "SELECT v, sum(v) OVER (PARTITION BY v % 3 RANGE {} PRECEDING) AS x FROM s"
+    changed = f"ALTER QUERY q AS {text.format(40)}"
+    with ms.connect(jit="off") as db:
+        db.execute(STREAM)
+        query = db.sql(text.format(20), name="q")
+        for first in range(0, 1000, 50):
+            db.push("s", rows(first, first + 50))
+        assert "the last 50 of 1000 kept rows" in str(db.sql(f"EXPLAIN {changed}").fetch()["plan"].to_pylist())
+        db.execute(changed)
+        db.push("s", rows(1000, 1060))
+        # the last row is final with the next one: the old definition had not answered row 999
+        for row, v in zip(query.fetch().to_pylist(), range(1059), strict=True):
+            size = 20 if v < 999 else 40
+            assert row == {"v": v, "x": sum(u for u in range(max(0, v - size), v + 1) if u % 3 == v % 3)}
+        assert query.coverage.is_complete
+        everything = "ALTER QUERY q AS SELECT v, sum(v) OVER (ROWS UNBOUNDED PRECEDING) AS x FROM s"
+        assert "computed again from 1060 kept rows" in str(db.sql(f"EXPLAIN {everything}").fetch()["plan"].to_pylist())
+
+
 def test_states_of_a_query_that_starts_or_changes_are_shown_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another thread's SHOW QUERIES waits for no statement and no lock."""
     monkeypatch.setattr(history, "CHUNK_ROWS", 10)

@@ -312,6 +312,11 @@ class Host(Protocol):
         """The content of a relation at an instant, or now."""
         ...
 
+    def content_of(self, program: ReadyQuery, at: int | None) -> pa.Table:
+        """The content that a relation would have at an instant, or now, from rows that its streams keep. It is another
+        definition of the query of its name, and does not run."""
+        ...
+
     def run(self, names: tuple[str, ...], report: Report | None = None) -> None:
         """Read the declared sources that feed these queries until they end (or `interrupt`)."""
         ...

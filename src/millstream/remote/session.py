@@ -156,10 +156,11 @@ class RemoteQuery:
         """What the query produced since the last fetch by any client."""
         return from_arrow_bytes(self._database.request("POST", f"{self._path}/fetch")[0])
 
-    def snapshot(self, at: Any = None) -> pa.Table:
-        """The content of a relation now, or at an instant still held."""
-        asked = "" if at is None else "?" + urlencode({"at": plain(at)})
-        return from_arrow_bytes(self._database.request("GET", f"{self._path}/snapshot{asked}")[0])
+    def snapshot(self, at: Any = None, window: str | None = None) -> pa.Table:
+        """The content of a relation now or at another instant, also with another window, as in-process."""
+        given = {"at": None if at is None else plain(at), "window": window}
+        asked = urlencode({name: value for name, value in given.items() if value is not None})
+        return from_arrow_bytes(self._database.request("GET", f"{self._path}/snapshot?{asked}".rstrip("?"))[0])
 
     def subscribe(
         self,

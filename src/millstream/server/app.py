@@ -304,7 +304,8 @@ class Service:
     async def _snapshot(self, request: Request, client: Caller) -> Response:
         at = request.query_params.get("at")
         moment = int(at) if at is not None and at.lstrip("-").isdigit() else at
-        table = await run_in_threadpool(self._find(request, client).snapshot, moment)
+        window = request.query_params.get("window")
+        table = await run_in_threadpool(self._find(request, client).snapshot, moment, window)
         return live.answer_of(table, request.headers.get("accept", ""), to_arrow_bytes)
 
     async def _explain(self, request: Request, client: Caller) -> Response:

@@ -98,7 +98,7 @@ _TOLD: dict[str, tuple[str, dict[str, Any] | None]] = {
 
 _QUERY_PARAMETERS = {
     "/v1/queries/{name}/rows": ("since", "reader", "buffer", "positions"),
-    "/v1/queries/{name}/snapshot": ("at",),
+    "/v1/queries/{name}/snapshot": ("at", "window"),
     "/v1/overview": ("search", "uses"),
     "/v1/streams/{name}/peek": ("side",),
     "/v1/queries/{name}/explain": ("mode", "format"),

@@ -37,6 +37,19 @@ def settled(db: Database, action: act.Action) -> act.Action:
     return action
 
 
+def with_window(db: Database, name: str, window: str) -> Planned:
+    """The definition of a running query with another window, which is written as after SET WINDOW."""
+    quoted = '"' + name.replace('"', '""') + '"'
+    text = f"ALTER QUERY {quoted} SET WINDOW {window}"
+    parsed = sql.parse(text)
+    action = bind(parsed[0].ast, db.catalog, text)
+    if len(parsed) != 1 or not isinstance(action, act.AlterWindow):
+        raise BindError(f"{window!r} is not a window", hint="window='RANGE 10 MINUTES'")
+    action = settled(db, action)
+    assert isinstance(action, act.AlterQuery)
+    return planned_alteration(db, action)
+
+
 def require_query(db: Database, name: str, instead: str) -> None:
     """Refuse to treat a view, or a stream that keeps what a query gives, as a query."""
     if name.lower() in db.views:

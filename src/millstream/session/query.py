@@ -241,11 +241,12 @@ class Query(Displayed):
         """How many rows its streams have accepted, and how many were late or rejected."""
         return self._host.counts(self.name)
 
-    def snapshot(self, at: Moment | None = None) -> pa.Table:
+    def snapshot(self, at: Moment | None = None, window: str | None = None) -> pa.Table:
         """The content of a query over windows, now or at another instant.
 
         "Now" is the latest time of a row or a heartbeat on its streams. A past instant is computed from the rows
-        that its streams keep (KEEP), as if the query had always been running.
+        that its streams keep (KEEP), as if the query had always been running. With `window`, such as
+        "RANGE 10 MINUTES", it is the content that the query would have with that window, from kept rows, too.
         """
         if not self._program.relation:
             raise UnsupportedError(
@@ -253,10 +254,15 @@ class Query(Displayed):
                 detail=f"query {self.name} emits events",
                 hint="use fetch() for its rows",
             )
-        if at is None:
-            return self._host.content(self.name, None)
-        stream = next(iter(streams_of(self._program.plan)))
-        return self._host.content(self.name, instant_of(self._database.catalog.get(stream, StreamDef), at))
+        stream = self._database.catalog.get(next(iter(streams_of(self._program.plan))), StreamDef)
+        instant = None if at is None else instant_of(stream, at)
+        if window is None:
+            return self._host.content(self.name, instant)
+        from millstream.session.altering import with_window
+
+        with self._database.turn:
+            planned = with_window(self._database, self.name, window)
+        return self._host.content_of(planned.program, instant)
 
     def plot(self, x: str | None = None, y: str | None = None, ax: Any = None) -> Any:
         """Draw `y` over `x` with the matches of a pattern marked and rows coloured by variable. Returns the axes.

@@ -39,11 +39,14 @@ class Alteration:
     """whether everything is computed anew from kept rows"""
     rows: int = 0
     """how many those are"""
+    kept: int = 0
+    """how many are kept; others have no effect any more"""
 
     def lines(self) -> list[str]:
         """What is reused and what is computed anew, for EXPLAIN."""
         if self.replays:
-            return [f"all operators: computed again from {self.rows} kept rows"]
+            some = f"the last {self.rows} of " if self.rows < self.kept else ""
+            return [f"all operators: computed again from {some}{self.kept} kept rows"]
         kernels = [node for node in self.reused if isinstance(node, physical.Apply)]
         found = [f"{node.label()}: continues with its state" for node in kernels]
         found += [f"{node.label()}: starts empty, no history reaches back far enough" for node in self.fresh]
@@ -76,8 +79,11 @@ def alteration(host: HostState, program: ReadyQuery) -> Alteration:
         not kept_on or store.begins() <= running.covered.get(name, BEGIN) for name, store in stores.items()
     )
     replays = bool(fresh) and reaches_back and any(store.rows for store in stores.values())
-    rows = sum(store.rows for store in stores.values()) if replays else 0
-    return Alteration({} if replays else reused, tuple(fresh), replays, rows)
+    if not replays:
+        return Alteration(reused, tuple(fresh))
+    looks_from = _looks_from(host, running, program)
+    rows = sum(store.pinned(since=looks_from.get(name)).rows for name, store in stores.items())
+    return Alteration({}, tuple(fresh), True, rows, sum(store.rows for store in stores.values()))
 
 
 def alter(host: HostState, program: ReadyQuery) -> None:
@@ -133,9 +139,23 @@ def alter_ahead(host: HostState, program: ReadyQuery) -> None:
 
 def _begun(host: HostState, program: ReadyQuery) -> CatchUp:
     before, catch_up = host.queries[program.name.lower()], begin_apart(host, program, None)
-    if _answers_rows(before) and _answers_rows(catch_up.running):
+    if _hands_over_by_row(before, program):
         catch_up.running.muted_from = _given_before(host, before)
+        catch_up.looks_from = _looks_from(host, before, program)
     return catch_up
+
+
+def _looks_from(host: HostState, before: GraphQuery, program: ReadyQuery) -> dict[str, int]:
+    """By stream, from when on rows matter to a definition that takes over. Where results do not belong to rows, all do:
+    what has been valid for long is still to be given."""
+    if not _hands_over_by_row(before, program):
+        return {}
+    return kept.matters_from(program, _given_before(host, before))
+
+
+def _hands_over_by_row(before: GraphQuery, program: ReadyQuery) -> bool:
+    rests = before.paused is not None or before.error is not None
+    return not rests and _answers_rows(before.program) and _answers_rows(program)
 
 
 def _cut(host: HostState, before: GraphQuery, after: GraphQuery) -> tuple[int, int] | None:
@@ -163,11 +183,11 @@ def _given_before(host: HostState, running: GraphQuery) -> int:
     return told[-1]
 
 
-def _answers_rows(running: GraphQuery) -> bool:
+def _answers_rows(program: ReadyQuery) -> bool:
     """Whether each result of a query belongs to one row of its stream, and has its arrival number."""
-    if running.program.relation or running.paused is not None or running.error is not None:
+    if program.relation:
         return False
-    nodes = vertex_nodes(running.program.plan)
+    nodes = vertex_nodes(program.plan)
     return sum(isinstance(node, physical.Source) for node in nodes) == 1 and all(
         isinstance(node.spec, OverSpec | AheadSpec) for node in nodes if isinstance(node, physical.Apply)
     )

@@ -458,7 +458,16 @@ class EmbeddedHost(Lifecycle):
         """The content of a relation: without `at` at the latest time that any of its streams has come to."""
         running = self._look(name)
         if at is not None and at < running.held.since and running.error is None:
-            running = self.past(running, at)
+            running = self.past(running.program, at)
+        return self._content(running, at)
+
+    def content_of(self, program: ReadyQuery, at: int | None) -> pa.Table:
+        running = self._look(program.name)
+        with self.lock:
+            at = max(running.now, running.held.since) if at is None else at
+        return self._content(self.past(program, at), at)
+
+    def _content(self, running: GraphQuery, at: int | None) -> pa.Table:
         with self.lock:
             if running.error is not None:
                 raise running.error

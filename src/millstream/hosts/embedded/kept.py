@@ -63,6 +63,13 @@ def reaches_of(program: ReadyQuery) -> dict[str, Reach]:
     return reaches(program.bound)
 
 
+def matters_from(program: ReadyQuery, at: int) -> dict[str, int]:
+    """The streams of a query whose rows matter for so long only, and from when on they do at an instant and after it;
+    one unit of time more, as changes of an instant depend on the one before it."""
+    known = {stream: reach for stream, reach in reaches_of(program).items() if reach is not None}
+    return {stream: max(at - reach - 1, BEGIN) for stream, reach in known.items()}
+
+
 def hold_for(stream: Stream, query: str, reach: Reach) -> None:
     """A query with a window looks at a stream: what that holds may fill the windows of others."""
     if reach:

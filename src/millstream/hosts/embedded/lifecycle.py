@@ -71,13 +71,15 @@ class Lifecycle(HostState):
             since, complete = _covered(self._running(name))
         return Coverage(_told(since), _told(complete), complete == BEGIN)
 
-    def past(self, running: GraphQuery, at: int) -> GraphQuery:
-        """A relation as it was at an instant that its streams have passed: its plan runs once more, over kept rows."""
-        again = starting.begin_apart(self, replace(running.program, sink=None, history=None), None)
+    def past(self, program: ReadyQuery, at: int) -> GraphQuery:
+        """A relation as it was at an instant that its streams have passed, or as it would have been: its plan runs once
+        over the kept rows that its windows have at that instant."""
+        again = starting.begin_apart(self, replace(program, sink=None, history=None), None)
         again.until = at
+        again.looks_from = kept.matters_from(program, at)
         if _covered(again.running)[1] > at:
             raise DataError(
-                f"the content of {running.program.name} at that time is no longer known",
+                f"the content of {program.name} at that time is no longer known",
                 hint="choose an instant that its streams have not passed yet, or let them keep more: KEEP",
             )
         with self.lock.aside():

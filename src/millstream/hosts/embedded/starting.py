@@ -133,6 +133,8 @@ class CatchUp:
         self._joins = False
         self.until = FOREVER
         """the last instant whose rows it sees"""
+        self.looks_from: Mapping[str, int] = {}
+        """by stream, before which instant rows have no effect any more"""
         self._host = host
         self._since = since
         self._sources = sources_of(running.top)
@@ -175,7 +177,11 @@ class CatchUp:
                 waiting = {
                     name: pins.enter_context(
                         history.pinned(
-                            self._seen[name], self._since, self.until, self._columns_of(name), self._conditions_on(name)
+                            self._seen[name],
+                            max((i for i in (self._since, self.looks_from.get(name)) if i is not None), default=None),
+                            self.until,
+                            self._columns_of(name),
+                            self._conditions_on(name),
                         )
                     )
                     for name, history in self._stores.items()

@@ -219,6 +219,11 @@ class SparkHistory(DeclaredInputs):
             query.job = next(iter(places))
         return True
 
+    def content_of(self, program: ReadyQuery, at: int | None) -> pa.Table:
+        raise UnsupportedError(
+            "snapshot(window=…) works in-process only", hint="start a query with that window WITH HISTORY"
+        )
+
     def phase(self, name: str) -> str:
         """A query that starts with history has a job of its own, which runs like any other."""
         return "planning"
