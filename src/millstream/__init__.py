@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from millstream.session.database import Database
     from millstream.session.python_aggregates import aggregate, function
     from millstream.session.query import Query, Result
+    from millstream.session.sensors import SensorProxy
     from millstream.session.subscriptions import Reader
 
 __version__ = "0.1.0"
@@ -99,6 +100,7 @@ _LATER = {
     "Query": "session.query",
     "Reader": "session.subscriptions",
     "Result": "session.query",
+    "SensorProxy": "session.sensors",
     "aggregate": "session.python_aggregates",
     "function": "session.python_aggregates",
 }
@@ -127,6 +129,7 @@ __all__ = [
     "Query",
     "Reader",
     "Result",
+    "SensorProxy",
     "Span",
     "StateError",
     "UnsupportedError",
