@@ -535,6 +535,18 @@ def test_kept_rows_answer_any_window_that_they_cover(monkeypatch: pytest.MonkeyP
         assert found(past.snapshot(200)) == expected(100, 200)
         assert sum(passed) <= 204
         assert found(past.snapshot(450, "RANGE 300")) == expected(300, 450)
+        # of a view nobody sees what it was before, and a query gives that, too
+        for what, most in (
+            ("CREATE VIEW v AS", 64),
+            ("CREATE SINK o WITH (connector = 'memory'); INSERT INTO o", 1000),
+        ):
+            passed.clear()
+            kept.execute(f"{what} {text.format(30)} WITH HISTORY")
+            assert 60 <= sum(passed) <= most and (most < 1000 or sum(passed) == 1000)
+        assert found(kept.sql("SELECT * FROM v").fetch()) == expected(30, 499)
+        kept.push("s", [(1, 5000, 520)])
+        given.append((1, 5000, 520))
+        assert found(kept.sql("SELECT * FROM v").fetch()) == expected(30, 520)
         with pytest.raises(ms.DataError, match="no longer known"):
             query.snapshot(window="RANGE 400")
         for wrong in ("ROWS", "RANGE 3; SELECT 1", "5 MINUTES"):

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from millstream.catalog import StreamDef
+from millstream.connectors.past import PastAndLive
 from millstream.errors import EngineError, UnsupportedError
 from millstream.hosts.contract import Coverage, ReadyQuery
 from millstream.hosts.spark.build import fused, is_exchange
@@ -263,5 +264,6 @@ def _bounded(entry: Input) -> Input:
 def _told(entry: Input) -> str:
     name = entry.stream.name
     if pushed_to(entry) is None:
-        return f"{name}: its source, from the beginning"
+        has_past = isinstance(getattr(entry, "source", None), PastAndLive)
+        return f"{name}: " + ("files of its history, then its source" if has_past else "its source, from the beginning")
     return f"{name}: " + ("the rows that were pushed" if entry.stream.keep is not None else "nothing is kept")
