@@ -30,7 +30,11 @@ NAMES = frozenset(
 BESIDE = frozenset(("max_by", "min_by"))
 """those of two arguments: a value, and what is greatest or least beside it; of equal ones, the first"""
 
-ORDERLESS = NAMES - {"first_value", "last_value"} - BESIDE
+HALVES = frozenset(("sum_high", "sum_low"))
+"""a sum as two numbers that cannot overflow, sum_high * 2**32 + sum_low, in units of the last digit: names that are not
+written"""
+
+ORDERLESS = (NAMES | HALVES) - {"first_value", "last_value"} - BESIDE
 """those whose result does not depend on the order of rows, nor on how they are divided into parts that are merged"""
 
 SAID_OTHERWISE = frozenset(
@@ -54,7 +58,7 @@ RANKS = frozenset(("rank", "dense_rank"))
 KNOWN = frozenset(("first_known", "last_known"))
 """what first_value and last_value are with IGNORE NULLS, and any_value: names that are not written"""
 
-OVER_NAMES = NAMES | RANKS | KNOWN | {"lag", "nth_value"}
+OVER_NAMES = NAMES | HALVES | RANKS | KNOWN | {"lag", "nth_value"}
 """all that an OVER operator computes"""
 
 MOST_DIGITS = 18
@@ -98,6 +102,8 @@ def result_type(fn: str, distinct: bool, arg_type: SqlType | None = None, by: Sq
         return None if distinct else arg_type
     if not arg_type.is_numeric:
         return None
+    if fn in HALVES:
+        return BIGINT
     if fn == "avg" or fn in SPREADS:
         return DOUBLE
     if fn == "sum":

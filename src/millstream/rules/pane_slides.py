@@ -5,7 +5,7 @@ from dataclasses import replace
 from millstream.expressions import functions
 from millstream.expressions.nodes import Column, Expr
 from millstream.plan.aggregate_calls import AggregateCall
-from millstream.plan.aggregates import result_type
+from millstream.plan.aggregates import HALVES, result_type
 from millstream.plan.nodes import Aggregate, Node, Over, Project, RowSlots, Yield, passthrough
 from millstream.plan.programs.modes import Running, Sliding, Tumbling
 from millstream.plan.programs.nodes import Program
@@ -109,7 +109,7 @@ def _has_parts(call: AggregateCall[str], rows: Schema) -> bool:
     if call.distinct or frame.unit != "rows" or frame.end or frame.start is None:
         return False
     is_small = call.arg is not None and rows[call.arg].type.name in _SMALL
-    if call.fn == "sum":
+    if call.fn == "sum" or call.fn in HALVES:
         return call.arg is not None and rows[call.arg].type.name != "DOUBLE"
     return call.fn in ("count", "min", "max") or (call.fn == "avg" and is_small)
 

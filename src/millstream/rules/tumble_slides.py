@@ -1,7 +1,7 @@
 """A window that slides on by at least its own length is computed from scratch in each slot."""
 
 from millstream.plan.aggregate_calls import AggregateCall
-from millstream.plan.aggregates import KNOWN, NAMES
+from millstream.plan.aggregates import HALVES, KNOWN, NAMES
 from millstream.plan.nodes import Aggregate, Node, Over, RowSlots, Yield
 from millstream.plan.programs.facts import returns_one_row
 from millstream.plan.programs.modes import Running, Sliding, Tumbling
@@ -28,7 +28,7 @@ def fits_slot(call: AggregateCall[str], every: int) -> bool:
     """Whether an accumulator computes a call from the last rows of a slot of that many."""
     start, frame = call.frame.start, call.frame
     is_within = frame.unit == "rows" and frame.end == 0 and start is not None and start < every
-    return is_within and call.has_lanes and call.fn in NAMES | KNOWN
+    return is_within and call.has_lanes and call.fn in NAMES | HALVES | KNOWN
 
 
 def _tumbled(call: Aggregate, mode: Tumbling) -> Aggregate:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from functools import partial, reduce
 
 from millstream.errors import BindError, UnsupportedError
 from millstream.expressions.functions.casts import coerce
-from millstream.expressions.functions.registry import Rule, always, define, unify
+from millstream.expressions.functions.registry import Rule, Spelling, always, define, unify
 from millstream.expressions.nodes import Call, Case, Expr, Literal
 from millstream.types import BIGINT, BOOLEAN, NULL
 
@@ -84,6 +85,20 @@ def _total(args: tuple[Expr, ...]) -> Expr | None:
     return Call(BIGINT, "$total", args)
 
 
+def _total_text(wide: str) -> Spelling:
+    """A sum from its halves, in SQL that computes units in a type wide enough."""
+
+    def spelled(call: Call, args: tuple[str, ...]) -> str:
+        units = f"(CAST({args[0]} AS {wide}) * 4294967296 + {args[1]})"
+        if call.type.name != "DECIMAL":
+            return f"CAST({units} AS {call.type})"
+        scale = call.type.scale
+        unit = f" * CAST('{Decimal(1).scaleb(-scale):f}' AS DECIMAL({scale}, {scale}))" if scale else ""
+        return f"CAST(CAST({units} AS DECIMAL(20, 0)){unit} AS {call.type})"
+
+    return spelled
+
+
 define("coalesce(x [, ...])", _coalesce, kernel=True, aliases=("ifnull", "nvl"))
 define("nullif(x, y)", _same_type("nullif"), kernel=True)
 define("greatest(x [, ...])", _same_type("greatest"), kernel=True)
@@ -93,7 +108,7 @@ define("try(x)", _try, duckdb="TRY({0})", spark=_not_in_spark)
 # what TRY is of a condition under on_error = 'row': where it fails is told elsewhere
 define("$passing(x)", _passing, duckdb="TRY({0})", spark=_not_in_spark)
 define("$failed(x)", _failed, duckdb="(TRY(({0}) IS NULL) IS NULL)")
-# a sum of BIGINTs from the sums of their upper and lower halves, so that its overflow is the failure of a row; the keys
-# behind them are for ERRORS(query)
-define("$total(high, low [, ...])", _total, duckdb="CAST(CAST({0} AS HUGEINT) * 4294967296 + {1} AS BIGINT)",
-       spark="CAST(CAST({0} AS DECIMAL(19, 0)) * 4294967296 + {1} AS BIGINT)", fails=always)  # fmt: skip
+# a sum from its sum_high and sum_low, so that its overflow is the failure of a row; the keys behind them are for
+# ERRORS(query)
+define("$total(high, low [, ...])", _total, duckdb=_total_text("HUGEINT"), spark=_total_text("DECIMAL(19, 0)"),
+       fails=always)  # fmt: skip

@@ -9,7 +9,7 @@ from millstream.kernels.accumulators.edges import EdgeValue
 from millstream.kernels.accumulators.extremes import Extreme
 from millstream.kernels.accumulators.places import Argument, Place
 from millstream.kernels.accumulators.sums import SPREADS, Sums
-from millstream.plan.aggregates import BESIDE, KNOWN
+from millstream.plan.aggregates import BESIDE, HALVES, KNOWN
 from millstream.records import dataclass
 from millstream.types import SqlType
 
@@ -42,7 +42,7 @@ class Accumulator:
             return Extreme(arg, self.fn)
         if self.fn in ("first_value", "last_value"):
             return EdgeValue(arg, self.fn)
-        return Sums(arg, self.fn in ("sum", "avg"), self.fn in SPREADS)
+        return Sums(arg, self.fn in ("sum", "avg") or self.fn in HALVES, self.fn in SPREADS)
 
     def result(self, at: Place, out: str, ok: str, overflow: str) -> Iterator[str]:
         """Lines that write what it comes to, and, but for `count`, whether that is a value and not NULL; `overflow` is

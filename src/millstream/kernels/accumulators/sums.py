@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from millstream.kernels.accumulators.places import Argument, Lane, Place, guarded
 from millstream.kernels.source.writer import indented
+from millstream.plan.aggregates import HALVES
 from millstream.records import dataclass
 from millstream.types import SqlType
 
@@ -178,8 +179,8 @@ class Sums:
         least = 2 if fn.endswith("_samp") else 1
         yield f"{ok} = n >= {least}"
         yield f"if n >= {least}:"
-        yield from indented(self._sum_result(at, fn, type_, out, overflow) if fn in ("sum", "avg") else
-                            self._spread(at, fn, out))  # fmt: skip
+        yield from indented(self._sum_result(at, fn, type_, out, overflow) if fn in ("sum", "avg") or fn in HALVES
+                            else self._spread(at, fn, out))  # fmt: skip
         yield "else:"
         yield f"    {out} = {'0.0' if type_.name == 'DOUBLE' else '0'}"
 
@@ -195,6 +196,9 @@ class Sums:
             return
         yield f"upper = {at['sum']} + ({at['sum_low']} >> 32)"
         yield f"under = {at['sum_low']} & LOW_HALF"
+        if fn in HALVES:
+            yield f"{out} = {'upper' if fn == 'sum_high' else 'under'}"
+            return
         if fn == "avg":
             yield f"{out} = (upper * 4294967296.0 + under) / {units}"
             return

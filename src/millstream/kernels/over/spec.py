@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from millstream.kernels.one_input import OneInput
 from millstream.kernels.registry import register
 from millstream.plan.aggregate_calls import AggregateCall
-from millstream.plan.aggregates import KNOWN, NAMES, OVER_NAMES, RANKS, result_type
+from millstream.plan.aggregates import HALVES, KNOWN, NAMES, OVER_NAMES, RANKS, result_type
 from millstream.plan.node import by_told
 from millstream.plan.windows import Between, Frame, Unit
 from millstream.records import dataclass
@@ -101,7 +101,7 @@ class AheadSpec(_Calls):
         if len({call.frame.unit for call in self.calls}) != 1 or self.reach <= 0:
             raise ValueError("frames of one unit that reach ahead")
         for call in self.calls:
-            if call.fn not in NAMES | KNOWN | {"nth_value"}:
+            if call.fn not in NAMES | HALVES | KNOWN | {"nth_value"}:
                 raise ValueError(f"{call.fn} does not reach ahead")
             if self.unit == "range" and call.fn in ("first_value", "last_value", "nth_value"):
                 raise ValueError(f"{call.fn} of a range that reaches ahead")

@@ -14,7 +14,7 @@ from millstream.kernels.accumulators.places import is_code
 from millstream.kernels.accumulators.sums import SPREADS
 from millstream.kernels.patterns.machine import far_shifts
 from millstream.plan.aggregate_calls import AggregateCall
-from millstream.plan.aggregates import BESIDE
+from millstream.plan.aggregates import BESIDE, HALVES
 from millstream.plan.patterns.search import CLASSIFIER, MATCH_NUMBER, Reach, Search
 from millstream.records import dataclass
 
@@ -27,7 +27,7 @@ Within = Callable[[Group], str]
 Numbered = Callable[[int], str]
 """Source of a number that is an argument of the loop."""
 
-_INCREMENTAL = SPREADS | BESIDE | {"count", "sum", "avg", "min", "max"}
+_INCREMENTAL = SPREADS | BESIDE | HALVES | {"count", "sum", "avg", "min", "max"}
 
 MARKED_BACK = 8
 """How many of the last rows of a group are marked; what is further back is found by the labels of rows."""
@@ -171,7 +171,7 @@ def _noted(marks: _Marks, regs: str, number: Numbered) -> Iterator[str]:
 def _settled(accumulator: Accumulator, at: Place) -> Iterator[str]:
     """Source that leaves one of several forms of the same knowledge: threads that know the same are one."""
     state = accumulator.state
-    if accumulator.fn == "sum":
+    if accumulator.fn == "sum" or accumulator.fn in HALVES:
         yield f"{at['count']} = 1"
     if isinstance(state, Sums):
         for name in state.exact_sums:

@@ -16,6 +16,7 @@ from millstream.kernels.accumulators.places import is_code
 from millstream.kernels.accumulators.sums import SPREADS
 from millstream.kernels.programs.python import vectorised
 from millstream.kernels.source.writer import Writer
+from millstream.plan.aggregates import HALVES
 from millstream.plan.programs.nodes import AggregateValue, Program
 from millstream.plan.programs.python import Vectorised
 from millstream.types import INTEGER, SqlType
@@ -65,7 +66,7 @@ def _accumulated(fn: str, types: tuple[SqlType, ...], result: SqlType) -> Finish
     args, values = [], []
     for i, type_ in enumerate(types):
         value, of = f"x{i}", type_
-        if type_.name == "DECIMAL" and fn in SPREADS:
+        if type_.name == "DECIMAL" and (fn in SPREADS or fn in HALVES):
             value = f"int(x{i}.scaleb({type_.scale}))"
         elif is_code(type_) or type_.name == "DECIMAL":
             of = INTEGER

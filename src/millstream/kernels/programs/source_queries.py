@@ -20,7 +20,7 @@ from millstream.kernels.programs.source_values import (
     plain_type,
 )
 from millstream.kernels.programs.storage import load_cell, ring_of, values_of
-from millstream.plan.aggregates import BESIDE, KNOWN, NAMES
+from millstream.plan.aggregates import BESIDE, HALVES, KNOWN, NAMES
 from millstream.plan.programs.facts import holds_one_row, uses_sqlcode
 from millstream.plan.programs.nodes import (
     OLDEST,
@@ -318,7 +318,7 @@ class _Accumulator:
     """A built-in aggregate over the rows of a query, in variables."""
 
     def __init__(self, statements: Queries, summary: AggregateValue, body: Body) -> None:
-        if summary.distinct or summary.program is not None or summary.fn not in (NAMES | KNOWN):
+        if summary.distinct or summary.program is not None or summary.fn not in (NAMES | HALVES | KNOWN):
             raise NotCompilable(f"{summary} inside a statement")
         self._s, self._summary, self._body = statements, summary, body
         self._name = statements.write.fresh("sum")

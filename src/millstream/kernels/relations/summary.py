@@ -9,12 +9,13 @@ from millstream.kernels.one_input import ByKeys
 from millstream.kernels.registry import register
 from millstream.kernels.relations.signs import signed
 from millstream.plan.aggregate_calls import AggregateCall
+from millstream.plan.aggregates import HALVES, SPREADS
 from millstream.plan.node import by_told
 from millstream.plan.relations import Form
 from millstream.records import dataclass
 from millstream.schema import Schema
 
-_COMPILED = frozenset(("count", "sum", "avg", "min", "max", "stddev_samp", "stddev_pop", "var_samp", "var_pop"))
+_COMPILED = HALVES | SPREADS | {"count", "sum", "avg", "min", "max"}
 
 
 @register

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import replace
+from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
@@ -106,7 +107,8 @@ def _read(expr: Expr, row: dict[str, Any]) -> dict[str, Any]:
     for part in walk(expr):
         match part:
             case Call(fn="$total", args=(Column() as high, Column() as low, *_)):
-                values[told(high)] = row[high.name] * 2**32 + row[low.name]
+                units = row[high.name] * 2**32 + row[low.name]
+                values[told(high)] = str(Decimal(units).scaleb(-part.type.scale)) if part.type.scale else units
             case Column(name=name):
                 values.setdefault(told(part), row[name])
     return dict(sorted(values.items()))
