@@ -183,8 +183,8 @@ def _as_said(part: Expr) -> Expr:
     match part:
         case Column(type=type_, name=name, said=said):
             return Column(type_, name if said is None else said)
-        case Call(fn="$total", args=(high, *_)):
-            return high
+        case Call(fn="$total" | "$sound" | "$apart", args=(first, *_)):
+            return first
     return part
 
 
@@ -231,6 +231,8 @@ def may_fail(expr: Expr) -> bool:
     """Whether evaluating on a row could raise: such an expression stays behind the filters that guard it."""
     if isinstance(expr, Call) and expr.fn in CATCHING:
         return False
+    if isinstance(expr, Call) and expr.fn == "$apart":
+        return True
     if isinstance(expr, Cast) and not expr.safe and expr.arg.type.is_text:
         return True
     return any(map(may_fail, expr.children()))

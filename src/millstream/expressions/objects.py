@@ -16,7 +16,7 @@ from millstream.errors import DataError
 from millstream.expressions.kernel import functions as kernel_functions
 from millstream.expressions.kernel.forms import Form, SourceScope, Truth, Value
 from millstream.expressions.kernel.source import float_source
-from millstream.expressions.nodes import Call, Case, Cast, Column, Expr, Literal, told
+from millstream.expressions.nodes import CATCHING, Call, Case, Cast, Column, Expr, Literal, told
 from millstream.expressions.object_functions import (
     cast_function,
     function_of_nulls,
@@ -89,6 +89,9 @@ class Objects:
             case Call(fn="is_null", args=(arg,)):
                 _, given = self._argument(arg)
                 return "False" if given is None else f"({given} is None)"
+            case Call(fn=fn, args=(arg,)) if fn in CATCHING:
+                caught = self._names.constant(fails if fn == "$failed" else tried)
+                return f"{caught}({self._names.function(self(arg))})"
             case Call(fn="coalesce"):
                 *first, last = expr.args
                 names = [self._names.fresh("x") for _ in first]
@@ -194,6 +197,23 @@ class Objects:
         if "np." in text or not scope.helpers <= _OF_INTEGERS:
             function = _unboxed(function)
         return f"{self._names.constant(explained(expr, function))}({inputs})"
+
+
+def tried(function: Callable[[], Any]) -> Any:
+    """What TRY gives: None where a value cannot be computed."""
+    try:
+        return function()
+    except (DataError, OverflowError, ValueError):
+        return None
+
+
+def fails(function: Callable[[], Any]) -> bool:
+    """Whether a value cannot be computed."""
+    try:
+        function()
+    except (DataError, OverflowError, ValueError):
+        return True
+    return False
 
 
 def explained(expr: Expr, function: Callable[..., Any]) -> Callable[..., Any]:

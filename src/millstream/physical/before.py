@@ -147,5 +147,8 @@ def _of_events(node: Next | Fold, is_wanted: Callable[[Expr], bool]) -> P.Node:
         return replace(node, left=left, right=right, condition=condition)
     continues = None if node.continues is None else before.of(node.continues)
     updates = tuple((name, begin, before.of(becomes)) for name, begin, becomes in node.updates)
+    aggregates = tuple(replace(each, args=tuple(map(before.of, each.args))) for each in node.aggregates)
     left, right = (before.below(below, side) for side, below in enumerate(node.inputs))
-    return replace(node, left=left, right=right, condition=condition, continues=continues, updates=updates)
+    return replace(
+        node, left=left, right=right, condition=condition, continues=continues, updates=updates, aggregates=aggregates
+    )

@@ -13,11 +13,15 @@ from millstream.expressions.nodes import (
     conjuncts,
 )  # fmt: skip
 from millstream.kernels.compute import ComputeStage
+from millstream.kernels.patterns.spec import MatchSpec
 from millstream.kernels.relations.join import JoinSpec
 from millstream.kernels.streams.failing import LenientStage
 from millstream.kernels.streams.merge import MergeSpec
 from millstream.physical.nodes import Apply, Compute, Physical, Staged, StoredTable, TableJoin, walk
+from millstream.physical.undecided import together
 from millstream.plan.failed import FAILED_SCHEMA
+from millstream.plan.patterns.expressions import Check, walk_pattern
+from millstream.plan.patterns.search import Search
 
 _PASSING = "$passing"
 
@@ -29,7 +33,9 @@ def without_failing_rows(node: Physical) -> Physical:
             below = without_failing_rows(below)
             if not any(map(can_fail, node.expressions)):
                 return replace(node, input=below)
-            stage = LenientStage(ComputeStage(below.schema, node.predicate, node.columns))
+            predicate = None if node.predicate is None else together(node.predicate)
+            columns = node.columns and tuple((name, together(expr)) for name, expr in node.columns)
+            stage = LenientStage(ComputeStage(below.schema, predicate, columns))
             return Staged(node.schema, below, stage, spans=node.spans, lasts=node.lasts)
         case Staged(input=below):
             return replace(node, input=without_failing_rows(below))
@@ -61,11 +67,19 @@ def failed_rows(plan: Physical) -> Physical | None:
             found |= dict.fromkeys(_failing_pairs(node, node.spec, node.spec.residual))
         if isinstance(node, Compute) or (isinstance(node, Staged) and isinstance(node.stage, LenientStage)):
             found |= dict.fromkeys(_failing_keys(node))
+        if isinstance(node, Apply) and isinstance(node.spec, MatchSpec) and _is_tried(node.spec.search):
+            found[Apply(FAILED_SCHEMA, node.over, replace(node.spec, failed=True))] = None
         if isinstance(node, TableJoin):
             found |= dict.fromkeys(_failing_matches(node))
     if len(found) < 2:
         return next(iter(found), None)
     return Apply(FAILED_SCHEMA, tuple(found), MergeSpec(FAILED_SCHEMA, len(found)))
+
+
+def _is_tried(search: Search) -> bool:
+    checks = (part.condition for part in walk_pattern(search.pattern) if isinstance(part, Check))
+    conditions = (*(condition for _, condition in search.conditions), *checks)
+    return any(isinstance(part, Call) and part.fn == _PASSING for each in conditions for part in conjuncts(each))
 
 
 def _passing(expr: Expr) -> Expr:

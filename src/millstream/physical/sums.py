@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeVar
 
-from millstream.expressions.nodes import Call, Column, Expr, told
+from millstream.expressions.nodes import Call, Column, Expr, substitute, told
 from millstream.plan import nodes as P
 from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.aggregates import MOST_DIGITS
+from millstream.plan.events.algebra import Fold
 from millstream.plan.keyed_nodes import Calling
+from millstream.plan.patterns.expressions import changed_checks
 from millstream.plan.patterns.search import Match
 from millstream.types import BIGINT, SqlType
 
@@ -26,6 +28,8 @@ def in_halves(node: P.Node) -> P.Node:
             return _of_groups(node)
         case Match():
             return _of_matches(node)
+        case Fold():
+            return _of_fold(node)
     return node
 
 
@@ -46,25 +50,37 @@ def _of_groups(node: Calling) -> P.Node:
 
 
 def _of_matches(node: Match) -> P.Node:
-    """Measures; a sum that conditions read stays as it is beside them."""
+    """Sums of matches, in measures and in conditions."""
     search = node.search
-    wanted = {
-        each.name: each
-        for each in search.summaries
-        if each.name in search.columns and _may_overflow(each, tuple(arg.type for arg in each.args))
-    }
+    wanted = {each.name: each for each in search.summaries if _may_overflow(each, tuple(arg.type for arg in each.args))}
     if not wanted:
         return node
+    said = {name: _said(call, told(call.args[0])) for name, call in wanted.items()}
+    totals = {name: _total(call, said[name], ()) for name, call in wanted.items()}
+    columns = tuple(half for name in search.columns for half in (_names(wanted[name]) if name in wanted else (name,)))
+    made = replace(
+        search,
+        conditions=tuple((name, substitute(condition, totals)) for name, condition in search.conditions),
+        pattern=changed_checks(search.pattern, lambda condition: substitute(condition, totals)),
+        summaries=(*search.summaries, *(half for call in wanted.values() for half in _halves(call))),
+        columns=columns,
+    )
+    below = Match(node.input, made.telling(set(columns)))
+    if columns == search.columns:
+        return below
     keys = tuple(Column(node.input.schema[key].type, key) for key in search.keys)
-    totals = {name: _total(call, _said(call, told(call.args[0])), keys) for name, call in wanted.items()}
-    summaries = (*search.summaries, *(half for call in wanted.values() for half in _halves(call)))
-    told_ = [
-        half for name in search.columns for half in (_names(wanted[name]) if name in wanted else (name,))
-    ]
-    made = replace(search, summaries=summaries, columns=tuple(told_))
-    below = Match(node.input, made.telling(set(told_)))
-    columns = ((field.name, totals.get(field.name, Column(field.type, field.name))) for field in node.schema)
-    return P.Project(below, tuple(columns))
+    results = {name: _total(call, said[name], keys) for name, call in wanted.items()}
+    return P.Project(
+        below, tuple((field.name, results.get(field.name) or Column(field.type, field.name)) for field in node.schema)
+    )
+
+
+def _of_fold(node: Fold) -> Fold:
+    wanted = {each.name: each for each in node.aggregates if _may_overflow(each, tuple(arg.type for arg in each.args))}
+    totals = {name: _total(call, _said(call, told(call.args[0])), ()) for name, call in wanted.items()}
+    aggregates = (half for call in node.aggregates for half in (_halves(call) if call.name in wanted else [call]))
+    updates = tuple((name, begin, substitute(becomes, totals)) for name, begin, becomes in node.updates)
+    return replace(node, aggregates=tuple(aggregates), updates=updates) if wanted else node
 
 
 def _may_overflow(call: AggregateCall[Arg], types: tuple[SqlType, ...]) -> bool:
@@ -79,9 +95,7 @@ def _names(call: AggregateCall[Arg]) -> tuple[str, str]:
 
 def _halves(call: AggregateCall[Arg]) -> list[AggregateCall[Arg]]:
     high, low = _names(call)
-    return [
-        replace(call, names=(name,), fn=fn, types=(BIGINT,)) for name, fn in ((high, "sum_high"), (low, "sum_low"))
-    ]
+    return [replace(call, names=(name,), fn=fn, types=(BIGINT,)) for name, fn in ((high, "sum_high"), (low, "sum_low"))]
 
 
 def _total(call: AggregateCall[Arg], said: str, keys: tuple[Expr, ...]) -> Expr:

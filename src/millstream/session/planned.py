@@ -18,6 +18,7 @@ from millstream.physical.nested import NestedError, with_codes
 from millstream.physical.nodes import streams_of
 from millstream.physical.planner import plan_physical
 from millstream.physical.sums import in_halves
+from millstream.physical.undecided import decided_above
 from millstream.plan.costs.statistics import UNKNOWN, Statistics
 from millstream.plan.failed import FailedRows
 from millstream.plan.nodes import Node
@@ -70,8 +71,9 @@ def plan_query(
     history: FromHistory | None = None,
 ) -> Planned:  # fmt: skip
     """The way from a bound query to what runs: rules, then the physical plan."""
+    whole = computed_before(in_halves(bound.plan) if how.lenient else bound.plan, how.lenient)
     plan, trace = run_rules(
-        computed_before(in_halves(bound.plan) if how.lenient else bound.plan, how.lenient),
+        decided_above(whole) if how.lenient else whole,
         OPTIMIZE if how.rules else (),
         disabled,
         how.known,

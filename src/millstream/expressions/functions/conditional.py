@@ -108,6 +108,11 @@ define("try(x)", _try, duckdb="TRY({0})", spark=_not_in_spark)
 # what TRY is of a condition under on_error = 'row': where it fails is told elsewhere
 define("$passing(x)", _passing, duckdb="TRY({0})", spark=_not_in_spark)
 define("$failed(x)", _failed, duckdb="(TRY(({0}) IS NULL) IS NULL)")
+# computed in columns, not in loops
+define("$apart(x)", lambda args: Call(args[0].type, "$apart", args), duckdb="{0}")
+# fails where a flag is set, which says what failed; the columns behind it are for ERRORS(query)
+define("$sound(flag [, ...])", lambda args: Call(BOOLEAN, "$sound", args),
+       duckdb="CAST(CASE WHEN {0} THEN 'failed' ELSE 'true' END AS BOOLEAN)", fails=always)  # fmt: skip
 # a sum from its sum_high and sum_low, so that its overflow is the failure of a row; the keys behind them are for
 # ERRORS(query)
 define("$total(high, low [, ...])", _total, duckdb=_total_text("HUGEINT"), spark=_total_text("DECIMAL(19, 0)"),

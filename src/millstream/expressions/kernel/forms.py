@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
+from millstream.expressions.kernel.helpers import RAISING
 from millstream.records import dataclass
 from millstream.types import BOOLEAN, SqlType
 
@@ -13,9 +14,13 @@ class SourceScope:
     """What the source needs besides its variables."""
 
     helpers: set[str] = field(default_factory=set)
+    raised: list[str] = field(default_factory=list)
+    """where helpers that were called raise, in the order they are evaluated"""
 
     def call(self, helper: str, *args: object) -> str:
         self.helpers.add(helper)
+        if helper in RAISING:
+            self.raised.append(f"{helper}_fails({', '.join(map(str, args))})")
         return f"{helper}({', '.join(map(str, args))})"
 
 

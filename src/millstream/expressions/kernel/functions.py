@@ -215,6 +215,12 @@ def _round(expr: Call, args: Sequence[Value], scope: SourceScope) -> Form | None
     return Value(DOUBLE, scope.call(helper, a.value, repr(float(10 ** abs(digits)))), a.null)
 
 
+def _total(expr: Call, args: list[Value], scope: SourceScope) -> Form | None:
+    high, low, *_ = args
+    least, most = (1 - 10**18, 10**18 - 1) if expr.type.name == "DECIMAL" else _bounds(expr.type)
+    return Value(expr.type, scope.call("k_total", high.value, low.value, least, most), or_(high.null, low.null))
+
+
 def _sign(expr: Call, args: Sequence[Value], scope: SourceScope) -> Form:
     return Value(expr.type, scope.call("k_sign", args[0].value), args[0].null)
 
@@ -315,6 +321,7 @@ MAKERS: dict[str, Maker] = {
     "second": _clock("{0} // 1000000 % 60"),
     "millisecond": _clock("{0} % 60000000 // 1000"),
     "microsecond": _clock("{0} % 60000000"),
+    "$total": _total,
     "year": _calendar(lambda day, scope: scope.call("k_year", day)),
     "month": _calendar(lambda day, scope: scope.call("k_month", day)),
     "quarter": _calendar(lambda day, scope: f"(({scope.call('k_month', day)} + 2) // 3)"),

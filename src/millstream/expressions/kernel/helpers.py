@@ -96,6 +96,72 @@ def k_in_range(a: int, low: int, high: int) -> int:
     return a
 
 
+def k_total(high: int, low: int, least: int, most: int) -> int:
+    """A sum from its upper and lower half."""
+    if high < -2147483648 or high > 2147483647:
+        raise OverflowError("the result does not fit its type")
+    total = (high << 32) + low
+    if total < least or total > most:
+        raise OverflowError("the result does not fit its type")
+    return total
+
+
+def k_add_fails(a: int, b: int) -> bool:
+    if b >= 0:
+        return a > 9223372036854775807 - b
+    return a < -9223372036854775808 - b
+
+
+def k_subtract_fails(a: int, b: int) -> bool:
+    if b >= 0:
+        return a < -9223372036854775808 + b
+    return a > 9223372036854775807 + b
+
+
+def k_multiply_fails(a: int, b: int) -> bool:
+    product = float(a) * float(b)
+    if -9.22e18 < product < 9.22e18:
+        return False
+    if a == -9223372036854775808 or b == -9223372036854775808:
+        return not (a == 1 or b == 1)
+    low, high = abs(a), abs(b)
+    if low > high:
+        low, high = high, low
+    most = 9223372036854775807 // high
+    if low <= most:
+        return False
+    is_least = low == most + 1 and 9223372036854775807 - most * high + 1 == high and (a < 0) != (b < 0)
+    return not is_least
+
+
+def k_divide_fails(a: int, b: int) -> bool:
+    return b == -1 and a == -9223372036854775808
+
+
+def k_negate_fails(a: int) -> bool:
+    return a == -9223372036854775808
+
+
+def k_absolute_fails(a: int) -> bool:
+    return a == -9223372036854775808
+
+
+def k_in_range_fails(a: int, low: int, high: int) -> bool:
+    return a < low or a > high
+
+
+def k_to_integer_fails(a: float, low: float, high: float) -> bool:
+    nearest = np.rint(a)
+    return not (nearest >= low and nearest < high)
+
+
+def k_total_fails(high: int, low: int, least: int, most: int) -> bool:
+    if high < -2147483648 or high > 2147483647:
+        return True
+    total = (high << 32) + low
+    return total < least or total > most
+
+
 def k_equal(a: float, b: float) -> bool:
     """NaN equals NaN."""
     return a == b or (a != a and b != b)
@@ -206,6 +272,9 @@ HELPERS: dict[str, Callable[..., Any]] = {
     name: value for name, value in list(globals().items()) if name.startswith("k_")
 }
 """Every helper by the name generated source calls it."""
+
+RAISING = frozenset(name.removesuffix("_fails") for name in HELPERS if name.endswith("_fails"))
+"""those that raise OverflowError for some values; `<name>_fails` says for which"""
 
 
 def helper_source(names: Iterable[str]) -> str:

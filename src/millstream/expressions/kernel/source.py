@@ -8,8 +8,9 @@ from dataclasses import field
 from decimal import Decimal
 
 from millstream.expressions.kernel import functions as functions
-from millstream.expressions.kernel.forms import Form, SourceScope, Value, not_, zero
-from millstream.expressions.nodes import Call, Case, Cast, Column, Expr, Literal
+from millstream.expressions.kernel.forms import Form, SourceScope, Value, and_, not_, or_, zero
+from millstream.expressions.kernel.helpers import HELPERS
+from millstream.expressions.nodes import CATCHING, Call, Case, Cast, Column, Expr, Literal
 from millstream.records import dataclass
 from millstream.types import BOOLEAN, SqlType
 
@@ -54,6 +55,8 @@ def to_kernel_source(expr: Expr, names: Mapping[str, str], present: Container[st
 
 
 def _compile(expr: Expr, names: Mapping[str, str], present: Container[str], scope: SourceScope) -> Form | None:
+    if isinstance(expr, Call) and expr.fn in CATCHING:
+        return _caught(expr, names, present, scope)
     parts = [_compile(part, names, present, scope) for part in expr.children()]
     if any(part is None for part in parts):
         return None
@@ -72,6 +75,53 @@ def _compile(expr: Expr, names: Mapping[str, str], present: Container[str], scop
             form = functions.call(expr, [part for part in parts if part is not None], scope)
     # Text repeats what is needed both for a value and for its NULL, so it can outgrow the expression.
     return form if form is None or form.size <= _LONGEST else None
+
+
+def _caught(expr: Call, names: Mapping[str, str], present: Container[str], scope: SourceScope) -> Form | None:
+    """NULL where the argument fails, or whether it does."""
+    tried = _tried(expr.args[0], names, present, scope)
+    if tried is None:
+        return None
+    form, fails = tried
+    scope.helpers |= {name for name in HELPERS if f"{name}(" in fails}
+    if expr.fn == "$failed":
+        form = Value(BOOLEAN, fails, "False")
+    return form if form.size <= _LONGEST else None
+
+
+def _tried(
+    expr: Expr, names: Mapping[str, str], present: Container[str], scope: SourceScope
+) -> tuple[Form, str] | None:
+    """An expression that is NULL where it fails, and where that is. Each part must need the values of all of its
+    arguments: others may have a value although an argument fails."""
+    if isinstance(expr, Column | Literal):
+        form = _compile(expr, names, present, scope)
+        return None if form is None else (form, "False")
+    if not (isinstance(expr, Cast) or (isinstance(expr, Call) and expr.fn in _OF_ALL)):
+        return None
+    parts = []
+    for child in expr.children():
+        part = _tried(child, names, present, scope)
+        if part is None:
+            return None
+        parts.append(part)
+    scope.raised = []
+    if isinstance(expr, Cast):
+        made = functions.cast(expr, parts[0][0], scope)
+    else:
+        made = functions.call(expr, [form for form, _ in parts], scope)
+    if made is None:
+        return None
+    own, scope.raised = scope.raised, []
+    fails = [fails for _, fails in parts]
+    if own:
+        value = made.as_value()
+        fails.append(and_(not_(value.null), or_(*own)))
+        made = Value(value.type, value.value, or_(value.null, *own))
+    return made, or_(*fails)
+
+
+_OF_ALL = frozenset(("+", "-", "*", "/", "//", "%", "neg", "abs", "=", "<>", "<", "<=", ">", ">=", "$total"))
 
 
 def _literal(literal: Literal) -> Form | None:

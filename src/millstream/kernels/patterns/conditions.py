@@ -10,11 +10,24 @@ import numpy.typing as npt
 
 from millstream.expressions.kernel.coded_text import NotCompilable, on_codes
 from millstream.expressions.kernel.source import KernelExpr, to_kernel_source
-from millstream.expressions.nodes import Call, Cast, Column, Expr, Literal
+from millstream.expressions.nodes import (
+    Call,
+    Cast,
+    Column,
+    Expr,
+    Literal,
+    columns_of,
+    conjunction,
+    conjuncts,
+    told,
+    transform,
+)
 from millstream.kernels.batch import Ints
 from millstream.kernels.jit import as_input
 from millstream.kernels.source.objects import compile_objects
-from millstream.types import BIGINT, DOUBLE, INTEGER, SqlType
+from millstream.plan.patterns.search import Search
+from millstream.records import dataclass
+from millstream.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, SqlType
 
 _READ_BY_MAKERS = {"round": 1}
 """Functions whose source depends on the values of their constant arguments, from which one on."""
@@ -94,6 +107,43 @@ class Constants:
             return Column(type_, f"constant f{len(self._floats) - 1}")
         self._whole.append(value)
         return Column(type_, f"constant i{len(self._whole) - 1}")
+
+
+@dataclass
+class Doubt:
+    """A part of a condition that may fail: whether it does for the values that the condition reads, how it is written,
+    and the values to show, each by its places among these: two are the halves of a sum."""
+
+    fails: Callable[[list[Any]], bool]
+    said: str
+    shown: dict[str, tuple[int, ...]]
+
+
+def doubts_of(search: Search, condition: Expr, read: list[str]) -> tuple[Doubt, ...]:
+    """The parts of a condition, over values with these names, that are taken as false where they fail."""
+    parts = conjuncts(condition)
+    tried = [part for part in parts if isinstance(part, Call) and part.fn == "$passing"]
+    sure = tuple(part for part in parts if part not in tried)
+    places = {name: i for i, name in enumerate(read)}
+    found = []
+    for part in tried:
+        shown: dict[str, tuple[int, ...]] = {}
+        halves: set[str] = set()
+
+        def as_said(each: Expr, shown: dict[str, tuple[int, ...]] = shown, halves: set[str] = halves) -> Expr:
+            if isinstance(each, Call) and each.fn == "$total":
+                high, low, *_ = (column for column in each.args if isinstance(column, Column))
+                shown[told(high)] = places[high.name], places[low.name]
+                halves |= {high.name, low.name}
+                return Column(each.type, told(high))
+            return each
+
+        said = search.spelled(transform(part.args[0], as_said))
+        for name in sorted(columns_of(part) - halves):
+            shown[search.spelled(Column(search.values[name], name))] = (places[name],)
+        fails = conjunction((*sure, Call(BOOLEAN, "$failed", part.args)))
+        found.append(Doubt(evaluated(fails, places), said, shown))
+    return tuple(found)
 
 
 def evaluated(condition: Expr, places: Mapping[str, int]) -> Callable[[list[Any]], bool]:

@@ -67,7 +67,9 @@ class MatchKernel:
     def __init__(self, spec: MatchSpec, general: bool = False) -> None:
         self.spec = spec
         self.search = spec.search
-        self.machine = machine_for(spec.search, general)
+        self.machine = (
+            machine_for(spec.search, general) if not spec.failed else ThreadMachine(by_condition(spec.search), True)
+        )
         self._keys = [spec.input.index(key) for key in spec.keys]
         self._key_types = [spec.input[key].type for key in spec.keys]
         self._columns = {name: spec.input.index(name) for name in needed_columns(spec.search)}
@@ -98,7 +100,7 @@ class MatchKernel:
             is_due = upto == FOREVER or self.machine.due(state.machine) < upto
             state.ledger.touch(self._live(state) if is_due else slots, self._size(state))
         found = self.machine.advance(state.machine, log, since, upto)
-        output = self._batch(state, found, batch.upto)
+        output = self._reported(batch.upto) if self.spec.failed else self._batch(state, found, batch.upto)
         self._forget(state)
         return output
 
@@ -133,6 +135,15 @@ class MatchKernel:
             schema=self.spec.output.arrow,
         )
         return Batch(rows, found.time, found.seq, upto)
+
+    def _reported(self, upto: int) -> Batch:
+        """The conditions that could not be computed, in order of time."""
+        assert isinstance(self.machine, ThreadMachine)
+        found = sorted(self.machine.reported, key=lambda each: (each.time, each.seq))
+        columns = [pa.array([each.error for each in found], pa.string()), pa.array([e.row for e in found], pa.string())]
+        rows = pa.RecordBatch.from_arrays(columns, schema=self.spec.output.arrow)
+        time, seq = (np.array(values, np.int64) for values in ([e.time for e in found], [e.seq for e in found]))
+        return Batch(rows, time, seq, upto)
 
     def _column(self, state: MatchState, name: str, values: Array, ok: Bools) -> pa.Array:
         value = self.search.named.get(name)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from millstream.kernels.one_input import OneInput
 from millstream.kernels.registry import register
+from millstream.plan.failed import FAILED_SCHEMA
 from millstream.plan.patterns.search import Search
 from millstream.records import dataclass
 from millstream.schema import Schema
@@ -21,13 +23,15 @@ class MatchSpec(OneInput):
     """The matches of a pattern in each partition, as they become certain."""
 
     search: Search
+    failed: bool = field(default=False, metadata={"later": True})
+    """what is given out instead: the combinations of rows of which a condition could not be computed"""
 
     def __post_init__(self) -> None:
         _ = self.output
 
     @cached_property
     def output(self) -> Schema:
-        return self.search.output(self.input)
+        return FAILED_SCHEMA if self.failed else self.search.output(self.input)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -41,4 +45,6 @@ class MatchSpec(OneInput):
     def describe(self) -> str:
         from millstream.kernels.patterns.kernel import describe_machine
 
+        if self.failed:
+            return f"Failed conditions of match {self.search}"
         return f"match {self.search} ({describe_machine(self.search)})"

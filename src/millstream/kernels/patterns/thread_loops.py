@@ -31,6 +31,7 @@ from millstream.kernels.patterns.thread_parts import (
     EACH,
     EMPTY,
     LANES,
+    REPORTS,
     SEEK,
     SHARED,
     SKIP,
@@ -243,6 +244,9 @@ def run(
                     n += 1
                 # Every thread in order of preference; those that live on are written to `then`.
                 p = at if phase == ROW else -1
+                if REPORTS:
+                    meta[CLOCK] = clock
+                    meta[NUMBERED] = numbered
                 low = -1
                 high = FOREVER
                 if EACH:

@@ -21,6 +21,8 @@ UNMATCHED = False
 EMPTY = True
 EACH = False
 SEEK = False
+REPORTS = False
+"""Whether conditions that cannot be computed are reported: then whoever is asked wants to know the time."""
 SKIP = 0
 """0: behind the last row, 1: to the next row, 2: to the first of some variables, 3: to the last of them."""
 

@@ -32,7 +32,7 @@ from millstream.kernels.patterns.machine import (
 )
 from millstream.kernels.patterns.program import Instructions
 from millstream.kernels.patterns.replay import Matches, replayed
-from millstream.kernels.patterns.row_by_row import RowByRow
+from millstream.kernels.patterns.row_by_row import Report, RowByRow
 from millstream.kernels.patterns.telling import told_by_loop
 from millstream.kernels.patterns.thread_state import FIRST_ROOM, MOST_WAYS, ThreadState
 from millstream.kernels.patterns.threads_source import generate
@@ -48,10 +48,12 @@ class ThreadMachine:
 
     needs_rows = True
 
-    def __init__(self, search: Search) -> None:
+    def __init__(self, search: Search, reporting: bool = False) -> None:
         self.search = search
+        self.reported: list[Report] = []
+        """what the last call of `advance` could not compute, if that is wanted"""
         self._columns = needed_columns(search)
-        self.generated = generate(search, {name: 2 * i for i, name in enumerate(self._columns)})
+        self.generated = generate(search, {name: 2 * i for i, name in enumerate(self._columns)}, reporting)
         self._lanes = self.generated.lanes
         source = self.generated.source
         self._run, self._tell = (compile_kernel(source, name) for name in ("run", "tell"))
@@ -72,6 +74,7 @@ class ThreadMachine:
 
     def advance(self, state: ThreadState, log: RowLog, since: int, upto: int) -> Found:
         state.hold(log.slots)
+        self.reported = []
         touched, first_new = self._touched(state, log, since, upto)
         if not len(touched):
             return nothing_found(self.search)
@@ -88,7 +91,8 @@ class ThreadMachine:
         state.meta[loops.IDS] = 0
         most = self.search.given.most
         limits = np.array([self.search.within or 0, -1 if most is None else most])
-        ask = RowByRow(self.search, self.generated, log) if self.generated.asked else None
+        ask = RowByRow(self.search, self.generated, log, state.meta) if self.generated.asked else None
+        self.reported = [] if ask is None else ask.reported
         constants = self.generated.constants.arrays(log.code_of)
         far = tuple(log.link(way * shift) for shift in far_shifts(self.search) for way in (-1, 1))
         env = (log.next, log.prev, far, log.labels, *constants, cols, ask)

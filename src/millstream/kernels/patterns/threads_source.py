@@ -18,7 +18,7 @@ from millstream.kernels.accumulators import imports
 from millstream.kernels.batch import Ints
 from millstream.kernels.jit import source_of
 from millstream.kernels.patterns import thread_loops, thread_parts
-from millstream.kernels.patterns.conditions import Constants, evaluated
+from millstream.kernels.patterns.conditions import Constants, Doubt, doubts_of, evaluated
 from millstream.kernels.patterns.machine import ahead
 from millstream.kernels.patterns.program import ACCEPT, CHECK, FAIL, SPLIT, TAKE, TRY, WIDTH, Instructions, instructions
 from millstream.kernels.patterns.registers import Group, MatchRegisters, is_marked, shifted
@@ -55,22 +55,25 @@ class ThreadLoops:
     """why not all conditions are compiled"""
     together: bool = False
     """whether attempts run at the same time"""
+    doubts: list[tuple[Doubt, ...]] = field(default_factory=list)
+    """of each condition in Python, its parts that may fail, if that is to be reported"""
 
 
-def generate(search: Search, columns: dict[str, int]) -> ThreadLoops:
+def generate(search: Search, columns: dict[str, int], reporting: bool = False) -> ThreadLoops:
     """The source for a search over columns whose arrays are at these places."""
-    return _Source(search, columns).generated()
+    return _Source(search, columns, reporting).generated()
 
 
 class _Source:
-    def __init__(self, search: Search, columns: dict[str, int]) -> None:
-        self._search, self._columns = search, columns
+    def __init__(self, search: Search, columns: dict[str, int], reporting: bool) -> None:
+        self._search, self._columns, self._reporting = search, columns, reporting
         self._program = instructions(search.pattern, search.variables)
         self._conditions: dict[int, Expr] = {search.variables.index(name): expr for name, expr in search.conditions}
         self._constants = Constants()
         self._helpers: set[str] = set()
         self._asked: list[Callable[[list[Any]], bool]] = []
         self._asked_types: list[list[tuple[SqlType, str] | None]] = []
+        self._doubts: list[tuple[Doubt, ...]] = []
         self._reason: str | None = None
         self._reads_start = False
         self._reads = {v: self._kept(columns_of(expr), v) for v, expr in self._conditions.items()}
@@ -105,7 +108,7 @@ class _Source:
             "BOUNDED": search.within is not None, "TIMEOUTS": search.timeouts,
             "UNMATCHED": search.given.rows == "all" and search.given.unmatched, "EMPTY": search.given.empty,
             "EACH": search.given.rows == "each", "SEEK": search.given.rows == "each" and search.given.seek,
-            "SKIP": _SKIPS[search.skip.to],
+            "SKIP": _SKIPS[search.skip.to], "REPORTS": self._reporting,
         }  # fmt: skip
         targets = [search.variables.index(name) for name in search.skip.variables if name in search.variables]
         parts = [
@@ -124,7 +127,7 @@ class _Source:
         text = "\n\n".join(part for part in parts if part)
         return ThreadLoops(
             f"import numpy as np\n{imports(text)}\n{text}", self._program, lanes, told, marks, relevant,
-            self._constants, self._asked, self._asked_types, self._reason, together,
+            self._constants, self._asked, self._asked_types, self._reason, together, self._doubts,
         )  # fmt: skip
 
     def _may_fail_silently(self) -> bool:
@@ -187,7 +190,10 @@ class _Source:
         read = sorted(columns_of(condition))
         names = {name: f"x{i}" for i, name in enumerate(read)}
         loads = [line for name in read for line in self._load(name, names[name], v, regs, fregs)]
+        doubts = doubts_of(self._search, condition, read) if self._reporting else ()
         try:
+            if doubts:
+                raise NotCompilable("what cannot be computed is reported")
             for name in read:
                 self._require_compilable(name)
             place = f"variable {v}" if v is not None else condition
@@ -195,6 +201,7 @@ class _Source:
         except NotCompilable as reason:
             self._reason = self._reason or str(reason)
             self._asked.append(evaluated(condition, {name: i for i, name in enumerate(read)}))
+            self._doubts.append(doubts)
             self._asked_types.append([None if self._is_replayed(name) else self._typed(name) for name in read])
             values = "".join(f"v_{name}, " for name in names.values())
             nulls = "".join(f"n_{name}, " for name in names.values())

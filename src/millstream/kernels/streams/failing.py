@@ -104,12 +104,15 @@ def _told(batch: Batch, failing: list[Expr]) -> Batch:
 def _read(expr: Expr, row: dict[str, Any]) -> dict[str, Any]:
     """The values that an expression reads, in the words of the query."""
     values: dict[str, Any] = {}
+    flags: set[str] = set()
     for part in walk(expr):
         match part:
             case Call(fn="$total", args=(Column() as high, Column() as low, *_)):
                 units = row[high.name] * 2**32 + row[low.name]
                 values[told(high)] = str(Decimal(units).scaleb(-part.type.scale)) if part.type.scale else units
-            case Column(name=name):
+            case Call(fn="$sound", args=(Column() as flag, *_)):
+                flags.add(flag.name)
+            case Column(name=name) if name not in flags:
                 values.setdefault(told(part), row[name])
     return dict(sorted(values.items()))
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Literal as OneOf
 
 from millstream.expressions.nodes import Expr
@@ -131,6 +132,22 @@ def walk_pattern(pattern: Pattern) -> Iterator[Pattern]:
     yield pattern
     for part in pattern.parts():
         yield from walk_pattern(part)
+
+
+def changed_checks(pattern: Pattern, change: Callable[[Expr], Expr]) -> Pattern:
+    """The pattern with other conditions in its checks."""
+    match pattern:
+        case Check(condition=condition):
+            return Check(change(condition))
+        case Sequence(items=items):
+            return Sequence(tuple(changed_checks(item, change) for item in items))
+        case Either(options=options):
+            return Either(tuple(changed_checks(option, change) for option in options))
+        case Permute(items=items):
+            return Permute(tuple(changed_checks(item, change) for item in items))
+        case Repeat(body=body) | Excluded(body=body):
+            return replace(pattern, body=changed_checks(body, change))
+    return pattern
 
 
 def least_rows(pattern: Pattern) -> int:

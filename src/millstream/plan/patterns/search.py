@@ -20,17 +20,7 @@ from typing import Literal as OneOf
 from millstream.expressions.nodes import Column, Expr, columns_of, transform
 from millstream.plan.aggregate_calls import AggregateCall, MatchRows
 from millstream.plan.node import Kind, Node, Unary, listed, require_names
-from millstream.plan.patterns.expressions import (
-    Check,
-    Either,
-    Excluded,
-    Pattern,
-    Permute,
-    Repeat,
-    Sequence,
-    Variable,
-    walk_pattern,
-)
+from millstream.plan.patterns.expressions import Check, Pattern, Variable, changed_checks, walk_pattern
 from millstream.plan.window_tables import length_text
 from millstream.records import dataclass
 from millstream.schema import Field, Schema
@@ -235,7 +225,8 @@ class Search:
         return Schema((*kept, *(Field(name, self.values[name]) for name in self.columns)))
 
     def __str__(self) -> str:
-        parts = [f"({self._spelled_checks(self.pattern)})"]
+        spelled = changed_checks(self.pattern, lambda condition: Column(BOOLEAN, self.spelled(condition)))
+        parts = [f"({spelled})"]
         if self.keys:
             parts.append(f"by {listed(self.keys)}")
         if self.within is not None:
@@ -248,20 +239,6 @@ class Search:
         conditions = [f"{name} AS {self.spelled(condition)}" for name, condition in self.conditions]
         given = [f"{name} := {self._told(name)}" if name in self.named else name for name in self.columns]
         return " ".join(parts) + "".join(f"; {text}" for text in (", ".join(conditions), ", ".join(given)) if text)
-
-    def _spelled_checks(self, pattern: Pattern) -> Pattern:
-        match pattern:
-            case Check(condition=condition):
-                return Check(Column(BOOLEAN, self.spelled(condition)))
-            case Sequence(items=items):
-                return Sequence(tuple(map(self._spelled_checks, items)))
-            case Either(options=options):
-                return Either(tuple(map(self._spelled_checks, options)))
-            case Permute(items=items):
-                return Permute(tuple(map(self._spelled_checks, items)))
-            case Repeat(body=body) | Excluded(body=body):
-                return replace(pattern, body=self._spelled_checks(body))
-        return pattern
 
     def spelled(self, condition: Expr) -> str:
         """A condition in which columns are written as what they stand for."""
