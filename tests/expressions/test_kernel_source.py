@@ -49,6 +49,25 @@ def test_cast(source: SqlType, target: SqlType, safe: bool) -> None:
     check(cast(Column(source, "x0"), target, safe), [source])
 
 
+@pytest.mark.parametrize("caught", ["try", "$failed"])
+def test_what_fails_is_caught(caught: str) -> None:
+    a, b, f = Column(BIGINT, "x0"), Column(BIGINT, "x1"), Column(DOUBLE, "x2")
+    sums = resolve("*", (resolve("+", (a, b)), a))
+    exprs = [
+        *(resolve(fn, (a, b)) for fn in ("+", "-", "*", "//", "%")),
+        *(resolve(fn, (a,)) for fn in ("neg", "abs")),
+        sums,
+        resolve(">", (sums, b)),
+        resolve("/", (a, resolve("-", (b, a)))),
+        cast(resolve("+", (a, b)), INTEGER),
+        cast(f, BIGINT),
+    ]
+    for expr in exprs:
+        assert check(resolve(caught, (expr,)), [BIGINT, BIGINT, DOUBLE])
+    # of these, a part may have a value although an argument fails
+    assert source_of(resolve(caught, (resolve("coalesce", (sums, b)),)), schema_of([BIGINT, BIGINT])) is None
+
+
 def test_the_table_says_which_functions_have_a_kernel_form() -> None:
     assert {name for name, function in FUNCTIONS.items() if function.kernel} - NO_MAKER == set(MAKERS) - NO_MAKER
 

@@ -18,8 +18,8 @@ _FLAG = "$failed"
 
 
 def decided_above(node: P.Node) -> P.Node:
-    """The plan in which no expression of NEXT, FOLD and DEFINE fails. Filters and projections that may fail stay outside of
-    automata, which could not leave out a row."""
+    """The plan in which no expression of NEXT, FOLD and DEFINE fails. Filters and projections that may fail stay
+    outside of automata, which could not leave out a row."""
     return _decided(node, any(isinstance(part, Next | Fold) for part in P.walk(node)))
 
 
@@ -63,8 +63,8 @@ def _of_next(node: Next, condition: Expr) -> P.Node:
 
 
 def _of_fold(node: Fold) -> P.Node:
-    """What was folded so far ends with the event that it cannot be computed with: that is given out with a flag, and the
-    next event that could follow ends it."""
+    """What was folded so far ends with the event that it cannot be computed with: that is given out with a flag, and
+    the next event that could follow ends it."""
     sure, doubtful = ((), ()) if node.condition is None else _divided(node.condition)
     goes_on = [] if node.continues is None or not can_fail(node.continues) else [node.continues]
     changes = [becomes for _, _, becomes in node.updates if can_fail(becomes)]

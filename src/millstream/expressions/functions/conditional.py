@@ -116,4 +116,4 @@ define("$sound(flag [, ...])", lambda args: Call(BOOLEAN, "$sound", args),
 # a sum from its sum_high and sum_low, so that its overflow is the failure of a row; the keys behind them are for
 # ERRORS(query)
 define("$total(high, low [, ...])", _total, duckdb=_total_text("HUGEINT"), spark=_total_text("DECIMAL(19, 0)"),
-       fails=always)  # fmt: skip
+       fails=always, kernel=True)  # fmt: skip
