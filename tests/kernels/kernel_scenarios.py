@@ -363,7 +363,8 @@ def program_scenarios(draw: st.DrawFn) -> Scenario:
     schema = Schema((COLUMNS["k"], *(Field(f"a{i}", field.type) for i, field in enumerate(program.parameters))))
     args = tuple(f"a{i}" for i in range(len(program.parameters)))
     results = tuple(f"r{i}" for i in range(len(program.result)))
-    spec = AggregateSpec(schema, draw(st.sampled_from([(), ("k",)])), program, args, mode, results)
+    failing = draw(st.sampled_from(["stop", "skip"]))
+    spec = AggregateSpec(schema, draw(st.sampled_from([(), ("k",)])), program, args, mode, results, failing=failing)
     batch = draw(ordered(schema, 12, wild=False))
     # Small values, which do not overflow; which statement would overflow first depends on nothing else.
     tuples = draw(tuples_for(program, len(batch)))

@@ -14,6 +14,8 @@ from millstream.expressions.nodes import (
 )  # fmt: skip
 from millstream.kernels.compute import ComputeStage
 from millstream.kernels.patterns.spec import MatchSpec
+from millstream.kernels.programs.spec import AggregateSpec, GroupSpec
+from millstream.kernels.programs.undoing import can_leave_out
 from millstream.kernels.relations.join import JoinSpec
 from millstream.kernels.streams.failing import LenientStage
 from millstream.kernels.streams.merge import MergeSpec
@@ -48,6 +50,10 @@ def without_failing_rows(node: Physical) -> Physical:
             return replace(node, over=over, spec=replace(spec, residual=_tried(residual)))
         case Apply(over=over, spec=JoinSpec() as spec):
             return replace(node, over=tuple(without_failing_rows(_with_tried_keys(child, spec)) for child in over))
+        case Apply(over=over, spec=AggregateSpec() | GroupSpec() as spec):
+            if spec.failing == "stop" and spec.program is not None and can_leave_out(spec.program, spec.mode):
+                spec = replace(spec, failing="skip")
+            return replace(node, over=tuple(map(without_failing_rows, over)), spec=spec)
         case Apply(over=over):
             return replace(node, over=tuple(map(without_failing_rows, over)))
     return node
@@ -69,6 +75,8 @@ def failed_rows(plan: Physical) -> Physical | None:
             found |= dict.fromkeys(_failing_keys(node))
         if isinstance(node, Apply) and isinstance(node.spec, MatchSpec) and _is_tried(node.spec.search):
             found[Apply(FAILED_SCHEMA, node.over, replace(node.spec, failed=True))] = None
+        if isinstance(node, Apply) and isinstance(node.spec, AggregateSpec | GroupSpec) and node.spec.failing == "skip":
+            found[Apply(FAILED_SCHEMA, node.over, replace(node.spec, failing="report"))] = None
         if isinstance(node, TableJoin):
             found |= dict.fromkeys(_failing_matches(node))
     if len(found) < 2:

@@ -21,11 +21,13 @@ from millstream.kernels.programs.factored import FactoredEngine, Part
 from millstream.kernels.programs.factors import factors
 from millstream.kernels.programs.rows import RowEngine
 from millstream.kernels.programs.spec import AggregateSpec, GroupSpec
+from millstream.kernels.programs.undoing import UndoingEngine, UndoingState
 from millstream.kernels.saving.content import Content, Few, Ledger, Slots, struct
 from millstream.kernels.saving.lists import lists, unlisted
 from millstream.kernels.saving.signatures import signature_of
 from millstream.kernels.saving.snapshots import Saved
 from millstream.kernels.saving.states import load_keys
+from millstream.kernels.streams.failing import failed_batch
 from millstream.kernels.streams.yields import last_in_slots
 from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.programs.nodes import WINDOW, Program
@@ -59,6 +61,8 @@ class AggregateState:
     ends: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     firsts: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     ledger: Ledger = field(default_factory=Ledger)
+    failed: Batch | None = None
+    """rows that were left out by the last step, if these are what is given out"""
 
 
 def engine_of(program: Program, mode: Mode, keyed: bool) -> Engine:
@@ -129,6 +133,9 @@ class AggregateKernel:
             self.engine = engine_of_calls(spec.calls, spec.input, keyed=True)
         else:
             self.engine = engine_of(spec.program, spec.mode, keyed=bool(spec.keys))
+        if spec.failing != "stop":
+            self.engine = UndoingEngine(self.engine)
+        self._output = replace(spec, failing="skip").output.arrow
         self._keys = [spec.input.index(key) for key in spec.keys]
         self._args = [spec.input.index(arg) for arg in spec.args]
         self._active = isinstance(spec.mode, Sliding) and spec.mode.active
@@ -143,6 +150,12 @@ class AggregateKernel:
         return AggregateState(KeyTable(self._types) if self._types else None, groups)
 
     def step(self, state: AggregateState, batch: Batch) -> Batch:
+        made = self._stepped(state, batch)
+        if self.spec.failing != "report":
+            return made
+        return state.failed or Batch.empty(self.spec.output.arrow, batch.upto)
+
+    def _stepped(self, state: AggregateState, batch: Batch) -> Batch:
         state.upto = max(state.upto, batch.upto)
         if self._slot is not None:
             batch = self._ended(state, batch, self._slot)
@@ -153,6 +166,8 @@ class AggregateKernel:
             ids = np.arange(state.next_id, state.next_id + len(batch), dtype=np.int64)
         args = [batch.rows.column(index) for index in self._args]
         returned = self.engine.arrive(state.groups, slots, batch.time, ids, args, state.upto)
+        if self.spec.failing == "report":
+            state.failed = self._failed(state, batch)
         state.ledger.touch(slots, self._size(state))
         if self._active:
             return self._with_expired(state, batch, returned)
@@ -167,6 +182,16 @@ class AggregateKernel:
             chosen = batch if every else batch.take(returned.origin)
         return self._batch(chosen.rows.columns, returned, chosen.time, chosen.seq, batch.upto)
 
+    def _failed(self, state: AggregateState, batch: Batch) -> Batch | None:
+        """The rows that the engine left out, with the values of its arguments."""
+        assert isinstance(state.groups, UndoingState)
+        if not state.groups.failed:
+            return None
+        failed = batch.take(np.array([place for place, _ in state.groups.failed]))
+        names = sorted({*self.spec.keys, *self.spec.args})
+        rows = [{name: row[name] for name in names} for row in failed.rows.to_pylist()]
+        return failed_batch(failed, [message for _, message in state.groups.failed], rows)
+
     def _slots(self, state: AggregateState, batch: Batch) -> npt.NDArray[np.int32]:
         if state.keys is None or not len(batch):
             return _one_slot(len(batch))
@@ -176,7 +201,7 @@ class AggregateKernel:
         return 1 if state.keys is None else state.keys.size
 
     def _batch(self, columns: Sequence[pa.Array], returned: Returned, time: Ints, seq: Ints, upto: int) -> Batch:
-        rows = pa.RecordBatch.from_arrays([*columns, *returned.columns], schema=self.spec.output.arrow)
+        rows = pa.RecordBatch.from_arrays([*columns, *returned.columns], schema=self._output)
         return Batch(rows, time, seq, upto)
 
     # -- slots of time ---------------------------------------------------------------------------------------------

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from millstream.kernels.one_input import OneInput
 from millstream.kernels.registry import register
 from millstream.plan.aggregate_calls import AggregateCall
+from millstream.plan.failed import FAILED_SCHEMA
 from millstream.plan.node import by_told
 from millstream.plan.programs.modes import Closing, Mode, Sliding
 from millstream.plan.programs.nodes import Program
@@ -19,6 +21,10 @@ from millstream.schema import Field, Schema
 
 if TYPE_CHECKING:
     from millstream.kernels.programs.kernel import AggregateKernel
+
+
+Failing = Literal["stop", "skip", "report"]
+"""What becomes of a row that a program fails on: it is an error, or left out; or such rows are what is given out."""
 
 
 @register
@@ -37,6 +43,7 @@ class AggregateSpec(OneInput):
     mode: Mode
     results: tuple[str, ...]
     ends: str | None = None
+    failing: Failing = field(default="stop", metadata={"later": True})
 
     def __post_init__(self) -> None:
         if tuple(self.input[name].type for name in self.args) != tuple(field.type for field in self.program.parameters):
@@ -51,6 +58,8 @@ class AggregateSpec(OneInput):
 
     @cached_property
     def output(self) -> Schema:
+        if self.failing == "report":
+            return FAILED_SCHEMA
         results = (Field(name, field.type) for name, field in zip(self.results, self.program.result, strict=True))
         given = self.input.fields if self.ends is None else tuple(self.input[key] for key in self.keys)
         return Schema((*given, *results))
@@ -61,6 +70,8 @@ class AggregateSpec(OneInput):
         return AggregateKernel(self)
 
     def describe(self) -> str:
+        if self.failing == "report":
+            return f"Failed rows of: {replace(self, failing='skip').describe()}"
         return f"{self.program.name}({', '.join(self.args)}){by_told(self.keys)} {self.mode} ({self._path()})"
 
     def _path(self) -> str:
@@ -76,6 +87,7 @@ class GroupSpec(OneInput):
     keys: tuple[str, ...]
     calls: tuple[AggregateCall[str], ...]
     ends: str
+    failing: Failing = field(default="stop", metadata={"later": True})
     mode = Closing()
 
     def __post_init__(self) -> None:
@@ -90,6 +102,8 @@ class GroupSpec(OneInput):
 
     @cached_property
     def output(self) -> Schema:
+        if self.failing == "report":
+            return FAILED_SCHEMA
         results = (field for call in self.calls for field in call.fields)
         return Schema((*(self.input[key] for key in self.keys), *results))
 
@@ -105,6 +119,8 @@ class GroupSpec(OneInput):
         return AggregateKernel(self)
 
     def describe(self) -> str:
+        if self.failing == "report":
+            return f"Failed rows of: {replace(self, failing='skip').describe()}"
         results = [name for call in self.calls if call.program is not None for name in call.names]
         path = "compiled" if self.program is None else path_of(self.program, self.mode, results)
         if path.startswith("row by row") and len(results) < len(self.output) - len(self.keys):

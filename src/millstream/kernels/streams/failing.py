@@ -92,10 +92,13 @@ def failing_places(compute: ComputeStage, rows: pa.RecordBatch) -> dict[int, Exp
 def _told(batch: Batch, failing: list[Expr]) -> Batch:
     """Failed rows as what ERRORS(q) shows of them: the values that could not be computed with."""
     rows = batch.rows.to_pylist()
-    texts = [
-        json.dumps(_read(expr, row), default=str, ensure_ascii=False) for row, expr in zip(rows, failing, strict=True)
-    ]
     reasons = [f"cannot evaluate {told(expr)}" for expr in failing]
+    return failed_batch(batch, reasons, [_read(expr, row) for row, expr in zip(rows, failing, strict=True)])
+
+
+def failed_batch(batch: Batch, reasons: list[str], values: list[dict[str, Any]]) -> Batch:
+    """What ERRORS(q) shows of rows at their times."""
+    texts = [json.dumps(each, default=str, ensure_ascii=False) for each in values]
     columns = [pa.array(reasons, pa.string()), pa.array(texts, pa.string())]
     shown = pa.RecordBatch.from_arrays(columns, schema=FAILED_SCHEMA.arrow)
     return replace(batch.with_rows(shown), other=None)
