@@ -247,8 +247,6 @@ def nested_fault(type_: SqlType) -> str | None:
     names = [name.lower() for name, _ in type_.fields]
     if twice := next((name for name in names if names.count(name) > 1), None):
         return f"two fields {twice}"
-    if type_.element is not None and type_.element.is_array:
-        return "arrays of arrays are not supported"
     if INTERVAL in type_.parts:
         return f"{type_.name.lower()}s of intervals are not supported"
     if type_.is_map and type_.parts[0] == NULL:

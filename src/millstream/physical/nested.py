@@ -47,11 +47,6 @@ def refuse_nested(node: P.Node) -> None:
     """NestedError if an operator would compare nested values, or hold them in a form that they do not have."""
     if isinstance(node, P.Filter | P.Project):
         return
-    if isinstance(node, R.Summarize):
-        made = [field.name for field in node.schema if field.type.is_nested and field.name not in node.keys]
-        for name in (full.rpartition(".")[2] for full in made):
-            hint = "it works on windows that end: FROM TUMBLE(…) GROUP BY …, window_end"
-            raise _fault(name, f"{name} is not supported over a relation", hint)
     if node.kind is Kind.RELATION:
         _refuse(node.schema, "a relation cannot hold")
     elif isinstance(node, Ties):
@@ -72,15 +67,22 @@ def with_codes(node: P.Node) -> P.Node:
     names = frozenset(
         field.name for below in inputs for field in below.schema if field.type.is_nested and _is_coded(node, field.name)
     )
-    if not names:
+    if not names and not _makes_nested(node):
         return node
     below = {id(each): _encoded(each, names) for each in inputs}
     try:
         changed = {f.name: _changed(getattr(node, f.name), below, names) for f in fields(node)}
+        if isinstance(node, R.Summarize):
+            changed["calls"] = tuple(map(_in_bytes, node.calls))
         coded: P.Node = replace(node, **changed)
     except (ValueError, KeyError):
         return node  # it computes with such values, which is refused with a reason
     return _decoded(coded, node.schema)
+
+
+def _makes_nested(node: P.Node) -> bool:
+    """Whether aggregates over a relation make nested values: their results are compared."""
+    return isinstance(node, R.Summarize) and any(type_.is_nested for call in node.calls for type_ in call.types)
 
 
 def _is_coded(node: P.Node, name: str) -> bool:
@@ -98,9 +100,14 @@ def _changed(value: Any, below: Mapping[int, P.Node], names: frozenset[str]) -> 
         return below.get(id(value), value)
     if isinstance(value, tuple):
         return tuple(_changed(part, below, names) for part in value)
-    if isinstance(value, AggregateCall) and value.fn in BESIDE and value.type.is_nested:
-        return replace(value, types=(BLOB,))
+    if isinstance(value, AggregateCall) and value.fn in BESIDE:
+        return _in_bytes(value)
     return _of_codes(value, names) if isinstance(value, Expr) else value
+
+
+def _in_bytes(call: AggregateCall[str]) -> AggregateCall[str]:
+    """An aggregate that gives bytes of nested values."""
+    return replace(call, types=tuple(BLOB if type_.is_nested else type_ for type_ in call.types))
 
 
 def _of_codes(expr: Expr, names: frozenset[str]) -> Expr:

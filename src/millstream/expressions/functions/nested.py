@@ -11,7 +11,6 @@ from millstream.expressions.nodes import Call, Expr, Literal
 from millstream.types import ARRAY, BIGINT, BOOLEAN, MAP, STRUCT, VARCHAR, SqlType, nested_fault
 
 _HINTS = {
-    "arrays of arrays": "keep the inner ones as JSON text",
     "of intervals": "keep their length: epoch_us(…)",
     "two fields": "give each field a name of its own",
     "empty map": "map(CAST([] AS VARCHAR[]), CAST([] AS INT[]))",

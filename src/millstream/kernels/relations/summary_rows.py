@@ -13,6 +13,7 @@ from dataclasses import field
 import numpy as np
 import pyarrow as pa
 
+from millstream.expressions.nested_codes import decode, encode
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
 from millstream.kernels.keys import KeyTable
 from millstream.kernels.programs.kernel import engine_of_calls
@@ -87,6 +88,19 @@ class RowSummaryKernel:
         self._keys = [spec.input.index(key) for key in spec.by]
         self._args = [spec.input.index(arg) for call in spec.calls for arg in call.args]
         self._made = [field.type for field in spec.made.fields[len(spec.by) :]]
+        # programs take and return nested values, which rows of relations have as bytes
+        self._taken = [
+            field.type if call.program is not None else None
+            for call in spec.calls
+            for field in (
+                call.program.parameters if call.program is not None else map(spec.input.__getitem__, call.args)
+            )
+        ]
+        self._returned = [
+            type_
+            for call in spec.calls
+            for type_ in (call.types if call.program is None else tuple(field.type for field in call.program.result))
+        ]
 
     def open(self) -> RowSummaryState:
         spec = self.spec
@@ -236,11 +250,19 @@ class RowSummaryKernel:
         none = np.zeros(len(slots), dtype=np.int64)
         ids = np.arange(len(slots)) if self.engine.numbers_tuples else none[:0]
         groups = self.engine.open()
-        self.engine.arrive(groups, slots, none, ids, [rows.column(index) for index in self._args], BEGIN)
+        args = [
+            decode(rows.column(index), type_) if type_ is not None and type_.is_nested else rows.column(index)
+            for index, type_ in zip(self._args, self._taken, strict=True)
+        ]
+        self.engine.arrive(groups, slots, none, ids, args, BEGIN)
         returned = self.engine.close(groups, np.arange(len(there), dtype=np.int64))
         assert returned.origin is not None and state.results is not None
         if len(returned.origin):
-            codes = state.results.encode(returned.columns).tolist()
+            columns = [
+                encode(column, type_) if type_.is_nested else column
+                for column, type_ in zip(returned.columns, self._returned, strict=True)
+            ]
+            codes = state.results.encode(columns).tolist()
             for place, code in zip(returned.origin.tolist(), codes, strict=True):
                 results[there[place]].append(code)
             for codes_of in results:
