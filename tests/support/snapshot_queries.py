@@ -179,8 +179,8 @@ class QueryWriter:
         for _ in range(self.chance.randint(1, 3)):
             number = self.chance.choice(columns.numbers)
             calls = ["count(*)", "count({})", "sum({})", "avg({})", "min({})", "max({})", "count(DISTINCT {})",
-                     "sum(DISTINCT {})", "median({})", "sum({0}) FILTER (WHERE {0} > 1)", "array_agg({0} ORDER BY {0})[2]",
-                     "len(array_agg({}))"]  # fmt: skip
+                     "sum(DISTINCT {})", "median({})", "sum({0}) FILTER (WHERE {0} > 1)",
+                     "array_agg({0} ORDER BY {0})[2]", "len(array_agg({}))"]  # fmt: skip
             call = self.chance.choice(calls).format(number)
             if columns.texts and self.chance.random() < 0.1:
                 call = f"{self.chance.choice(['min', 'max'])}({self.chance.choice(columns.texts)})"
