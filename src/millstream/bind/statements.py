@@ -381,18 +381,21 @@ def _push(node: exp.Insert, stream: StreamDef, context: Context) -> PushRows:
     width = len(named) if any(item.is_star for item in items) else len(items)
     if width != len(named):
         context.fail(f"{len(named)} columns are expected, got {width} values", node)
-    aliases = [f"c{i}" for i in range(width)]
+    if twice := next((name for name in named if [each.lower() for each in named].count(name.lower()) > 1), None):
+        context.fail(f"column {twice} is named twice", node.this)
+    # errors of the store name these
+    aliases = [exp.to_identifier(name, quoted=True) for name in named]
     source = (
         exp.alias_(given.copy(), "given", table=aliases)
         if isinstance(given, exp.Values)
         else given.subquery("given", copy=True)
     )
     if not isinstance(given, exp.Values):
-        source.args["alias"].set("columns", [exp.to_identifier(name) for name in aliases])
+        source.args["alias"].set("columns", aliases)
     query = exp.select(
         *(
             exp.alias_(
-                exp.cast(exp.column(alias), fields[name.lower()].type.duckdb, dialect="duckdb"), name, quoted=True
+                exp.cast(exp.column(alias.copy()), fields[name.lower()].type.duckdb, dialect="duckdb"), name, quoted=True
             )
             for alias, name in zip(aliases, named, strict=True)
         )

@@ -12,6 +12,7 @@ from millstream.bind.aggregates.chosen_rows import bind_own
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder
 from millstream.bind.programs import describe_blocking
+from millstream.catalog import AggregateDef
 from millstream.expressions.nodes import Column, Expr
 from millstream.plan import nodes as P
 from millstream.plan.aggregate_calls import AggregateCall
@@ -111,11 +112,13 @@ class OwnCalls:
         if program is None:
             self.context.refuse(f"{name} needs a window", node, hint=f"{name}(…) OVER (ROWS 99 PRECEDING)")
         if program.is_blocking:
+            is_own = self.context.catalog.has(call.fn, (AggregateDef,))
             self.context.refuse(
                 f"{name} over a whole stream never ends",
                 node,
-                detail=describe_blocking(program),
-                hint=f"give it a window: {name}(…) OVER (ROWS UNBOUNDED PRECEDING), or return rows in ITERATE",
+                detail=describe_blocking(program) if is_own else "its result comes after the last row",
+                hint=f"give it a window: {name}(…) OVER (ROWS UNBOUNDED PRECEDING), or "
+                + ("return rows in ITERATE" if is_own else "FROM TUMBLE(…) GROUP BY window_end"),
             )
         return self._named(PendingAggregate(keys, program, self._columns(program, own.args, node), Running()), call)
 

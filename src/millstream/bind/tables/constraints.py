@@ -18,6 +18,9 @@ Clauses = tuple[tuple[str, str], ...]
 """pairs of a column, or "" for the whole table, and a clause in the table store's SQL"""
 
 
+_NO_KEY = "if you know that no two rows have the same key, write after the columns: PRIMARY KEY (column) NOT ENFORCED"
+
+
 def refuse_constraints(columns: list[exp.ColumnDef], context: Context) -> None:
     """Rows of a stream are not checked, so a declaration that asks for it is an error."""
     for column in columns:
@@ -26,7 +29,9 @@ def refuse_constraints(columns: list[exp.ColumnDef], context: Context) -> None:
                 f"{_word(constraint)} is not supported on a stream",
                 column,
                 detail="rows of a stream are not checked against constraints",
-                hint="filter or fill the rows in a query: WHERE column IS NOT NULL, coalesce(column, value)",
+                hint=_NO_KEY
+                if _word(constraint) == "PRIMARY KEY"
+                else "filter or fill the rows in a query: WHERE column IS NOT NULL, coalesce(column, value)",
             )
 
 
@@ -37,7 +42,7 @@ def key_of(node: exp.PrimaryKey, schema: Schema, context: Context) -> tuple[str,
             "PRIMARY KEY is not supported on a stream",
             node,
             detail="rows of a stream are not checked against constraints",
-            hint="if you know that no two rows have the same key: PRIMARY KEY (column) NOT ENFORCED",
+            hint=_NO_KEY,
         )
     for column in node.expressions:
         if column.name not in schema:
