@@ -1,4 +1,4 @@
-"""What servers and clients say to each other: rows as Arrow streams, errors as JSON."""
+"""The format between servers and clients: rows as Arrow streams, errors as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a query gives its rows to the world."""
+"""How a query delivers its rows."""
 
 from __future__ import annotations
 

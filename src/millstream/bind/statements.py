@@ -385,6 +385,7 @@ def _push(node: exp.Insert, stream: StreamDef, context: Context) -> PushRows:
         context.fail(f"column {twice} is named twice", node.this)
     # errors of the store name these
     aliases = [exp.to_identifier(name, quoted=True) for name in named]
+    types = [fields[name.lower()].type.duckdb for name in named]
     source = (
         exp.alias_(given.copy(), "given", table=aliases)
         if isinstance(given, exp.Values)
@@ -394,10 +395,8 @@ def _push(node: exp.Insert, stream: StreamDef, context: Context) -> PushRows:
         source.args["alias"].set("columns", aliases)
     query = exp.select(
         *(
-            exp.alias_(
-                exp.cast(exp.column(alias.copy()), fields[name.lower()].type.duckdb, dialect="duckdb"), name, quoted=True
-            )
-            for alias, name in zip(aliases, named, strict=True)
+            exp.alias_(exp.cast(exp.column(alias.copy()), type_, dialect="duckdb"), name, quoted=True)
+            for alias, name, type_ in zip(aliases, named, types, strict=True)
         )
     ).from_(source)
     return PushRows(stream.name, _on_tables(query, context, is_query=True))

@@ -1,4 +1,4 @@
-"""Columns whose type was left out: they are text, and each query reads them as what it uses them for."""
+"""Columns without a declared type: they are text, and each query infers the type from how it uses them."""
 
 from __future__ import annotations
 

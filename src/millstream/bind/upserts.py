@@ -1,4 +1,4 @@
-"""What a query gives to a sink of upserts: its rows as they come to be, and the keys that it no longer has."""
+"""What a query writes to an upsert sink: new and changed rows, and the keys of rows that are gone."""
 
 from __future__ import annotations
 

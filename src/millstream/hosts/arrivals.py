@@ -1,4 +1,4 @@
-"""Rows as they arrive: their order times taken from the declared column, those without one refused."""
+"""Rows as they arrive: their times are read from the declared column, and rows without one are rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What patterns, NEXT and FOLD find computed: parts of their conditions that read one row, as columns of that row."""
+"""Columns computed below patterns, NEXT and FOLD: the parts of their conditions that read one row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans that the planner did not make: whether their parts fit together."""
+"""Checks plans that users build: whether their parts fit together."""
 
 from __future__ import annotations
 

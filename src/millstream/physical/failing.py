@@ -1,4 +1,4 @@
-"""`on_error = 'row'`: operators that may fail on a row go on without it, and what they leave out is a plan as well."""
+"""`on_error = 'row'`: operators leave out rows they fail on, and a second plan gives these rows."""
 
 from __future__ import annotations
 

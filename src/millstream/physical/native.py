@@ -1,4 +1,4 @@
-"""Which operators a host may run with its own: the results are the same, and its own is faster."""
+"""Which operators a host may replace with its own, because that is faster and gives the same results."""
 
 from __future__ import annotations
 

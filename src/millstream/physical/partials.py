@@ -1,4 +1,4 @@
-"""Which exchanges carry partials: rows that are put together before they travel."""
+"""Which exchanges carry partials: rows that are aggregated before they are sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Filters and projections put together: one step for each run of them."""
+"""Combines filters and projections: one step for each run of them."""
 
 from __future__ import annotations
 

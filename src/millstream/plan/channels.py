@@ -1,4 +1,4 @@
-"""One operator for all queries of a set: NEXT and FOLD over events that each query chooses otherwise.
+"""One operator for all queries of a set: NEXT and FOLD over events that each query selects differently.
 
 An event of the first stream looks for what follows it whatever others there are. So what the queries choose by their
 constants may as well be chosen behind the operator, by the columns that the event brought along: RUMOR's channel, in

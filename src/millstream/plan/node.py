@@ -1,4 +1,4 @@
-"""What every logical node is: frozen, refusing to be built wrong, printing itself."""
+"""The base of all logical nodes: frozen, checked when they are built, and printable."""
 
 from __future__ import annotations
 

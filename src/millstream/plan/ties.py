@@ -1,4 +1,4 @@
-"""Rows of one instant in an order of their own."""
+"""Rows with the same time, sorted by further columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of a query in a server as they come: the reader of a session, fed by a thread that outlasts connections."""
+"""Rows of a query in a server as they come: the reader of a session, fed by a thread that reconnects."""
 
 from __future__ import annotations
 

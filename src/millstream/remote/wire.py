@@ -1,4 +1,4 @@
-"""Requests to a server: kept connections, errors as they were raised there, and trying again."""
+"""Requests to a server: open connections, its errors raised here, and retries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Duplicates are not removed where there are none, or where nobody counts them."""
+"""DISTINCT is removed where there are no duplicates, or where they make no difference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A filter that always holds goes away."""
+"""A filter that is always true is removed."""
 
 from millstream.expressions.nodes import Literal, conjunction, conjuncts
 from millstream.plan.nodes import Filter, Node

@@ -1,4 +1,4 @@
-"""A projection that changes nothing goes away."""
+"""A projection that changes nothing is removed."""
 
 from millstream.plan.nodes import Node, Project, passthrough
 

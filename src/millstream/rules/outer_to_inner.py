@@ -1,4 +1,4 @@
-"""An outer join under a filter that refuses its NULLs need not make them."""
+"""An outer join under a filter that rejects its NULL rows becomes an inner join."""
 
 from __future__ import annotations
 

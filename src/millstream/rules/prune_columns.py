@@ -1,4 +1,4 @@
-"""Columns that nobody reads are not produced."""
+"""Columns that nothing reads are not produced."""
 
 from __future__ import annotations
 

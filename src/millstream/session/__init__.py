@@ -1,1 +1,1 @@
-"""Sessions: what users hold, how they are opened, and how they survive."""
+"""Sessions: the objects that users hold, how they are opened, and how they are saved."""

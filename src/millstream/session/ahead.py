@@ -1,4 +1,4 @@
-"""What a statement starts is planned ahead, before rows have to wait for it."""
+"""Plans what a statement starts before it takes the host's lock, so that rows do not wait."""
 
 from __future__ import annotations
 

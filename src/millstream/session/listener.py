@@ -1,4 +1,4 @@
-"""Who is told what a session does. A persistent session writes it down."""
+"""Listeners to what a session does; a persistent session records it."""
 
 from __future__ import annotations
 

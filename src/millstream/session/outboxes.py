@@ -1,4 +1,4 @@
-"""What each of many queries has taken in and given out: counted as it happens, for a million queries as for one."""
+"""How many rows each of many queries has read and emitted, counted as they pass, for up to millions of queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sets of queries of a session, and the stored tables that some of them follow."""
+"""The query sets of a session, and the stored tables that some of them are made from."""
 
 from __future__ import annotations
 

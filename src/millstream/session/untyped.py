@@ -1,4 +1,4 @@
-"""Rows for columns whose type was left out: whatever comes is text."""
+"""Rows for columns without a declared type: all values become text."""
 
 from __future__ import annotations
 

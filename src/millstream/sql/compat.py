@@ -1,4 +1,4 @@
-"""The one demand on the installed sqlglot: its classes must be open to subclassing."""
+"""The one requirement on the installed sqlglot: its classes can be subclassed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Syntax errors: how the parser reports them, and how they are told to the user."""
+"""Syntax errors: how the parser reports them, and how they are shown to the user."""
 
 from __future__ import annotations
 

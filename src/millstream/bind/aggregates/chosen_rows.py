@@ -1,4 +1,4 @@
-"""Aggregates that are not built in over some rows, over different ones, or in an order: FILTER, DISTINCT, ORDER BY."""
+"""FILTER, DISTINCT and ORDER BY inside calls of aggregates that are not built in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditions of a search: what a row alone decides is computed below it, what is left is between rows."""
+"""Conditions of a search: parts that read one row are computed below it, the others compare rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What belongs into a row pattern and stands elsewhere: said before anything else misreads it."""
+"""Clauses of row patterns outside of one: reported before other code misreads them."""
 
 from __future__ import annotations
 

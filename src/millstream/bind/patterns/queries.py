@@ -1,4 +1,4 @@
-"""Queries over stored tables inside patterns: what they give for a row is looked up beneath the search."""
+"""Queries over stored tables inside patterns: their value for a row is looked up below the search."""
 
 from __future__ import annotations
 

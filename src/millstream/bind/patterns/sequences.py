@@ -1,4 +1,4 @@
-"""`FROM s AS (X, *Y)`: a search whose conditions are the parts of WHERE, each asked as soon as it can be answered."""
+"""`FROM s AS (X, *Y)`: a search whose conditions are the parts of WHERE, each tested as early as possible."""
 
 from __future__ import annotations
 

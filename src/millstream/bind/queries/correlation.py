@@ -1,4 +1,4 @@
-"""Queries inside others, bound apart from them: what refers to the outer query becomes the condition of a join."""
+"""Correlated subqueries, bound separately: what refers to the outer query becomes the condition of a join."""
 
 from __future__ import annotations
 

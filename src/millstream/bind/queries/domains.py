@@ -1,4 +1,4 @@
-"""Inner queries beside the values of the outer query that they depend on: one answer for each of those values."""
+"""Subqueries that depend on the outer query without an equality: one result for each value they depend on."""
 
 from __future__ import annotations
 

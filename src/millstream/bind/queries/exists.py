@@ -1,4 +1,4 @@
-"""[NOT] EXISTS and IN between streams that have no windows in FROM: semi and anti joins, as if written so.
+"""[NOT] EXISTS and IN between streams that have no windows in FROM: they become semi and anti joins.
 
 Rows of window tables meet within the same window, others when their times are near each other; joins know both.
 """

@@ -1,4 +1,4 @@
-"""GROUPING SETS, ROLLUP and CUBE: one query for each set of keys, brought together by UNION ALL."""
+"""GROUPING SETS, ROLLUP and CUBE: one query for each set of keys, combined by UNION ALL."""
 
 from __future__ import annotations
 

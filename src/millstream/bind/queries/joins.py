@@ -1,4 +1,4 @@
-"""The entries of FROM brought together: joins of relations, and of a stream or a relation with stored tables."""
+"""Joins of the entries of FROM: of relations, and of a stream or a relation with stored tables."""
 
 from __future__ import annotations
 

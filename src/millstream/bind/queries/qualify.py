@@ -1,4 +1,4 @@
-"""QUALIFY: a condition on what OVER computes, asked after it."""
+"""QUALIFY: a filter on the results of OVER."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queries inside expressions, made joins: a value is looked up; EXISTS, IN, ANY and ALL are semi and anti joins."""
+"""Subqueries in expressions as joins: a value is looked up; EXISTS, IN, ANY and ALL are semi and anti joins."""
 
 from __future__ import annotations
 

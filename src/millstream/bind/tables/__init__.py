@@ -1,1 +1,1 @@
-"""Stored tables: what the table store is asked."""
+"""Stored tables: the statements that the table store runs."""

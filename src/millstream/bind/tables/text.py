@@ -1,4 +1,4 @@
-"""Statements in the words of the table store."""
+"""Statements as SQL for the table store."""
 
 from __future__ import annotations
 

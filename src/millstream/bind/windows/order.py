@@ -1,4 +1,4 @@
-"""OVER inside windows that end: once all rows of a partition have come they can be sorted by anything."""
+"""OVER inside windows that end: complete partitions can be sorted by anything."""
 
 from __future__ import annotations
 

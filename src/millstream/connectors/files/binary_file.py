@@ -1,4 +1,4 @@
-"""One Parquet or Arrow file; positions are row numbers, and what is damaged is named with the rows it held."""
+"""One Parquet or Arrow file; positions are row numbers, and damaged parts are reported with the rows they held."""
 
 from __future__ import annotations
 

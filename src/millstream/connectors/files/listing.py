@@ -1,4 +1,4 @@
-"""Which files a path means, and the format that a file's name says."""
+"""Which files a path means, and which format a file name implies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CSV files below directories that say some of their columns."""
+"""CSV files in directories whose names give some of their columns."""
 
 from __future__ import annotations
 

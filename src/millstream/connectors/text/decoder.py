@@ -1,4 +1,4 @@
-"""What file and port sources share: bytes in, a batch of complete rows out, and every line that is no row named."""
+"""What file and port sources share: bytes in, batches of complete rows out, and every bad line reported."""
 
 from __future__ import annotations
 

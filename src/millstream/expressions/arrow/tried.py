@@ -1,4 +1,4 @@
-"""What needs the values of some columns once more: TRY(…), and functions in Python inside of what only DuckDB has."""
+"""Expressions that are evaluated again on some rows: TRY(…), and Python functions inside DuckDB expressions."""
 
 from __future__ import annotations
 

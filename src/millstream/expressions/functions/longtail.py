@@ -1,4 +1,4 @@
-"""Every other scalar function that DuckDB knows: typed by asking DuckDB, which is started only for that."""
+"""Every other scalar function that DuckDB knows: DuckDB tells their types, and is started only for that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queries that change while they run: another definition in the place of one, and queries that rest.
+"""Queries that change while they run: replaced definitions, and paused queries.
 
 What of the running operators still computes what the new definition asks for goes on as it is, with its state: their
 plans below are equal. If other operators keep state, the whole definition is computed anew from kept rows, silently, up

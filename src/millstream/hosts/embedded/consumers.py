@@ -1,4 +1,4 @@
-"""Who takes the output of a vertex; filters that differ only in constants take it together."""
+"""The consumers of a vertex; filters that differ only in constants are evaluated together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams that bring nothing for some time do not hold back the others of a query: `idle_timeout`."""
+"""`idle_timeout`: a stream without rows for some time does not hold back the other streams of a query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users ask of running queries and kept streams of the in-process host, beside rows and results."""
+"""Starting, stopping and changing queries and kept streams of the in-process host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bounded sources in order of time, whatever order their rows lie in: nothing of what ends by itself is late."""
+"""Bounded sources sorted by time, so that none of their rows is late."""
 
 from __future__ import annotations
 

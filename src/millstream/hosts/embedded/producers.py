@@ -1,4 +1,4 @@
-"""Pushes that take effect once, however often they are tried: the last number of everybody who numbers them."""
+"""Numbered pushes take effect once, even if they are retried: the last number of each producer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stream inside the graph: where rows arrive, are put in order, and go to those who read it."""
+"""A stream inside the graph: where rows arrive, are sorted, and go to its readers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads take turns; rows of small pushes wait until somebody's turn could see them."""
+"""The host's lock, which threads take in turn; rows of small pushes wait until another turn could see them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows entering a program: their times taken, arrival numbers given, refused ones turned into rows of ERRORS(s).
+"""Rows entering a program: times are read, arrival numbers assigned, and rejected rows become rows of ERRORS(s).
 
 The same code serves rows pushed in the driver and rows read in workers.
 """

@@ -1,4 +1,4 @@
-"""What a session on Spark has been told of: its streams, its tables, and the rows pushed to it."""
+"""What was declared in a session on Spark: its streams, its tables, and the rows pushed to it."""
 
 from __future__ import annotations
 

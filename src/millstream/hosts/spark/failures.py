@@ -1,4 +1,4 @@
-"""Failures inside Spark, told as our own errors."""
+"""Errors inside Spark, raised as our own."""
 
 from __future__ import annotations
 

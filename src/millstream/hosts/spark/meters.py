@@ -1,4 +1,4 @@
-"""How many rows a run has read so far, and how its stages fare: counted in the tasks, known in the driver.
+"""Rows read by a run so far, and figures of its stages: counted in the tasks, reported in the driver.
 
 What stages tell is visible in the progress of a streaming query, as observed metrics named `millstream_stage_1` and so
 on: rows that came in, late rows among them, rows that wait for their time, and the bytes of the kernel's state.

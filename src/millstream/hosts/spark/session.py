@@ -1,4 +1,4 @@
-"""Spark sessions fit for Millstream: made here, or given by the user and checked."""
+"""Spark sessions for Millstream: created here, or given by the user and checked."""
 
 from __future__ import annotations
 

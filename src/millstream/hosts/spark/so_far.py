@@ -1,4 +1,4 @@
-"""What queries over pushed rows have come to before their inputs end: batch jobs over the rows so far."""
+"""Results of queries over pushed rows before their inputs end: batch jobs over the rows so far."""
 
 from __future__ import annotations
 

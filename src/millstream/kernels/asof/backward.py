@@ -1,4 +1,4 @@
-"""The latest row before: what was known of a key when something happened."""
+"""ASOF joins with the latest row before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first row after: what came of something that happened."""
+"""ASOF joins with the first row after."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an ASOF join is told."""
+"""The spec of an ASOF join."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Codes of values that no instance has any more are given to others."""
+"""Reuse of codes whose values no instance has any more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an automaton is to hosts."""
+"""The spec of a kernel that runs an automaton."""
 
 from __future__ import annotations
 

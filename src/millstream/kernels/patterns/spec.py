@@ -1,4 +1,4 @@
-"""What a kernel that searches for a row pattern has to do."""
+"""The spec of a kernel that searches for a row pattern."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The source of the loop that computes what is told of matches from their rows and labels."""
+"""The source of the loop that computes the output of matches from their rows and labels."""
 
 from __future__ import annotations
 

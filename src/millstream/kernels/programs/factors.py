@@ -1,4 +1,4 @@
-"""Programs that have nothing to do with each other, though they were put together as one: the factors of a product.
+"""The factors of a product: independent programs that were combined into one.
 
 A loop for all aggregates of a GROUP BY takes the compiler longer than loops for some each: what it does grows faster
 than the text. Factors bear names that tell only their order, so that aggregates that differ in their arguments alone

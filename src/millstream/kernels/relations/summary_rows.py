@@ -1,4 +1,4 @@
-"""Any aggregates over relations: programs run anew over the rows of each group that something happened to.
+"""Any aggregates over relations: programs run again over the rows of each group that changed.
 
 What an instant costs grows with the rows of the groups that it touches. ORDER BY … LIMIT is an exception: groups keep
 their rows in order (`top_rows.py`).

@@ -1,4 +1,4 @@
-"""Filters and projections that go on without the rows they cannot compute. No state, so no exchange."""
+"""Filters and projections that leave out the rows they cannot compute. No state, so no exchange."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows in time and rows that are late by at most some length, as one stream in order that comes so much later."""
+"""LATENESS: rows on time and rows that are late by at most some length, as one ordered stream that is delayed by it."""
 
 from __future__ import annotations
 

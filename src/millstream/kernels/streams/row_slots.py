@@ -1,4 +1,4 @@
-"""SLIDE over rows: aggregates over the last rows of each slot, which begin anew in each."""
+"""SLIDE over rows: aggregates over the last rows of each slot, which start again in each slot."""
 
 from __future__ import annotations
 

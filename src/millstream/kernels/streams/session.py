@@ -1,4 +1,4 @@
-"""SESSION: rows wait until nothing has followed them for a while, and then tell where their session began and ended."""
+"""SESSION: rows wait until their session has ended, and are emitted with its start and end."""
 
 from __future__ import annotations
 

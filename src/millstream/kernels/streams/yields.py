@@ -1,4 +1,4 @@
-"""SLIDE: of the rows of each key only those that yield, the last one of each slot."""
+"""SLIDE: emits the last row of each slot, for each key."""
 
 from __future__ import annotations
 

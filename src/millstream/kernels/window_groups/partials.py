@@ -1,4 +1,4 @@
-"""Rows put together before they travel: what each group has of a batch in each pane, for the kernel to merge."""
+"""Rows aggregated before an exchange: a partial for each group and pane of a batch, which the kernel merges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a relation is like on average, as far as costs depend on it, and what operators make of that.
+"""Average properties of a relation that costs depend on, and how operators change them.
 
 A relation is three numbers: `distance` between the starts of rows that follow each other (1 / distance is its rate),
 `length` of the rows' validity, and `granule`, of which all starts and ends are multiples. All are in units of time.

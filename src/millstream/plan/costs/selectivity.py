@@ -1,4 +1,4 @@
-"""How many rows a condition lets through, and how many different values columns have: measured, or assumed."""
+"""The selectivity of conditions, and the number of distinct values of columns: measured or assumed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What streams are like, measured as their rows come by: how fast they come, how many different values they have."""
+"""Statistics of streams, measured as rows pass: their rate, and how many different values their columns have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which columns of matches hold the time at which they come out."""
+"""Which columns of matches hold the time at which they are emitted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole runs said by a condition, for searches that do not go by tables."""
+"""Whole runs expressed as a condition, for searches that do not use shift tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One client's conversation: log-in, then messages until it leaves. ClientStatements run in threads, one at a time."""
+"""One client's connection: log-in, then messages until it closes. ClientStatements run in threads, one at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server of PostgreSQL's protocol: it accepts connections, agrees on TLS, and checks who is there."""
+"""The server of PostgreSQL's protocol: it accepts connections, negotiates TLS, and authenticates clients."""
 
 from __future__ import annotations
 

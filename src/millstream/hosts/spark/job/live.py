@@ -1,4 +1,4 @@
-"""The queries of an open job, which come, go and change while it runs.
+"""The queries of an open job, which are added, dropped and changed while it runs.
 
 A change takes effect with the next micro-batch that begins, and is kept from when it was asked for. A micro-batch that
 is repeated runs with the queries that it had.

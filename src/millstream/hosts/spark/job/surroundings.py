@@ -1,4 +1,4 @@
-"""What the queries of a job find in the session that they belong to: its streams and its tables."""
+"""The streams and tables of the session that the queries of a job belong to."""
 
 from __future__ import annotations
 
