@@ -184,7 +184,8 @@ def measure(workload: Workload, rows: pa.Table, events: int, off: str = "", alon
 
 # -- windows of different lengths and groupings ------------------------------------------------------------------------
 
-LENGTHS = 10
+COPIES = 10
+LENGTHS = 40_000
 GROUPINGS = ("g", "g % 10", "0")
 WINDOWS = (
     "SELECT window_end, {0} AS grouping, sum(v) AS total FROM TUMBLE(TABLE w, DESCRIPTOR(t), $length) "
@@ -193,15 +194,15 @@ WINDOWS = (
 
 
 def windows(count: int, events: int) -> None:
-    """So many windows: of each key, ten lengths, and one of three groupings; against one query that puts as many pairs
-    of events and windows into as many groups."""
-    keys, draws = max(count // LENGTHS, 1), np.random.default_rng(count)
+    """So many windows: of each key ten, each of one of 40,000 lengths and one of three groupings; against one query
+    that puts as many pairs of events and windows into as many groups."""
+    keys, draws = max(count // COPIES, 1), np.random.default_rng(count)
     number = np.arange(count)
     rows = pa.table(
         {
             "id": number,
-            "k": pa.array(number // LENGTHS, pa.int32()),
-            "length": 20_000 + 4_000 * (number % LENGTHS),
+            "k": pa.array(number // COPIES, pa.int32()),
+            "length": 20_000 + number * 7_919 % LENGTHS,
             "how": pa.array(number % len(GROUPINGS), pa.int32()),
         }
     )
@@ -218,7 +219,7 @@ def windows(count: int, events: int) -> None:
             if is_set:
                 query: Any = db.sql_many(WINDOWS.format(grouping), rows, key="id")
             else:
-                db.execute("INSERT INTO copies VALUES " + ", ".join(f"({n})" for n in range(LENGTHS)))
+                db.execute("INSERT INTO copies VALUES " + ", ".join(f"({n})" for n in range(COPIES)))
                 pairs = "(SELECT n, k, g, v, t FROM w, copies)"
                 query = db.sql(
                     f"SELECT window_end, n, k, g, sum(v) AS total FROM TUMBLE(TABLE {pairs}, DESCRIPTOR(t), 40000) "

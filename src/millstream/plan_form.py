@@ -46,15 +46,16 @@ _LISTED = {
     "plan.programs.nodes": "Range Order Rows Summary:AggregateValue Exists InQuery ScalarQuery Insert Update Delete "
     "LocalTable Program",
     "plan.programs.python": "Instance Method Vectorised",
-    "plan.relations": "RangeWindow RowsWindow Periods Window Coarsen Join Summarize Arrange SetOperation ToEvents "
-    "Validity",
+    "plan.relations": "RangeWindow RowsWindow Periods OwnRange Window Coarsen Join Summarize Arrange SetOperation "
+    "ToEvents Validity",
     "plan.patterns.expressions": "Variable Sequence Either Permute Repeat Excluded Edge Check",
     "plan.arrangements": "ArrangedCall Arrangement",
     "plan.failed": "FailedRows",
     "plan.lateness": "AdmitLate",
+    "plan.lengths": "RowLength",
     "plan.ties": "SortKey Ties",
     "plan.unnest": "Unnest",
-    "plan.window_tables": "Hopping Cumulating",
+    "plan.window_tables": "Hopping Cumulating OwnTumbling",
     "plan.windows": "Between Frame",
     "physical.nodes": "Source Compute Staged StoredTable TableJoin Apply",
     "kernels.asof.spec": "AsofSpec",
@@ -78,7 +79,7 @@ _LISTED = {
     "kernels.relations.events": "ToEventsSpec",
     "kernels.relations.join": "JoinSpec",
     "kernels.relations.rows_window": "RowsWindowSpec",
-    "kernels.relations.stages": "RangeStage PeriodStage CoarsenStage ValidityStage",
+    "kernels.relations.stages": "RangeStage PeriodStage OwnRangeStage CoarsenStage ValidityStage",
     "kernels.relations.starts": "StartsStage",
     "kernels.relations.summary": "SummarySpec",
     "kernels.relations.time_changes": "RangeChangesSpec",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from decimal import Decimal
 from typing import Any
 
@@ -16,12 +17,15 @@ from kernel_scenarios import ahead_specs, ordered, over_specs
 from over_reference import over, total
 
 from millstream.errors import DataError, StateError
+from millstream.expressions.nodes import Column
 from millstream.kernels import jit
 from millstream.kernels.batch import FOREVER, Batch
 from millstream.kernels.over import AheadSpec, Between, Frame, OverSpec
 from millstream.kernels.saving import states as saving
 from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.aggregates import result_type
+from millstream.plan.lengths import RowLength
+from millstream.plan.windows import Unit
 from millstream.schema import Schema
 from millstream.types import BIGINT, DECIMAL, DOUBLE, INTEGER, VARCHAR
 from tiers import examples
@@ -288,6 +292,56 @@ def test_dead_keys_are_forgotten() -> None:
         output = kernel.step(state, batch([60_000, 60_001], k=[-1, 5], s=["x", "y"])).rows
     assert output.column("r").to_pylist() == [2, 1]
     assert output.column("m").to_pylist() == ["x", "y"]
+
+
+@pytest.mark.parametrize("unit", ["rows", "range"])
+@pytest.mark.parametrize("seed", range(examples(8)))
+def test_partitions_have_frames_of_their_own_lengths(unit: Unit, seed: int) -> None:
+    """Each gives what it gives alone with its length, also if it was saved in between."""
+    draw = random.Random(seed)
+    own = Frame(unit, RowLength(Column(BIGINT, "b"), draw.choice([1, 3])))
+    lengths = {key: draw.randint(0, 6) for key in range(5)}
+    asked = [("sum", "x", False), ("max", "i", False), ("count", "s", True), ("first_value", "s", False)]
+    asked += [("count", None, False), ("last_value", "x", False)]
+    asked = draw.sample(asked, draw.randint(1, len(asked)))
+
+    def calls(frame: Frame) -> tuple[AggregateCall, ...]:
+        return tuple(call(fn, arg, frame, distinct, f"r{i}") for i, (fn, arg, distinct) in enumerate(asked))
+
+    times, batches = 0, []
+    for _ in range(4):
+        rows = []
+        for _ in range(draw.randint(1, 30)):
+            times += draw.choice([0, 0, 1, 2])
+            key = draw.choice(list(lengths))
+            rows.append((times, key, draw.choice([None, 1.0, 2.5]), draw.choice(["a", "b", None]), draw.randint(0, 9)))
+        at, keys, xs, texts, numbers = (list(column) for column in zip(*rows, strict=True))
+        batches.append((at, {"k": keys, "x": xs, "s": texts, "i": numbers, "b": [lengths[key] for key in keys]}))
+    kernel = OverSpec(XS, ("k",), calls(own)).build()
+    state, found = kernel.open(), []
+    for at, columns in batches:
+        found += kernel.step(state, batch(at, upto=at[-1], **columns)).rows.to_pylist()
+        state = saving.restore(kernel, saving.snapshot(kernel, state))
+    found += kernel.step(state, batch([])).rows.to_pylist()
+    for key, length in lengths.items():
+        assert own.own is not None
+        alone = OverSpec(XS, ("k",), calls(Frame(unit, length * own.own.unit))).build()
+        state, want = alone.open(), []
+        for at, columns in batches:
+            want += alone.step(state, batch(at, upto=at[-1], **columns)).rows.to_pylist()
+        want += alone.step(state, batch([])).rows.to_pylist()
+        assert [row for row in found if row["k"] == key] == [row for row in want if row["k"] == key]
+
+
+def test_keys_are_forgotten_after_the_longest_frame() -> None:
+    spec = OverSpec(XS, ("k",), (call("count", None, Frame("range", RowLength(Column(BIGINT, "b")))),))
+    kernel = spec.build()
+    state = kernel.open()
+    for start in range(0, 40_000, 2_000):
+        ids = [-1, *range(start + 1, start + 2_000)]
+        rows = batch(list(range(start, start + 2_000)), upto=start + 2_000, k=ids, b=[2_000] + [10] * 1_999)
+        assert kernel.step(state, rows).rows.column("r").to_pylist() == [2 if start else 1] + [1] * 1_999
+    assert state.keys is not None and len(state.keys) < 10_000
 
 
 def test_state_of_another_spec_is_refused() -> None:

@@ -33,7 +33,7 @@ def shown(kind: str, texts: list[str], off: str) -> str:
             found = db.sql("SHOW SHARING").arrow().to_pylist()
             return "\n".join(f"{row['queries']} queries: {row['operator']}" for row in found) or "nothing is shared"
         used = sorted(set(re.findall(r"\$([a-z]\w*)", texts[0])))
-        rows = [{"id": i, **{name: f"n{i}" if name == "name" else i for name in used}} for i in range(5)]
+        rows = [{"id": i, **{name: {"name": f"n{i}", "length": i + 1}.get(name, i) for name in used}} for i in range(5)]
         many = db.sql_many(texts[0], rows, key="id", name="many", merged=kind == "merged")
         plan = many.explain().partition("physical plan")[2]
         return "\n".join(line[2:] for line in plan.splitlines()[1:] if line.strip())

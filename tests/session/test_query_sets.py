@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import random
 import re
 import shutil
@@ -41,6 +42,8 @@ SHAPES = {
     "range over": "SELECT v, count(*) OVER (PARTITION BY name RANGE 5 PRECEDING) AS x FROM s WHERE v > $low",
     "shared over": "SELECT v, x FROM (SELECT v, avg(v) OVER (ROWS 3 PRECEDING) AS x FROM s) WHERE v > x + $low",
     "lengths": "SELECT v, sum(v) OVER (ROWS $k PRECEDING) AS x FROM s WHERE v > $low",
+    "range lengths": "SELECT v, min(v) OVER w AS a, count(DISTINCT name) OVER w AS b, first_value(v) OVER w AS c, "
+    "sum(v) OVER (ROWS $k PRECEDING) AS d FROM s WHERE v > $low WINDOW w AS (PARTITION BY k RANGE $length PRECEDING)",
     "tumble": "SELECT window_end, count(*) AS n, sum(v) AS x FROM TUMBLE(TABLE s, DESCRIPTOR(t), 5) "
     "WHERE k = $k GROUP BY window_start, window_end",
     "hop": "SELECT window_end, name, max(v) AS x FROM HOP(TABLE s, DESCRIPTOR(t), 2, 6) "
@@ -80,6 +83,9 @@ SHAPES = {
     "GROUP BY window_start, window_end, CASE WHEN $k > 1 THEN name ELSE 'all' END",
     "tumble lengths": "SELECT window_end, name, sum(v) AS x FROM TUMBLE(TABLE s, DESCRIPTOR(t), $length) "
     "WHERE v > $low GROUP BY window_start, window_end, name",
+    "programs of lengths": "SELECT window_start, name, spread(v) AS x, count(DISTINCT k) AS n "
+    "FROM TUMBLE(TABLE s, DESCRIPTOR(t), $length) WHERE v > $low GROUP BY window_start, name",
+    "changes of lengths": "ISTREAM (SELECT DISTINCT name FROM s [RANGE $length] WHERE v > $low)",
     "relation lengths": "SELECT name, count(*) AS n FROM s [RANGE $length] WHERE k = $k GROUP BY name",
     "join lengths": "SELECT a.v, b.w FROM s [RANGE $length] AS a, r [RANGE 4] AS b WHERE a.k = b.k AND b.w > $k",
     "exceeds": "SELECT v FROM s [RANGE 5] WHERE v > $low EXCEPT SELECT v FROM s [RANGE 2] WHERE k = $k",
@@ -88,7 +94,7 @@ SHAPES = {
 RELATIONS = (
     "relation", "rows window", "join", "join condition", "outer join", "exceeds", "relation lengths", "join lengths",
 )  # fmt: skip
-WITHOUT_ORDER = ("join", "join condition", "union", "changes", "join lengths")
+WITHOUT_ORDER = ("join", "join condition", "union", "changes", "changes of lengths", "join lengths")
 """shapes whose results have no order among equal times"""
 
 
@@ -317,6 +323,61 @@ def test_rows_that_wait_outlive_dropped_queries_and_restarts(shape: str, seed: i
         db.query_set("m").stop()
         assert not db.sql("SHOW TABLES").arrow().num_rows - 1  # nothing is left but the table of kinds
         db.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "programs"),
+    [
+        ("SELECT sum(v) OVER (ROWS $n PRECEDING) AS x FROM s WHERE k = $k", 1),
+        ("SELECT sum(v) OVER (RANGE $n PRECEDING) AS x FROM s WHERE k = $k", 1),
+        ("SELECT sum(v) AS x FROM s [RANGE $n] WHERE k = $k", 1),
+        ("SELECT max(v) AS x FROM TUMBLE(TABLE s, DESCRIPTOR(t), $n) WHERE k = $k GROUP BY window_end", 1),
+        # one window for all queries of a length: they differ behind it
+        ("SELECT max(v) AS x FROM TUMBLE(TABLE s, DESCRIPTOR(t), $n) GROUP BY window_end HAVING max(v) > $k", 20),
+        ("SELECT sum(v) AS x FROM s [ROWS $n] WHERE k = $k", 20),
+    ],
+)
+def test_windows_of_different_lengths_run_as_one_program(text: str, programs: int) -> None:
+    with ms.connect() as db:
+        db.execute(STREAMS)
+        many = db.sql_many(text, [{"id": i, "n": 1 + i, "k": i} for i in range(20)], key="id")
+        assert len(many.queries()) == programs
+        many.add([{"id": i, "n": 20 + i, "k": i} for i in range(20, 25)])
+        assert len(many.queries()) == (1 if programs == 1 else 25)
+        for wrong in (-1, None):
+            with pytest.raises(ms.MillstreamError):
+                many.add([{"id": 30, "n": 3, "k": 1}, {"id": 31, "n": wrong, "k": 1}])
+        assert len(many) == 25
+
+
+def test_lengths_of_time_are_numbers_of_units_or_intervals() -> None:
+    start = dt.datetime(2024, 1, 1)
+    shapes = [
+        "SELECT sum(v) OVER (RANGE {} PRECEDING) AS x FROM z WHERE k = $k",
+        "SELECT sum(v) AS x FROM z [RANGE {}] WHERE k = $k",
+        "SELECT window_end, sum(v) AS x FROM TUMBLE(TABLE z, DESCRIPTOR(t), {}) WHERE k = $k GROUP BY window_end",
+    ]
+    with ms.connect() as db:
+        db.execute("CREATE STREAM z (k INT, v INT, t TIMESTAMP) ORDER BY t")
+        rows = [{"id": i, "n": 1 + i, "k": i % 2} for i in range(6)]
+        sets = []
+        for text in shapes:
+            by_unit = db.sql_many(text.format("$n SECONDS"), rows, key="id")
+            spans = [{**row, "n": dt.timedelta(seconds=row["n"])} for row in rows]
+            by_span = db.sql_many(text.format("$n"), spans, key="id")
+            assert len(by_unit.queries()) == len(by_span.queries()) == 1
+            alone = {row["id"]: db.sql(text.format(f"{row['n']} SECONDS").replace("$k", str(row["k"]))) for row in rows}
+            sets.append((by_unit, by_span, alone))
+        draw = random.Random(3)
+        times = sorted(draw.uniform(0, 30) for _ in range(60))
+        db.push("z", [(draw.randint(0, 1), draw.randint(0, 9), start + dt.timedelta(seconds=at)) for at in times])
+        db.finish()
+        for by_unit, by_span, alone in sets:
+            want = {key: [tuple(row.values()) for row in query.fetch().to_pylist()] for key, query in alone.items()}
+            assert by_query(by_unit.fetch()) == by_query(by_span.fetch()) == want
+            assert all(want.values())
+        with pytest.raises(ms.MillstreamError, match=r"\$n cannot be the length of a window"):
+            sets[0][0].add([{"id": 9, "n": 2**50, "k": 1}])
 
 
 def test_constants_that_do_not_fit_are_refused() -> None:

@@ -17,12 +17,14 @@ from millstream.spark import Millstream
 pytestmark = pytest.mark.spark
 
 ROWS = [(i % 4, f"n{i % 3}", float(i * 7 % 11), i) for i in range(60)]
-CONSTANTS = [{"id": f"q{i}", "k": i % 4, "low": float(i % 6)} for i in range(12)]
+CONSTANTS = [{"id": f"q{i}", "k": i % 4, "low": float(i % 6), "n": 2 + i} for i in range(12)]
 SETS = {
     "chosen": "SELECT k, v FROM s WHERE k = $k AND v > $low",
     "means": "SELECT v, avg(v) OVER (PARTITION BY name ROWS 2 PRECEDING) AS x FROM s WHERE v >= $low",
     "follows": "SELECT v_1, v FROM FILTER{v >= $low}(s) NEXT{$1.name = $2.name} s",
     "lengths": "SELECT v, sum(v) OVER (ROWS $k PRECEDING) AS x FROM s WHERE v > $low",
+    "windows": "SELECT sum(v) AS x FROM TUMBLE(TABLE s, DESCRIPTOR(t), $n) WHERE k = $k GROUP BY window_end",
+    "ranges": "SELECT name, count(*) AS x FROM s [RANGE $n] WHERE v > $low GROUP BY name",
 }
 
 

@@ -20,7 +20,7 @@ from millstream.kernels.relations.events import ToEventsSpec
 from millstream.kernels.relations.join import JoinSpec
 from millstream.kernels.relations.rows_window import RowsWindowSpec
 from millstream.kernels.relations.signs import SIGN, signed
-from millstream.kernels.relations.stages import CoarsenStage, PeriodStage, RangeStage, ValidityStage
+from millstream.kernels.relations.stages import CoarsenStage, OwnRangeStage, PeriodStage, RangeStage, ValidityStage
 from millstream.kernels.relations.summary import SummarySpec
 from millstream.kernels.relations.time_changes import RangeChangesSpec
 from millstream.kernels.streams.merge import MergeSpec
@@ -148,6 +148,8 @@ class RelationPlanner:
             return self._apply(schema, (events,), RowsWindowSpec(schema, window, self.form))
         if isinstance(window, R.Periods):
             return self._as_formed(Staged(schema, events, PeriodStage(schema, window.until), spans=True))
+        if isinstance(window, R.OwnRange):
+            return self._as_formed(Staged(schema, events, OwnRangeStage(schema, window.length), spans=True))
         if self.form == "changes":
             return self._apply(schema, (events,), RangeChangesSpec(schema, window))
         return Staged(schema, events, RangeStage(schema, window), spans=True)

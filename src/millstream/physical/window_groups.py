@@ -9,7 +9,7 @@ from millstream.expressions.nodes import Column, Expr, Literal, columns_of
 from millstream.kernels.window_groups.spec import WindowGroupSpec
 from millstream.physical.nodes import Apply, Physical
 from millstream.plan import nodes as P
-from millstream.plan.window_tables import END, START, Hopping
+from millstream.plan.window_tables import END, START, Hopping, OwnTumbling
 from millstream.types import BIGINT, INTERVAL
 
 
@@ -19,6 +19,9 @@ def plan_window_groups(node: P.Group, plan: Callable[[P.Node], Physical]) -> Phy
     project = node.input if isinstance(node.input, P.Project) else None
     table = node.input if project is None else project.input
     if not isinstance(table, P.AssignWindows) or not all(call.has_lanes for call in node.calls):
+        return None
+    if isinstance(table.windows, OwnTumbling):
+        # each length has panes of its own
         return None
     columns = P.passthrough(table.schema) if project is None else project.columns
     starts = tuple(name for name, expr in columns if name in node.keys and _is_start(expr))

@@ -19,7 +19,7 @@ from millstream.plan.node import (
 )
 from millstream.plan.programs.modes import Mode
 from millstream.plan.programs.nodes import Program
-from millstream.plan.window_tables import END, START, Windows, length_text
+from millstream.plan.window_tables import END, START, OwnTumbling, Windows, length_text
 from millstream.records import dataclass
 from millstream.schema import Field, Schema
 from millstream.types import SqlType
@@ -59,6 +59,11 @@ class Over(Calling):
     ends: str | None = None
     """a key that is the time of the rows: once time has passed it, no row of that partition comes any more"""
     clause = "OVER"
+
+    @property
+    def reads(self) -> frozenset[str]:
+        own = (call.frame.own for call in self.calls)
+        return frozenset((*self.keys, *self.args)).union(*(length.reads for length in own if length is not None))
 
     def narrowed(self, wanted: Set[str]) -> Node:
         calls = tuple(call for call in self.calls if call.name in wanted)
@@ -145,6 +150,10 @@ class AssignWindows(Unary):
     @cached_property
     def schema(self) -> Schema:
         return _with_bounds(self.input.schema, self.type)
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return self.windows.size.reads if isinstance(self.windows, OwnTumbling) else frozenset()
 
     def label(self) -> str:
         return f"Windows {self.windows.describe(self.type)}"

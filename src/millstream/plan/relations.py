@@ -11,7 +11,7 @@ from millstream.expressions.nodes import Expr
 from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.arrangements import Arrangement
 from millstream.plan.keyed_nodes import Calling
-from millstream.plan.lengths import length_told
+from millstream.plan.lengths import RowLength, length_told
 from millstream.plan.node import (
     Binary,
     Keyed,
@@ -90,7 +90,18 @@ class Periods:
         return f"UNTIL {self.until}"
 
 
-WindowKind = RangeWindow | RowsWindow | Periods
+@dataclass(frozen=True)
+class OwnRange:
+    """Each row for so long as it says itself, from its own time on."""
+
+    length: RowLength
+    slide = 1
+
+    def __str__(self) -> str:
+        return f"RANGE {self.length}"
+
+
+WindowKind = RangeWindow | RowsWindow | Periods | OwnRange
 
 
 @dataclass(frozen=True)
@@ -113,6 +124,8 @@ class Window(Unary):
                 return frozenset(by)
             case Periods(until=until):
                 return frozenset([until])
+            case OwnRange(length=length):
+                return length.reads
         return frozenset()
 
     @property

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from millstream.expressions.nodes import (
     Call,
@@ -28,6 +28,7 @@ from millstream.expressions.nodes import (
 from millstream.plan.channels import DURATION, channel_of, widest_duration
 from millstream.plan.event_joins import AsofJoin
 from millstream.plan.events.algebra import Fold, Next, Times
+from millstream.plan.lengths import RowLength
 from millstream.plan.node import Kind, Node, Pairs
 from millstream.plan.nodes import Filter, JoinTable, Project, TableHow, TableScan, passthrough
 from millstream.plan.patterns.search import Match, Reach
@@ -74,6 +75,11 @@ def parameter_column(name: str) -> str:
 def parameters_of(plan: Node) -> frozenset[str]:
     """The parameters that a plan has anywhere."""
     return _own_parameters(plan).union(*map(parameters_of, plan.inputs))
+
+
+def lengths_of(plan: Node) -> frozenset[str]:
+    """The parameters that a plan has as lengths of windows."""
+    return _lengths_of(plan).union(*map(lengths_of, plan.inputs))
 
 
 INDEX, LIFT, CHANNELS = "index_constants", "lift_constants", "channel_events"
@@ -145,6 +151,8 @@ class _Sharing:
             if LIFT not in self._rules and not node.inputs and node.kind is Kind.EVENTS:
                 return self._apart(_Lifted(node, False), above)
             return _Lifted(node, False)
+        if _lengths_of(node) and not below[0].is_apart:
+            raise CannotShare(f"{node.label()} over rows that no constant chooses: each length has its own")
         by = (QUERY, *map(parameter_column, sorted(above)))
         match node:
             case Filter(predicate=predicate) if not below[0].is_apart:
@@ -381,6 +389,12 @@ def _own_parameters(node: Node) -> frozenset[str]:
     return frozenset(part.name for part in _expressions(node) if isinstance(part, Parameter))
 
 
+def _lengths_of(node: Node) -> frozenset[str]:
+    values = (getattr(node, field.name) for field in fields(node))
+    own = (length for value in values if not _has_nodes(value) for length in _values_in(value, RowLength))
+    return frozenset().union(*(_parameters_in(length.of) for length in own))
+
+
 def _parameters_in(expr: Expr) -> frozenset[str]:
     return frozenset(part.name for part in parts_of(expr) if isinstance(part, Parameter))
 
@@ -390,15 +404,20 @@ def _expressions(node: Node) -> Iterator[Expr]:
     for field in fields(node):
         value = getattr(node, field.name)
         if not _has_nodes(value):
-            yield from _expressions_in(value)
+            for expr in _values_in(value, Expr):
+                yield from parts_of(expr)
 
 
-def _expressions_in(value: Any) -> Iterator[Expr]:
-    if isinstance(value, Expr):
-        yield from parts_of(value)
+_Found = TypeVar("_Found")
+
+
+def _values_in(value: Any, kind: type[_Found]) -> Iterator[_Found]:
+    """The values of a kind that a value of plans is, or has in its parts."""
+    if isinstance(value, kind):
+        yield value
     elif isinstance(value, tuple):
         for each in value:
-            yield from _expressions_in(each)
+            yield from _values_in(each, kind)
     elif is_dataclass(value) and not isinstance(value, type):
         for field in fields(value):
-            yield from _expressions_in(getattr(value, field.name))
+            yield from _values_in(getattr(value, field.name), kind)

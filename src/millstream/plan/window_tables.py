@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from millstream.plan.lengths import RowLength
 from millstream.records import dataclass
 from millstream.types import SqlType
 
@@ -59,7 +60,20 @@ class Cumulating:
         return f"CUMULATE {size} by {step}{_offset(self.offset, type_)}"
 
 
-Windows = Hopping | Cumulating
+@dataclass(frozen=True, slots=True)
+class OwnTumbling:
+    """Windows that follow one another, of the length that each row says itself."""
+
+    size: RowLength
+    most = 1
+
+    def describe(self, type_: SqlType) -> str:
+        """The windows on bounds of a type, for EXPLAIN."""
+        return f"TUMBLE {self.size}"
+
+
+FixedWindows = Hopping | Cumulating
+Windows = FixedWindows | OwnTumbling
 
 
 def length_text(length: int, type_: SqlType) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from millstream.plan.lengths import length_told
+from millstream.plan.lengths import RowLength, length_told
 from millstream.records import dataclass
 
 Unit = Literal["rows", "range", "groups", "earlier", "later"]
@@ -28,11 +28,12 @@ class Frame:
     GROUPS: the rows of its time, and of the `preceding` times before it at which its partition has rows.
     EARLIER: the rows of ROWS that are of earlier times. LATER: those that are of later times than the row before them.
 
-    None is UNBOUNDED; Between is a frame that ends before or after the current row.
+    None is UNBOUNDED; Between is a frame that ends before or after the current row; RowLength says how far back it
+    begins for each row.
     """
 
     unit: Unit
-    preceding: int | Between | None
+    preceding: int | Between | RowLength | None
 
     def __post_init__(self) -> None:
         if self.unit not in ("rows", "range", "groups", "earlier", "later"):
@@ -41,6 +42,8 @@ class Frame:
             raise ValueError("earlier rows are some of those before the current row")
         if self.unit == "later" and (self.start is None or self.end == 0):
             raise ValueError("later rows are counted from a row before them to one beside the current row")
+        if self.own is not None and self.unit not in ("rows", "range"):
+            raise ValueError(f"rows tell no length of {self.unit}")
         if isinstance(self.preceding, int) and self.preceding < 0:
             raise ValueError("a frame that ends at the current row begins before it")
         if not -(2**62) < (self.start or 0) < 2**62 or not -(2**62) < self.end < 2**62:
@@ -48,8 +51,18 @@ class Frame:
 
     @property
     def start(self) -> int | None:
-        """How far back it begins, negative if after the current row; None is UNBOUNDED."""
-        return self.preceding.start if isinstance(self.preceding, Between) else self.preceding
+        """How far back it begins, negative if after the current row; None is UNBOUNDED, or what each row tells."""
+        match self.preceding:
+            case Between(start=start):
+                return start
+            case RowLength():
+                return None
+        return self.preceding
+
+    @property
+    def own(self) -> RowLength | None:
+        """How far back it begins, if each row tells."""
+        return self.preceding if isinstance(self.preceding, RowLength) else None
 
     @property
     def end(self) -> int:
@@ -64,7 +77,7 @@ class Frame:
     def __str__(self) -> str:
         by_time = self.unit in ("earlier", "later")
         unit, excluded = ("ROWS", " EXCLUDE GROUP") if by_time else (self.unit.upper(), "")
-        start = f"{unit} {self._bound(self.start)}"
+        start = f"{unit} {self._bound(self.start) if self.own is None else f'{self.own} PRECEDING'}"
         return (f"{start} TO {self._bound(self.end)}" if self.end else start) + excluded
 
     def _bound(self, distance: int | None) -> str:

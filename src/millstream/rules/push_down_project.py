@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from millstream.expressions.functions import can_fail
-from millstream.expressions.nodes import Column
+from millstream.expressions.nodes import Column, Expr, substitute
 from millstream.plan.nodes import Node, Project, Union
-from millstream.plan.relations import Periods, RangeWindow, Window, WindowKind
+from millstream.plan.relations import OwnRange, Periods, RangeWindow, Window, WindowKind
 
 
 def push_down_project(node: Node) -> Node:
@@ -35,6 +35,13 @@ def _over(node: Project, window: WindowKind) -> WindowKind | None:
             # a row that is never valid is never in a result
             return None
         return Periods(kept[window.until])
+    if isinstance(window, OwnRange):
+        # rows bring their lengths along
+        if not window.length.reads <= kept.keys():
+            return None
+        types = {name: node.input.schema[name].type for name in window.length.reads}
+        named: dict[str, Expr] = {name: Column(type_, kept[name]) for name, type_ in types.items()}
+        return OwnRange(replace(window.length, of=substitute(window.length.of, named)))
     if not kept.keys() >= set(window.by) or len(node.columns) > len(node.input.schema):
         return None
     return replace(window, by=tuple(kept[name] for name in window.by))

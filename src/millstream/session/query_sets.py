@@ -7,7 +7,7 @@ added later sees no rows from before, so where queries share windows, those that
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -19,15 +19,12 @@ import pyarrow.compute as pc
 from millstream import sql
 from millstream.arrays import release_unused
 from millstream.bind import statements as act
-from millstream.bind.queries.outputs import Bound
-from millstream.bind.statements import bind
 from millstream.catalog import SinkDef, TableDef
-from millstream.errors import BindError, CatalogError, DataError, MillstreamError
+from millstream.errors import CatalogError, DataError, MillstreamError
 from millstream.hosts.tables import quoted
 from millstream.kernels.keys import KeyTable
 from millstream.physical.nodes import Apply, walk
-from millstream.plan.templates import CHANNELS, CannotShare, ConstantsTable, for_all, for_sink
-from millstream.schema import Field, Schema
+from millstream.schema import Schema
 from millstream.session.cohorts import (
     NUMBER,
     Cohort,
@@ -39,12 +36,11 @@ from millstream.session.cohorts import (
     tables_of,
     waits,
 )
-from millstream.session.constants import Fixed, Rows, as_table, divided, longest_of, put, sample_of, schema_of, typed
+from millstream.session.constants import Fixed, Rows, as_table, divided, longest_of, put, schema_of, typed
 from millstream.session.outboxes import Outboxes, counters, merged, rows_in
 from millstream.session.query import Query
+from millstream.session.set_plans import SetPlans
 from millstream.session.turns import in_turn
-from millstream.sql.parameters import Symbol
-from millstream.types import BIGINT
 
 if TYPE_CHECKING:
     from millstream.session.database import Database
@@ -107,10 +103,9 @@ class QuerySet:
         numbered = table.add_column(0, NUMBER, pa.array(numbers))
         cohorts = np.empty(table.num_rows, dtype=np.int32)
         divided = [(fixed, places, self._open_for(fixed)) for fixed, places in self._divided(table)]
-        for fixed, _, running in divided:
-            if running is None:
-                # all of them start, or none does
-                self._bound(dict(fixed))
+        for fixed, places, running in divided:
+            # all of them start, or none does
+            self._check(fixed, table.take(pa.array(places)), running)
         for fixed, places, running in divided:
             cohort = running or self._start(fixed, table.take(pa.array(places)))
             cohorts[places] = self._cohorts.index(cohort)
@@ -192,8 +187,7 @@ class QuerySet:
         hidden = 1 if self.sink is None else 0
         if self._cohorts:
             return self._formed(pa.schema(list(self._cohorts[0].query.schema)[hidden:]).empty_table()).schema
-        sample = {name: sample_of(self._schema[name].type) for name in self._fixed}
-        bound = self._planned(sample, ConstantsTable("", self.key, self._columns, NUMBER))[1]
+        bound = self._plans.planned(self._plans.sample(self._fixed), self._plans.constants(""))[1]
         types = (each.type.arrow for each in bound.plan.schema)
         columns = [pa.field(*each) for each in zip(bound.names, types, strict=True)]
         return self._formed(pa.schema(columns[hidden:]).empty_table()).schema
@@ -284,7 +278,7 @@ class QuerySet:
         """The first queries of the set: their constants decide about the types of parameters."""
         table, used = as_table(rows), sql.parameter_names(self.sql)
         self._know(schema_of(table, self.key, used))
-        self._fixed = self._structural({name: table.column(name)[0].as_py() for name in used})
+        self._fixed = self._plans.structural({name: table.column(name)[0].as_py() for name in used})
         self.add(table)
 
     # -- the rows of a stored table ----------------------------------------------------------------------------------
@@ -293,7 +287,7 @@ class QuerySet:
         """The queries that a stored table has rows for."""
         used = sql.parameter_names(self.sql)
         self._know(Schema(tuple(each for each in table.schema if each.name == self.key or each.name in used)))
-        self._fixed = self._structural({name: sample_of(self._schema[name].type) for name in used})
+        self._fixed = self._plans.structural(self._plans.sample(used))
         self.hold()
         try:
             if not self._fixed:
@@ -313,9 +307,13 @@ class QuerySet:
     def check(self, rows: pa.Table) -> None:
         """Refuse rows for which there can be no query."""
         table = self._table_of(rows)
-        for fixed, _ in self._divided(table):
-            if self._open_for(fixed) is None:
-                self._bound(dict(fixed))
+        for fixed, places in self._divided(table):
+            self._check(fixed, table.take(pa.array(places)), self._open_for(fixed))
+
+    def _check(self, fixed: Fixed, rows: pa.Table, running: Cohort | None) -> None:
+        if running is None:
+            self._plans.bound(dict(fixed))
+        self._plans.check(fixed, rows)
 
     def follow(self, rows: pa.Table) -> None:
         """Rows of the table came, were changed or are gone."""
@@ -347,9 +345,10 @@ class QuerySet:
     def _know(self, schema: Schema) -> None:
         """The columns of the constants."""
         self._schema = schema
-        self._columns = Schema((Field(NUMBER, BIGINT), *schema))
         self._keys = KeyTable((schema[self.key].type,))
-        self._used = sql.parameter_names(self.sql)
+        self._plans = SetPlans(
+            self._database, self.sql, self.key, schema, self.sink, self.merged, follows=self.table is not None
+        )
 
     @property
     def definition(self) -> QuerySetDef:
@@ -390,56 +389,13 @@ class QuerySet:
             self._numbered = max(self._numbered, int(numbers.max()) + 1)
             self._enter(slots, numbers, np.full(len(slots), len(self._cohorts) - 1))
 
-    def _structural(self, first: dict[str, Any]) -> tuple[str, ...]:
-        """The parameters that a plan is made of: those that cannot stand for values that rows have."""
-        found = []
-        for name in self._used:
-            try:
-                self._bound({other: first[other] for other in self._used if other != name})
-            except MillstreamError:
-                found.append(name)
-        if len(found) < len(self._used):
-            try:
-                self._planned(
-                    {name: first[name] for name in found}, ConstantsTable("", self.key, self._columns, NUMBER)
-                )
-            except (CannotShare, MillstreamError):
-                found = list(self._used)
-        # what no constants make right is an error of the text
-        self._bound({name: first[name] for name in found})
-        return tuple(found)
-
-    def _bound(self, given: Mapping[str, Any]) -> act.StartQuery:
-        """The query with some parameters given, the others as values of the constants' rows."""
-        open_ = {name: Symbol(name) for name in self._used if name not in given}
-        parsed = sql.parse(self.sql, {**given, **open_})
-        types = {name: self._schema[name].type for name in open_}
-        action = bind(parsed[0].ast, self._database.catalog, self.sql, types) if len(parsed) == 1 else None
-        if not isinstance(action, act.StartQuery):
-            raise BindError("sql_many takes one query over streams")
-        return action
-
-    def _planned(self, given: Mapping[str, Any], constants: ConstantsTable) -> tuple[act.StartQuery, Bound]:
-        action = self._bound(given)
-        # operators become automata once constants have their places between them
-        plan = self._database.optimized(action.bound.plan, without=frozenset(["fuse_events"]))
-        without = self._database.config.disabled_rules
-        if self.table is not None:
-            # instances that queries share would be seen by those that come later: then each keeps its own
-            without |= {CHANNELS}
-        made = for_all(plan, constants, without, self.merged)
-        if self.sink is not None:
-            return action, Bound(for_sink(made, constants), ("query", *action.bound.names))
-        return action, Bound(made, (NUMBER, "queries" if self.merged else "query", *action.bound.names))
-
     def _start(self, fixed: Fixed, rows: pa.Table | None = None) -> Cohort:
         self._made += 1
         name = self.name if self._made == 1 else f"{self.name}${self._made}"
         table = f"{name}$constants"
         longest = () if rows is None else longest_of(rows, self._schema)
-        constants = ConstantsTable(table, self.key, self._columns, NUMBER, longest)
-        action, bound = self._planned(dict(fixed), constants)
-        self._database.perform(act.Define(TableDef(table, self._columns)))
+        action, bound = self._plans.planned(dict(fixed), self._plans.constants(table, longest))
+        self._database.perform(act.Define(TableDef(table, self._plans.columns)))
         self._database.tables.tell_changes(table, NUMBER)
         started = act.StartQuery(bound, action.uses, self.sink)
         query = self._database.perform(started, self.sql, name)

@@ -38,7 +38,12 @@ class IntervalParser(StrictParser):
         return token.token_type is TokenType.VAR and token.text.upper() in UNITS
 
     def _parse_time_span(self) -> exp.Interval | None:
-        """`10 SECONDS` or an INTERVAL; None (and nothing consumed) if a span does not start here."""
+        """`10 SECONDS`, `$n SECONDS` or an INTERVAL; None (and nothing consumed) if a span does not start here."""
+        if self._is_open_parameter() and self._is_unit(self._next):
+            first = self._curr
+            node = exp.Interval(this=self._parse_column(), unit=self._parse_unit())
+            cover(node, first, self._prev)
+            return node
         if self._curr.token_type is TokenType.NUMBER and self._next.token_type is TokenType.VAR:
             if self._next.text.upper() in self.WINDOW_SIDES:
                 return None
@@ -48,6 +53,14 @@ class IntervalParser(StrictParser):
             cover(node, first, self._prev)
             return node
         return self._parse_interval()
+
+    def _is_open_parameter(self) -> bool:
+        """Whether a parameter comes that has no value yet: it was read as a column of this name."""
+        return self._curr.token_type is TokenType.IDENTIFIER and self._curr.text.startswith("$")
+
+    def _parse_length(self) -> exp.Expr | None:
+        """A number, or a parameter that has no value yet."""
+        return self._parse_column() if self._is_open_parameter() else self._parse_number()
 
     def _parse_unit(self) -> exp.Var:
         unit = UNITS.get(self._curr.text.upper()) if self._curr.token_type is TokenType.VAR else None

@@ -122,7 +122,7 @@ class StreamWindowParser(WindowTableParser):
     def _parse_window_size(self, wanted: str) -> exp.Expr:
         """`10`, `10 SECONDS` or `INTERVAL '10' SECOND`."""
         counted = self._next.text.upper() in _CLAUSES
-        value = (None if counted else self._parse_time_span()) or self._parse_number()
+        value = (None if counted else self._parse_time_span()) or self._parse_length()
         if value is None:
             self.unexpected(wanted)
         return value

@@ -119,7 +119,7 @@ class WindowTableParser(WindowParser):
                 self._match_r_paren()
         else:
             # a stream that is ordered by a number has windows of numbers
-            span = self._parse_time_span() or self._parse_number()
+            span = self._parse_time_span() or self._parse_length()
             if span is None:
                 self.unexpected(f"the {_described(key)}, a time span such as 5 MINUTES")
             node.set(key, span)

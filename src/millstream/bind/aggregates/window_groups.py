@@ -16,7 +16,7 @@ from millstream.plan import nodes as P
 from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.programs.product import begins_with_sqlcode
 from millstream.plan.window_columns import window_columns
-from millstream.plan.window_tables import Hopping
+from millstream.plan.window_tables import Hopping, OwnTumbling
 from millstream.types import BIGINT, INTERVAL
 
 
@@ -49,7 +49,8 @@ class GroupBinder(GroupedExpressions):
     @property
     def ordered_by(self) -> set[str]:
         """The columns by which groups come in order anyway."""
-        same = {self.windows.start} if isinstance(getattr(self.windows.table, "windows", None), Hopping) else set()
+        windows = getattr(self.windows.table, "windows", None)
+        same = {self.windows.start} if isinstance(windows, Hopping | OwnTumbling) else set()
         return {name.lower() for name in (self.ends, *same) if name is not None}
 
     def _check_sqlcode(self) -> None:
@@ -68,13 +69,13 @@ class GroupBinder(GroupedExpressions):
             return end
         if start is not None and self._has_key(start):
             depends = (
-                isinstance(table.windows, Hopping)
+                isinstance(table.windows, Hopping | OwnTumbling)
                 if isinstance(table, P.AssignWindows)
                 else all(map(self._has_key, self.windows.partition))
             )
             if end is not None and depends:
                 return self._add_key(Column(table.type, end))
-            if isinstance(table, P.AssignWindows):
+            if isinstance(table, P.AssignWindows) and not isinstance(table.windows, OwnTumbling):
                 length = Literal(BIGINT if table.type == BIGINT else INTERVAL, table.windows.size)
                 return self._add_key(functions.resolve("+", (Column(table.type, start), length)))
             self._refuse_keys("sessions that begin together may end at different times", "window_end")

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from millstream.bind.context import Context
 from millstream.bind.expressions import ExpressionBinder
+from millstream.bind.lengths import own_length
 from millstream.bind.scope import Item, Scope, did_you_mean
 from millstream.bind.windows.tables import with_late_rows
 from millstream.catalog import CURRENT_TIME, Clock, TableDef
@@ -152,7 +153,7 @@ def _unwindowed(plan: P.Node, window: R.RangeWindow) -> P.Node | None:
     return None
 
 
-def _window(node: StreamWindow, events: P.Node, alias: str, context: Context) -> R.RangeWindow | R.RowsWindow:
+def _window(node: StreamWindow, events: P.Node, alias: str, context: Context) -> R.WindowKind:
     if node.args.get("now"):
         return NOW
     by = tuple(_column(column, events, alias, context) for column in node.args.get("partition") or [])
@@ -165,6 +166,9 @@ def _window(node: StreamWindow, events: P.Node, alias: str, context: Context) ->
         every = 1 if slide is None else _count(slide, "SLIDE", context)
         # of rows that never leave it does not matter in which partition they are
         return FOR_EVER if rows is None and every == 1 else R.RowsWindow(rows, by, every)
+    own = own_length(size, context, counted=context.time_type(events) == BIGINT)
+    if own is not None and least is None and slide is None and _granularity(events) == 1:
+        return R.OwnRange(own)
     length = None if size is None else _span(size, "RANGE", events, context)
     if least is not None and length is not None and _span(least, "RANGE", events, context) > length:
         context.fail("MIN is greater than MAX", least)

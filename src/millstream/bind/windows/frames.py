@@ -7,6 +7,7 @@ from typing import NoReturn, cast
 from sqlglot import exp
 
 from millstream.bind.context import Context
+from millstream.bind.lengths import own_length
 from millstream.catalog import Clock
 from millstream.plan import nodes as P
 from millstream.plan.windows import Between, Frame, Unit
@@ -51,6 +52,8 @@ class FrameBinder:
                 hint="add ROWS UNBOUNDED PRECEDING, ROWS n PRECEDING or RANGE n SECONDS PRECEDING",
             )
         unit = str(spec.args.get("kind") or "ROWS").lower()
+        if not is_backward and (own := self._own(unit, spec)) is not None:
+            return own
         start, end = (self._bound(unit, spec, side, node) for side in ("start", "end"))
         if end == _UNBOUNDED:
             self.context.fail("a frame cannot end at UNBOUNDED PRECEDING", node, hint="… AND CURRENT ROW")
@@ -67,6 +70,15 @@ class FrameBinder:
         if (excluded := _excluded(spec)) == "NO OTHERS":
             return _bounded(unit, start, end)
         return self._with_gap(excluded, unit, start, end, node)
+
+    def _own(self, unit: str, spec: exp.Expr) -> Frame | None:
+        """A frame up to the current row whose length is a parameter."""
+        up_to_row = spec.args.get("end") in (None, "CURRENT ROW") and spec.args.get("start_side") == "PRECEDING"
+        if not up_to_row or unit == "groups" or _excluded(spec) != "NO OTHERS" or spec.args.get("slide") is not None:
+            return None
+        counted = unit == "rows" or self.context.time_type(self.plan) == BIGINT
+        own = own_length(spec.args.get("start"), self.context, counted=counted)
+        return None if own is None else Frame(cast(Unit, unit), own)
 
     def _with_gap(self, excluded: str, unit: str, start: int, end: int, node: exp.Window) -> Frame | Parted | None:
         """A frame without what EXCLUDE leaves out, which may divide it."""

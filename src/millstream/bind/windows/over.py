@@ -25,6 +25,7 @@ from millstream.plan import aggregates
 from millstream.plan import nodes as P
 from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.arrangements import ArrangedCall
+from millstream.plan.lengths import RowLength
 from millstream.plan.programs.modes import Sliding
 from millstream.plan.ties import SortKey, Ties
 from millstream.plan.windows import Between, Frame
@@ -352,7 +353,7 @@ class WindowBinder:
             self.context.refuse("an aggregate written in SQL with this EXCLUDE", node, hint="leave out EXCLUDE")
         if frame is not None and frame.unit == "groups":
             self.context.refuse("an aggregate written in SQL over GROUPS", node, hint="use ROWS or RANGE")
-        if frame is None or isinstance(frame.preceding, Between):
+        if frame is None or isinstance(frame.preceding, Between | RowLength):
             self.context.refuse("this window does not end at the current row", node, hint="… AND CURRENT ROW")
         reach = WindowReach(frame.unit, frame.preceding)
         return self.own.over(call, scalar, keys, reach, slide, _is_active(window))

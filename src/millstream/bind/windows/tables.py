@@ -5,11 +5,12 @@ from __future__ import annotations
 from sqlglot import exp
 
 from millstream.bind.context import Context
+from millstream.bind.lengths import own_length
 from millstream.bind.scope import did_you_mean
 from millstream.catalog import Clock, StreamDef
 from millstream.plan import nodes as P
 from millstream.plan.lateness import AdmitLate
-from millstream.plan.window_tables import END, START, Cumulating, Hopping, Windows
+from millstream.plan.window_tables import END, START, Cumulating, Hopping, OwnTumbling, Windows
 from millstream.sql import duration_us
 from millstream.sql.nodes import WindowTable
 from millstream.types import BIGINT, DATE, TIMESTAMP, SqlType
@@ -105,6 +106,9 @@ def _bound_type(type_: SqlType) -> SqlType:
 
 
 def _windows(node: WindowTable, type_: SqlType, context: Context) -> Windows:
+    own = own_length(node.args["size"], context, counted=type_ == BIGINT)
+    if own is not None and node.kind == "TUMBLE" and not node.args.get("offset"):
+        return OwnTumbling(own)
     size = span(node, "size", type_, context)
     offset = span(node, "offset", type_, context) if node.args.get("offset") else 0
     if node.kind == "TUMBLE":

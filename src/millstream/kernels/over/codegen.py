@@ -39,7 +39,7 @@ def generate(layout: OverLayout) -> str:
 
 def parameters(layout: OverLayout) -> list[str]:
     """The names of what `step` is called with, in order."""
-    names = ["rows", "at", "state", "widths", "time"]
+    names = ["rows", "at", "state", "widths", "time", *(f"reach_{frame.name}" for frame in layout.own)]
     for arg in layout.args:
         names += arg.arrays
     names += ["slots", "sums"]
@@ -64,7 +64,7 @@ def _lanes(layout: OverLayout) -> str:
 def _step(layout: OverLayout) -> str:
     head = f"def step({', '.join(parameters(layout))}):\n"
     for i, frame in enumerate(layout.frames):
-        if frame in layout.logged:
+        if frame in layout.logged and not frame.is_own:
             head += f"    {frame.name}_width = widths[{i}]\n"
         if frame.is_delayed:
             head += f"    {frame.name}_until = widths[{len(layout.frames) + i}]\n"
@@ -120,6 +120,10 @@ def _record(layout: OverLayout) -> Iterator[str]:
 def _enter(layout: OverLayout) -> Iterator[str]:
     yield "r = rows[q]"
     yield "s = at[q]"
+    for frame in layout.logged:
+        if frame.is_own:
+            yield f"{frame.name}_width = reach_{frame.name}[r]"
+            yield f"slots[s + {frame.name.upper()}_WIDTH] = {frame.name}_width"
     yield from _look_ahead(layout)
     if layout.logged:
         yield from _room(layout)

@@ -32,6 +32,7 @@ from millstream.kernels.over.saving import exported, loaded
 from millstream.kernels.over.spec import OverSpec
 from millstream.kernels.over.state import OverState, Shard, new_state
 from millstream.kernels.over.sweep import sweep
+from millstream.kernels.own_lengths import own_lengths
 from millstream.kernels.saving.content import Content
 from millstream.kernels.saving.snapshots import Saved
 from millstream.plan.aggregate_calls import AggregateCall
@@ -53,6 +54,7 @@ class OverKernel:
         frames = [named.frame for named in self.layout.frames]
         widths = [frame.start or 0 for frame in frames] + [frame.end for frame in frames]
         self._widths = as_input(np.array([*widths, *self.layout.numbers], dtype=np.int64))
+        self._own = [frame.own for frame in frames if frame.own is not None]
         self._shape = as_input(np.array(self.layout.shape))
         self._keys = [spec.input.index(key) for key in spec.keys]
         self._args = [spec.input.index(arg.column) for arg in self.layout.args]
@@ -97,6 +99,9 @@ class OverKernel:
         if rows:
             slots = self._slots(state, batch)
             inputs = [self._widths, as_input(batch.time)]
+            for length in self._own:
+                inputs.append(as_input(own_lengths(batch.rows, self.spec.input, length)))
+                state.longest = max(state.longest, int(inputs[-1].max()))
             for arg, index in zip(self.layout.args, self._args, strict=True):
                 inputs += argument_arrays(arg, batch.rows.column(index), state.texts)
             outputs = [array for pair in results for array in pair]

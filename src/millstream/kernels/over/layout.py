@@ -26,7 +26,12 @@ class NamedFrame:
 
     @property
     def is_bounded(self) -> bool:
-        return self.frame.start is not None
+        return self.frame.start is not None or self.is_own
+
+    @property
+    def is_own(self) -> bool:
+        """Whether each row says how far back it begins."""
+        return self.frame.own is not None
 
     @property
     def is_delayed(self) -> bool:
@@ -189,6 +194,11 @@ class OverLayout:
         return tuple(NamedFrame(f"f{i}", frame) for i, frame in enumerate(distinct))
 
     @cached_property
+    def own(self) -> tuple[NamedFrame, ...]:
+        """The frames that begin as far back as each row says."""
+        return tuple(frame for frame in self.frames if frame.is_own)
+
+    @cached_property
     def numbers(self) -> tuple[int | None, ...]:
         """Which rows of their frames calls of nth_value ask for."""
         return tuple(dict.fromkeys(call.number for call in self.spec.calls if call.number is not None))
@@ -291,6 +301,7 @@ class OverLayout:
         names = ["base", "capacity", "tail"] if self.logged else []
         names += [f"{frame.name}_head" for frame in self.logged if frame.is_range and frame.is_bounded]
         names += [f"{frame.name}_end" for frame in self.delayed if frame.is_range]
+        names += [f"{frame.name}_width" for frame in self.logged if frame.is_own]
         names += ["group_number", "group_time"] if self.counts_groups else []
         names += [f"{part.name}_{lane}" for part in self.parts for lane in part.lanes]
         return {name: lane for lane, name in enumerate(names or ["nothing"])}
@@ -339,9 +350,9 @@ class OverLayout:
 
     @cached_property
     def expires(self) -> int | None:
-        """How long after its last row a key may be forgotten; None if never."""
+        """How long after its last row a key may be forgotten, apart from what rows say themselves; None if never."""
         if self.spec.ends is not None:
             return 0
         if self.spec.keys and all(frame.frame.unit == "range" and frame.is_bounded for frame in self.frames):
-            return max(frame.preceding for frame in self.frames)
+            return max(0 if frame.is_own else frame.preceding for frame in self.frames)
         return None

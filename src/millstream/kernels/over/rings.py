@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.kernels.batch import Ints
-from millstream.kernels.over.layout import OverLayout
+from millstream.kernels.over.layout import NamedFrame, OverLayout
 from millstream.kernels.over.loops import FIRST_CAPACITY
 from millstream.records import dataclass
 
@@ -31,9 +31,15 @@ def low_positions(layout: OverLayout, records: Records) -> Ints:
         if frame.is_range and not frame.is_later:
             low = np.minimum(low, records[:, lanes[f"{frame.name}_{'head' if frame.is_bounded else 'end'}"]])
         else:
-            reach = frame.preceding + 1 if frame.is_bounded else frame.frame.end
-            low = np.minimum(low, np.maximum(0, tail - reach))
+            low = np.minimum(low, np.maximum(0, tail - _reach(layout, frame, records)))
     return low
+
+
+def _reach(layout: OverLayout, frame: NamedFrame, records: Records) -> Ints | int:
+    """How many rows behind the last one lies the oldest that a frame of rows needs."""
+    if frame.is_own:
+        return records[:, layout.slot_lanes[f"{frame.name}_width"]] + 1
+    return frame.preceding + 1 if frame.is_bounded else frame.frame.end
 
 
 def row_runs(layout: OverLayout, records: Records) -> RingPositions:

@@ -98,6 +98,8 @@ def loaded(layout: OverLayout, parts: Saved, threads: int) -> OverState:
     saved = parts.rows("slots")
     load_keys(state.keys, saved)
     records = unfixed(saved.column("record"))
+    for lane in (layout.slot_lanes[f"{frame.name}_width"] for frame in layout.logged if frame.is_own):
+        state.longest = max(state.longest, int(records[:, lane].max(initial=0)))
     names = [_CELLS] if layout.logged else []
     names += [f"queue{i}" for i in range(len(layout.queues))] + [f"table{i}" for i in range(len(layout.tables))]
     owned: dict[str, Owned] = {}

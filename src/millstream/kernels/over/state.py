@@ -96,6 +96,8 @@ class OverState:
     pending: Batch | None = None
     upto: int = BEGIN
     swept_upto: int = BEGIN
+    longest: int = 0
+    """how far back frames began at most, of those that rows say"""
     kept_texts: dict[str, int] = field(default_factory=dict)
     ledger: Ledger = field(default_factory=Ledger)
 

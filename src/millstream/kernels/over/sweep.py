@@ -20,7 +20,7 @@ _TEXTS_AT_LEAST = 1_024
 def sweep(layout: OverLayout, state: OverState) -> None:
     """Forget what is dead: keys once all that lived the last time and were not seen since are dead, strings once there
     may be as many dead ones as there were in all. Either way the work is little for each row that came in between."""
-    expires = layout.expires
+    expires = None if layout.expires is None else max(layout.expires, state.longest)
     keys = 0 if state.keys is None else len(state.keys)
     if expires is not None and keys >= _KEYS_AT_LEAST and state.upto > state.swept_upto + expires:
         _forget_keys(layout, state, max(state.upto, BEGIN + expires) - expires)

@@ -245,9 +245,9 @@ class AggregateKernel:
             if state.keys.size > len(state.ends):
                 more = np.full(state.keys.size, _UNUSED)
                 state.ends, state.firsts = np.append(state.ends, more), np.append(state.firsts, more)
-            own, at = np.unique(slots, return_index=True)
-            new = state.firsts[own] == _UNUSED
-            state.firsts[own[new]] = batch.seq[at[new]]
+            # of several rows of a new group, the first is written last
+            new = np.flatnonzero(state.firsts[slots] == _UNUSED)[::-1]
+            state.firsts[slots[new]] = batch.seq[new]
             state.ends[slots] = _micros(batch.rows.column(self.spec.input.index(self.spec.ends)))
         live = state.keys.live().astype(np.int64)
         done = live[state.ends[live] <= state.upto]

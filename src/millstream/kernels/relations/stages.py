@@ -11,7 +11,8 @@ from millstream.errors import DataError
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
 from millstream.kernels.keys.words import instants, validity
 from millstream.kernels.one_input import AtMostOne, KeepsColumns
-from millstream.plan.lengths import length_told
+from millstream.kernels.own_lengths import own_lengths
+from millstream.plan.lengths import RowLength, length_told
 from millstream.plan.relations import RangeWindow
 from millstream.records import dataclass
 from millstream.schema import Schema
@@ -33,6 +34,23 @@ class RangeStage(AtMostOne, KeepsColumns):
             return Batch.empty(self.output.arrow, upto, batch.port)
         start, end = window_bounds(batch.time, self.window)
         return _during(batch, start, end, upto)
+
+
+@dataclass(frozen=True)
+class OwnRangeStage(AtMostOne, KeepsColumns):
+    """Events as a relation: each row is valid for as long as it says itself."""
+
+    length: RowLength
+
+    def describe(self) -> str:
+        return f"window RANGE {self.length}"
+
+    def step(self, batch: Batch) -> Batch:
+        if not len(batch):
+            return Batch.empty(self.output.arrow, batch.upto, batch.port)
+        lengths = own_lengths(batch.rows, self.input, self.length)
+        _check(batch.time, int(lengths.max()))
+        return _during(batch, batch.time, batch.time + lengths, batch.upto)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from millstream.errors import DataError
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
-from millstream.plan.window_tables import END, START, Hopping, Windows
+from millstream.kernels.own_lengths import own_lengths
+from millstream.plan.window_tables import END, START, FixedWindows, Hopping, OwnTumbling, Windows
 from millstream.records import dataclass
 from millstream.schema import Field, Schema
 from millstream.types import SqlType, from_kernel
@@ -43,16 +44,24 @@ class WindowStage:
     def step(self, batch: Batch) -> Batch:
         if not len(batch):
             return Batch.empty(self.output.arrow, batch.upto, batch.port)
+        if isinstance(self.windows, OwnTumbling):
+            size = own_lengths(batch.rows, self.input, self.windows.size)
+            check_reach(batch.time, 3 * int(size.max()))
+            start = batch.time // size * size
+            return self._with_bounds(batch, start, start + size)
         which, copy, start, end = windows_of(batch.time, self.windows)
         single = len(which) == len(batch) and not copy.any()
         chosen = batch if single else batch.take(which)
         if self.spread:
             chosen = replace(chosen, seq=(chosen.seq << self.spread) + copy)
+        return self._with_bounds(chosen, start, end)
+
+    def _with_bounds(self, chosen: Batch, start: Ints, end: Ints) -> Batch:
         bounds = [from_kernel(start, None, self.type), from_kernel(end, None, self.type)]
         return chosen.with_rows(pa.RecordBatch.from_arrays([*chosen.rows.columns, *bounds], schema=self.output.arrow))
 
 
-def windows_of(time: Ints, windows: Windows) -> tuple[Ints, Ints, Ints, Ints]:
+def windows_of(time: Ints, windows: FixedWindows) -> tuple[Ints, Ints, Ints, Ints]:
     """For each window of each row, in order: the row, which of the row's windows it is, its start and its end."""
     check_range(time, windows)
     moment = time - windows.offset
@@ -74,8 +83,13 @@ def windows_of(time: Ints, windows: Windows) -> tuple[Ints, Ints, Ints, Ints]:
     return which, copy, start, start + number * windows.step
 
 
-def check_range(time: Ints, windows: Windows) -> None:
+def check_range(time: Ints, windows: FixedWindows) -> None:
     """DataError if a bound of some row's window cannot be told."""
     reach = 2 * (windows.size + abs(windows.offset)) + (windows.slide if isinstance(windows, Hopping) else 0)
+    check_reach(time, reach)
+
+
+def check_reach(time: Ints, reach: int) -> None:
+    """DataError if times are too far away for windows that reach so far."""
     if reach >= FOREVER or int(time.min()) < BEGIN + reach or int(time.max()) > FOREVER - reach:
         raise DataError("a window of a row is beyond the largest possible time")

@@ -27,7 +27,7 @@ from millstream.kernels.window_groups.panes import Panes
 from millstream.kernels.window_groups.panes import Slots as SlotNumbers
 from millstream.kernels.window_groups.partials import PanePartials
 from millstream.kernels.window_groups.spec import WindowGroupSpec
-from millstream.plan.window_tables import Cumulating, Windows
+from millstream.plan.window_tables import Cumulating, FixedWindows
 from millstream.records import dataclass
 from millstream.types import from_kernel
 
@@ -51,7 +51,7 @@ class Shape:
     grows: bool
 
     @staticmethod
-    def of(windows: Windows) -> Shape:
+    def of(windows: FixedWindows) -> Shape:
         if isinstance(windows, Cumulating):
             return Shape(windows.step, windows.offset, windows.most, 1, True)
         length = gcd(windows.size, windows.slide)

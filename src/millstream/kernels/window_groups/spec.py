@@ -10,7 +10,7 @@ from millstream.kernels.registry import register
 from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.aggregates import ORDERLESS, result_type
 from millstream.plan.node import by_told
-from millstream.plan.window_tables import Windows
+from millstream.plan.window_tables import FixedWindows
 from millstream.records import dataclass
 from millstream.schema import Field, Schema
 from millstream.types import SqlType
@@ -31,7 +31,7 @@ class WindowGroupSpec(ByKeys):
 
     input: Schema
     by: tuple[str, ...]
-    windows: Windows
+    windows: FixedWindows
     type: SqlType
     keys_out: tuple[str, ...]
     starts: tuple[str, ...]

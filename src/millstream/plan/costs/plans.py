@@ -31,6 +31,7 @@ from millstream.plan.nodes import (
 from millstream.plan.relations import (
     Coarsen,
     Join,
+    OwnRange,
     Periods,
     RangeWindow,
     SetOperation,
@@ -175,7 +176,7 @@ def _window(
         coarse = flows.coarsened(flow, max(float(node.granule), flow.granule))
         return coarse, 0.0, operator_costs.coarsen_cpu(flow, coarse, u)
     window = node.window
-    if isinstance(window, Periods):
+    if isinstance(window, Periods | OwnRange):
         return flows.range_window(flow, LONG), 0.0, operator_costs.range_window_cpu(flow, u)
     if isinstance(window, RangeWindow):
         shown = flows.range_window(flow, LONG if window.size is None else float(window.size))
