@@ -14,7 +14,7 @@ from millstream.expressions.evaluator import compile_filter
 from millstream.expressions.nodes import Column, columns_of, conjunction
 from millstream.kernels.batch import Batch, Ints
 from millstream.kernels.keys.words import Bools
-from millstream.kernels.matching import MatchIndex, split_condition
+from millstream.kernels.matching import index_of, split_condition
 from millstream.physical.nodes import SEVERAL_ROWS, StoredTable, TableJoin
 from millstream.records import dataclass
 from millstream.schema import Schema
@@ -132,7 +132,7 @@ class TableMatches:
 
     def _gathered(self, batch: Batch) -> Batch:
         """Each row that has matches once, with these as arrays."""
-        if self._rest is None and (self._node.pairs or self._condition.ranges):
+        if self._rest is None and self._condition.finds:
             sizes, right = self._index.lists(batch.rows)
         else:
             left, right = self._matches(batch.rows)
@@ -159,7 +159,7 @@ class TableMatches:
         return batch if found.all() else batch.take(np.flatnonzero(found))
 
     def _have_matches(self, rows: pa.RecordBatch) -> Bools:
-        if self._rest is None and (self._node.pairs or self._condition.ranges):
+        if self._rest is None and self._condition.finds:
             return self._index.matched(rows)
         found = np.zeros(rows.num_rows, dtype=np.bool_)
         found[self._matches(rows)[0]] = True
@@ -179,7 +179,8 @@ class TableMatches:
             self._apply(change)
 
     def _read_all(self) -> None:
-        self._index = MatchIndex(self._condition, self._node.input.schema, self._node.table.schema, self._columns)
+        self._given = 0
+        self._index = index_of(self._condition, self._node.input.schema, self._node.table.schema, self._columns)
         self._take_all()
         # rows were held twice for a moment
         if len(self._index) > _MANY:
@@ -215,13 +216,14 @@ class TableMatches:
         if rows.schema != table.schema.arrow:
             columns = [rows.column(expr.name) for _, expr in table.columns if isinstance(expr, Column)]
             rows = pa.RecordBatch.from_arrays(columns, schema=table.schema.arrow)
-        number, first = self._number, len(self._index)
-        numbers = np.arange(first, first + rows.num_rows) if number is None else rows.column(number).to_numpy()
+        number, first = self._number, self._given
+        self._given += rows.num_rows
+        numbers = np.arange(first, self._given) if number is None else rows.column(number).to_numpy()
         self._index.add(rows, numbers)
 
     def _matches(self, rows: pa.RecordBatch) -> tuple[Any, pa.RecordBatch]:
         """The numbers of the rows that have matches, in order, and the rows of the table that they match."""
-        if self._node.pairs or self._condition.ranges:
+        if self._condition.finds:
             return self._tested(rows, *self._index.match(rows, in_order=self._node.how == "left"))
         # not all pairs at once: they may be many, and few of them match
         many = max(_MOST_PAIRS // max(len(self._index), 1), 1)

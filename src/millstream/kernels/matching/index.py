@@ -1,9 +1,10 @@
 """An index on the rows of a table, for the rows of a stream that ask which of them match.
 
-Rows of the table lie in runs: a hash of the equalities finds the run, an interval tree over the first range the entries
-in it; further ranges are compared there, and conditions of other kinds are left to the caller. Rows come and go while
-the index is used: new ones form a small level of their own, and a level is merged with the next larger one before it
-comes near its size. So a row costs O(log n) to add, amortised, and one that goes is only marked until then.
+Rows of the table lie in runs: a hash of the equalities finds the run, an interval tree over one range the entries in
+it. That is the range which leaves the fewest rows, as measured while the index is used. Further ranges are compared
+there, and conditions of other kinds are left to the caller. Rows come and go while the index is used: new ones form a
+small level of their own, and a level is merged with the next larger one before it comes near its size. So a row costs
+O(log n) to add, amortised, and one that goes is only marked until then.
 """
 
 from __future__ import annotations
@@ -33,6 +34,12 @@ _DEPTH = 200
 _MOST_PAIRS = 1 << 26
 """so many pairs at once count as rows, for limits: they need a gigabyte"""
 
+_FIRST_LOOK = 1_024
+"""after so many rows of the stream, and four times as many each time, it is measured which range to search by"""
+_SAMPLE = 256
+_WORTH = 512
+"""so many times all rows of a table may be looked at in vain before it pays to sort them again"""
+
 _fill_tops = compile_kernel(source_of(match_loops), "fill_tops")
 _find_matches = compile_kernel(source_of(match_loops), "find_matches")
 
@@ -40,7 +47,13 @@ _find_matches = compile_kernel(source_of(match_loops), "find_matches")
 class Level:
     """Rows of the table in the order in which they are searched."""
 
-    def __init__(self, rows: pa.RecordBatch, numbers: Ints, slots: Ints, lows: Ints, highs: Ints) -> None:
+    def __init__(
+        self, rows: pa.RecordBatch, numbers: Ints, slots: Ints, lows: Ints, highs: Ints, first: int = 0
+    ) -> None:
+        # the range that is searched stands first
+        self._lanes = [first, *(lane for lane in range(len(lows)) if lane != first)] if first else []
+        if self._lanes:
+            lows, highs = lows[self._lanes], highs[self._lanes]
         order = np.lexsort((highs[0], lows[0], slots)) if len(lows) else np.argsort(slots, kind="stable")
         self.rows = rows.take(pa.array(order))
         in_order = numbers[order]
@@ -87,8 +100,17 @@ class Level:
         """What another level is made of: the rows that are still there."""
         places = np.flatnonzero(self._alive)
         slots = np.repeat(np.arange(len(self._counts)), self._counts)
-        highs = self._highs[:, places] if self._is_bounded else np.full((len(self._lows), len(places)), MOST)
-        return self.rows.take(pa.array(places)), self.numbers()[places], slots[places], self._lows[:, places], highs
+        lows, highs = self.bounds(places)
+        return self.rows.take(pa.array(places)), self.numbers()[places], slots[places], lows, highs
+
+    def bounds(self, places: Ints) -> tuple[Ints, Ints]:
+        """The least and the greatest word that entries take, by range, as the condition has them."""
+        lows = self._lows[:, places]
+        highs = self._highs[:, places] if self._is_bounded else np.full_like(lows, MOST)
+        if not self._lanes:
+            return lows, highs
+        back = np.argsort(self._lanes)
+        return lows[back], highs[back]
 
     def find(self, slots: Ints, usable: Bools, values: Ints, one: bool = False) -> tuple[Ints, Ints]:
         """The rows of the stream and the entries that match, in order of the former; or `one` entry for each row."""
@@ -106,6 +128,8 @@ class Level:
 
     def _found(self, slots: Ints, usable: Bools, values: Ints, tells_rows: bool, one: bool) -> tuple[Ints, Ints, Ints]:
         rows, row = len(slots), 0
+        if self._lanes:
+            values = values[self._lanes]
         room = max(256, int(1.2 * self._pairs_per_row * rows))
         out_row: Any = np.empty(room if tells_rows else 0, dtype=np.int64)
         out_entry: Any = np.empty(room, dtype=np.int32)
@@ -156,6 +180,8 @@ class MatchIndex:
         self._theirs = compile_arrow([*(theirs for _, theirs in condition.pairs), *bounds], table)
         self._kept = table if kept is None else kept
         self._levels: list[Level] = []
+        self._first = 0
+        self._asked_for, self._next_look = 0, _FIRST_LOOK
 
     def __len__(self) -> int:
         return sum(map(len, self._levels))
@@ -173,15 +199,15 @@ class MatchIndex:
         if self._keys is not None:
             slots = self._keys.encode([column.take(pa.array(kept)) for column in pairs]).astype(np.int64)
         found = rows.select(list(self._kept.names)).take(pa.array(kept))
-        self._levels.append(Level(found, numbers[kept], slots, lows[:, kept], highs[:, kept]))
+        self._levels.append(Level(found, numbers[kept], slots, lows[:, kept], highs[:, kept], self._first))
         while len(self._levels) > 1 and len(self._levels[-2]) < _GROWTH * len(self._levels[-1]):
-            self._levels.append(_joined([self._levels.pop(), self._levels.pop()]))
+            self._levels.append(self._joined([self._levels.pop(), self._levels.pop()]))
 
     def drop(self, numbers: Ints) -> None:
         """Rows go again, by their numbers."""
         for level in self._levels:
             level.drop(numbers)
-        kept = [_joined([level]) if level.is_thin else level for level in self._levels if len(level)]
+        kept = [self._joined([level]) if level.is_thin else level for level in self._levels if len(level)]
         self._levels = sorted(kept, key=len, reverse=True)
 
     def matched(self, rows: pa.RecordBatch) -> Bools:
@@ -204,9 +230,7 @@ class MatchIndex:
     def match(self, rows: pa.RecordBatch, in_order: bool = False) -> tuple[Ints, pa.RecordBatch]:
         """For each match the number of the stream's row, in order, and the table's row; the matches of one row are in
         order of the table, if asked for."""
-        asked = self._asked(rows)
-        found = [(level, *level.find(*asked)) for level in self._levels]
-        found = [(level, left, entries) for level, left, entries in found if len(left)]
+        found = self._found(rows)
         if not found:
             return np.empty(0, dtype=np.int64), pa.RecordBatch.from_pylist([], schema=self._kept.arrow)
         left = found[0][1] if len(found) == 1 else np.concatenate([left for _, left, _ in found])
@@ -219,6 +243,43 @@ class MatchIndex:
             order = np.argsort(left, kind="stable")
         return left[order], one_batch(right).take(pa.array(order))
 
+    def numbered(self, rows: pa.RecordBatch) -> tuple[Ints, Ints, pa.RecordBatch]:
+        """For each match the number of the stream's row, that of the table's row, and this row, in any order."""
+        found = self._found(rows)
+        if not found:
+            none = np.empty(0, dtype=np.int64)
+            return none, none, pa.RecordBatch.from_pylist([], schema=self._kept.arrow)
+        left = np.concatenate([left for _, left, _ in found])
+        numbers = np.concatenate([level.numbers()[entries] for level, _, entries in found])
+        return left, numbers, one_batch([level.rows.take(pa.array(entries)) for level, _, entries in found])
+
+    def _found(self, rows: pa.RecordBatch) -> list[tuple[Level, Ints, Ints]]:
+        asked = self._asked(rows)
+        found = [(level, *level.find(*asked)) for level in self._levels]
+        return [(level, left, entries) for level, left, entries in found if len(left)]
+
+    def _look(self, usable: Bools, values: Ints) -> None:
+        """Search by the range that leaves the fewest rows, as measured on some rows of the stream and of the table."""
+        self._next_look = 4 * self._asked_for
+        if not usable.any() or not len(self):
+            return
+        level = max(self._levels, key=len)
+        entries = np.unique(np.linspace(0, level.rows.num_rows - 1, _SAMPLE).astype(np.int64))
+        lows, highs = level.bounds(entries)
+        asked = values[:, np.flatnonzero(usable)]
+        asked = asked[:, np.unique(np.linspace(0, asked.shape[1] - 1, _SAMPLE).astype(np.int64))][:, :, None]
+        shares = ((lows[:, None, :] <= asked) & (asked <= highs[:, None, :])).mean(axis=(1, 2))
+        best = int(np.argmin(shares))
+        saved = shares[self._first] - shares[best]
+        if 2 * shares[best] < shares[self._first] and saved * self._asked_for > _WORTH:
+            self._first = best
+            self._levels = [self._joined([each]) for each in self._levels]
+
+    def _joined(self, levels: Sequence[Level]) -> Level:
+        """One level of the rows of several that are still there."""
+        rows, *arrays = zip(*(level.left() for level in levels), strict=True)
+        return Level(one_batch(list(rows)), *(np.concatenate(parts, -1) for parts in arrays), self._first)
+
     def _asked(self, rows: pa.RecordBatch) -> tuple[Ints, Bools, Ints]:
         """What rows of the stream look for: the run of each, whether it can match, and its values by range."""
         pairs, values = self._parts(self._mine(rows))
@@ -229,6 +290,9 @@ class MatchIndex:
         words = np.empty((len(self._ranges), rows.num_rows), dtype=np.int64)
         for lane, each in enumerate(self._ranges):
             words[lane] = ordered_words(values[lane], each.value.type)
+        self._asked_for += rows.num_rows
+        if len(words) > 1 and self._asked_for >= self._next_look:
+            self._look(usable, words)
         return slots, usable, words
 
     def _parts(self, columns: list[pa.Array]) -> tuple[list[pa.Array], list[pa.Array]]:
@@ -254,12 +318,6 @@ class MatchIndex:
                     highs[lane][words == LEAST] = LEAST
                     lows[lane][words == LEAST] = MOST
         return lows, highs
-
-
-def _joined(levels: Sequence[Level]) -> Level:
-    """One level of the rows of several that are still there."""
-    rows, *arrays = zip(*(level.left() for level in levels), strict=True)
-    return Level(one_batch(list(rows)), *(np.concatenate(parts, -1) for parts in arrays))
 
 
 def is_compiled() -> bool:
