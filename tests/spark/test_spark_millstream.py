@@ -100,6 +100,51 @@ def test_streaming_in_streaming_out(m: Millstream, spark: Any, tmp_path: Path) -
     assert sorted(spark.table("sums").collect()) == [("a", 1.0), ("a", 5.0), ("b", 2.0)]
 
 
+TWICE = """SELECT window_end AS t, k % 3 AS part, sum(n) AS n FROM TUMBLE(
+    (SELECT window_end AS t, k, count(*) AS n FROM TUMBLE(s, ts, 2 SECONDS) GROUP BY window_start, window_end, k),
+    t, 6 SECONDS) GROUP BY window_start, window_end, k % 3"""
+
+
+def test_a_checkpoint_says_how_many_buckets_there_are(spark: Any, tmp_path: Path) -> None:
+    """A new one has as many as there are cores, and keeps them, also where the plan has clocks for more."""
+    (tmp_path / "in").mkdir()
+    declared = "CREATE STREAM s (k INT, ts TIMESTAMP) ORDER BY ts"
+    parts = [
+        pa.table({"k": [i * 7 % 10 for i in range(n, n + 40)], "ts": [at(i / 4) for i in range(n, n + 40)]})
+        for n in (0, 40, 80)
+    ]
+    with ms.connect() as here:
+        here.execute(declared)
+        asked = here.sql(TWICE)
+        for part in parts:
+            here.push("s", part)
+        expected = sorted(map(repr, asked.fetch().to_pylist()))
+    assert len(expected) > 6
+    place, found = tmp_path / "check", []
+
+    def run() -> None:
+        m = Millstream(spark)
+        m.execute(f"{declared} WITH (connector = 'file', path = '{tmp_path / 'in'}', follow = TRUE)")
+        writer = m.sql(TWICE).writeStream.option("checkpointLocation", str(place)).trigger(availableNow=True)
+        query = writer.foreachBatch(lambda df, _: found.extend(df.toArrow().to_pylist())).start()
+        query.awaitTermination()
+
+    for number, part in enumerate(parts):
+        pq.write_table(part, tmp_path / "in" / f"{number}.parquet")
+        run()
+        assert (place / "millstream" / "buckets").read_text() == "2"
+    assert sorted(map(repr, found)) == expected
+    state = place / "millstream" / "state"
+    assert sorted(str(path.relative_to(state)) for path in state.glob("*/*")) == ["0/0", "0/1", "1/0", "1/1"]
+    pq.write_table(parts[0], tmp_path / "in" / "3.parquet")
+    spark.conf.set("spark.millstream.buckets", "8")
+    try:
+        with pytest.raises(Exception, match="the number of buckets changed"):
+            run()
+    finally:
+        spark.conf.unset("spark.millstream.buckets")
+
+
 def test_what_does_not_fit_is_said(m: Millstream, spark: Any) -> None:
     df = spark.createDataFrame(ROWS, COLUMNS)
     with pytest.raises(CatalogError, match="no column nosuch"):

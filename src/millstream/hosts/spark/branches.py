@@ -118,10 +118,19 @@ class Branch:
         return replace(branch, df=watermarked.selectExpr(TIME, number, *self.names()), slack=None)
 
     def packed(
-        self, spec: KernelSpec, port: int, buckets: int, width: int, clock: int, partials: Partials | None, stage: int
+        self,
+        spec: KernelSpec,
+        port: int,
+        buckets: int,
+        width: int,
+        clock: int,
+        partials: Partials | None,
+        stage: int,
+        fixed: bool,
     ) -> DataFrame:
         """The branch as packed rows for a kernel; `width` is the bits of arrival numbers before lanes, `clock` the
-        number of its first clock, `partials` tells how rows may be put together for that stage."""
+        number of its first clock, `partials` tells how rows may be put together for that stage, `fixed` whether the
+        checkpoint may say that there are fewer buckets."""
         pack = Pack(
             self.schema,
             keys_of(spec, port),
@@ -135,6 +144,7 @@ class Branch:
             partials=partials,
             partial_port=len(spec.inputs) + port,
             stage=stage,
+            fixed=fixed,
         )
         df = self.mapped(pack, PACKED)
         if self.clockwork.watermarked and self.slack is not None:

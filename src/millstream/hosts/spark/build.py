@@ -16,7 +16,7 @@ from millstream.hosts.spark.branches import ORDER_BITS, Branch, Clockwork, merge
 from millstream.hosts.spark.feeds import fed
 from millstream.hosts.spark.meters import STAGE_METRICS, metered, metered_rows
 from millstream.hosts.spark.native import grouped_natively
-from millstream.hosts.spark.session import FILES, VARIABLES, check_streaming, cores_of, kept_in_frame
+from millstream.hosts.spark.session import FILES, VARIABLES, check_streaming, cores_of, kept_as, kept_in_frame
 from millstream.hosts.spark.spans import with_ends
 from millstream.hosts.spark.sqltext import spark_sql, spark_value
 from millstream.hosts.spark.stage import LateRows, Stage
@@ -137,6 +137,7 @@ class BranchBuilder:
         ports = [self._node(child.input if isinstance(child, Partial) else child) for child in node.over]
         number = len(self.stages)
         buckets = self._bucket_count() if spec.keys else 1
+        fixed = self.kept != FILES or self.buckets is not None or fixes_buckets(self.spark)
         width = max(map(width_of, ports))
         bits = width + max((len(branches) - 1).bit_length() for branches in ports)
         if bits > ORDER_BITS:
@@ -150,7 +151,7 @@ class BranchBuilder:
         for port, branches in enumerate(ports):
             for branch in branches:
                 own = replace(branch, schema=spec.inputs[port])
-                packed.append(own.packed(spec, port, buckets, width, len(beating), partials[port], number))
+                packed.append(own.packed(spec, port, buckets, width, len(beating), partials[port], number, fixed))
                 beating += [branch.beating] * branch.clocks
                 of_port += [port] * branch.clocks
         rows = reduce(lambda a, b: a.unionAll(b), packed)
@@ -175,6 +176,7 @@ class BranchBuilder:
             number=number,
             allowed=self.allowed,
             ports=tuple(of_port),
+            fixed=fixed,
         )
         if self.kept == FILES:
             return self._in_files(rows, stage, bits)
@@ -227,8 +229,19 @@ class BranchBuilder:
 
 
 def buckets_of(spark: SparkSession) -> int:
-    """How many buckets the keys of a streaming query fall into, as the session says."""
-    return int(spark.conf.get(STREAMING_BUCKETS, str(DEFAULT_BUCKETS)) or DEFAULT_BUCKETS)
+    """How many buckets the keys of a streaming query fall into, as the session says, or at most."""
+    return int(spark.conf.get(STREAMING_BUCKETS, None) or DEFAULT_BUCKETS)
+
+
+def fixes_buckets(spark: SparkSession) -> bool:
+    """Whether the session says how many; otherwise a checkpoint with state in files has as many as there are cores."""
+    return bool(spark.conf.get(STREAMING_BUCKETS, None))
+
+
+def first_buckets(spark: SparkSession) -> int:
+    """How many buckets a new job has."""
+    most = buckets_of(spark)
+    return most if fixes_buckets(spark) or kept_as(spark) != FILES else min(most, cores_of(spark))
 
 
 def fuses_joins(spark: SparkSession) -> bool:

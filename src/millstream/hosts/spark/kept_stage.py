@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import field
+from dataclasses import field, replace
 from time import time_ns
 from typing import Any
 
 import pyarrow as pa
 
 from millstream.hosts.spark import blobs
+from millstream.hosts.spark.checkpoints import bucket_count
 from millstream.hosts.spark.meters import TELLS
 from millstream.hosts.spark.stage import Stage, bucket_ids
 from millstream.hosts.spark.steps import Arrows, Batches, ClosingStep, Pipeline, Step
@@ -34,10 +35,13 @@ class StageOpening:
         from millstream.hosts.spark.stateful import StageRun
 
         self.told.clear()
-        run, schema, now = StageRun(self.stage), self.stage.spec.output, time_ns() // 1000
+        stage, clocks = self.stage, self.stage.buckets
+        if not stage.fixed:
+            stage = replace(stage, buckets=bucket_count(clocks))
+        run, schema, now = StageRun(stage), stage.spec.output, time_ns() // 1000
         directory, number = file_state.state_directory()
-        for bucket, rows in self._by_bucket(arrows).items():
-            value = file_state.FileValue(directory / str(self.stage.number) / str(bucket), number)
+        for bucket, rows in _by_bucket(arrows, stage.buckets).items():
+            value = file_state.FileValue(directory / str(stage.number) / str(bucket), number)
             store = SoleStore(value)
             turn = run.begin(bucket, store.head())
             arrived = []
@@ -52,16 +56,19 @@ class StageOpening:
             self.told.update(turn.told)
             for part in out:
                 yield blobs.to_batch(part, schema, BEGIN, bucket)
-            yield Batch.empty(schema.arrow, promise, bucket)
+            # those who follow have a clock for each bucket of the plan, also for those that are not used
+            for clock in range(bucket, clocks, stage.buckets):
+                yield Batch.empty(schema.arrow, promise, clock)
 
-    def _by_bucket(self, arrows: Arrows) -> dict[int, list[tuple[Any, ...]]]:
-        numbers = {id_: number for number, id_ in enumerate(bucket_ids(self.stage.buckets))}
-        found: dict[int, list[tuple[Any, ...]]] = {}
-        for packed in arrows:
-            told = [packed.column(name).to_pylist() for name in ("bucket", "port", "fresh", "clock", "upto")]
-            for id_, *row in zip(*told, packed.column("blob"), strict=True):
-                found.setdefault(numbers[id_], []).append(tuple(row))
-        return found
+
+def _by_bucket(arrows: Arrows, buckets: int) -> dict[int, list[tuple[Any, ...]]]:
+    numbers = {id_: number for number, id_ in enumerate(bucket_ids(buckets))}
+    found: dict[int, list[tuple[Any, ...]]] = {}
+    for packed in arrows:
+        told = [packed.column(name).to_pylist() for name in ("bucket", "port", "fresh", "clock", "upto")]
+        for id_, *row in zip(*told, packed.column("blob"), strict=True):
+            found.setdefault(numbers[id_], []).append(tuple(row))
+    return found
 
 
 @dataclass(frozen=True)

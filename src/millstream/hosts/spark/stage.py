@@ -93,6 +93,8 @@ class Stage:
     """what its kernel may cost, for each batch of a bucket"""
     ports: tuple[int, ...] = ()
     """of each clock, the input whose time it tells"""
+    fixed: bool = True
+    """whether there are just so many buckets; otherwise that many at most, and the checkpoint says how many"""
 
     @property
     def signature(self) -> str:

@@ -21,6 +21,8 @@ from millstream.errors import EngineError
 from millstream.hosts.pieces import Bounded
 from millstream.hosts.spark import blobs
 from millstream.hosts.spark.carry import Carried, Carrier, schemas_of, stepped_with
+from millstream.hosts.spark.checkpoints import bucket_count
+from millstream.hosts.spark.stage import bucket_ids
 from millstream.hosts.table_join import FixedTable, TableMatches
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
 from millstream.kernels.compute import ComputeStage
@@ -255,8 +257,16 @@ class Pack:
     """the input that takes what was"""
     stage: int = 0
     """the number of the stage that they go to"""
+    fixed: bool = True
+    """whether there are just so many buckets; otherwise that many at most, and the checkpoint says how many"""
 
     def __call__(self, batches: Batches) -> Arrows:
+        if self.fixed:
+            return self._all(batches)
+        buckets = bucket_count(self.buckets)
+        return replace(self, buckets=buckets, ids=bucket_ids(buckets))._all(batches)
+
+    def _all(self, batches: Batches) -> Arrows:
         carrier = Carrier(self.port, self.schema, self.partials, self.partial_port, self.stage, self.fresh)
         reached: dict[int, int] = {}
         for batch in _gathered(batches, reached):

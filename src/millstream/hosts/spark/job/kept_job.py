@@ -16,6 +16,7 @@ from millstream import plan_form
 from millstream.catalog import StreamDef
 from millstream.expressions.python_calls import PythonCode
 from millstream.hosts.contract import ReadyQuery
+from millstream.hosts.spark.checkpoints import JOB_PLACE
 from millstream.hosts.spark.job.graph import JobGraph, JobQuery, Surroundings
 from millstream.hosts.spark.kept_plan import KeptStage, another_query, read_text, told_stage, write_text
 from millstream.hosts.spark.session import FILES, VARIABLES
@@ -24,8 +25,6 @@ from millstream.records import dataclass
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-JOB_PLACE = "millstream/job.json"
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from millstream.catalog import StreamDef
 from millstream.errors import EngineError, MillstreamError, UnsupportedError
-from millstream.hosts.spark.build import buckets_of, idle_of, puts_together
+from millstream.hosts.spark.build import first_buckets, idle_of, puts_together
 from millstream.hosts.spark.failures import telling, translated
 from millstream.hosts.spark.job.frames import job_frame
 from millstream.hosts.spark.job.graph import GraphBuilder, JobGraph, JobQuery
@@ -282,7 +282,7 @@ def start_job(
             elif before is not None:
                 how |= {"known": before.sources}
             if before is None:
-                return GraphBuilder(True, buckets or buckets_of(spark), idle_of(spark), new_name, **how)
+                return GraphBuilder(True, buckets or first_buckets(spark), idle_of(spark), new_name, **how)
             return GraphBuilder(True, before.buckets, idle_of(spark), before.state_name, **how)
 
         if opened is not None:
