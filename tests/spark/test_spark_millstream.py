@@ -120,7 +120,7 @@ def test_a_checkpoint_says_how_many_buckets_there_are(spark: Any, tmp_path: Path
             here.push("s", part)
         expected = sorted(map(repr, asked.fetch().to_pylist()))
     assert len(expected) > 6
-    place, found = tmp_path / "check", []
+    place, found, told = tmp_path / "check", [], []
 
     def run() -> None:
         m = Millstream(spark)
@@ -128,12 +128,16 @@ def test_a_checkpoint_says_how_many_buckets_there_are(spark: Any, tmp_path: Path
         writer = m.sql(TWICE).writeStream.option("checkpointLocation", str(place)).trigger(availableNow=True)
         query = writer.foreachBatch(lambda df, _: found.extend(df.toArrow().to_pylist())).start()
         query.awaitTermination()
+        rounds = [entry.observedMetrics for entry in query.recentProgress if entry.numInputRows]
+        told.extend(row["millstream_stage_1"].asDict() for row in rounds)
 
     for number, part in enumerate(parts):
         pq.write_table(part, tmp_path / "in" / f"{number}.parquet")
         run()
         assert (place / "millstream" / "buckets").read_text() == "2"
     assert sorted(map(repr, found)) == expected
+    assert [metrics["rows"] for metrics in told] == [40, 40, 40]
+    assert all(metrics["late"] == 0 < metrics["state"] and 0 <= metrics["waiting"] < 10 for metrics in told)
     state = place / "millstream" / "state"
     assert sorted(str(path.relative_to(state)) for path in state.glob("*/*")) == ["0/0", "0/1", "1/0", "1/1"]
     pq.write_table(parts[0], tmp_path / "in" / "3.parquet")

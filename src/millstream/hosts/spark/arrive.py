@@ -126,11 +126,13 @@ class ReadPaths:
     def __call__(self, arrows: Arrows) -> Batches:
         for batch in arrows:
             for uri in batch.column(0).to_pylist():
-                options = {**dict(self.options), "path": local_path(uri), "follow": False}
+                path = local_path(uri)
+                options = {**dict(self.options), "path": path, "follow": False}
                 source = make_source(options, self.entry.stream.given, self.entry.stream.name)
                 assert isinstance(source, FileSource)
                 source = self.entry.narrowed(source.below(str(dict(self.options)["path"])))
-                yield from entered(self.entry, source.read({}, lambda: False), 0)
+                # Spark remembers what was read: no marks are made of the file
+                yield from entered(self.entry, source.read_file(path), 0)
 
 
 def entered(entry: Entry, chunks: Iterable[Chunk], number: int) -> Batches:

@@ -11,13 +11,11 @@ import pyarrow as pa
 
 from millstream.hosts.spark import blobs
 from millstream.hosts.spark.checkpoints import bucket_count
-from millstream.hosts.spark.meters import TELLS
+from millstream.hosts.spark.meters import told_numbers
 from millstream.hosts.spark.stage import Stage, bucket_ids
 from millstream.hosts.spark.steps import Arrows, Batches, ClosingStep, Pipeline, Step
 from millstream.kernels.batch import BEGIN, Batch
 from millstream.records import dataclass
-
-TELLS_TYPE = pa.struct([(name, pa.int64()) for name in TELLS])
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,7 @@ def _by_bucket(arrows: Arrows, buckets: int) -> dict[int, list[tuple[Any, ...]]]
 
 @dataclass(frozen=True)
 class Telling:
-    """A worker's work that begins with a stage: a last row has nothing but what the stage tells, in one more column."""
+    """A worker's work that begins with a stage: the last rows have nothing but what it tells, in one more column."""
 
     opening: StageOpening
     steps: tuple[Step, ...]
@@ -81,7 +79,7 @@ class Telling:
 
     def __call__(self, arrows: Arrows) -> Arrows:
         for rows in Pipeline(self.opening, self.steps, self.closing)(arrows):
-            yield rows.append_column("told", pa.nulls(rows.num_rows, TELLS_TYPE))
-        nothing = [pa.nulls(1, field.type) for field in self.closing.columns]
-        told = pa.array([{name: self.opening.told[name] for name in TELLS}], TELLS_TYPE)
+            yield rows.append_column("told", pa.nulls(rows.num_rows, pa.int64()))
+        told = pa.array(told_numbers(self.opening.told), pa.int64())
+        nothing = [pa.nulls(len(told), field.type) for field in self.closing.columns]
         yield pa.RecordBatch.from_arrays([*nothing, told], names=[*self.closing.columns.names, "told"])
