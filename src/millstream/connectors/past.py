@@ -10,7 +10,7 @@ from typing import Any, Self, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.connectors.contract import Chunk, Divisible, Offset, RowSource
+from millstream.connectors.contract import Acknowledged, Chunk, Divisible, Offset, RowSource
 from millstream.connectors.convert.common import DEFAULT_RULES, empty
 from millstream.connectors.convert.text import parse_text
 from millstream.connectors.files.source import FileSource
@@ -172,6 +172,10 @@ def with_past(
                 f"{UNTIL} = {given[UNTIL]!r} is not valid", hint=f"a value of {time}, which is {type_}, as text"
             )
         until = values[0]
+    if isinstance(live, Acknowledged):
+        raise ConnectorError(
+            f"this source cannot have the option {PAST}", hint="it reads the rows of its table before their changes"
+        )
     if hasattr(live, "read_part"):
         return DivisiblePastAndLive(past, live, cast(Divisible, live), schema, time, until)
     return PastAndLive(past, live, schema, time, until)

@@ -215,7 +215,7 @@ def _round(expr: Call, args: Sequence[Value], scope: SourceScope) -> Form | None
     return Value(DOUBLE, scope.call(helper, a.value, repr(float(10 ** abs(digits)))), a.null)
 
 
-def _total(expr: Call, args: list[Value], scope: SourceScope) -> Form | None:
+def _total(expr: Call, args: Sequence[Value], scope: SourceScope) -> Form | None:
     high, low, *_ = args
     least, most = (1 - 10**18, 10**18 - 1) if expr.type.name == "DECIMAL" else _bounds(expr.type)
     return Value(expr.type, scope.call("k_total", high.value, low.value, least, most), or_(high.null, low.null))

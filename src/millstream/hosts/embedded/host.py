@@ -27,7 +27,7 @@ from millstream.hosts.embedded.lifecycle import Lifecycle
 from millstream.hosts.embedded.ordering import InOrder
 from millstream.hosts.embedded.producers import Producers
 from millstream.hosts.embedded.progress import progress_of
-from millstream.hosts.embedded.readers import LiveReader, Take, read_in_order
+from millstream.hosts.embedded.readers import LiveReader, Take, acknowledge, read_in_order
 from millstream.hosts.embedded.sharing import shared_operators
 from millstream.hosts.embedded.streams import Stream
 from millstream.hosts.embedded.turns import MOST_WAITING, SmallPushes
@@ -260,10 +260,7 @@ class EmbeddedHost(Lifecycle):
         return take
 
     def acknowledge_sources(self) -> None:
-        """All that was read so far is safe."""
-        for stream, source in self.sources.items():
-            if isinstance(source, Acknowledged):
-                source.kept(self.offsets[stream])
+        acknowledge(self.sources, self.offsets)
 
     def _tick(self) -> None:
         """An idle moment: streams stamped by the clock advance with it."""

@@ -10,7 +10,7 @@ from threading import Event, Thread
 import pyarrow as pa
 
 from millstream.arrays import one_batch
-from millstream.connectors.contract import Chunk, Offset, Rejected, RowSource
+from millstream.connectors.contract import Acknowledged, Chunk, Offset, Rejected, RowSource
 from millstream.errors import MillstreamError, ours
 
 log = logging.getLogger("millstream")
@@ -21,6 +21,13 @@ MOST_BYTES = 1 << 30
 
 AHEAD = 4
 """Chunks a reader may have ready before they are wanted."""
+
+
+def acknowledge(sources: Mapping[str, RowSource], offsets: Mapping[str, Offset]) -> None:
+    """All that was read so far is safe."""
+    for stream, source in sources.items():
+        if isinstance(source, Acknowledged):
+            source.kept(offsets[stream])
 
 
 class LiveReader:

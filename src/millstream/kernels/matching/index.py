@@ -278,7 +278,8 @@ class MatchIndex:
     def _joined(self, levels: Sequence[Level]) -> Level:
         """One level of the rows of several that are still there."""
         rows, *arrays = zip(*(level.left() for level in levels), strict=True)
-        return Level(one_batch(list(rows)), *(np.concatenate(parts, -1) for parts in arrays), self._first)
+        numbers, slots, lows, highs = (np.concatenate(parts, -1) for parts in arrays)
+        return Level(one_batch(list(rows)), numbers, slots, lows, highs, self._first)
 
     def _asked(self, rows: pa.RecordBatch) -> tuple[Ints, Bools, Ints]:
         """What rows of the stream look for: the run of each, whether it can match, and its values by range."""
