@@ -535,6 +535,10 @@ def test_kept_rows_answer_any_window_that_they_cover(monkeypatch: pytest.MonkeyP
         assert found(past.snapshot(200)) == expected(100, 200)
         assert sum(passed) <= 204
         assert found(past.snapshot(450, "RANGE 300")) == expected(300, 450)
+        plan = kept.sql(f"EXPLAIN CREATE VIEW v AS {text.format(30)} WITH HISTORY").fetch()["plan"].to_pylist()
+        assert "1000 rows from its store" in plan[-1] and "of which 100 are read: those in its windows now" in plan[-1]
+        plan = kept.sql(f"EXPLAIN {text.format(30)} WITH HISTORY").fetch()["plan"].to_pylist()
+        assert plan[-1].endswith("pushed through the query")
         # of a view nobody sees what it was before, and a query gives that, too
         for what, most in (
             ("CREATE VIEW v AS", 64),

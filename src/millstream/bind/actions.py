@@ -48,6 +48,8 @@ class StartQuery:
     sink: SinkDef | None = None
     replace: bool = False
     history: FromHistory | None = None
+    view: bool = False
+    """whether it stands for a view in EXPLAIN"""
 
 
 @dataclass(frozen=True)

@@ -224,7 +224,8 @@ def _explained(node: exp.Expr, catalog: Catalog, sql: str, context: Context) -> 
         case Publish(query=query):
             return query
         case Define(entry=DerivedDef() | ViewDef() | StreamDef() as entry, uses=uses) if entry.plan is not None:
-            return StartQuery(delivered(Bound(entry.plan, entry.schema.names), context), uses)
+            bound, is_view = delivered(Bound(entry.plan, entry.schema.names), context), isinstance(entry, ViewDef)
+            return StartQuery(bound, uses, history=action.history, view=is_view)
     return context.fail("EXPLAIN takes a query over streams", node)
 
 

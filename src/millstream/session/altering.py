@@ -88,7 +88,7 @@ def explained_statement(
     """How a query would run; of ALTER QUERY, what it would reuse and compute anew: a dry run."""
     asked = settled(db, asked)  # type: ignore[assignment]
     if isinstance(asked, act.StartQuery):
-        planned = db.plan("query", asked.bound, asked.sink, text=text, history=asked.history)
+        planned = db.plan("query", asked.bound, asked.sink, text=text, history=asked.history, view=asked.view)
         if format == "text":
             return explained(planned, mode, db.catalog, db._host)
         from millstream.session.drawing import drawn

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -70,6 +71,14 @@ def matters_from(program: ReadyQuery, at: int) -> dict[str, int]:
     return {stream: max(at - reach - 1, BEGIN) for stream, reach in known.items()}
 
 
+def pulled_from(program: ReadyQuery, streams: Collection[Stream]) -> dict[str, int]:
+    """From when on rows of the past are read for a query that starts now, stream by stream. Past results are emitted,
+    so all are pushed through the query; but of a view nobody sees them, and what its windows hold now is enough."""
+    if not (program.view and program.relation):
+        return {}
+    return matters_from(program, min((stream.frontier for stream in streams), default=BEGIN))
+
+
 def hold_for(stream: Stream, query: str, reach: Reach) -> None:
     """A query with a window looks at a stream: what that holds may fill the windows of others."""
     if reach:
@@ -108,8 +117,8 @@ def sweep(host: EmbeddedHost) -> None:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def told(stream: Stream) -> str:
-    """What is kept of a stream, and where."""
+def told(stream: Stream, since: int | None) -> str:
+    """What is kept of a stream, where, and how much of that a query reads."""
     name, history = stream.definition.name, stream.history
     if history is None:
         return f"{name}: no rows are kept; KEEP, or a running RANGE window, would keep some"
@@ -117,4 +126,7 @@ def told(stream: Stream) -> str:
     by = f" by {history.keep.key}" if history.keep.key else ""
     where = "in memory" if history.directory is None else f"in Parquet files{by}"
     whole = "all rows since the stream began" if history.lost == BEGIN else "not since the stream began"
-    return f"{name}: {history.rows} rows from {kind}, {where}, {whole}"
+    how = "pushed through the query"
+    if since is not None:
+        how = f"of which {history.pinned(since=since).rows} are read: those in its windows now"
+    return f"{name}: {history.rows} rows from {kind}, {where}, {whole}; {how}"

@@ -92,7 +92,9 @@ class Lifecycle(HostState):
     def sources_of_history(self, program: ReadyQuery) -> list[str]:
         """Where a query that starts now would take rows of the past from, stream by stream."""
         with self.lock:
-            return [kept.told(self.streams[name]) for name in physical.streams_of(program.plan)]
+            streams = {name: self.streams[name] for name in physical.streams_of(program.plan)}
+            pulled = kept.pulled_from(program, streams.values())
+            return [kept.told(stream, pulled.get(name)) for name, stream in streams.items()]
 
 
 def _covered(running: GraphQuery) -> tuple[int, int]:

@@ -93,10 +93,7 @@ def begin_apart(host: HostState, program: ReadyQuery, committed: Offset | None) 
         running.is_muted = committed is None
         running.top = host.graph.attach_apart(program.name, program.plan, outlet_of(running))
         catch_up = CatchUp(host, running, None, program.history.since if program.history is not None else None)
-        if program.view and program.relation:
-            # nobody sees what it was before: what its windows hold now is enough
-            reached = min((stream.frontier for stream in running.streams), default=BEGIN)
-            catch_up.looks_from = kept.matters_from(program, reached)
+        catch_up.looks_from = kept.pulled_from(program, running.streams)
         return catch_up
 
 
