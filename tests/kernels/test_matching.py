@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from millstream.expressions.nodes import Call, Column, Expr, Literal, conjunction
 from millstream.kernels.jit import using
 from millstream.kernels.matching import MatchIndex, index_of, split_condition
+from millstream.kernels.matching.condition import alternatives
 from millstream.schema import Field, Schema
 from millstream.types import BIGINT, BOOLEAN, DOUBLE, VARCHAR
 from tests.tiers import examples
@@ -234,3 +235,11 @@ def test_the_range_that_leaves_fewest_rows_is_searched() -> None:
             ]
             assert sorted(zip(left.tolist(), right.column("id").to_pylist(), strict=True)) == want
     assert (firsts[0], firsts[3], firsts[-1]) == (0, 1, 0)
+
+
+def test_a_condition_with_very_many_alternatives_is_left_as_it_is() -> None:
+    pairs = [both(compare("price", ">", "lo"), compare("vol", "=", "v")) for _ in range(100)]
+    part = negated(either(*pairs))
+    assert alternatives(part) == [(part,)]
+    nested = both(either(*pairs[:2]), *(either(compare("vol", "=", "v"), each) for each in pairs))
+    assert alternatives(nested) == [(nested,)]

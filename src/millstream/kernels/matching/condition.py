@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import replace
 from itertools import product
+from math import prod
 
 from millstream.expressions.functions import can_fail
 from millstream.expressions.nodes import Call, Expr, columns_of, conjuncts
@@ -77,24 +78,27 @@ def split_condition(
 def alternatives(part: Expr) -> list[tuple[Expr, ...]]:
     """A condition as conditions of which one must hold, each of them several that hold together; NULL is as false. If
     they were too many, it is one as it is."""
-    found = _alternatives(part, True)
-    return found if len(found) <= MOST_ALTERNATIVES else [(part,)]
+    return _alternatives(part, True)
 
 
 def _alternatives(part: Expr, wanted: bool) -> list[tuple[Expr, ...]]:
+    whole = [(part if wanted else Call(part.type, "not", (part,)),)]
     match part:
         case Call(fn="not", args=(inner,)):
             return _alternatives(inner, not wanted)
         case Call(fn="and" | "or" as fn, args=args):
             each = [_alternatives(arg, wanted) for arg in args]
-            if (fn == "or") == wanted:
+            is_choice = (fn == "or") == wanted
+            if (sum if is_choice else prod)(map(len, each)) > MOST_ALTERNATIVES:
+                return whole
+            if is_choice:
                 return [choice for choices in each for choice in choices]
             return [tuple(part for choice in way for part in choice) for way in product(*each)]
-        case Call(fn="in", args=(value, *items)) if wanted:
+        case Call(fn="in", args=(value, *items)) if wanted and len(items) <= MOST_ALTERNATIVES:
             return [(replace(part, fn="=", args=(value, item)),) for item in items]
         case Call(fn=fn) if not wanted and fn in _NEGATED:
             return [(replace(part, fn=_NEGATED[fn]),)]
-    return [(part if wanted else Call(part.type, "not", (part,)),)]
+    return whole
 
 
 def _decides(parts: tuple[Expr, ...], stream: Set[str], table: Set[str]) -> bool:
