@@ -27,6 +27,13 @@ def examples(count: int) -> int:
     return max(2, round(count * _FACTOR))
 
 
+def one_seed_each(cases: Iterable[_Case], seeds: int) -> list[tuple[_Case, int]]:
+    """Each case with one of some seeds, in turn; with twenty times as many if thorough."""
+    if THOROUGH:
+        return [(case, seed) for case in cases for seed in range(20 * seeds)]
+    return [(case, number % seeds) for number, case in enumerate(cases)]
+
+
 def costly(cases: Iterable[_Case]) -> list[_Case]:
     """Of cases that take seconds each, such as loops that are compiled, every second one; all of them if thorough."""
     return list(cases)[:: 1 if THOROUGH else 2]

@@ -13,7 +13,7 @@ import pytest
 
 import millstream as ms
 from millstream.plan.templates import SHARING
-from tests.tiers import examples
+from tests.tiers import one_seed_each
 
 STREAMS = """
     CREATE STREAM s (k INT, name VARCHAR, v DOUBLE, t INT) ORDER BY t;
@@ -146,8 +146,7 @@ def by_query(table: Any) -> dict[int, list[tuple[Any, ...]]]:
     return found
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("seed", range(examples(3)))
+@pytest.mark.parametrize(("shape", "seed"), one_seed_each(SHAPES, 3))
 def test_a_set_gives_what_its_queries_give_alone(shape: str, seed: int) -> None:
     draw, text = random.Random(f"{shape} {seed}"), SHAPES[shape]
     columns = ["id", *sorted(set(re.findall(r"\$([a-z]\w*)", text)))]
@@ -279,8 +278,10 @@ def test_a_set_survives_closing_and_a_crash(tmp_path: Any) -> None:
     assert db.query_sets() == [] and db.queries() == []
 
 
-@pytest.mark.parametrize("shape", ["selection", "lengths", "tumble", "having", "join", "pattern", "next of lengths"])
-@pytest.mark.parametrize("seed", range(examples(4)))
+@pytest.mark.parametrize(
+    ("shape", "seed"),
+    one_seed_each(["selection", "lengths", "tumble", "having", "join", "pattern", "next of lengths"], 2),
+)
 def test_rows_that_wait_outlive_dropped_queries_and_restarts(shape: str, seed: int, tmp_path: Path) -> None:
     """A saved set that is closed, or crashes, at any moment gives what one in memory gives that goes on."""
     draw, text = random.Random(f"{shape} {seed}"), SHAPES[shape]

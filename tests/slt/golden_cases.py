@@ -15,6 +15,10 @@ CONFIGS = load_configs(HERE / "configs.toml")
 SCRIPTS = [parse(path) for path in sorted(HERE.rglob("*.slt"))]
 
 
+_SHARES = {"plain": 0, "restarts": 1, "spark-streaming": 0}
+"""Configurations that the usual run has for every second file, from this one on."""
+
+
 def name_of(script: Script) -> str:
     return script.path.relative_to(HERE).with_suffix("").as_posix()
 
@@ -26,8 +30,9 @@ def cases(engine: str) -> Iterator[object]:
             continue
         marks = [pytest.mark.spark] if engine == "spark" else []
         scripts = [script for script in SCRIPTS if config.runs(script)]
-        # each starts and restarts a streaming query of its own
-        for script in costly(scripts) if config.name == "spark-streaming" else scripts:
+        if config.name in _SHARES:
+            scripts = costly(scripts[0 if THOROUGH else _SHARES[config.name] :])
+        for script in scripts:
             yield pytest.param(script, config, id=f"{name_of(script)}-{config.name}", marks=marks)
 
 
