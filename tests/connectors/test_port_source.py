@@ -53,7 +53,7 @@ class Reading:
         assert not self.thread.is_alive()
 
     def join(self):
-        self.thread.join(15)
+        self.thread.join(60)
         assert not self.thread.is_alive()
 
     def client(self):

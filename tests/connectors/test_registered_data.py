@@ -71,7 +71,7 @@ def test_a_declared_schema_is_used():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (pa.table({"n": [[[1]]]}), "column n has the Arrow type list"),
+        (pa.table({"n": pa.array([1], pa.decimal256(50, 2))}), "column n has the Arrow type decimal256"),
         (pa.table({"u": pa.array([2**63], pa.uint64())}), "column u holds 9223372036854775808"),
         (pa.table({"a": [1], "A": [2]}), "duplicate column names"),
         (42, "int is not a source"),

@@ -34,7 +34,7 @@ from millstream.kernels.streams.ties import TieOrderSpec
 from millstream.kernels.streams.yields import YieldSpec
 from millstream.kernels.window_groups import WindowGroupSpec
 from millstream.plan.aggregate_calls import AggregateCall
-from millstream.plan.aggregates import KNOWN, NAMES, OVER_NAMES, RANKS, result_type
+from millstream.plan.aggregates import HALVES, KNOWN, NAMES, OVER_NAMES, RANKS, result_type
 from millstream.plan.programs.product import product
 from millstream.plan.ties import SortKey
 from millstream.plan.window_tables import Cumulating, Hopping
@@ -140,7 +140,9 @@ def calls(draw: st.DrawFn, schema: Schema, max_calls: int = 4) -> tuple[Aggregat
     frames = draw(st.lists(_FRAMES, min_size=1, max_size=2))
     chosen = []
     for i in range(draw(st.integers(1, max_calls))):
-        call = draw(aggregate_calls(f"c{i}", [field for field in schema if field.name != "k"], OVER_NAMES, True))
+        call = draw(
+            aggregate_calls(f"c{i}", [field for field in schema if field.name != "k"], OVER_NAMES - HALVES, True)
+        )
         frame = draw(st.sampled_from(frames))
         if call.fn in RANKS:
             frame = Frame("rows", None)
