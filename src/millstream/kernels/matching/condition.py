@@ -82,7 +82,7 @@ def alternatives(part: Expr) -> list[tuple[Expr, ...]]:
 
 
 def _alternatives(part: Expr, wanted: bool) -> list[tuple[Expr, ...]]:
-    whole = [(part if wanted else Call(part.type, "not", (part,)),)]
+    whole: list[tuple[Expr, ...]] = [(part if wanted else Call(part.type, "not", (part,)),)]
     match part:
         case Call(fn="not", args=(inner,)):
             return _alternatives(inner, not wanted)
