@@ -384,6 +384,27 @@ def test_lengths_of_time_are_numbers_of_units_or_intervals() -> None:
             sets[0][0].add([{"id": 9, "n": 2**50, "k": 1}])
 
 
+def test_dropped_queries_of_several_programs_end_where_they_were_dropped(tmp_path: Path) -> None:
+    """Windows go on for a while without their query; each program has results, and places in them, of its own."""
+    text = (
+        "SELECT window_end, count(*) AS n FROM HOP(TABLE s, DESCRIPTOR(t), 2, $length) "
+        "WHERE k = $k GROUP BY window_start, window_end"
+    )
+    rows = [{"id": key, "k": 1, "length": length} for key, length in ((1, 2), (2, 8), (3, 8))]
+    found = []
+    for home in (None, tmp_path):
+        with ms.connect(home) as db:
+            db.execute(STREAMS)
+            many = db.sql_many(text, rows, key="id")
+            assert len(many.queries()) == 2
+            db.push("s", [(1, "a", 1.0, t) for t in range(20)])
+            many.drop([2])
+            db.push("s", [(1, "a", 1.0, t) for t in range(20, 60)])
+            found.append(by_query(many.fetch()))
+    assert found[0] == found[1]
+    assert found[0][2][-1][0] < found[0][3][-1][0]
+
+
 def test_constants_that_do_not_fit_are_refused() -> None:
     db = ms.connect()
     db.execute(STREAMS)

@@ -33,7 +33,6 @@ class Outboxes:
         self._closed = False
         self._until: Any = np.empty(0, dtype=np.int64)
         """the place in the results up to which rows are of each query"""
-        self._ends: set[int] = set()
         self._emitted: Any = np.empty(0, dtype=np.int64)
         nothing = np.empty(0, dtype=np.int64)
         self._turns, self._waiting, self._over = nothing, nothing, nothing
@@ -47,7 +46,6 @@ class Outboxes:
     def close(self, numbers: Ints, place: Any) -> None:
         """Queries go: rows of theirs from a place in the results on are for nobody."""
         self._until[numbers] = place
-        self._ends.update(np.unique(place).tolist())
         self._closed = True
 
     def make_room(self, numbered: int) -> None:
@@ -58,12 +56,13 @@ class Outboxes:
         self._closed = self._closed or bool((self._until[:numbered] != _NO_END).any())
 
     def admit_from(self, rows: pa.Table, first: int) -> Iterator[pa.RecordBatch]:
-        """The rows that are taken of those at a place in the results and after it."""
-        last = first + rows.num_rows
-        for start, end in pairwise([first, *sorted(place for place in self._ends if first < place < last), last]):
+        """The rows that are taken of those at a place in the results of a program and after it."""
+        last, ends = first + rows.num_rows, np.empty(0, dtype=np.int64)
+        if self._closed and rows.num_rows:
+            ends = np.unique(self._until[_flat(rows.column(0).combine_chunks()).to_numpy()])
+        for start, end in pairwise([first, *ends[(first < ends) & (ends < last)].tolist(), last]):
             for batch in rows.slice(start - first, end - start).to_batches():
                 yield self.admit(batch, start)
-        self._ends = {place for place in self._ends if place > last}
 
     def admit(self, rows: pa.RecordBatch, place: int = 0) -> pa.RecordBatch:
         """The rows that are taken of those that came, which begin with the number of their query, or the numbers of

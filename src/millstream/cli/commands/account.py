@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -11,6 +11,9 @@ from rich.table import Table
 
 from millstream.cli.failures import explained
 from millstream.cli.options import Debug
+
+if TYPE_CHECKING:
+    from millstream.server.accounts import Quota
 
 app = typer.Typer(no_args_is_help=True, help="Add, list and remove the accounts of a server.")
 
@@ -24,6 +27,13 @@ Statements = Annotated[
 State = Annotated[
     int | None, typer.Option("--state-mb", min=1, help="MB of state that the queries of an account may keep together.")
 ]
+
+
+def _quota(queries: int | None, rows: int | None, statements: int | None, state: int | None) -> Quota:
+    """The limits that the options name; the server's part is imported only where it is needed."""
+    from millstream.server.accounts import Quota
+
+    return Quota(queries, rows, statements, None if state is None else state << 20)
 
 
 @app.command("add")
@@ -46,10 +56,9 @@ def add(
 ) -> None:
     """Add an account, or replace one. The password is also its token. A running server needs no restart."""
     with explained(debug):
-        from millstream.server.accounts import Accounts, Quota
+        from millstream.server.accounts import Accounts
 
-        quota = Quota(queries, rows, statements, None if state is None else state << 20)
-        secret = Accounts(directory).add(name, role, password, stream, quota)
+        secret = Accounts(directory).add(name, role, password, stream, _quota(queries, rows, statements, state))
         if password is None:
             typer.echo(f"token and password of {name}: {secret}")
 
@@ -58,7 +67,7 @@ def add(
 def list_(directory: Directory, debug: Debug = False) -> None:
     """List the accounts of a server."""
     with explained(debug):
-        from millstream.server.accounts import Accounts, Quota
+        from millstream.server.accounts import Accounts
 
         def told(quota: Quota) -> list[str]:
             state = None if quota.state_bytes is None else quota.state_bytes >> 20
@@ -90,10 +99,9 @@ def limit(
     A running server needs no restart.
     """
     with explained(debug):
-        from millstream.server.accounts import Accounts, Quota
+        from millstream.server.accounts import Accounts
 
-        quota = Quota(queries, rows, statements, None if state is None else state << 20)
-        Accounts(directory).limit(role, quota)
+        Accounts(directory).limit(role, _quota(queries, rows, statements, state))
 
 
 @app.command("remove")
