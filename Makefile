@@ -9,7 +9,7 @@ INSTALL = $(BIN)/python -m uv pip install --quiet --python $(BIN)/python -c cons
 	|| $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[$(1)]'
 ROWS ?= 200000
 # a worker that waits for Spark leaves its core to another
-WORKERS ?= 3
+WORKERS ?= 4
 
 # Python keeps what it compiled: tests start some hundred processes, each of which needs a third of the time then.
 unexport PYTHONDONTWRITEBYTECODE
@@ -59,7 +59,7 @@ docs: $(STAMP) ## the documentation as web pages, in out/site
 	$(call INSTALL,docs)
 	$(BIN)/mkdocs build --strict
 
-thorough: $(STAMP) ## all cases, the random tests on sixty times as many examples (hours)
+thorough: $(STAMP) ## all tests, the random ones on forty times as many examples (hours)
 	MILLSTREAM_TIER=thorough $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 bench: $(STAMP) ## measure: ratios against DuckDB, Polars and bare loops in one run

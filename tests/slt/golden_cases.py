@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from millstream.testing.slt import Script, SltConfig, SltError, load_configs, parse, run
-from tiers import THOROUGH, costly
+from tiers import QUICK, THOROUGH, costly
 
 HERE = Path(__file__).parent
 CONFIGS = load_configs(HERE / "configs.toml")
@@ -16,7 +16,7 @@ SCRIPTS = [parse(path) for path in sorted(HERE.rglob("*.slt"))]
 
 
 _SHARES = {"plain": 0, "restarts": 1, "spark-streaming": 0}
-"""Configurations that the usual run has for every second file, from this one on."""
+"""Configurations that the quick run has for every second file, from this one on."""
 
 
 def name_of(script: Script) -> str:
@@ -31,7 +31,7 @@ def cases(engine: str) -> Iterator[object]:
         marks = [pytest.mark.spark] if engine == "spark" else []
         scripts = [script for script in SCRIPTS if config.runs(script)]
         if config.name in _SHARES:
-            scripts = costly(scripts[0 if THOROUGH else _SHARES[config.name] :])
+            scripts = costly(scripts[_SHARES[config.name] if QUICK else 0 :])
         for script in scripts:
             yield pytest.param(script, config, id=f"{name_of(script)}-{config.name}", marks=marks)
 
